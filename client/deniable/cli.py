@@ -1,0 +1,77 @@
+"""The ``deniable`` command: a thin front that finds its subcommands by entry point.
+
+Each subcommand is a function ``(parser) -> run`` that adds its arguments to an argparse parser and returns what runs it,
+``(arguments) -> exit status``. A subcommand whose extra is not installed says which ``pip install`` brings it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
+
+from deniable.errors import DeniableError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from importlib.metadata import EntryPoint
+
+    Run = Callable[[argparse.Namespace], int]
+    Command = Callable[[argparse.ArgumentParser], Run]
+
+__all__ = ["main"]
+
+_EXTRAS = {"deniable_aggregator": "aggregator", "deniable_server": "server"}
+_SUMMARIES = {
+    "demo": "real devices' answers through real processes, with the truth beside the estimates",
+    "prove": "prove each mechanism's privacy by walking every draw it can make",
+    "registry": "check a metrics.toml, or compare two",
+    "serve": "run the ingest server, the query API and the dashboard",
+    "worker": "count reports from the stream into tallies",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; return the exit status: 0 done, 1 found wanting, 2 wrong usage or configuration."""
+    commands = {point.name: point for point in entry_points(group="deniable.commands")}
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    parser = argparse.ArgumentParser(
+        prog="deniable", description="Telemetry that nobody can hold against the person who sent it."
+    )
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    chosen = given[0] if given else None
+    run: Run | None = None
+    for name in sorted(commands):
+        summary = _SUMMARIES.get(name)
+        subparser = subparsers.add_parser(name, help=summary, description=summary)
+        if name == chosen:  # only the command that runs is imported
+            command = _load(commands[name])
+            if command is None:
+                return 2
+            run = command(subparser)
+    parsed = parser.parse_args(given)
+    if run is None:
+        return 2
+    try:
+        return run(parsed)
+    except DeniableError as error:
+        print(f"deniable {parsed.command}: {error}", file=sys.stderr)
+        return 2
+
+
+def _load(point: EntryPoint) -> Command | None:
+    try:
+        command: Command = point.load()
+    except ModuleNotFoundError as error:
+        package = point.value.partition(":")[0].partition(".")[0]
+        extra = _EXTRAS.get(package)
+        if extra is None or (error.name or "").startswith("deniable"):
+            raise
+        extra = "demo" if point.name == "demo" else extra
+        print(
+            f"deniable {point.name} needs {error.name}, which is not installed: pip install 'deniable[{extra}]'",
+            file=sys.stderr,
+        )
+        return None
+    return command

@@ -1,0 +1,96 @@
+"""Subcommands that need nothing but the SDK: ``registry`` and ``prove``."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from deniable import mechanisms
+from deniable.errors import ParameterError
+from deniable.lint import diff, lint
+from deniable.proof import prove as proof_of
+from deniable.registry import load
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    Run = Callable[[argparse.Namespace], int]
+
+__all__ = ["prove", "registry"]
+
+
+def registry(parser: argparse.ArgumentParser) -> Run:
+    """``deniable registry lint FILE...`` and ``deniable registry diff PUBLISHED PROPOSED``."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("lint", help="explain each fault of a registry with file, metric, rule and value")
+    check.add_argument("files", nargs="+", metavar="FILE")
+    compare = actions.add_parser("diff", help="name what a change to a published registry would break")
+    compare.add_argument("published", metavar="PUBLISHED")
+    compare.add_argument("proposed", metavar="PROPOSED")
+
+    def run(arguments: argparse.Namespace) -> int:
+        if arguments.action == "diff":
+            return _diff(arguments.published, arguments.proposed)
+        return max(_lint(file) for file in arguments.files)
+
+    return run
+
+
+def _lint(file: str) -> int:
+    found = lint(file)
+    for fault in found.faults:
+        print(f"error: {fault}")
+    for warning in found.warnings:
+        print(f"warning: {warning}")
+    for note in found.notes:
+        print(f"{file}: {note}")
+    print(f"{file}: {len(found.faults)} errors, {len(found.warnings)} warnings")
+    return 1 if found.faults else 0
+
+
+def _diff(published: str, proposed: str) -> int:
+    changes = diff(load(published), load(proposed))
+    for change in changes:
+        print(change)
+    breaking = sum(change.breaking for change in changes)
+    print(f"{len(changes)} changes, {breaking} breaking")
+    return 1 if breaking else 0
+
+
+def prove(parser: argparse.ArgumentParser) -> Run:
+    """``deniable prove [MECHANISM...] [--domain-size D] [--epsilon E]``."""
+    parser.add_argument("mechanisms", nargs="*", metavar="MECHANISM", help=f"by default all: {', '.join(mechanisms.names())}")
+    parser.add_argument("--domain-size", type=int, nargs="+", default=[2, 3, 4, 5], metavar="D", help="small; default 2 3 4 5")
+    parser.add_argument("--epsilon", nargs="+", default=["0.5", "1", "2"], metavar="E", help="nats; default 0.5 1 2")
+    parser.add_argument("--json", action="store_true", help="print one JSON object for each proof")
+
+    def run(arguments: argparse.Namespace) -> int:
+        failed = False
+        for name in arguments.mechanisms or mechanisms.names():
+            for domain_size in arguments.domain_size:
+                for epsilon in arguments.epsilon:
+                    failed |= not _prove(name, domain_size, epsilon, as_json=arguments.json)
+        return 1 if failed else 0
+
+    return run
+
+
+def _prove(name: str, domain_size: int, epsilon: str, *, as_json: bool) -> bool:
+    try:
+        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
+    except ParameterError as error:
+        if name in ("coin", "binary"):  # these exist for two values, and the coin for ln 3, only
+            return True
+        print(f"{name} d={domain_size} epsilon={epsilon}: {error}")
+        return False
+    proof = proof_of(mechanism)
+    if as_json:
+        record = {"mechanism": name, "domain_size": domain_size, "asked": epsilon, "epsilon": proof.epsilon}
+        print(json.dumps(record | {"ratio": str(proof.ratio), "outputs": proof.outputs, "faults": proof.faults}))
+    else:
+        verdict = "proved" if proof.holds else "; ".join(proof.faults)
+        print(
+            f"{name:<11} d={domain_size} asked {epsilon}: exact epsilon {proof.epsilon:.10f}, {proof.outputs} payloads: {verdict}"
+        )
+    return proof.holds

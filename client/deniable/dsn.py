@@ -1,0 +1,59 @@
+"""Where reports go: one line that an app is configured with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from deniable.errors import ConfigurationError
+
+__all__ = ["Dsn"]
+
+
+@dataclass(frozen=True, slots=True)
+class Dsn:
+    """A parsed DSN, ``https://PUBLIC_KEY@host[:port][/prefix]/app``.
+
+    Parameters
+    ----------
+    url
+        Address of the server, without a trailing slash.
+    key
+        The app's public ingest key.
+    app
+        The app's name.
+    """
+
+    url: str
+    key: str
+    app: str
+
+    @classmethod
+    def parse(cls, text: str) -> Dsn:
+        """Read a DSN.
+
+        Raises
+        ------
+        ConfigurationError
+            If a part is missing. The message does not repeat the key.
+        """
+        shape = "a DSN is written https://PUBLIC_KEY@host/app"
+        try:
+            parts = urlsplit(text)
+            port = f":{parts.port}" if parts.port else ""
+        except ValueError:
+            raise ConfigurationError(f"{shape}; the host or port cannot be read") from None
+        if parts.scheme not in ("http", "https"):
+            raise ConfigurationError(f"{shape}; got the scheme {parts.scheme!r}")
+        if not parts.username or parts.password:
+            raise ConfigurationError(f"{shape}; the part before @ is the public key alone")
+        if not parts.hostname:
+            raise ConfigurationError(f"{shape}; the host is missing")
+        prefix, _, app = parts.path.rpartition("/")
+        if not app or parts.query or parts.fragment:
+            raise ConfigurationError(f"{shape}; the path ends with the app's name, got {parts.path!r}")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        return cls(f"{parts.scheme}://{host}{port}{prefix}", parts.username, app)
+
+    def __repr__(self) -> str:
+        return f"Dsn({self.url}/{self.app})"

@@ -1,0 +1,101 @@
+"""Everything that deniable raises, as one tree.
+
+DeniableError
+├── ParameterError        a parameter breaks a rule (also a ValueError)
+├── RegistryError         a metrics.toml has faults; carries every one of them (also a ValueError)
+├── PayloadError          bytes that no device could have sent (also a ValueError)
+└── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
+
+Messages name the rule, the value that broke it and what to do. No message ever contains a raw answer: an answer that
+cannot be recorded is described by the metric it was meant for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["ConfigurationError", "DeniableError", "Fault", "ParameterError", "PayloadError", "RegistryError"]
+
+
+class DeniableError(Exception):
+    """Base of all errors raised by deniable."""
+
+
+class ParameterError(DeniableError, ValueError):
+    """A parameter breaks a rule.
+
+    Parameters
+    ----------
+    rule
+        What must hold, in words.
+    value
+        What was given instead.
+    """
+
+    def __init__(self, rule: str, value: object) -> None:
+        super().__init__(f"{rule}; got {value!r}")
+        self.rule = rule
+        self.value = value
+
+
+class PayloadError(DeniableError, ValueError):
+    """Bytes that no device following the layout could have sent.
+
+    Parameters
+    ----------
+    code
+        Stable code, e.g. ``"payload_length"``.
+    detail
+        The rule and what broke it.
+    """
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+
+class ConfigurationError(DeniableError, ValueError):
+    """A DSN, setting or environment variable is unusable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing wrong with a registry file.
+
+    Parameters
+    ----------
+    file
+        The file it stands in.
+    metric
+        The metric concerned, or ``"-"`` for the file as a whole.
+    rule
+        What must hold.
+    value
+        What stands there instead.
+    """
+
+    file: str
+    metric: str
+    rule: str
+    value: object
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.metric}: {self.rule}; got {self.value!r}"
+
+
+class RegistryError(DeniableError, ValueError):
+    """A registry file has faults.
+
+    Parameters
+    ----------
+    faults
+        Every fault found, in the order of the file.
+    """
+
+    def __init__(self, faults: Sequence[Fault]) -> None:
+        super().__init__("\n".join(str(fault) for fault in faults))
+        self.faults = tuple(faults)

@@ -1,0 +1,126 @@
+"""The shape of a report: one row, and in it either one index or a set of bits.
+
+Every mechanism's report is one payload of one layout, so a device can be checked, and a population counted, without
+knowing the mechanism. The wire form is little-endian throughout:
+
+``index``
+    the cell number ``row * width + index``, in as few bytes as hold ``rows * width - 1``;
+``bits``
+    the row number, in as few bytes as hold ``rows - 1`` (none when there is one row), then ``width`` bits, bit ``i``
+    being bit ``i % 8`` of byte ``i // 8``; padding bits are zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from deniable.errors import ParameterError, PayloadError
+
+__all__ = ["MAX_CELLS", "Kind", "Layout"]
+
+Kind = Literal["index", "bits"]
+
+MAX_CELLS = 1 << 22
+"""Cells of the largest tally that a server is asked to hold (32 MiB of int64)."""
+
+
+def _bytes_for(largest: int) -> int:
+    return (largest.bit_length() + 7) // 8
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Shape of a mechanism's reports, and of the tally that sums them.
+
+    Parameters
+    ----------
+    rows
+        Hash rows, cohorts or sketch rows; 1 where a mechanism has none.
+    width
+        Indices or bits in a row; at least 2 for ``index``, 1 for ``bits``.
+    kind
+        ``"index"`` or ``"bits"``.
+
+    Attributes
+    ----------
+    row_size : int
+        Bytes of a ``bits`` payload that name the row; 0 for ``index``.
+    payload_size : int
+        Bytes of every payload. It never depends on the value.
+
+    Raises
+    ------
+    ParameterError
+        If a dimension is out of range or the tally would exceed `MAX_CELLS` cells.
+    """
+
+    rows: int
+    width: int
+    kind: Kind
+    row_size: int = field(init=False, repr=False, compare=False)
+    payload_size: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.kind not in ("index", "bits"):
+            raise ParameterError("a layout's kind is 'index' or 'bits'", self.kind)
+        if self.rows < 1:
+            raise ParameterError("a layout has at least 1 row", self.rows)
+        if self.width < (2 if self.kind == "index" else 1):
+            raise ParameterError("a layout has at least 2 indices or 1 bit in a row", self.width)
+        if self.rows * self.width > MAX_CELLS:
+            raise ParameterError(f"a tally has at most {MAX_CELLS} cells (rows x width)", f"{self.rows} x {self.width}")
+        if self.kind == "index":
+            row_size, size = 0, _bytes_for(self.rows * self.width - 1)
+        else:
+            row_size = _bytes_for(self.rows - 1)
+            size = row_size + (self.width + 7) // 8
+        object.__setattr__(self, "row_size", row_size)
+        object.__setattr__(self, "payload_size", size)
+
+    def pack(self, row: int, content: int) -> bytes:
+        """Encode a report.
+
+        Parameters
+        ----------
+        row
+            In [0, rows).
+        content
+            The index in [0, width), or the bits as an integer in [0, 2**width).
+
+        Returns
+        -------
+        bytes
+            `payload_size` bytes.
+        """
+        if self.kind == "index":
+            return (row * self.width + content).to_bytes(self.payload_size, "little")
+        return row.to_bytes(self.row_size, "little") + content.to_bytes(self.payload_size - self.row_size, "little")
+
+    def unpack(self, payload: bytes) -> tuple[int, int]:
+        """Decode a report, refusing what no device could have sent.
+
+        Returns
+        -------
+        tuple of int
+            The row, and the index or the bits as an integer.
+
+        Raises
+        ------
+        PayloadError
+            ``payload_length``, ``row_range``, ``index_range`` or ``padding_bits``.
+        """
+        if len(payload) != self.payload_size:
+            raise PayloadError("payload_length", f"a payload has {self.payload_size} bytes; got {len(payload)}")
+        if self.kind == "index":
+            cell = int.from_bytes(payload, "little")
+            if cell >= self.rows * self.width:
+                raise PayloadError("index_range", f"a cell is below {self.rows} x {self.width}; got {cell}")
+            return divmod(cell, self.width)
+        row = int.from_bytes(payload[: self.row_size], "little")
+        bits = int.from_bytes(payload[self.row_size :], "little")
+        if row >= self.rows:
+            raise PayloadError("row_range", f"a row is below {self.rows}; got {row}")
+        if bits >> self.width:
+            raise PayloadError("padding_bits", f"bits from {self.width} up are zero")
+        return row, bits

@@ -1,0 +1,138 @@
+"""What is wrong with a registry, and what a change to a published one would break."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from deniable import mechanisms, registry
+from deniable.errors import Fault, ParameterError, RegistryError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deniable.registry import Metric, Registry
+
+__all__ = ["Change", "Lint", "diff", "lint"]
+
+STRONG_EPSILON = 4.0
+"""Above this a report gives the answer away with odds of more than 50 to 1; lint says so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lint:
+    """What lint found in a registry file.
+
+    Parameters
+    ----------
+    faults
+        What must be mended before the file can be used.
+    warnings
+        What deserves a second look.
+    notes
+        What each usable metric resolves to, and why.
+    """
+
+    faults: tuple[Fault, ...]
+    warnings: tuple[Fault, ...]
+    notes: tuple[str, ...]
+
+
+def lint(path: str | Path) -> Lint:
+    """Check a registry file: its form, and that each metric's mechanism exists for its domain and epsilon."""
+    try:
+        loaded = registry.load(path)
+    except RegistryError as error:
+        return Lint(error.faults, (), ())
+    faults, warnings, notes = [], [], []
+    for metric in loaded.metrics.values():
+        try:
+            mechanism = mechanisms.of(metric)
+        except ParameterError as error:
+            faults.append(Fault(str(path), metric.id, error.rule, error.value))
+            continue
+        warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
+        if metric.mechanism == "auto":
+            choice = mechanisms.choose(domain_size=metric.domain_size, epsilon=metric.epsilon, max_bytes=metric.max_report_bytes)
+            notes.append(f"{metric.id}: {choice.reason}")
+        else:
+            notes.append(f"{metric.id}: {mechanism.name}, epsilon {mechanism.epsilon:.6g}, as declared")
+    return Lint(tuple(faults), tuple(warnings), tuple(notes))
+
+
+def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
+    if float(metric.epsilon) > STRONG_EPSILON:
+        yield f"an epsilon above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1", metric.epsilon
+    if metric.expired(datetime.now(UTC).date()):
+        yield "collection has ended: remove the metric or move its expiry", str(metric.expires)
+    if metric.expires is None:
+        yield "a metric should say when it expires", None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference between two registries.
+
+    Parameters
+    ----------
+    metric
+        The metric concerned, or ``"-"``.
+    what
+        The difference in words.
+    breaking
+        Whether it changes the meaning of reports without a new version.
+    """
+
+    metric: str
+    what: str
+    breaking: bool
+
+    def __str__(self) -> str:
+        return f"{'BREAKING' if self.breaking else 'ok':8} {self.metric}: {self.what}"
+
+
+_MEANING = ("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes")
+
+
+def diff(published: Registry, proposed: Registry) -> list[Change]:
+    """Compare a published registry with one proposed to follow it.
+
+    A metric's meaning (type, values and their order, epsilon, mechanism, period, segments) is frozen once published; to
+    change it, raise its version. Descriptions, owners, expiry and min_reports may change freely.
+    """
+    changes = []
+    if published.app != proposed.app:
+        changes.append(Change("-", f"app was {published.app}, is {proposed.app}: another app's counts", breaking=True))
+    for name, values in published.segments.items():
+        lost = [value for value in values if value not in proposed.segments.get(name, ())]
+        if lost and any(name in metric.segments for metric in proposed.metrics.values()):
+            changes.append(Change("-", f"segments.{name} no longer has {', '.join(lost)}", breaking=True))
+    for id_, old in published.metrics.items():
+        new = proposed.metrics.get(id_)
+        if new is None:
+            changes.append(Change(id_, "removed; reports still on their way will be refused", breaking=False))
+        elif new.version < old.version:
+            changes.append(Change(id_, f"version went back from {old.version} to {new.version}", breaking=True))
+        else:
+            changes += _metric_changes(old, new)
+    changes += [Change(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
+    return changes
+
+
+def _metric_changes(old: Metric, new: Metric) -> Iterator[Change]:
+    raised = new.version > old.version
+    if raised:
+        yield Change(new.id, f"version {old.version} -> {new.version}: a new count begins", breaking=False)
+    for name in (f.name for f in fields(old) if f.init and f.name != "version"):
+        was, is_ = getattr(old, name), getattr(new, name)
+        if was != is_:
+            breaking = name in _MEANING and not raised
+            advice = f"; raise version to {old.version + 1}" if breaking else ""
+            yield Change(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
+
+
+def _short(value: Any) -> str:
+    text = repr(value) if not isinstance(value, tuple) else f"[{', '.join(map(str, value))}]"
+    return text if len(text) <= 60 else f"{text[:57]}..."  # noqa: PLR2004

@@ -1,0 +1,108 @@
+"""Choose the mechanism of least exact variance that fits a report size, and say why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import TYPE_CHECKING
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.direct import Binary, Grr
+from deniable.mechanisms.hadamard import Hadamard
+from deniable.mechanisms.local_hash import LocalHash
+from deniable.mechanisms.subset import Subset
+from deniable.mechanisms.unary import Oue, Sue
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from deniable.mechanisms.base import Mechanism
+
+__all__ = ["CANDIDATES", "MAX_REPORT_BYTES", "Choice", "choose"]
+
+MAX_REPORT_BYTES = 256
+"""Default limit of one payload: a bit for each of 2,048 values."""
+
+CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash)
+"""What ``auto`` chooses from, in order of preference where two are equal.
+
+This is part of registry format 1 and must not change: a device and a server of different versions would choose differently.
+A mechanism added later is asked for by name.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A chosen mechanism, and what it was chosen over.
+
+    Parameters
+    ----------
+    mechanism
+        The one of least mean exact variance that fits.
+    considered
+        Every candidate that exists for the domain and epsilon, best first.
+    max_bytes
+        Largest payload allowed.
+    """
+
+    mechanism: Mechanism
+    considered: tuple[Mechanism, ...]
+    max_bytes: int
+
+    @property
+    def reason(self) -> str:
+        """Why this one, in a sentence with figures."""
+        chosen = self.mechanism
+        words = (
+            f"{chosen.name}: standard error {_error(chosen):.3g} / sqrt(n), {_size(chosen)} a report, "
+            f"the least error of {len(self.considered)} mechanisms for {chosen.domain_size} values at epsilon "
+            f"{chosen.epsilon:.4g} within {self.max_bytes} bytes"
+        )
+        for other in self.considered:
+            if other is not chosen:
+                too_large = ", too large" if other.layout.payload_size > self.max_bytes else ""
+                words += f"; {other.name}: {_error(other) / _error(chosen) - 1:+.1%} error, {_size(other)}{too_large}"
+        return words
+
+
+def _error(mechanism: Mechanism) -> float:
+    return sqrt(mechanism.mean_variance)
+
+
+def _size(mechanism: Mechanism) -> str:
+    size = mechanism.layout.payload_size
+    return f"{size} byte" if size == 1 else f"{size} bytes"
+
+
+def choose(*, domain_size: int, epsilon: float | str | Fraction, max_bytes: int = MAX_REPORT_BYTES) -> Choice:
+    """Choose the mechanism with the least exact variance, averaged over the domain, whose payload fits.
+
+    Parameters
+    ----------
+    domain_size
+        Number of values, at least 2.
+    epsilon
+        Privacy loss of a report, in nats.
+    max_bytes
+        Largest payload allowed, in bytes.
+
+    Raises
+    ------
+    ParameterError
+        If no mechanism fits.
+    """
+    considered: list[Mechanism] = []
+    first_error: ParameterError | None = None
+    for candidate in CANDIDATES:
+        try:
+            considered.append(candidate(domain_size=domain_size, epsilon=epsilon))  # type: ignore[arg-type]
+        except ParameterError as error:
+            first_error = first_error if candidate is Binary else first_error or error
+    if not considered and first_error is not None:
+        raise first_error
+    # sorted() is stable: where variances are equal, the smaller payload and then the order of CANDIDATES decides.
+    considered.sort(key=lambda m: (m.mean_variance, m.layout.payload_size))
+    for mechanism in considered:
+        if mechanism.layout.payload_size <= max_bytes:
+            return Choice(mechanism, tuple(considered), max_bytes)
+    raise ParameterError("a mechanism's payload fits in max_report_bytes", max_bytes)

@@ -1,0 +1,188 @@
+"""What every mechanism is: exact probabilities, value-independent noise, and a deterministic response."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from operator import index
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from deniable.errors import ParameterError
+from deniable.source import OS, Pool
+from deniable.weight import exact, spent
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from deniable.layout import Layout
+    from deniable.source import Source
+
+__all__ = ["Mechanism", "mean_variance"]
+
+_AHEAD = 32  # draws made ahead: enough to share the cost of a system call, few enough that no call is noticeably slow
+_AHEAD_BITS = 1 << 15  # but no more random bits than this at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mechanism(ABC):
+    """A pure local randomizer: whatever the value, any payload is at most e^epsilon times as likely as for another.
+
+    The device draws *noise*, whose distribution does not depend on the value, and answers with a deterministic *response*
+    to the value and the noise. So chance is one method, the same in production and in a proof, and how long it takes says
+    nothing about the value.
+
+    Every mechanism here is *pure* in the sense of Wang et al.: a payload *supports* a set of values; it supports the true
+    one with probability p and any other with probability q, and the unbiased estimate of a frequency is
+    ``(support / n - q) / (p - q)``.
+
+    Parameters
+    ----------
+    domain_size
+        Values are 0 to ``domain_size - 1``.
+    epsilon
+        Privacy loss asked for, in nats.
+
+    Attributes
+    ----------
+    epsilon : float
+        What a report really spends, in nats: ln(`ratio`), never more than was asked for.
+    ratio : Fraction
+        The worst likelihood ratio, exactly.
+    p, q : Fraction
+        Probability that a payload supports the true value, and that it supports a given other one.
+    layout : Layout
+        Shape of the payload.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha: Locally differentially private protocols for frequency estimation. USENIX Security
+    2017, section 3.
+    """
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+
+    domain_size: int
+    epsilon: float
+    layout: Layout = field(init=False)
+    p: Fraction = field(init=False, repr=False)
+    q: Fraction = field(init=False, repr=False)
+    ratio: Fraction = field(init=False, repr=False)
+    requested: Fraction = field(init=False, repr=False, compare=False)
+    _ahead: Pool = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, int) or self.domain_size < 2:  # noqa: PLR2004
+            raise ParameterError("domain_size is a whole number of at least 2", self.domain_size)
+        self._set(requested=exact(self.epsilon), _ahead=Pool.new())
+        self._set(**self._parameters())
+        self._set(epsilon=spent(self.ratio, self.requested))
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A copy in another process is made from the parameters: noise drawn ahead must never be in two places.
+        return _remake, (type(self), self.domain_size, self.requested)
+
+    @abstractmethod
+    def _parameters(self) -> dict[str, Any]:
+        """Compute `ratio`, `p`, `q`, `layout` and the integers of the sampler from domain_size and requested."""
+
+    @abstractmethod
+    def noise(self, source: Source, count: int) -> list[Any]:
+        """Draw the chance of `count` independent reports; the value has no part in it."""
+
+    @abstractmethod
+    def respond(self, value: int, noise: Any) -> bytes:
+        """Turn a value in [0, domain_size) and one drawn noise into a payload, deterministically."""
+
+    @abstractmethod
+    def supported(self, payload: bytes) -> set[int]:
+        """Return the values that a payload supports; the slow and plain definition of what the decoder counts."""
+
+    def randomize(self, value: int, source: Source | None = None) -> bytes:
+        """Randomise one answer. This method is run by the device.
+
+        Parameters
+        ----------
+        value
+            The true answer, in [0, domain_size).
+        source
+            Where chance comes from: by default the operating system's cryptographic generator.
+
+        Returns
+        -------
+        bytes
+            ``layout.payload_size`` bytes, whatever the value.
+
+        Raises
+        ------
+        ParameterError
+            If the value is outside the domain. The message does not repeat it.
+        """
+        if value.__class__ is not int or not 0 <= value < self.domain_size:
+            value = self._checked(value)
+        if source is not None:
+            return self.respond(value, self.noise(source, 1)[0])
+        try:
+            noise = self._ahead.pop()
+        except IndexError:
+            noise = self._refill()
+        return self.respond(value, noise)
+
+    def _checked(self, value: Any) -> int:
+        try:
+            number = index(value)  # numpy integers are welcome, floats are not
+        except TypeError:
+            number = -1
+        if isinstance(value, bool) or not 0 <= number < self.domain_size:
+            # The message must not carry a raw answer into somebody's log.
+            raise ParameterError(f"a value is a whole number in [0, {self.domain_size})", type(value).__name__)
+        return number
+
+    def _refill(self) -> Any:
+        # `list.pop` and `list.extend` are atomic, so threads may share the pool: no draw is handed out twice.
+        drawn = self.noise(OS, max(1, min(_AHEAD, _AHEAD_BITS // self.layout.width)))
+        last = drawn.pop()
+        self._ahead.extend(drawn)
+        return last
+
+    @property
+    def canonical(self) -> str:
+        """All that device and decoder must agree on, as text: equal texts give interchangeable reports."""
+        layout = self.layout
+        return f"{self.name} {self.domain_size} {self.ratio} {self.p} {self.q} {layout.rows}x{layout.width} {layout.kind}"
+
+    def variance(self, frequency: float, n: int) -> float:
+        """Compute the exact variance of an estimated frequency over the randomness of the devices.
+
+        Parameters
+        ----------
+        frequency
+            The share of the n respondents who hold the value, in [0, 1].
+        n
+            Reports.
+
+        Notes
+        -----
+        ``(f p(1-p) + (1-f) q(1-q)) / (n (p-q)^2)``. Where the respondents are themselves a sample of a population whose
+        share is wanted, add ``f (1-f) / n``.
+        """
+        p, q = float(self.p), float(self.q)
+        return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (n * (p - q) ** 2)
+
+    @property
+    def mean_variance(self) -> Fraction:
+        """Exact variance of one report's frequency estimate, averaged over the domain; the frequencies cancel out."""
+        return mean_variance(self.p, self.q, self.domain_size)
+
+
+def mean_variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
+    """Exact variance of one report's estimate, averaged over a domain whose frequencies sum to 1."""
+    return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (domain_size * (p - q) ** 2)
+
+
+def _remake(cls: type[Mechanism], domain_size: int, requested: Fraction) -> Mechanism:
+    return cls(domain_size=domain_size, epsilon=requested)  # type: ignore[arg-type] # read exactly, then a float

@@ -1,0 +1,54 @@
+"""The classic two coins."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import ParameterError
+from deniable.layout import Layout
+from deniable.mechanisms.base import Mechanism
+from deniable.weight import UNIT, weight
+
+if TYPE_CHECKING:
+    from deniable.source import Source
+
+__all__ = ["Coin"]
+
+_TRUTH = 2
+
+
+class Coin(Mechanism):
+    """Toss a coin: heads, tell the truth; tails, toss again and answer what the second coin says.
+
+    The true answer is given with probability 3/4, so epsilon is ln 3, and the share of "yes" among the answers, P_B, gives
+    the share among people: P_A = 2 P_B - 1/2. It spends ln 3 whatever larger epsilon it is offered.
+
+    References
+    ----------
+    S. L. Warner: Randomized response. JASA 60(309), 1965.
+    C. Dwork, A. Roth: The algorithmic foundations of differential privacy, 2014, section 3.2.
+    """
+
+    name = "coin"
+    summary = "two coins: tell the truth on heads, else answer what a second coin says"
+
+    def _parameters(self) -> dict[str, Any]:
+        if self.domain_size != 2:  # noqa: PLR2004
+            raise ParameterError("the coin mechanism answers yes or no: domain_size is 2", self.domain_size)
+        if weight(self.requested) < 3 * UNIT:
+            raise ParameterError("the coin mechanism spends ln 3: epsilon is at least 1.0986122886681098", self.epsilon)
+        return {"ratio": Fraction(3), "p": Fraction(3, 4), "q": Fraction(1, 4), "layout": Layout(1, 2, "index")}
+
+    def noise(self, source: Source, count: int) -> list[Any]:
+        """Toss both coins of each report."""
+        first, second = source.bits(1, 2, count), source.bits(1, 2, count)
+        return [_TRUTH if truth == ord("1") else answer - ord("0") for truth, answer in zip(first, second, strict=True)]
+
+    def respond(self, value: int, noise: Any) -> bytes:
+        """Answer the truth, or what the second coin says."""
+        return self.layout.pack(0, value if noise == _TRUTH else noise)
+
+    def supported(self, payload: bytes) -> set[int]:
+        """Return the answer given."""
+        return {self.layout.unpack(payload)[1]}

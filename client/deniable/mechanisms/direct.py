@@ -1,0 +1,88 @@
+"""Answer directly: the truth with the largest probability that epsilon allows, else any other value."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import ParameterError
+from deniable.layout import Layout
+from deniable.mechanisms.base import Mechanism
+from deniable.weight import UNIT, weight
+
+if TYPE_CHECKING:
+    from deniable.source import Source
+
+__all__ = ["Binary", "Grr", "shifts"]
+
+_KEPT = ord("1")
+
+
+def shifts(source: Source, kept: int, size: int, count: int) -> list[int]:
+    """Draw by how much to shift an index modulo `size`: 0 has weight `kept`, every other shift has weight `UNIT`.
+
+    The "other" shifts are 1 to ``size - 1``: the truth is not among them. (A "uniform" alternative that includes it would
+    tell the truth more often than the probabilities say.)
+    """
+    keep = source.bits(kept, kept + (size - 1) * UNIT, count)
+    others = source.indices(size - 1, count)
+    return [0 if digit == _KEPT else other + 1 for digit, other in zip(keep, others, strict=True)]
+
+
+class Grr(Mechanism):
+    """Generalised randomized response: the truth with probability e^eps / (e^eps + d - 1), else another value uniformly.
+
+    Best for small domains, d < 3 e^eps + 2.
+
+    References
+    ----------
+    P. Kairouz, K. Bonawitz, D. Ramage: Discrete distribution estimation under local privacy. ICML 2016, section 3.
+    """
+
+    name = "grr"
+    summary = "tell the truth with odds e^epsilon, else name another value at random"
+
+    _kept: int
+    _ring: tuple[bytes, ...]  # the payloads of all values, twice round, so that a shift needs no modulo
+
+    def _parameters(self) -> dict[str, Any]:
+        kept, d = weight(self.requested), self.domain_size
+        total = kept + (d - 1) * UNIT
+        layout = Layout(1, d, "index")
+        return {
+            "ratio": Fraction(kept, UNIT),
+            "p": Fraction(kept, total),
+            "q": Fraction(UNIT, total),
+            "layout": layout,
+            "_kept": kept,
+            "_ring": tuple(layout.pack(0, value) for value in range(d)) * 2,
+        }
+
+    def noise(self, source: Source, count: int) -> list[Any]:
+        """Draw by how much each answer is shifted around the domain."""
+        return shifts(source, self._kept, self.domain_size, count)
+
+    def respond(self, value: int, noise: Any) -> bytes:
+        """Shift the value around the domain."""
+        return self._ring[value + noise]  # type: ignore[no-any-return]
+
+    def supported(self, payload: bytes) -> set[int]:
+        """Return the value named."""
+        return {self.layout.unpack(payload)[1]}
+
+
+class Binary(Grr):
+    """Randomized response to a yes-or-no question, the best there is for two values: the truth with odds e^eps.
+
+    References
+    ----------
+    P. Kairouz, S. Oh, P. Viswanath: Extremal mechanisms for local differential privacy. JMLR 17, 2016, theorem 5.
+    """
+
+    name = "binary"
+    summary = "tell the truth with odds e^epsilon, else say the opposite"
+
+    def _parameters(self) -> dict[str, Any]:
+        if self.domain_size != 2:  # noqa: PLR2004
+            raise ParameterError("binary randomized response answers yes or no: domain_size is 2", self.domain_size)
+        return super()._parameters()

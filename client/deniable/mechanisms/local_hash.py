@@ -1,0 +1,76 @@
+"""Local hashing over a complete linear family: a few bytes, whatever the size of the domain."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import ParameterError
+from deniable.hashing import LinearFamily, is_prime
+from deniable.layout import MAX_CELLS, Layout
+from deniable.mechanisms.base import Mechanism, mean_variance
+from deniable.mechanisms.direct import shifts
+from deniable.weight import UNIT, weight
+
+if TYPE_CHECKING:
+    from deniable.source import Source
+
+__all__ = ["LocalHash"]
+
+
+class LocalHash(Mechanism):
+    """Pick a hash function at random, hash the value to one of g cells, and answer with GRR over the cells.
+
+    The functions are *all* linear functionals over F_g, so two values collide in exactly 1/g of them and the estimator is
+    unbiased whatever the data. g is the prime of least exact variance, near e^eps + 1, whose tally fits.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. USENIX Security 2017, section 4.4 (OLH).
+    V. Feldman, J. Nelson, H. Nguyen, K. Talwar: Private frequency estimation via projective geometry. ICML 2022 (linear
+    families over a prime field).
+    """
+
+    name = "local_hash"
+    summary = "hash the value into a few cells by a random public function, name the cell with odds e^epsilon"
+
+    family: LinearFamily
+    _kept: int
+
+    def _parameters(self) -> dict[str, Any]:
+        kept = weight(self.requested)
+        best = kept // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there
+        primes = [g for g in range(2, 2 * best + 4) if is_prime(g)]
+        fitting = [family for g in primes if (family := LinearFamily(self.domain_size, g)).rows * g <= MAX_CELLS]
+        if not fitting:
+            raise ParameterError(f"no hash family for this domain has a tally of at most {MAX_CELLS} cells", self.domain_size)
+        family = min(fitting, key=lambda f: mean_variance(*_support(f.range_size, kept), self.domain_size))
+        p, q = _support(family.range_size, kept)
+        return {
+            "ratio": Fraction(kept, UNIT),
+            "p": p,
+            "q": q,
+            "layout": Layout(family.rows, family.range_size, "index"),
+            "family": family,
+            "_kept": kept,
+        }
+
+    def noise(self, source: Source, count: int) -> list[Any]:
+        """Draw each report's hash function, and by how much its cell is shifted."""
+        rows = source.indices(self.family.rows, count)
+        return list(zip(rows, shifts(source, self._kept, self.family.range_size, count), strict=True))
+
+    def respond(self, value: int, noise: Any) -> bytes:
+        """Hash the value and shift its cell."""
+        row, shift = noise
+        g = self.family.range_size
+        return (row * g + (self.family.hash(row, value) + shift) % g).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
+
+    def supported(self, payload: bytes) -> set[int]:
+        """Return the values whose hash is the cell named."""
+        row, cell = self.layout.unpack(payload)
+        return {value for value in range(self.domain_size) if self.family.hash(row, value) == cell}
+
+
+def _support(g: int, kept: int) -> tuple[Fraction, Fraction]:
+    return Fraction(kept, kept + (g - 1) * UNIT), Fraction(1, g)

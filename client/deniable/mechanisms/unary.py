@@ -1,0 +1,104 @@
+"""Unary encodings: one bit for each value, each bit randomised on its own."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from deniable.layout import Layout
+from deniable.mechanisms.base import Mechanism
+from deniable.weight import UNIT, weight
+
+if TYPE_CHECKING:
+    from deniable.source import Source
+
+__all__ = ["Oue", "Sue", "digits_to_int", "members"]
+
+
+def digits_to_int(digits: bytes) -> int:
+    """Read the digits of `Source.bits` as an integer, all at once."""
+    return int(digits, 2)
+
+
+def members(bits: int) -> set[int]:
+    """Return the positions of the ones."""
+    return {i for i in range(bits.bit_length()) if bits >> i & 1}
+
+
+class _Unary(Mechanism):
+    """Every bit is 1 with probability q, but the true value's bit with probability p.
+
+    Two values differ in two bits, so the likelihood ratio is p (1 - q) / (q (1 - p)): the epsilon is that of both bits
+    together.
+    """
+
+    @abstractmethod
+    def _bits(self) -> tuple[Fraction, Fraction]:
+        """Return p and q, exactly."""
+
+    def _parameters(self) -> dict[str, Any]:
+        p, q = self._bits()
+        return {
+            "ratio": p * (1 - q) / (q * (1 - p)),
+            "p": p,
+            "q": q,
+            "layout": Layout(1, self.domain_size, "bits"),
+        }
+
+    def noise(self, source: Source, count: int) -> list[Any]:
+        """Draw each report's bits as if nobody held anything, and the coin of the true value's bit."""
+        d, p, q = self.domain_size, self.p, self.q
+        digits = source.bits(q.numerator, q.denominator, d * count)
+        coins = source.bits(p.numerator, p.denominator, count)
+        return [
+            (digits_to_int(digits[start : start + d]), coin == ord("1"))
+            for start, coin in zip(range(0, d * count, d), coins, strict=True)
+        ]
+
+    def respond(self, value: int, noise: Any) -> bytes:
+        """Put the coin in the place of the true value's bit."""
+        bits, coin = noise
+        mask = 1 << value
+        bits |= mask
+        if not coin:
+            bits ^= mask
+        return bits.to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
+
+    def supported(self, payload: bytes) -> set[int]:
+        """Return the values whose bit is 1."""
+        return members(self.layout.unpack(payload)[1])
+
+
+class Sue(_Unary):
+    """Symmetric unary encoding, also known as basic one-time RAPPOR: every bit keeps the truth with odds e^(eps/2).
+
+    References
+    ----------
+    U. Erlingsson, V. Pihur, A. Korolova: RAPPOR. CCS 2014, section 2.
+    """
+
+    name = "sue"
+    summary = "a bit for each value, every bit flipped with the same small probability"
+
+    def _bits(self) -> tuple[Fraction, Fraction]:
+        kept = weight(self.requested / 2)
+        return Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)
+
+
+class Oue(_Unary):
+    """Optimised unary encoding: the true value's bit is a fair coin, every other bit is 1 with odds e^-eps.
+
+    Best for domains of some hundred values, where a bit for each value is not too much to send.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha. USENIX Security 2017, section 4.2.
+    """
+
+    name = "oue"
+    summary = "a bit for each value: a fair coin for the true one, a rare 1 for all others"
+
+    def _bits(self) -> tuple[Fraction, Fraction]:
+        kept = weight(self.requested)
+        return Fraction(1, 2), Fraction(UNIT, kept + UNIT)

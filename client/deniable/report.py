@@ -1,0 +1,116 @@
+"""The wire: a batch of reports as a device uploads it.
+
+::
+
+    {"format": 1, "groups": [{
+        "metric": "ui.theme", "version": 1, "fingerprint": "6f0c2a9e51b3d784",
+        "period": "2026-11-21", "segment": "platform=linux",
+        "count": 3, "payloads": "base64 of the payloads, one after another"}]}
+
+Reports of one metric, version, period and segment travel together. Their order within the group says nothing, and there is
+neither a time nor a name of the device in it.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deniable.registry import Metric
+
+__all__ = ["FORMAT", "MAX_BODY_BYTES", "MAX_INFLATED_BYTES", "Report", "Stratum", "encode", "fingerprint"]
+
+FORMAT = 1
+MAX_BODY_BYTES = 256 * 1024
+"""Largest upload, as sent."""
+MAX_INFLATED_BYTES = 1024 * 1024
+"""Largest upload after decompression."""
+
+
+class Stratum(NamedTuple):
+    """What reports must share to be counted together.
+
+    Parameters
+    ----------
+    metric
+        The metric's id.
+    version
+        The metric's version.
+    fingerprint
+        Digest of everything that device and server must agree on.
+    period
+        The collection window.
+    segment
+        The public breakdown, or empty.
+    """
+
+    metric: str
+    version: int
+    fingerprint: str
+    period: str
+    segment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One randomised answer, ready to leave the device.
+
+    Parameters
+    ----------
+    stratum
+        What it is counted with.
+    payload
+        The mechanism's bytes.
+    """
+
+    stratum: Stratum
+    payload: bytes
+
+
+def fingerprint(metric: Metric, mechanism: str) -> str:
+    """Digest what a metric means: its answers in order, and the integers of its mechanism.
+
+    A device and a server whose registries differ for the same id and version would count each other's reports wrongly, and
+    nothing in the sums would show it. Their fingerprints differ, so the reports are refused instead.
+
+    Parameters
+    ----------
+    metric
+        The declared metric.
+    mechanism
+        The canonical text of the mechanism it resolves to, ``Mechanism.canonical``.
+
+    Returns
+    -------
+    str
+        Sixteen hexadecimal digits.
+    """
+    meaning = json.dumps([metric.id, metric.version, metric.type, metric.values, metric.period, metric.segments, mechanism])
+    return sha256(meaning.encode()).hexdigest()[:16]
+
+
+def encode(reports: Iterable[Report]) -> bytes:
+    """Write a batch.
+
+    Returns
+    -------
+    bytes
+        JSON, UTF-8.
+    """
+    groups: dict[Stratum, list[bytes]] = {}
+    for report in reports:
+        groups.setdefault(report.stratum, []).append(report.payload)
+    document = {
+        "format": FORMAT,
+        "groups": [
+            stratum._asdict() | {"count": len(payloads), "payloads": b64encode(b"".join(payloads)).decode()}
+            for stratum, payloads in groups.items()
+        ],
+    }
+    return json.dumps(document, separators=(",", ":")).encode()

@@ -1,0 +1,195 @@
+"""Where chance comes from: the operating system's generator, and nothing else.
+
+A mechanism never asks for a random float. It asks a `Source` for events of exact rational probability, so that the same
+code runs on the operating system's generator in production and on a tape that walks every possible draw in a proof.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from array import array
+from functools import lru_cache
+from itertools import chain, zip_longest
+from math import isqrt
+from typing import Any, ClassVar
+from weakref import WeakSet
+
+__all__ = ["OS", "OsSource", "Pool", "Source"]
+
+ONE, ZERO, TIE = b"1", b"0", b"?"
+"""How `Source.bits` writes a drawn bit; ``int(digits, 2)`` reads them all at once."""
+
+
+class Source(ABC):
+    """A source of exact randomness.
+
+    A subclass gives `bernoulli` and `below`; everything else is derived from these two, one draw at a time. A subclass
+    may override a derived method with a faster one of the same distribution.
+    """
+
+    @abstractmethod
+    def bernoulli(self, num: int, den: int) -> bool:
+        """Draw an event of probability ``num / den``, exactly.
+
+        Parameters
+        ----------
+        num, den
+            Integers with ``0 <= num <= den`` and ``den >= 1``.
+        """
+
+    @abstractmethod
+    def below(self, n: int) -> int:
+        """Draw an integer uniformly from [0, n), exactly; ``n >= 1``."""
+
+    def bits(self, num: int, den: int, count: int) -> bytes:
+        """Draw `count` independent events of probability ``num / den``.
+
+        Returns
+        -------
+        bytes
+            `count` digits, each ``b"1"`` where the event happened and ``b"0"`` where it did not.
+        """
+        return b"".join(ONE if self.bernoulli(num, den) else ZERO for _ in range(count))
+
+    def indices(self, n: int, count: int) -> list[int]:
+        """Draw `count` independent integers uniformly from [0, n)."""
+        return [self.below(n) for _ in range(count)]
+
+    def subsets(self, n: int, size: int, count: int) -> list[bytes]:
+        """Draw `count` independent subsets of {0, ..., n - 1}, uniformly among those with `size` elements.
+
+        Returns
+        -------
+        list of bytes
+            `n` digits each, ``b"1"`` where the element is in the subset.
+
+        References
+        ----------
+        R. W. Floyd, J. Bentley: A sample of brilliance. Communications of the ACM 30(9), 1987.
+        """
+        drawn = []
+        for _ in range(count):
+            chosen = bytearray(ZERO * n)
+            for last in range(n - size, n):
+                pick = self.below(last + 1)
+                chosen[last if chosen[pick] == ONE[0] else pick] = ONE[0]
+            drawn.append(bytes(chosen))
+        return drawn
+
+
+@lru_cache(maxsize=256)
+def _threshold(num: int, den: int) -> tuple[bytes, int]:
+    """Decide an event of probability num / den from one uniform byte.
+
+    The byte is compared with the first base-256 digit of the fraction: below, the event happened; above, it did not;
+    equal, the rest of the fraction decides. Returns the translation table and the numerator of that rest.
+    """
+    digit, rest = divmod(256 * num, den)
+    return ONE * digit + (TIE + ZERO * (255 - digit) if digit < 256 else b""), rest  # noqa: PLR2004
+
+
+class OsSource(Source):
+    """The operating system's cryptographic generator (`os.urandom`), with exact probabilities.
+
+    A byte decides an event outright 255 times in 256; the tie is carried on with the next digit of the probability, so
+    no probability is ever rounded. If the operating system refuses to give randomness, its error passes through and no
+    report exists.
+    """
+
+    def bernoulli(self, num: int, den: int) -> bool:
+        """Draw an event of probability ``num / den``, exactly."""
+        return self.bits(num, den, 1) == ONE
+
+    def below(self, n: int) -> int:
+        """Draw an integer uniformly from [0, n), by rejection."""
+        width = (n - 1).bit_length()
+        size = (width + 7) // 8
+        excess = 8 * size - width
+        while True:
+            number = int.from_bytes(os.urandom(size), "little") >> excess
+            if number < n:
+                return number
+
+    def bits(self, num: int, den: int, count: int) -> bytes:
+        """Draw `count` independent events, about one random byte for each."""
+        table, rest = _threshold(num, den)
+        digits = os.urandom(count).translate(table)
+        if TIE not in digits:
+            return digits
+        if not rest:  # the fraction ends with this digit, and a draw is below it or not
+            return digits.replace(TIE, ZERO)
+        pieces = digits.split(TIE)
+        ties = self.bits(rest, den, len(pieces) - 1)
+        return b"".join(chain.from_iterable(zip_longest(pieces, (ties[i : i + 1] for i in range(len(ties))), fillvalue=b"")))
+
+    def indices(self, n: int, count: int) -> list[int]:
+        """Draw `count` uniform integers, many from each call to the operating system."""
+        if n == 1:
+            return [0] * count
+        typecode, size = ("B", 1) if n <= 1 << 4 else ("H", 2) if n <= 1 << 12 else ("Q", 8)
+        span = 1 << (8 * size)
+        if n > span:
+            return [self.below(n) for _ in range(count)]
+        limit = span - span % n
+        drawn: list[int] = []
+        while len(drawn) < count:
+            words = array(typecode, os.urandom(size * (count - len(drawn))))
+            drawn += [word % n for word in words if word < limit]
+        return drawn
+
+    def subsets(self, n: int, size: int, count: int) -> list[bytes]:
+        """Draw uniform subsets by independent coins, then mend their sizes.
+
+        Given its size, a set of independent, equally likely elements is uniform among the sets of that size; adding a
+        uniform element from outside, or removing a uniform one from inside, keeps it so. The coins are biased to give two
+        standard deviations too few elements, because adding to a sparse set is quick.
+        """
+        likely = max(0, size - 2 * isqrt(size * (n - size) // n) - 1)
+        coins = self.bits(likely, n, n * count) if likely else ZERO * (n * count)
+        picks = chain.from_iterable(iter(lambda: self.indices(n, 2 * (size - likely) + 8 * count), None))
+        one, zero = ONE[0], ZERO[0]
+        drawn = []
+        for start in range(0, n * count, n):
+            chosen = bytearray(coins[start : start + n])
+            missing = size - chosen.count(ONE)
+            old, new, missing = (zero, one, missing) if missing > 0 else (one, zero, -missing)
+            if missing:
+                for pick in picks:
+                    if chosen[pick] == old:
+                        chosen[pick] = new
+                        missing -= 1
+                        if not missing:
+                            break
+            drawn.append(bytes(chosen))
+        return drawn
+
+
+OS = OsSource()
+"""The source that devices use."""
+
+
+class Pool(list[Any]):
+    """Noise drawn ahead of its use. A forked child finds it empty, else two processes would share noise."""
+
+    _alive: ClassVar[WeakSet[Pool]] = WeakSet()
+
+    def __hash__(self) -> int:  # type: ignore[override] # a pool is a place, not a value
+        return id(self)
+
+    @classmethod
+    def new(cls) -> Pool:
+        """Make an empty pool."""
+        made = cls()
+        cls._alive.add(made)
+        return made
+
+    @classmethod
+    def empty_all(cls) -> None:
+        """Forget all noise drawn ahead in this process."""
+        for each in cls._alive:
+            each.clear()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=Pool.empty_all)

@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import log
 from typing import TYPE_CHECKING
 
-from deniable.errors import ParameterError
+from deniable.errors import ParameterError, PayloadError
 from deniable.source import Source
 
 if TYPE_CHECKING:
@@ -171,7 +171,8 @@ def prove(mechanism: Mechanism) -> Proof:
             faults.append(f"epsilon is {log(ratio):.12g}, above the {float(mechanism.requested):.12g} asked for")
     if any(len(payload) != mechanism.layout.payload_size for payload in outputs):
         faults.append(f"a payload does not have {mechanism.layout.payload_size} bytes")
-    supports = {payload: mechanism.supported(payload) for payload in outputs}
+    supports, misfits = _supports(mechanism, outputs)
+    faults += misfits
     for true, mass in enumerate(masses):
         for value in range(d):
             support = sum((share for payload, share in mass.items() if value in supports[payload]), Fraction(0))
@@ -179,3 +180,16 @@ def prove(mechanism: Mechanism) -> Proof:
             if support != claimed:
                 faults.append(f"answer {true} supports {value} with probability {float(support):.12g}, not {name}")
     return Proof(mechanism.name, d, mechanism.requested, len(outputs), ratio, mechanism.ratio, tuple(faults))
+
+
+def _supports(mechanism: Mechanism, payloads: set[bytes]) -> tuple[dict[bytes, set[int]], list[str]]:
+    """Return what each payload supports, nothing where it does not unpack; and such payloads, in words."""
+    supports: dict[bytes, set[int]] = {}
+    misfits = []
+    for payload in payloads:
+        try:
+            supports[payload] = mechanism.supported(payload)
+        except PayloadError as error:
+            supports[payload] = set()
+            misfits.append(f"a payload does not unpack: {error}")
+    return supports, misfits

@@ -12,13 +12,16 @@ from math import isfinite, log
 
 from deniable.errors import ParameterError
 
-__all__ = ["MAX_EPSILON", "UNIT", "exact", "spent", "weight"]
+__all__ = ["MAX_EPSILON", "MIN_EPSILON", "UNIT", "exact", "spent", "weight"]
 
 UNIT = 1 << 32
 """Weight of an alternative of ratio one; a weight of w * UNIT means "w times as likely"."""
 
 MAX_EPSILON = 16
 """Beyond this a report is, for all practical purposes, the answer itself (odds of nine million to one)."""
+
+MIN_EPSILON = Fraction(1, 1 << 31)
+"""Below this half of epsilon would weigh no more than the unit: a report that says nothing, and an estimate divided by zero."""
 
 
 def exact(epsilon: float | str | Fraction) -> Fraction:
@@ -27,7 +30,7 @@ def exact(epsilon: float | str | Fraction) -> Fraction:
     Parameters
     ----------
     epsilon
-        Privacy loss in nats, in (0, `MAX_EPSILON`].
+        Privacy loss in nats, in [`MIN_EPSILON`, `MAX_EPSILON`].
 
     Raises
     ------
@@ -43,6 +46,8 @@ def exact(epsilon: float | str | Fraction) -> Fraction:
         raise ParameterError(rule, epsilon) from None
     if not 0 < value <= MAX_EPSILON:
         raise ParameterError(rule, epsilon)
+    if value < MIN_EPSILON:
+        raise ParameterError("epsilon is at least 2^-31 nats: integer weights cannot carry less", epsilon)
     return value
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -23,8 +23,18 @@ _AHEAD = 32  # draws made ahead: enough to share the cost of a system call, few 
 _AHEAD_BITS = 1 << 15  # but no more random bits than this at a time
 
 
+class _Sealed:
+    """Refuses changes; a frozen dataclass alone does so for its own fields, but not for those that a subclass adds."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise FrozenInstanceError(f"cannot assign to field {name!r}")
+
+    def __delattr__(self, name: str) -> None:
+        raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Mechanism(ABC):
+class Mechanism(_Sealed, ABC):
     """A pure local randomizer: whatever the value, any payload is at most e^epsilon times as likely as for another.
 
     The device draws *noise*, whose distribution does not depend on the value, and answers with a deterministic *response*

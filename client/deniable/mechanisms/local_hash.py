@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
@@ -40,7 +41,8 @@ class LocalHash(Mechanism):
     def _parameters(self) -> dict[str, Any]:
         kept = weight(self.requested)
         best = kept // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there
-        primes = [g for g in range(2, 2 * best + 4) if is_prime(g)]
+        # No tally has more rows than cells, nor a row more than the root of them: at epsilon 16 this saves 17 million trials.
+        primes = [g for g in range(2, min(2 * best + 4, isqrt(MAX_CELLS) + 1)) if is_prime(g)]
         fitting = [family for g in primes if (family := LinearFamily(self.domain_size, g)).rows * g <= MAX_CELLS]
         if not fitting:
             raise ParameterError(f"no hash family for this domain has a tally of at most {MAX_CELLS} cells", self.domain_size)

@@ -1,0 +1,1 @@
+"""Counting, decoding and storing of randomised reports."""

@@ -1,0 +1,178 @@
+"""The tally: the sum of reports, one int64 matrix and a report count per row, for every mechanism alike.
+
+Tallies add. Merging is associative and commutative, so it never matters in which order, on which machine or in how many
+pieces reports were counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ParameterError, PayloadError
+from deniable_aggregator import kernels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from deniable.layout import Layout
+
+__all__ = ["Tally", "count", "empty", "from_cells", "merge", "valid"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """A sum of reports of one layout.
+
+    Parameters
+    ----------
+    layout
+        Shape of the reports.
+    counts
+        int64 array (rows, width): how often each index was named, or each bit set.
+    reports
+        int64 array (rows,): reports of each row.
+    """
+
+    layout: Layout
+    counts: NDArray[np.int64]
+    reports: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        return int(self.reports.sum())
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """The tally as one vector: the counts row by row, then, for bits, the reports of each row.
+
+        With indices every report counts once, so the reports of a row are the sum of its counts and are not written.
+        """
+        if self.layout.kind == "index":
+            return self.counts.ravel()
+        return np.concatenate([self.counts.ravel(), self.reports])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        same = np.array_equal(self.counts, other.counts) and np.array_equal(self.reports, other.reports)
+        return self.layout == other.layout and same
+
+    __hash__ = None  # type: ignore[assignment] # arrays are mutable
+
+
+def empty(layout: Layout) -> Tally:
+    """Make a tally of no reports."""
+    return Tally(layout, np.zeros((layout.rows, layout.width), np.int64), np.zeros(layout.rows, np.int64))
+
+
+def from_cells(layout: Layout, cells: NDArray[np.int64]) -> Tally:
+    """Make a tally from its vector; cells missing at the end are 0.
+
+    Raises
+    ------
+    ParameterError
+        If there are more cells than the layout has.
+    """
+    size = layout.rows * layout.width
+    most = size if layout.kind == "index" else size + layout.rows
+    if len(cells) > most:
+        raise ParameterError(f"a tally of this layout has at most {most} cells", len(cells))
+    padded = np.zeros(most, np.int64)
+    padded[: len(cells)] = cells
+    counts = padded[:size].reshape(layout.rows, layout.width)
+    return Tally(layout, counts, counts.sum(axis=1) if layout.kind == "index" else padded[size:])
+
+
+def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
+    """Tell of each payload whether a device could have sent it.
+
+    Parameters
+    ----------
+    layout
+        Shape of the reports.
+    payloads
+        Whole payloads, one after another.
+
+    Returns
+    -------
+    ndarray of bool
+        One element a payload.
+
+    Raises
+    ------
+    PayloadError
+        ``payload_length``, if the bytes are not whole payloads.
+    """
+    table = _table(layout, payloads)
+    if layout.kind == "index":
+        return _numbers(table) < layout.rows * layout.width
+    good = _numbers(table[:, : layout.row_size]) < layout.rows
+    padding = -layout.width % 8
+    if padding:
+        good &= table[:, -1] >> (8 - padding) == 0
+    return good
+
+
+def count(tally: Tally, payloads: bytes) -> Tally:
+    """Add reports to a tally, and return the sum.
+
+    Parameters
+    ----------
+    tally
+        The tally so far; it is not changed.
+    payloads
+        Whole payloads of its layout, one after another.
+
+    Raises
+    ------
+    PayloadError
+        If a payload is none that a device could have sent. Nothing is counted then.
+    """
+    layout = tally.layout
+    good = valid(layout, payloads)
+    if not good.all():
+        first = int(np.flatnonzero(~good)[0])
+        start = first * layout.payload_size
+        layout.unpack(payloads[start : start + layout.payload_size])  # raises, with the reason
+    counts, reports = tally.counts.copy(), tally.reports.copy()
+    data = np.frombuffer(payloads, np.uint8)
+    if layout.kind == "index":
+        kernels.histogram(data, layout.payload_size, counts.reshape(-1))
+        reports = counts.sum(axis=1)
+    else:
+        kernels.popcount(data, layout.row_size, layout.payload_size, layout.width, counts, reports)
+    return Tally(layout, counts, reports)
+
+
+def merge(first: Tally, *others: Tally) -> Tally:
+    """Add tallies of one layout.
+
+    Raises
+    ------
+    ParameterError
+        If their layouts differ.
+    """
+    for other in others:
+        if other.layout != first.layout:
+            raise ParameterError(f"tallies of one layout are merged, {first.layout}", other.layout)
+    counts = sum((other.counts for other in others), first.counts)
+    return Tally(first.layout, counts, sum((other.reports for other in others), first.reports))
+
+
+def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:
+    size = layout.payload_size
+    if len(payloads) % size:
+        raise PayloadError("payload_length", f"payloads of {size} bytes stand one after another; got {len(payloads)} bytes")
+    return np.frombuffer(payloads, np.uint8).reshape(-1, size)
+
+
+def _numbers(table: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """Read each row of bytes as a little-endian number."""
+    numbers = np.zeros(len(table), np.uint32)
+    for position in range(table.shape[1]):
+        numbers |= table[:, position].astype(np.uint32) << np.uint32(8 * position)
+    return numbers

@@ -1,0 +1,270 @@
+"""Dashboard: what was counted, for people. Pages are made here, and need no script.
+
+``GET /``            the metrics of an app, each with a preview
+``GET /m/<id>``      one metric: every value with its intervals
+``GET, POST /login`` and ``POST /logout``, where pages ask for the read key
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from hmac import compare_digest
+from http import HTTPStatus
+from math import ceil, exp
+from secrets import token_urlsafe
+from time import time
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import redis
+from flask import Blueprint, abort, current_app, make_response, redirect, render_template, request, session, url_for
+from werkzeug.exceptions import HTTPException
+
+from deniable_server import chart
+from deniable_server.problem import Problem
+from deniable_server.query import measure
+from deniable_server.service import service
+
+if TYPE_CHECKING:
+    from flask import Response
+    from werkzeug.wrappers import Response as BaseResponse
+
+    from deniable_server.service import App, Question
+
+__all__ = ["blueprint"]
+
+blueprint = Blueprint("dashboard", __name__)
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+_SESSION_SECONDS = 12 * 3600
+_ORDERS = ("estimate", "domain")
+_MOST_ROWS = 500  # a domain may have 65,536 values; a page of them all is there for who asks
+_COMPACT = 24  # rows beyond which they are set closer
+_PREVIEW_ROWS = 4
+_PREVIEW_COLUMNS = 64
+
+
+@blueprint.after_request
+def _protect(response: Response) -> Response:
+    response.headers.update(_HEADERS)
+    return response
+
+
+# Pages
+
+
+@blueprint.get("/")
+def index() -> Response:
+    """List the metrics of an app."""
+    app = _app()
+    cards = [_card(app, question) for question in app.questions.values()]
+    return _page("index.html", app=app, cards=cards, total=sum(card["n"] for card in cards))
+
+
+@blueprint.get("/m/<id_>")
+def metric(id_: str) -> Response:
+    """Show one metric: over everything counted, or over one ``period`` or ``segment``; in the ``order`` asked for."""
+    app = _app()
+    question = app.questions.get(id_)
+    if question is None:
+        raise Problem(404, "unknown_metric", f"The registry of {app.name} declares no metric of this name.")
+    period, segment = request.args.get("period") or None, request.args.get("segment") or None
+    measured = measure(app, question, period, segment)
+    order = request.args.get("order", "")
+    if order not in _ORDERS:
+        order = "estimate" if question.metric.type == "categorical" else "domain"
+    chosen = {"period": period, "segment": segment, "order": request.args.get("order")}
+    return _page(
+        "metric.html",
+        app=app,
+        m=_described(question, measured),
+        orders=_ORDERS,
+        order=order,
+        chosen={name: value for name, value in chosen.items() if value},
+        compact=question.metric.domain_size > _COMPACT,
+        **_picture(measured, order),
+    )
+
+
+def _picture(measured: dict[str, Any], order: str) -> dict[str, Any]:
+    """Draw every value, or the first `_MOST_ROWS` of very many."""
+    if not measured["n"]:
+        return {"chart": None, "left_out": 0}
+    rows = chart.order(measured["estimates"], by_estimate=order == "estimate")
+    shown = rows if request.args.get("rows") == "all" else rows[:_MOST_ROWS]
+    return {"chart": chart.chart(shown, over=rows), "left_out": len(rows) - len(shown)}
+
+
+def _card(app: App, question: Question) -> dict[str, Any]:
+    """Describe a metric for the list, with its largest values, or with all of them where they are in order."""
+    measured = measure(app, question)
+    card = _described(question, measured) | {"rows": (), "columns": (), "peak": None}
+    if not measured["n"]:
+        return card
+    rows = measured["estimates"]
+    ranked = chart.order(rows, by_estimate=True)
+    if measured["type"] == "ordinal" and _PREVIEW_ROWS < len(rows) <= _PREVIEW_COLUMNS:
+        return card | {"columns": chart.columns(rows), "peak": chart.chart(ranked[:1], over=rows).rows[0]}
+    top = rows if measured["type"] == "boolean" else ranked[:_PREVIEW_ROWS]
+    return card | {"rows": chart.chart(top).rows}
+
+
+def _described(question: Question, measured: dict[str, Any]) -> dict[str, Any]:
+    """Add to a description what the pages say of a metric in words."""
+    expires, least, n = question.metric.expires, question.metric.min_reports, measured["n"]
+    # Rounded up: "at most" must stay true of the number that is shown.
+    odds = ceil(100 * exp(measured["epsilon"]) - 1e-6) / 100
+    return measured | {
+        "labels": [row["label"] for row in measured["estimates"]],
+        "odds": f"{odds:,.2f}",
+        "updated": datetime.fromisoformat(measured["updated"]) if measured["updated"] else None,
+        "expires": expires,
+        "expired": question.metric.expired(datetime.now(UTC).date()),
+        "min_reports": least,
+        "too_few": 0 < n < least,
+    }
+
+
+# Access
+
+
+def _app() -> App:
+    """Return the app to show: the one asked for where pages are open, else the one whose key was given."""
+    apps = service().apps
+    if _open():
+        name = request.args.get("app") or next(iter(apps))
+        if name not in apps:
+            raise Problem(404, "unknown_app", "No app of this name is counted here.")
+        return apps[name]
+    name = session.get("app", "")
+    if name not in apps or not 0 <= time() - session.get("since", 0) < _SESSION_SECONDS:
+        _sign_in()
+    return apps[name]
+
+
+def _open() -> bool:
+    return service().settings.dashboard == "open"
+
+
+def _sign_in() -> NoReturn:
+    """Leave for the form, and remember the page to come back to."""
+    session.pop("app", None)
+    session["wanted"] = request.full_path.rstrip("?")
+    abort(redirect(url_for(".login"), 303))
+
+
+@blueprint.get("/login")
+def login() -> BaseResponse:
+    """Ask for the read key."""
+    return redirect(url_for(".index"), 303) if _open() else _page("login.html")
+
+
+@blueprint.post("/login")
+def enter() -> BaseResponse:
+    """Open the session of the app whose read key was given."""
+    if not _from_our_form():
+        return _page("login.html", 400, error="This form was open for too long. Please enter the key again.")
+    name = service().read_keys.app(request.form.get("key", "").strip())
+    if name is None or name not in service().apps:
+        return _page("login.html", 401, error="This read key is not known here. Check for a typo, and that it was not revoked.")
+    wanted = session.get("wanted") or url_for(".index")
+    session.clear()
+    session.update(app=name, since=int(time()))
+    return redirect(wanted, 303)
+
+
+@blueprint.post("/logout")
+def leave() -> BaseResponse:
+    """Close the session."""
+    if _from_our_form():
+        session.clear()
+    return redirect(url_for(".index"), 303)
+
+
+def _token() -> str:
+    """Return the session's secret, which our own forms carry and nobody else's can."""
+    if "token" not in session:
+        session["token"] = token_urlsafe(24)
+    return str(session["token"])
+
+
+def _from_our_form() -> bool:
+    return "token" in session and compare_digest(request.form.get("token", "").encode(), _token().encode())
+
+
+# Failures, as pages
+
+
+@blueprint.errorhandler(Problem)
+def _on_problem(problem: Problem) -> Response:
+    if problem.code == "nothing_counted":
+        again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **_remembered())
+        return _failure(problem.status, "Nothing was counted for this period and segment.", again, "Show everything counted")
+    return _failure(problem.status, problem.detail)
+
+
+@blueprint.errorhandler(redis.RedisError)
+def _on_store(_error: redis.RedisError) -> Response:
+    response = _failure(503, "The store cannot be reached. No report is lost by waiting: reload this page in a moment.")
+    response.headers["Retry-After"] = "5"
+    return response
+
+
+@blueprint.errorhandler(HTTPException)
+def _on_http(error: HTTPException) -> Response:
+    return _failure(error.code or 500, "The server does not take this request.")
+
+
+@blueprint.errorhandler(Exception)
+def _on_error(error: Exception) -> Response:
+    current_app.logger.error("%s in %s", type(error).__name__, request.url_rule, exc_info=current_app.debug)
+    return _failure(500, "The server failed to make this page. Its log says where.")
+
+
+def _failure(status: int, text: str, again: str | None = None, again_text: str = "All metrics") -> Response:
+    title = HTTPStatus(status).phrase
+    return _page("failure.html", status, title=title, text=text, again=again, again_text=again_text)
+
+
+# Rendering
+
+
+def _page(name: str, status: int = 200, **context: Any) -> Response:
+    """Render a template; every page knows the app it is about, or None, and how to link to another."""
+    is_open = _open()
+    shared = {
+        "app": None,
+        "apps": list(service().apps) if is_open else [],
+        "remembered": _remembered(),
+        "token": None if is_open else _token(),
+        "signed_in": not is_open and "app" in session,
+    }
+    return make_response(render_template(name, **(shared | context)), status)
+
+
+def _remembered() -> dict[str, str]:
+    """Return what links repeat: the app, where pages are open and there are several."""
+    several = _open() and len(service().apps) > 1
+    return {"app": request.args["app"]} if several and request.args.get("app") in service().apps else {}
+
+
+@blueprint.app_template_filter("thousands")
+def _thousands(number: float) -> str:
+    return chart.count(number)
+
+
+@blueprint.app_template_filter("moment")
+def _moment(moment: datetime) -> str:
+    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
+
+
+@blueprint.app_template_filter("day")
+def _day(day: date) -> str:
+    return f"{day.day} {day:%b %Y}"

@@ -1,0 +1,237 @@
+"""Ingest: ``POST /v1/reports`` takes a batch, checks every report of it, and appends it to the stream once."""
+
+from __future__ import annotations
+
+import zlib
+from base64 import b64decode
+from binascii import Error as Base64Error
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import redis
+from flask import Blueprint, Response, json, request
+
+from deniable import period, report
+from deniable.errors import ParameterError, PayloadError
+from deniable.report import Stratum
+from deniable_aggregator import batch, tally
+from deniable_server.auth import app_by_ingest_key
+from deniable_server.problem import Problem
+from deniable_server.service import service
+
+if TYPE_CHECKING:
+    from deniable_server.service import App, Question
+
+__all__ = ["blueprint"]
+
+blueprint = Blueprint("ingest", __name__)
+
+_MAX_KEY = 128
+_MAX_ERRORS = 100
+_RETRY_SECONDS = 5
+
+
+class _Group(msgspec.Struct, forbid_unknown_fields=True):
+    metric: str
+    version: int
+    fingerprint: str
+    period: str
+    segment: str
+    count: int
+    payloads: str
+
+
+class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+    format: int
+    groups: list[_Group]
+
+
+_decoder = msgspec.json.Decoder(_Batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejection:
+    """Reports of one group that are refused for one reason."""
+
+    group: int
+    code: str
+    count: int
+    detail: str
+
+
+@blueprint.post("/v1/reports")
+def reports() -> tuple[Response, int]:
+    """Take a batch of reports.
+
+    202 with the numbers accepted and rejected; what is rejected need not be sent again. A repeated upload, recognised by its
+    Idempotency-Key, gets the first answer again with ``duplicate`` true and is not counted again.
+    """
+    app = app_by_ingest_key()
+    key = request.headers.get("Idempotency-Key", "")
+    if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
+        raise Problem(400, "idempotency_key", f"an upload carries an Idempotency-Key of 1 to {_MAX_KEY} characters, e.g. a UUID")
+    body = _body()
+    digest = sha256(body).hexdigest()
+    try:
+        remembered = app.store.recall(key)
+        if remembered is None:
+            answer, entry = _checked(app, body)
+            remember = json.dumps({"digest": digest, "answer": answer}).encode()
+            limits = service().settings
+            appended = app.store.append(entry, key=key, remember=remember, cap=limits.max_backlog, ttl=limits.idempotency_ttl)
+            if appended.outcome == "appended":
+                return _answer(answer, duplicate=False)
+            if appended.outcome == "full":
+                detail = "more batches wait to be counted than this server holds; try again later"
+                raise Problem(503, "backlog_full", detail, retry_after=_RETRY_SECONDS)
+            remembered = appended.previous  # a second copy of this upload was quicker
+    except redis.RedisError:
+        raise Problem(
+            503, "store_unavailable", "the store cannot be reached; try again later", retry_after=_RETRY_SECONDS
+        ) from None
+    first = json.loads(remembered)
+    if first["digest"] != digest:
+        raise Problem(422, "idempotency_mismatch", "this Idempotency-Key was used for another upload; draw a new one for each")
+    return _answer(first["answer"], duplicate=True)
+
+
+def _answer(answer: dict[str, Any], *, duplicate: bool) -> tuple[Response, int]:
+    return Response(json.dumps(answer | {"duplicate": duplicate}), mimetype="application/json"), 202
+
+
+def _body() -> bytes:
+    """Read the body within its limits, before and after decompression."""
+    limits = service().settings
+    if request.content_length is None:
+        raise Problem(411, "length_required", "an upload says its length in Content-Length")
+    if request.content_length > limits.max_body_bytes:
+        raise Problem(413, "body_too_large", f"an upload has at most {limits.max_body_bytes} bytes; send smaller batches")
+    if request.mimetype != "application/json":
+        raise Problem(415, "media_type", "an upload's Content-Type is application/json")
+    encoding = request.headers.get("Content-Encoding", "identity").lower()
+    wire = request.get_data(cache=False)
+    if encoding == "identity":
+        return wire
+    if encoding != "gzip":
+        raise Problem(415, "content_encoding", "an upload is sent plain or with Content-Encoding: gzip")
+    return _inflate(wire, limits.max_inflated_bytes)
+
+
+def _inflate(wire: bytes, limit: int) -> bytes:
+    """Decompress one gzip member in bounded memory."""
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        body = inflater.decompress(wire, limit + 1)
+    except zlib.error:
+        raise Problem(400, "gzip", "the body is not valid gzip") from None
+    if len(body) > limit:
+        raise Problem(413, "inflated_too_large", f"an upload has at most {limit} bytes after decompression; send smaller batches")
+    if not inflater.eof or inflater.unused_data:
+        raise Problem(400, "gzip", "the body is one whole gzip member")
+    return body
+
+
+def _checked(app: App, body: bytes) -> tuple[dict[str, Any], bytes]:
+    """Check a batch; return the answer to give and the entry to append."""
+    try:
+        given = _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Problem(400, "batch_shape", f"the batch does not have the documented shape: {error}") from None
+    except msgspec.DecodeError:
+        raise Problem(400, "json", "the body is not valid JSON") from None
+    if given.format != report.FORMAT:
+        raise Problem(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
+    now = datetime.now(UTC)
+    groups: list[batch.Group] = []
+    rejections: list[_Rejection] = []
+    for index, group in enumerate(given.groups):
+        try:
+            payloads, bad = _group(app, group, now)
+        except Problem as problem:
+            rejections.append(_Rejection(index, problem.code, max(group.count, 0), problem.detail))
+            continue
+        if bad:
+            rejections.append(_Rejection(index, *bad))
+        if payloads.payloads:
+            groups.append(payloads)
+    accepted = sum(group.reports for group in groups)
+    rejected = sum(rejection.count for rejection in rejections)
+    errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
+    if not accepted:
+        detail = "no report of the batch can be counted; do not send it again"
+        raise Problem(422, "all_rejected", detail, accepted=0, rejected=rejected, errors=errors)
+    return {"accepted": accepted, "rejected": rejected, "errors": errors}, batch.encode(groups)
+
+
+def _group(app: App, group: _Group, now: datetime) -> tuple[batch.Group, tuple[str, int, str] | None]:
+    """Check a group; return its good reports, and code, number and rule of its bad ones."""
+    question = _question(app, group)
+    _check_period(question, group.period, now)
+    _check_segment(app, question, group.segment)
+    layout = question.mechanism.layout
+    try:
+        payloads = b64decode(group.payloads, validate=True)
+    except (Base64Error, ValueError):
+        raise Problem(400, "base64", "payloads are standard base64 with padding") from None
+    if not group.count or len(payloads) != group.count * layout.payload_size:
+        expected = f"{group.count} payloads of {layout.payload_size} bytes"
+        raise Problem(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
+    stratum = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
+    good = tally.valid(layout, payloads)
+    if good.all():
+        return batch.Group(stratum, layout, payloads), None
+    table = np.frombuffer(payloads, np.uint8).reshape(-1, layout.payload_size)
+    first = table[int(np.flatnonzero(~good)[0])].tobytes()
+    code, detail = "payload", "a payload is none that a device could have sent"
+    try:
+        layout.unpack(first)
+    except PayloadError as error:
+        code, detail = error.code, str(error)
+    return batch.Group(stratum, layout, table[good].tobytes()), (code, int((~good).sum()), detail)
+
+
+def _question(app: App, group: _Group) -> Question:
+    question = app.questions.get(group.metric)
+    if question is None:
+        raise Problem(400, "unknown_metric", f"the registry of {app.name} declares no such metric")
+    metric = question.metric
+    if group.version != metric.version:
+        raise Problem(400, "unknown_version", f"{metric.id} is collected in version {metric.version}; got {group.version}")
+    if group.fingerprint != question.fingerprint:
+        raise Problem(
+            400,
+            "definition_mismatch",
+            f"the device's registry defines {metric.id} version {metric.version} otherwise than this server's",
+        )
+    if metric.expired(datetime.now(UTC).date()):
+        raise Problem(400, "metric_expired", f"collection of {metric.id} ended on {metric.expires}")
+    return question
+
+
+def _check_period(question: Question, name: str, now: datetime) -> None:
+    length, limits = question.metric.period, service().settings
+    try:
+        start, end = period.bounds(name, length)
+    except ParameterError as error:
+        raise Problem(400, "period", f"{error.rule}") from None
+    if now > end + timedelta(seconds=limits.grace):
+        raise Problem(
+            400, "period_closed", f"the period ended more than {limits.grace // 3600} hours ago and takes no more reports"
+        )
+    if now < start - timedelta(seconds=limits.clock_skew):
+        raise Problem(400, "period_not_open", "the period has not begun; check the device's clock")
+
+
+def _check_segment(app: App, question: Question, written: str) -> None:
+    names = question.metric.segments
+    pairs = dict(pair.split("=", 1) for pair in written.split(",") if "=" in pair)
+    try:
+        canonical = app.registry.segment(question.metric, pairs)
+    except ParameterError as error:
+        raise Problem(400, "segment", error.rule) from None
+    if written != canonical:
+        raise Problem(400, "segment", f"the segment is written {','.join(f'{n}=...' for n in names) or 'as an empty text'}")

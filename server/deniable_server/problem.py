@@ -1,0 +1,87 @@
+"""Errors as RFC 9457 problem details with stable codes, and never with the text of an exception."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from flask import Flask, Response, json, request
+from werkzeug.exceptions import HTTPException
+
+if TYPE_CHECKING:
+    from werkzeug.exceptions import NotFound
+
+__all__ = ["Problem", "register"]
+
+
+class Problem(Exception):  # noqa: N818 - the term of RFC 9457
+    """An answer that says what is wrong.
+
+    Parameters
+    ----------
+    status
+        HTTP status.
+    code
+        Stable code for programs, e.g. ``"unknown_key"``.
+    detail
+        The rule, what broke it, and what to do, for people.
+    retry_after
+        Seconds after which to try again.
+    extra
+        Further members of the answer.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, *, retry_after: int | None = None, **extra: Any) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.retry_after = retry_after
+        self.extra = extra
+
+    def response(self) -> Response:
+        """Write the problem as application/problem+json."""
+        body = {
+            "type": f"urn:deniable:problem:{self.code}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            **self.extra,
+        }
+        answer = Response(json.dumps(body), self.status, mimetype="application/problem+json")
+        if self.retry_after is not None:
+            answer.headers["Retry-After"] = str(self.retry_after)
+        return answer
+
+
+_CODES = {
+    404: ("not_found", "there is nothing at this address"),
+    405: ("method_not_allowed", "this address does not take this method"),
+    411: ("length_required", "an upload says its length in Content-Length"),
+    413: ("body_too_large", "the upload is larger than this server takes"),
+}
+
+
+def register(app: Flask) -> None:
+    """Turn every error of the app into a problem."""
+
+    @app.errorhandler(Problem)
+    def on_problem(problem: Problem) -> Response:
+        return problem.response()
+
+    @app.errorhandler(HTTPException)
+    def on_http(error: NotFound) -> Response:
+        status = error.code or 500
+        code, detail = _CODES.get(status, (f"http_{status}", HTTPStatus(status).phrase))
+        answer = Problem(status, code, detail).response()
+        for name, value in error.get_headers():
+            if name == "Allow":
+                answer.headers[name] = value
+        return answer
+
+    @app.errorhandler(Exception)
+    def on_error(error: Exception) -> Response:
+        # The kind of error and the route are logged, not its message: that might repeat what a client sent.
+        app.logger.error("%s in %s", type(error).__name__, request.url_rule or "an unknown route", exc_info=app.debug)
+        return Problem(500, "internal", "the server failed; the upload was not counted unless it was accepted").response()

@@ -1,0 +1,96 @@
+"""An app as the server sees it: its registry, the mechanism behind each metric, and its store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from flask import current_app
+
+from deniable import mechanisms
+from deniable.report import fingerprint
+from deniable_aggregator.store import Store
+
+if TYPE_CHECKING:
+    import redis
+
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric, Registry
+    from deniable_server.settings import Keys, Settings
+
+__all__ = ["App", "Question", "Service", "service"]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A metric with its mechanism and fingerprint.
+
+    Parameters
+    ----------
+    metric
+        What the registry declares.
+    mechanism
+        What it resolves to.
+    fingerprint
+        What a report's group must carry.
+    """
+
+    metric: Metric
+    mechanism: Mechanism
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class App:
+    """One app of the service.
+
+    Parameters
+    ----------
+    name
+        As in the registry.
+    registry
+        What it may ask.
+    questions
+        By metric id.
+    store
+        Its part of the store.
+    """
+
+    name: str
+    registry: Registry
+    questions: dict[str, Question]
+    store: Store
+
+    @classmethod
+    def of(cls, registry: Registry, client: redis.Redis) -> App:
+        """Resolve every metric of a registry."""
+        questions = {}
+        for metric in registry.metrics.values():
+            mechanism = mechanisms.of(metric)
+            questions[metric.id] = Question(metric, mechanism, fingerprint(metric, mechanism.canonical))
+        return cls(registry.app, registry, questions, Store(client, registry.app))
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """Everything that a request may need.
+
+    Parameters
+    ----------
+    settings
+        As read at the start.
+    apps
+        By name.
+    ingest_keys, read_keys
+        Which app a key opens.
+    """
+
+    settings: Settings
+    apps: dict[str, App]
+    ingest_keys: Keys
+    read_keys: Keys
+
+
+def service() -> Service:
+    """Return the service of the current Flask app."""
+    return cast("Service", current_app.extensions["deniable"])

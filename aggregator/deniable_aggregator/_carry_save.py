@@ -10,31 +10,31 @@ A line is `LANES` words. Narrow reports fill it side by side, so that the loop o
 and their counts are folded together at the end; wide reports go through in passes, each over the next `LANES` words.
 
 The state is a flat array, for each tier `INPUTS` lines to add, `PLANES` planes and the carry. Its distances are constants
-and its indices unsigned for a reason: with either missing, LLVM cannot rule out that the lines overlap (or that an index
-is negative, and counts from the end), and the loop runs one word at a time, four times slower.
+and its indices unsigned for a reason: otherwise LLVM cannot rule out that lines overlap, or that an index is negative and
+counts from the end, and the loop goes a word at a time, which was four times slower.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     Bytes = NDArray[np.uint8]
     Words = NDArray[np.uint64]
     Counts = NDArray[np.int64]
+    Number = Any  # an int or an np.uint64: numba tells them apart, and mypy cannot, through a range
 
 __all__ = ["histogram", "histogram3", "popcount"]
 
-_Function = TypeVar("_Function", bound="Callable[..., Any]")
+_Function = TypeVar("_Function")
 
-LANES = 32  # 256 bytes: fewer are slower, and more make reading the planes out dearer, which small batches feel
+LANES = 32  # fewer are slower; more make reading out dearer, which small batches feel
 SPAN = 8 * LANES
 INPUTS = 16
 PLANES = 4
@@ -42,41 +42,36 @@ BLOCK = INPUTS * LANES
 TIER = (INPUTS + PLANES + 1) * LANES
 
 _U = np.uint64
-_1, _2, _4, _8 = (_U(line * LANES) for line in (1, 2, 4, 8))
+_1, _2, _3, _4, _8 = (_U(line * LANES) for line in (1, 2, 3, 4, 8))
 _ONES, _TWOS, _FOURS, _EIGHTS, _CARRY = (_U((INPUTS + plane) * LANES) for plane in range(PLANES + 1))
 
 
 def _compile(function: _Function) -> _Function:
     """Compile at the first call, to run without the GIL; keep the machine code on disk where some directory allows."""
-    options = {"nogil": True, "error_model": "numpy"}
+    compile_: Any = partial(numba.njit, nogil=True, error_model="numpy")
     try:
-        compiled: _Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # numba finds no directory it may write to
-        compiled = numba.njit(**options)(function)
+        compiled: _Function = compile_(cache=True)(function)
+    except RuntimeError:  # numba finds no directory that it may write to
+        compiled = compile_()(function)
     return compiled
 
 
 @_compile
-def _csa(a: int, b: int, c: int) -> tuple[int, int]:
+def _csa(a: Number, b: Number, c: Number) -> tuple[Number, Number]:
     half = a ^ b
     return half ^ c, (a & b) | (half & c)
 
 
 @_compile
-def _add2(state: Words, at: int, ones: int) -> tuple[int, int]:
-    return _csa(ones, state[at], state[at + _1])
-
-
-@_compile
-def _add4(state: Words, at: int, ones: int, twos: int) -> tuple[int, int, int]:
-    ones, a = _add2(state, at, ones)
-    ones, b = _add2(state, at + _2, ones)
+def _add4(state: Words, at: Number, ones: Number, twos: Number) -> tuple[Number, Number, Number]:
+    ones, a = _csa(ones, state[at], state[at + _1])
+    ones, b = _csa(ones, state[at + _2], state[at + _3])
     twos, carry = _csa(twos, a, b)
     return ones, twos, carry
 
 
 @_compile
-def _add8(state: Words, at: int, ones: int, twos: int, fours: int) -> tuple[int, int, int, int]:
+def _add8(state: Words, at: Number, ones: Number, twos: Number, fours: Number) -> tuple[Number, Number, Number, Number]:
     ones, twos, a = _add4(state, at, ones, twos)
     ones, twos, b = _add4(state, at + _4, ones, twos)
     fours, carry = _csa(fours, a, b)
@@ -84,7 +79,7 @@ def _add8(state: Words, at: int, ones: int, twos: int, fours: int) -> tuple[int,
 
 
 @_compile
-def _add16(state: Words, tier: int, line: int) -> None:
+def _add16(state: Words, tier: Number, line: Number) -> None:
     """Add the inputs of `tier` to its planes; the carry becomes input `line` of the next tier."""
     begin, target = _U(tier * TIER), _U((tier + 1) * TIER + line * LANES)
     for at in range(begin, begin + _U(LANES)):
@@ -98,7 +93,7 @@ def _add16(state: Words, tier: int, line: int) -> None:
 
 
 @_compile
-def _clear(array: NDArray[Any], begin: int, end: int) -> None:
+def _clear(array: NDArray[Any], begin: Number, end: Number) -> None:
     for at in range(begin, end):  # which compiles sooner than an assignment to a slice
         array[at] = 0
 
@@ -115,7 +110,7 @@ def _carry(state: Words, filled: Counts) -> None:
 
 
 @_compile
-def _tiers(lines: int) -> int:
+def _tiers(lines: Number) -> Number:
     """Tiers whose planes hold a count of `lines`."""
     tiers = 1
     while lines >> (PLANES * tiers):
@@ -124,7 +119,7 @@ def _tiers(lines: int) -> int:
 
 
 @_compile
-def _read(state: Words, filled: Counts, period: int, cells: Counts) -> None:
+def _read(state: Words, filled: Counts, period: Number, cells: Counts) -> None:
     """Add every input left, and each column's count to its cell; columns `period` apart share a cell."""
     counts = np.zeros(64 * LANES, np.int64)
     for tier in range(len(filled) - 1):
@@ -142,13 +137,13 @@ def _read(state: Words, filled: Counts, period: int, cells: Counts) -> None:
 
 
 @_compile
-def _copy(source: Bytes, begin: int, target: Bytes, at: int, size: int) -> None:
+def _copy(source: Bytes, begin: Number, target: Bytes, at: Number, size: Number) -> None:
     for byte in range(_U(size)):
         target[_U(at) + byte] = source[_U(begin) + byte]
 
 
 @_compile
-def _popcount_one_row(payloads: Bytes, size: int, cells: Counts) -> None:
+def _popcount_one_row(payloads: Bytes, size: Number, cells: Counts) -> None:
     stride = max(1, SPAN // size) * size
     tiers = _tiers(-(-len(payloads) // stride))
     for skip in range(0, size, SPAN):
@@ -160,8 +155,7 @@ def _popcount_one_row(payloads: Bytes, size: int, cells: Counts) -> None:
             at = filled[0] * SPAN
             whole = min(line, len(payloads) - begin)
             _copy(payloads, begin, target, at, whole)
-            if whole < line:
-                _clear(target, at + whole, at + line)
+            _clear(target, at + whole, at + line)
             filled[0] += 1
             if filled[0] == INPUTS:
                 _carry(state, filled)
@@ -169,7 +163,7 @@ def _popcount_one_row(payloads: Bytes, size: int, cells: Counts) -> None:
 
 
 @_compile
-def _word(payloads: Bytes, at: int) -> int:
+def _word(payloads: Bytes, at: Number) -> Number:
     """Read 8 bytes as a word; LLVM makes a single load of it."""
     word = _U(0)
     for byte in range(_U(8)):
@@ -178,7 +172,42 @@ def _word(payloads: Bytes, at: int) -> int:
 
 
 @_compile
-def _popcount_rows(payloads: Bytes, number: int, row_size: int, size: int, cells: Counts, reports: Counts) -> None:
+def _place(
+    payloads: Bytes,
+    bits: Bytes,
+    at: Number,
+    end: Number,
+    size: Number,
+    row_mask: Number,
+    words: Number,
+    across: Number,
+    state: Words,
+    stride: Number,
+    placed: Words,
+) -> tuple[Number, Number]:
+    """Copy reports to their rows' inputs, up to the first that fills them; return where it ends, and its row.
+
+    The inputs are emptied elsewhere so that the registers are free for this loop, which takes most of the time. All
+    numbers are unsigned. `bits` is `payloads` from the first report's first bit to copy.
+    """
+    row = _U(0)
+    while at < end:
+        row = _word(payloads, at) & row_mask
+        before = placed[row]
+        placed[row] = after = before + across
+        target = row * stride + before % _U(BLOCK)
+        state[target], state[target + _U(1)] = _word(bits, at), _word(bits, at + _U(8))
+        for word in range(_U(2), words, _U(2)):  # by twos: a pair costs little more than one
+            state[target + word] = _word(bits, at + _U(8) * word)
+            state[target + word + _U(1)] = _word(bits, at + _U(8) * word + _U(8))
+        at += size
+        if after % _U(BLOCK) == _U(0):
+            break
+    return at, row
+
+
+@_compile
+def _popcount_rows(payloads: Bytes, number: Number, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
     """Count the first `number` reports with a state for each row, reading up to 15 bytes past the last of them."""
     rows, width = cells.shape
     row_mask = (_U(1) << _U(8 * row_size)) - _U(1)
@@ -193,16 +222,10 @@ def _popcount_rows(payloads: Bytes, number: int, row_size: int, size: int, cells
         filled = np.zeros((rows, tiers + 1), np.int64)
         placed = np.zeros(rows, np.uint64)
         bits = payloads[row_size + skip // 8 :]
-        for at in range(_U(0), _U(number * size), _U(size)):
-            row = _word(payloads, at) & row_mask
-            before = placed[row]
-            placed[row] = after = before + _U(across)
-            target = row * _U(stride) + before % _U(BLOCK)
-            state[target], state[target + _U(1)] = _word(bits, at), _word(bits, at + _U(8))
-            for word in range(_U(2), _U(words), _U(2)):  # by twos: a pair costs little more than one
-                state[target + word] = _word(bits, at + _U(8) * word)
-                state[target + word + _U(1)] = _word(bits, at + _U(8) * word + _U(8))
-            if after % _U(BLOCK) == _U(0):
+        at, end = _U(0), _U(number * size)
+        while at < end:
+            at, row = _place(payloads, bits, at, end, _U(size), row_mask, _U(words), _U(across), state, _U(stride), placed)
+            if placed[row] % _U(BLOCK) == _U(0):
                 filled[row, 0] = INPUTS
                 _carry(state[row * _U(stride) : (row + _U(1)) * _U(stride)], filled[row])
         for row in range(rows):
@@ -215,7 +238,7 @@ def _popcount_rows(payloads: Bytes, number: int, row_size: int, size: int, cells
 
 
 @_compile
-def _popcount_few(payloads: Bytes, row_size: int, size: int, cells: Counts, reports: Counts) -> None:
+def _popcount_few(payloads: Bytes, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
     """Count reports a bit at a time."""
     width = _U(cells.shape[1])
     whole = width // _U(8)
@@ -234,16 +257,15 @@ def _popcount_few(payloads: Bytes, row_size: int, size: int, cells: Counts, repo
 
 
 @_compile
-def popcount(payloads: Bytes, row_size: int, size: int, cells: Counts, reports: Counts) -> None:
+def popcount(payloads: Bytes, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
     """Add the bits and the reports of `payloads`; see `deniable_aggregator.kernels.popcount`."""
     if row_size == 0:
         reports[0] += len(payloads) // size
         _popcount_one_row(payloads, size, cells[0])
         return
     rows, width = cells.shape
-    words = (width + 63) // 64
-    number = max(0, len(payloads) - 16) // size
-    if number * min(words, LANES) < rows * BLOCK:  # a row's state costs more to set up and read out than it would save
+    number = max(0, len(payloads) - 15) // size
+    if number * min(width, 64 * LANES) < rows * 64 * BLOCK:  # to set up and read out the states would take longer
         number = 0
     else:
         _popcount_rows(payloads, number, row_size, size, cells, reports)
@@ -255,7 +277,8 @@ def histogram(numbers: NDArray[Any], cells: Counts) -> None:
     """Add 1 to ``cells[number]`` for each of `numbers`, an array of an unsigned type."""
     pairs = len(numbers) // 2 if len(numbers) > len(cells) else 0
     if pairs:
-        # An increment waits for the last one of its cell: two tables, in turn, halve the wait that a common value makes.
+        # An increment waits for the last one of its cell: two tables in turn halve the wait when one value is common.
+        # Narrow counters keep them in cache; neither table sees 2**32 numbers.
         even, odd = np.zeros(len(cells), np.uint32), np.zeros(len(cells), np.uint32)
         for pair in range(pairs):
             even[numbers[2 * pair]] += np.uint32(1)

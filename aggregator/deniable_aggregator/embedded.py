@@ -37,19 +37,20 @@ from redis.retry import Retry
 
 from deniable.errors import ConfigurationError
 
-__all__ = ["Store", "open_store"]
+__all__ = ["StoreServer", "open_store"]
 
 logger = logging.getLogger(__name__)
 
 _SETTINGS = 'daemonize no\ndir .\nappendonly yes\nappendfsync everysec\nsave ""\nmaxmemory-policy noeviction\n'
 _LOG = "server.log"
 _LONGEST_SOCKET = 100  # bytes of its path, for which the kernel has 104 on macOS and 108 on Linux
+_LOCK_TRIES = 40
 _STOP_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
 @dataclass(eq=False)
-class Store:
+class StoreServer:
     """A Redis-compatible server at our disposal; leaving its ``with`` block stops it, if we started it.
 
     Parameters
@@ -84,7 +85,7 @@ class Store:
 
 def open_store(
     redis_url: str | None = None, *, directory: Path | None = None, executable: Path | None = None, timeout: float = 10.0
-) -> Store:
+) -> StoreServer:
     """Decide which store to use, and start it unless it is a given one.
 
     On Linux the server ends with this process, however that ends, if the main thread calls this: the kernel ties a child
@@ -107,7 +108,7 @@ def open_store(
         If there is no server, it does not start, or `directory` is in use or open to other users.
     """
     if redis_url:
-        return Store(redis_url, f"given URL {_redacted(redis_url)}")
+        return StoreServer(redis_url, f"given URL {_redacted(redis_url)}")
     binary, label = _find(executable)
     with ExitStack[None]() as undo:
         try:
@@ -120,7 +121,7 @@ def open_store(
             version = _await_version(process, url, folder / _LOG, timeout)
         except OSError as error:
             raise ConfigurationError(f"cannot start a store with {binary}: {error}") from error
-        return Store(url, f"{label.format(version=version)} ({binary})", undo.pop_all())
+        return StoreServer(url, f"{label.format(version=version)} ({binary})", undo.pop_all())
 
 
 def _redacted(url: str) -> str:
@@ -167,15 +168,15 @@ def _lock(folder: Path, undo: ExitStack) -> int:
     """Lock the folder: two servers appending to the same file would destroy it."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     undo.callback(os.close, lock)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(lock, 10, 0).decode().strip() or "unknown"
-        raise ConfigurationError(
-            f"{folder} is in use by another store (process id of its server: {holder}); stop it, or give another directory"
-        ) from None
-    undo.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # explicitly, as a fork of ours may still hold the descriptor
-    return lock
+    for _ in range(_LOCK_TRIES):  # if a killed process left a server, that may still be busy ending
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            undo.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # explicitly, as a fork of ours may still hold the descriptor
+            return lock
+        time.sleep(0.05)
+    holder = os.pread(lock, 10, 0).decode().strip() or "unknown"
+    message = f"{folder} is in use by another store (process id of its server: {holder}); stop it, or give another directory"
+    raise ConfigurationError(message)
 
 
 def _address(folder: Path) -> tuple[str, str]:
@@ -243,8 +244,7 @@ def _await_version(process: subprocess.Popen[bytes], url: str, log: Path, timeou
 def _terminate(process: subprocess.Popen[bytes]) -> None:
     """End the server: politely, so that it writes out what it holds, but surely."""
     process.terminate()
-    try:
+    with suppress(subprocess.TimeoutExpired):
         process.wait(_STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    process.kill()  # without effect if it has ended
+    process.wait()

@@ -8,6 +8,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any, ParamSpec, Self
 
 from deniable import mechanisms, period
@@ -27,6 +28,11 @@ if TYPE_CHECKING:
 __all__ = ["Client", "MetricHandle"]
 
 log = logging.getLogger("deniable")
+
+_REASONS = (
+    *("disabled", "no_consent", "expired", "unknown_metric", "invalid_value"),
+    *("queue_full", "closed", "refused_key", "error"),
+)
 
 P = ParamSpec("P")
 
@@ -95,7 +101,8 @@ class Client:
     ) -> None:
         self.strict = strict
         self._consent = consent
-        self._drops: Counter[str] = Counter()
+        # A first `counts[reason] += 1` runs Python code between reading and writing, and threads would lose counts there.
+        self._drops: Counter[str] = Counter(dict.fromkeys(_REASONS, 0))
         self._recorded = 0
         self._epsilon = 0.0
         self._questions: dict[str, _Question] = {}
@@ -103,11 +110,11 @@ class Client:
         self.disabled: str | None = _switched_off()
         try:
             self._open(dsn or os.environ.get("DENIABLE_DSN"), registry, segments or {}, settings, post)
-        except DeniableError as error:
+        except Exception as error:
             if strict:
                 raise
             self.disabled = f"{type(error).__name__}: {error}"
-            log.warning("deniable is off: %s", error)
+            log.warning("deniable is off: %s", self.disabled)
 
     def _open(
         self,
@@ -189,7 +196,7 @@ class Client:
     def set_consent(self, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
         """Begin or end collection; taking consent back drops everything not yet sent."""
         self._consent = consent
-        if consent is False and self._sender is not None:
+        if not consent and self._sender is not None:
             self._sender.purge()
 
     @_guarded
@@ -322,8 +329,8 @@ def _settings_from_environment() -> SenderSettings:
             number = kind(text)
         except ValueError:
             number = 0
-        if number > 0:
+        if 0 < number < TIMEOUT_MAX:
             chosen[name] = number
         else:
-            log.warning("DENIABLE_%s is a number above 0; got %r, the default is used", name.upper(), text)
+            log.warning("DENIABLE_%s is a finite number above 0; got %r, the default is used", name.upper(), text)
     return SenderSettings(**chosen)

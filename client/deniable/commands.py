@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms
@@ -66,22 +67,26 @@ def prove(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--json", action="store_true", help="print one JSON object for each proof")
 
     def run(arguments: argparse.Namespace) -> int:
-        failed = False
-        for name in arguments.mechanisms or mechanisms.names():
-            for domain_size in arguments.domain_size:
-                for epsilon in arguments.epsilon:
-                    failed |= not _prove(name, domain_size, epsilon, as_json=arguments.json)
-        return 1 if failed else 0
+        verdicts = [
+            _prove(name, domain_size, epsilon, as_json=arguments.json)
+            for name in arguments.mechanisms or mechanisms.names()
+            for domain_size in arguments.domain_size
+            for epsilon in arguments.epsilon
+        ]
+        if verdicts.count(None) == len(verdicts):
+            print("nothing was proved: no such mechanism exists for these domain sizes and epsilons", file=sys.stderr)
+        return 0 if True in verdicts and False not in verdicts else 1
 
     return run
 
 
-def _prove(name: str, domain_size: int, epsilon: str, *, as_json: bool) -> bool:
+def _prove(name: str, domain_size: int, epsilon: str, *, as_json: bool) -> bool | None:
+    """Prove one mechanism; None where it does not exist for this domain and epsilon."""
     try:
         mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
     except ParameterError as error:
         if name in ("coin", "binary"):  # these exist for two values, and the coin for ln 3, only
-            return True
+            return None
         print(f"{name} d={domain_size} epsilon={epsilon}: {error}")
         return False
     proof = proof_of(mechanism)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
 from itertools import chain
@@ -243,7 +244,7 @@ def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Itera
 
 def _document_faults(document: dict[str, Any]) -> Iterator[_Rest]:
     yield from _unknown("-", ("format", "app", "segments", "metrics"), document)
-    if document.get("format") != FORMAT:
+    if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format is {FORMAT}, the registry format this version reads", document.get("format")
     app = document.get("app")
     if not isinstance(app, str) or not _ID.fullmatch(app) or len(app) > _MAX_ID:
@@ -306,7 +307,7 @@ def _values_faults(values: object) -> Iterator[_Broken]:
     elif not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
         yield f"values lists 2 to {MAX_VALUES} answers", len(values)
     elif len(set(values)) != len(values):
-        yield "values lists each answer once", sorted({value for value in values if values.count(value) > 1})
+        yield "values lists each answer once", sorted(value for value, times in Counter(values).items() if times > 1)
 
 
 def _privacy_faults(table: dict[str, Any]) -> Iterator[_Broken]:

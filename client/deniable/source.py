@@ -20,6 +20,8 @@ __all__ = ["OS", "OsSource", "Pool", "Source"]
 ONE, ZERO, TIE = b"1", b"0", b"?"
 """How `Source.bits` writes a drawn bit; ``int(digits, 2)`` reads them all at once."""
 
+_BYTE = 256
+
 
 class Source(ABC):
     """A source of exact randomness.
@@ -85,8 +87,15 @@ def _threshold(num: int, den: int) -> tuple[bytes, int]:
     The byte is compared with the first base-256 digit of the fraction: below, the event happened; above, it did not;
     equal, the rest of the fraction decides. Returns the translation table and the numerator of that rest.
     """
-    digit, rest = divmod(256 * num, den)
-    return ONE * digit + (TIE + ZERO * (255 - digit) if digit < 256 else b""), rest  # noqa: PLR2004
+    digit, rest = divmod(_BYTE * num, den)
+    return ONE * digit + (TIE + ZERO * (_BYTE - 1 - digit) if digit < _BYTE else b""), rest
+
+
+@lru_cache(maxsize=256)
+def _modulo(n: int) -> tuple[bytes, bytes]:
+    """Turn a uniform byte into a uniform number below n: the table of remainders, and the bytes to reject."""
+    limit = _BYTE - _BYTE % n
+    return bytes(byte % n for byte in range(_BYTE)), bytes(range(limit, _BYTE))
 
 
 class OsSource(Source):
@@ -127,12 +136,17 @@ class OsSource(Source):
         """Draw `count` uniform integers, many from each call to the operating system."""
         if n == 1:
             return [0] * count
-        typecode, size = ("B", 1) if n <= 1 << 4 else ("H", 2) if n <= 1 << 12 else ("Q", 8)
+        drawn: list[int] = []
+        if n <= _BYTE:
+            remainder, rejected = _modulo(n)
+            while len(drawn) < count:  # all in C: rejected bytes fall out, the others are taken modulo n
+                drawn += os.urandom(count - len(drawn)).translate(remainder, rejected)
+            return drawn
+        typecode, size = ("H", 2) if n <= 1 << 12 else ("Q", 8)
         span = 1 << (8 * size)
         if n > span:
             return [self.below(n) for _ in range(count)]
         limit = span - span % n
-        drawn: list[int] = []
         while len(drawn) < count:
             words = array(typecode, os.urandom(size * (count - len(drawn))))
             drawn += [word % n for word in words if word < limit]

@@ -7,12 +7,14 @@ or makes it wait, except `Sender.flush` and `Sender.close`, whose deadlines alwa
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
 from threading import Condition, Thread
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from uuid import uuid4
+from weakref import WeakSet
 
 from deniable.report import encode
 from deniable.source import OS
@@ -93,6 +95,7 @@ class HttpPost:
         # No cookies, and no proxies or credentials of the host app: nothing that could link two uploads.
         self._session.trust_env = False
         self._session.headers.clear()
+        self._session.headers["User-Agent"] = "deniable"  # else urllib3 adds its own, with a version
 
     def __call__(self, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, Mapping[str, str], Any]:
         """Send one request."""
@@ -118,18 +121,34 @@ class Sender:
         How to send a request; made in the thread on first use when None.
     """
 
+    _alive: ClassVar[WeakSet[Sender]] = WeakSet()
+
     def __init__(self, dsn: Dsn, settings: SenderSettings, post: Post | None = None) -> None:
         self._dsn = dsn
         self._settings = settings
-        self._post = post
+        self._given_post = post
+        self._closed = False
+        self._refused = False
+        self.counts: Counter[str] = Counter()
+        self.begin()
+        self._alive.add(self)
+
+    def begin(self) -> None:
+        """Begin with an empty queue, no thread and a lock that nobody holds."""
+        self._post = self._given_post
         self._queue: deque[Report] = deque()
         self._changed = Condition()
         self._thread: Thread | None = None
         self._unsettled = 0  # reports queued or in flight
         self._flushing = False
-        self._closed = False
-        self._refused = False
-        self.counts: Counter[str] = Counter()
+        self._purges = 0
+        self._purges_seen = 0  # when the reports in flight were taken from the queue
+
+    @classmethod
+    def begin_all(cls) -> None:
+        """Begin anew in a forked child: it has no sending thread, and its parent will send the parent's reports."""
+        for each in cls._alive:
+            each.begin()
 
     def submit(self, report: Report) -> str | None:
         """Queue a report; return None, or why it was dropped."""
@@ -166,15 +185,19 @@ class Sender:
         return done
 
     def purge(self) -> None:
-        """Drop everything queued."""
+        """Drop everything not yet sent: what is queued, and a batch that waits for another try."""
         with self._changed:
+            self._purges += 1
             self._settle("purged", len(self._queue))
             self._queue.clear()
+            self._changed.notify_all()
 
     def _settle(self, outcome: str, reports: int) -> None:
         if reports:
             self.counts[outcome] += reports
             self._unsettled -= reports
+            if not self._unsettled:  # also for a flush that ran out of time, else reports would no longer be batched
+                self._flushing = False
             self._changed.notify_all()
 
     def _run(self) -> None:
@@ -182,12 +205,15 @@ class Sender:
             reports = self._take()
             if not reports:
                 return
-            try:
-                self._deliver(reports)
-            except Exception as error:  # noqa: BLE001 - the host app must never notice; the loss is counted
-                log.warning("deniable: a batch was lost to an unexpected %s", type(error).__name__)
-                with self._changed:
-                    self._settle("error", len(reports))
+            self._settled(reports)
+
+    def _settled(self, reports: tuple[Report, ...]) -> None:
+        try:
+            self._deliver(reports)
+        except Exception as error:  # noqa: BLE001 - the host app must never notice; the loss is counted
+            log.warning("deniable: a batch was lost to an unexpected %s", type(error).__name__)
+            with self._changed:
+                self._settle("error", len(reports))
 
     def _take(self) -> tuple[Report, ...]:
         """Wait for a batch's worth of reports; empty means stop."""
@@ -208,36 +234,44 @@ class Sender:
                 if taken and size > _MAX_PAYLOAD_BYTES:
                     break
                 taken.append(self._queue.popleft())
+            self._purges_seen = self._purges
             return tuple(taken)
 
     def _deliver(self, reports: tuple[Report, ...]) -> None:
-        if self._refused:
+        if self._refused or self._purged():
             with self._changed:
-                self._settle("refused_key", len(reports))
+                self._settle("refused_key" if self._refused else "purged", len(reports))
             return
-        batch = Batch.of(reports)
+        status, answer = self._persist(Batch.of(reports))
+        if status == _TOO_LARGE and len(reports) > 1:
+            half = len(reports) // 2
+            self._settled(reports[:half])
+            self._settled(reports[half:])
+            return
+        with self._changed:
+            if status == _ACCEPTED:
+                accepted = answer.get("accepted") if isinstance(answer, dict) else None
+                if not isinstance(accepted, int) or not 0 <= accepted <= len(reports):
+                    accepted = len(reports)
+                self._settle("sent", accepted)
+                self._settle("rejected", len(reports) - accepted)
+                return
+            self._refused = self._refused or status in _STOP
+            given_up = "purged" if self._purged() else "undelivered"
+            self._settle(given_up if status in _RETRY or status == 0 else f"http_{status}", len(reports))
+        code = answer.get("code") if isinstance(answer, dict) else None
+        log.warning("deniable: %d reports not delivered: status %d, code %s", len(reports), status, code)
+
+    def _persist(self, batch: Batch) -> tuple[int, Any]:
+        """Try until there is an answer to stay with, tries end, or nobody wants the batch sent any more."""
+        status, answer = 0, None
         for attempt in range(self._settings.max_tries):
             status, headers, answer = self._try(batch)
             if status not in _RETRY and status != 0:
                 break
             if attempt + 1 == self._settings.max_tries or not self._wait(attempt, headers):
                 break
-        if status == _TOO_LARGE and len(reports) > 1:
-            half = len(reports) // 2
-            self._deliver(reports[:half])
-            self._deliver(reports[half:])
-            return
-        with self._changed:
-            if status == _ACCEPTED:
-                accepted = answer.get("accepted", len(reports)) if isinstance(answer, dict) else len(reports)
-                self._settle("sent", accepted)
-                self._settle("rejected", len(reports) - accepted)
-                return
-            self._refused = self._refused or status in _STOP
-            given_up = status in _RETRY or status == 0
-            self._settle("undelivered" if given_up else f"http_{status}", len(reports))
-        code = answer.get("code") if isinstance(answer, dict) else None
-        log.warning("deniable: %d reports not delivered: status %d, code %s", len(reports), status, code)
+        return status, answer
 
     def _try(self, batch: Batch) -> tuple[int, Mapping[str, str], Any]:
         headers = {
@@ -260,11 +294,19 @@ class Sender:
             return 0, {}, None
 
     def _wait(self, attempt: int, headers: Mapping[str, str]) -> bool:
-        """Wait before the next attempt; False when closed meanwhile."""
+        """Wait before the next attempt; False when closed or purged meanwhile."""
         longest = min(_LONGEST_WAIT, 2.0**attempt)
         seconds = longest * OS.below(1 << 16) / (1 << 16)  # full jitter
         retry_after = headers.get("Retry-After", "")
         if retry_after.isdecimal():
             seconds = max(seconds, min(float(retry_after), _LONGEST_RETRY_AFTER))
         with self._changed:
-            return not self._changed.wait_for(lambda: self._closed, seconds)
+            return not self._changed.wait_for(lambda: self._closed or self._purged(), seconds)
+
+    def _purged(self) -> bool:
+        """Tell whether everything was purged since the reports in flight were taken."""
+        return self._purges != self._purges_seen
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=Sender.begin_all)

@@ -166,7 +166,8 @@ def chart(rows: Sequence[dict[str, Any]], over: Sequence[dict[str, Any]] | None 
 
 def columns(rows: Sequence[dict[str, Any]]) -> tuple[Column, ...]:
     """Draw values as columns side by side, over the whole height of a picture."""
-    scale = Axis(max(max(row["interval"][1] for row in rows), 1e-9), ())
+    most = max(row["interval"][1] for row in rows)
+    scale = Axis(most if most > 0 else 1.0, ())
     pitch = 100 / len(rows)
     drawn = []
     for i, row in enumerate(rows):

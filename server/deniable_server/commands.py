@@ -53,9 +53,7 @@ def serve(parser: argparse.ArgumentParser) -> Run:
                 ):
                     print(f"DSN:       http://{sending.partition(':')[2]}@{arguments.bind}/{app}")
                     print(f"Read key:  {reading.partition(':')[2]}")
-                print(
-                    "Keys are new at each start; set DENIABLE_INGEST_KEYS and DENIABLE_READ_KEYS (app:key,...) to keep them."
-                )
+                print("Keys are new at each start; set DENIABLE_INGEST_KEYS and DENIABLE_READ_KEYS (app:key,...) to keep them.")
             print("Ctrl-C stops everything.", flush=True)
             stack.wait()
         return 0

@@ -36,8 +36,7 @@ blueprint = Blueprint("dashboard", __name__)
 
 _HEADERS = {
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self' data:; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -249,7 +248,7 @@ def _page(name: str, status: int = 200, **context: Any) -> Response:
     return make_response(render_template(name, **(shared | context)), status)
 
 
-def _remembered() -> dict[str, str]:
+def _remembered() -> dict[str, Any]:
     """Return what links repeat: the app, where pages are open and there are several."""
     several = _open() and len(service().apps) > 1
     return {"app": request.args["app"]} if several and request.args.get("app") in service().apps else {}

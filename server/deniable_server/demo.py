@@ -28,6 +28,7 @@ from rich.table import Table
 from deniable import Client, mechanisms, registry
 from deniable.errors import ConfigurationError
 from deniable.transport import SenderSettings
+from deniable.weight import exact
 from deniable_server import population
 from deniable_server.settings import Settings
 from deniable_server.stack import Stack, free_port
@@ -66,6 +67,7 @@ def command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.devices < 1:
         raise ConfigurationError(f"--devices is at least 1; got {arguments.devices}")
+    exact(arguments.epsilon)
     console = Console(stderr=True)
     if arguments.input:
         everybody = population.from_csv(arguments.input, arguments.column)

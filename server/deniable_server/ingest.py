@@ -8,11 +8,10 @@ from binascii import Error as Base64Error
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import numpy as np
-import redis
 from flask import Blueprint, Response, json, request
 
 from deniable import period, report
@@ -20,7 +19,7 @@ from deniable.errors import ParameterError, PayloadError
 from deniable.report import Stratum
 from deniable_aggregator import batch, tally
 from deniable_server.auth import app_by_ingest_key
-from deniable_server.problem import Problem
+from deniable_server.problem import RETRY_SECONDS, Problem
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -32,16 +31,19 @@ blueprint = Blueprint("ingest", __name__)
 
 _MAX_KEY = 128
 _MAX_ERRORS = 100
-_RETRY_SECONDS = 5
+
+
+# No payload is empty, so no upload holds more reports than bytes; and no honest number has more than seven digits.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=report.MAX_INFLATED_BYTES)]
 
 
 class _Group(msgspec.Struct, forbid_unknown_fields=True):
     metric: str
-    version: int
+    version: _Count
     fingerprint: str
     period: str
     segment: str
-    count: int
+    count: _Count
     payloads: str
 
 
@@ -76,23 +78,18 @@ def reports() -> tuple[Response, int]:
         raise Problem(400, "idempotency_key", f"an upload carries an Idempotency-Key of 1 to {_MAX_KEY} characters, e.g. a UUID")
     body = _body()
     digest = sha256(body).hexdigest()
-    try:
-        remembered = app.store.recall(key)
-        if remembered is None:
-            answer, entry = _checked(app, body)
-            remember = json.dumps({"digest": digest, "answer": answer}).encode()
-            limits = service().settings
-            appended = app.store.append(entry, key=key, remember=remember, cap=limits.max_backlog, ttl=limits.idempotency_ttl)
-            if appended.outcome == "appended":
-                return _answer(answer, duplicate=False)
-            if appended.outcome == "full":
-                detail = "more batches wait to be counted than this server holds; try again later"
-                raise Problem(503, "backlog_full", detail, retry_after=_RETRY_SECONDS)
-            remembered = appended.previous  # a second copy of this upload was quicker
-    except redis.RedisError:
-        raise Problem(
-            503, "store_unavailable", "the store cannot be reached; try again later", retry_after=_RETRY_SECONDS
-        ) from None
+    remembered = app.store.recall(key)
+    if remembered is None:
+        answer, entry = _checked(app, body)
+        remember = json.dumps({"digest": digest, "answer": answer}).encode()
+        limits = service().settings
+        appended = app.store.append(entry, key=key, remember=remember, cap=limits.max_backlog, ttl=limits.idempotency_ttl)
+        if appended.outcome == "appended":
+            return _answer(answer, duplicate=False)
+        if appended.outcome == "full":
+            detail = "more batches wait to be counted than this server holds; try again later"
+            raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)
+        remembered = appended.previous  # a second copy of this upload was quicker
     first = json.loads(remembered)
     if first["digest"] != digest:
         raise Problem(422, "idempotency_mismatch", "this Idempotency-Key was used for another upload; draw a new one for each")
@@ -152,7 +149,7 @@ def _checked(app: App, body: bytes) -> tuple[dict[str, Any], bytes]:
         try:
             payloads, bad = _group(app, group, now)
         except Problem as problem:
-            rejections.append(_Rejection(index, problem.code, max(group.count, 0), problem.detail))
+            rejections.append(_Rejection(index, problem.code, group.count, problem.detail))
             continue
         if bad:
             rejections.append(_Rejection(index, *bad))

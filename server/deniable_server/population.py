@@ -154,6 +154,9 @@ def from_csv(path: str, names: Sequence[str]) -> Population:
     if not rows:
         raise ConfigurationError(f"{path} has no rows below its header")
     columns = tuple(_column(name, values) for name, values in zip(names, zip(*rows, strict=True), strict=True))
+    if len({column.metric for column in columns}) < len(columns):
+        names_ = ", ".join(f"{name} -> {column.metric}" for name, column in zip(names, columns, strict=True))
+        raise ConfigurationError(f"columns have different names as metrics; got {names_}")
     return Population(path, columns, rows)
 
 

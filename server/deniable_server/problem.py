@@ -5,13 +5,16 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
+import redis
 from flask import Flask, Response, json, request
 from werkzeug.exceptions import HTTPException
 
 if TYPE_CHECKING:
     from werkzeug.exceptions import NotFound
 
-__all__ = ["Problem", "register"]
+__all__ = ["RETRY_SECONDS", "Problem", "register"]
+
+RETRY_SECONDS = 5
 
 
 class Problem(Exception):  # noqa: N818 - the term of RFC 9457
@@ -79,6 +82,12 @@ def register(app: Flask) -> None:
             if name == "Allow":
                 answer.headers[name] = value
         return answer
+
+    @app.errorhandler(redis.RedisError)
+    def on_store(error: redis.RedisError) -> Response:
+        app.logger.error("the store cannot be used: %s", type(error).__name__)
+        detail = "the store cannot be reached; try again later"
+        return Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS).response()
 
     @app.errorhandler(Exception)
     def on_error(error: Exception) -> Response:

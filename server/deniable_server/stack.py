@@ -14,6 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 from urllib.request import ProxyHandler, build_opener
 
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
 from deniable.errors import ConfigurationError
 from deniable_aggregator import embedded
 
@@ -90,6 +95,7 @@ class Stack:
         apps = self.settings.registries()
         store = self._undo.enter_context(embedded.open_store(self.settings.redis_url or None, directory=self._directory))
         self.origin = store.origin
+        _ping(store)
         settings = replace(self.settings, redis_url=store.url)
         worker = [sys.executable, "-m", "deniable", "worker"]
         for app in apps:
@@ -150,6 +156,15 @@ class Stack:
         while not stopped:
             self.check()
             time.sleep(0.5)
+
+
+def _ping(store: embedded.StoreServer) -> None:
+    """Look at a given store before anything is started that would only wait for it."""
+    try:
+        with Redis.from_url(store.url, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
+            client.ping()
+    except (RedisError, ValueError) as error:
+        raise ConfigurationError(f"the store cannot be reached ({store.origin}): {type(error).__name__}") from None
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:

@@ -1,0 +1,96 @@
+"""How fast reports are counted, as multiples of the time that only reading their bytes takes.
+
+    python benchmarks/counting.py [--reports 1000000]
+
+One thread, best of several runs, in a process that has compiled its kernels. Reading is `numpy.sum` over the bytes as
+uint64, timed on an array larger than the caches and scaled to each case: what memory allows, whatever is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.layout import Layout
+from deniable_aggregator import kernels
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+CASES = [
+    ("unary d=128", Layout(1, 128, "bits"), 1),
+    ("unary d=1024", Layout(1, 1024, "bits"), 1),
+    ("unary d=105", Layout(1, 105, "bits"), 1),
+    ("RAPPOR 128 bits, 64 cohorts", Layout(64, 128, "bits"), 1),
+    ("index d=1024 (2 bytes)", Layout(1, 1024, "index"), 10),
+    ("index 280,000 cells (3 bytes)", Layout(280, 1000, "index"), 10),
+]
+
+
+def best(run: Callable[[], object], runs: int) -> float:
+    """Least of `runs` times, in seconds: what else the machine does only ever adds."""
+    times = []
+    for _ in range(runs):
+        start = perf_counter()
+        run()
+        times.append(perf_counter() - start)
+    return min(times)
+
+
+def draw(layout: Layout, reports: int) -> NDArray[np.uint8]:
+    """Payloads of uniformly random reports."""
+    rng = np.random.default_rng(0)
+    if layout.kind == "index":
+        numbers = rng.integers(0, layout.rows * layout.width, reports, dtype="<u4")
+        return np.ascontiguousarray(numbers.view(np.uint8).reshape(-1, 4)[:, : layout.payload_size]).reshape(-1)
+    payloads = rng.integers(0, 256, (reports, layout.payload_size), dtype=np.uint8)
+    if layout.rows > 1:  # one byte in all cases here
+        payloads[:, 0] %= layout.rows
+    payloads[:, -1] &= 255 >> -layout.width % 8
+    return payloads.reshape(-1)
+
+
+def counter(layout: Layout, payloads: NDArray[np.uint8], backend: str) -> Callable[[], None]:
+    """One count of `payloads` by `backend`."""
+    size = layout.payload_size
+    cells, reports = np.zeros((layout.rows, layout.width), np.int64), np.zeros(layout.rows, np.int64)
+    if layout.kind == "index":
+        histogram = getattr(kernels, f"_histogram_{backend}")
+        return lambda: histogram(payloads, size, cells.reshape(-1))
+    popcount = getattr(kernels, f"_popcount_{backend}")
+    return lambda: popcount(payloads, layout.row_size, size, layout.width, cells, reports)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--reports", type=int, default=1_000_000, help="of each unary case; 10 times as many indices")
+    parser.add_argument("--runs", type=int, default=9, help="of which the best counts")
+    options = parser.parse_args()
+    print(f"backend in use: {kernels.backend()}; {options.reports:,} reports a case, 10 times as many indices")
+    memory = np.ones(1 << 24, np.uint64)
+    second_per_byte = best(memory.sum, options.runs) / memory.nbytes
+    print(f"reading: {1e-9 / second_per_byte:.1f} GB/s\n")
+    print(f"{'case':<30} {'MB':>5} {'read ms':>8} {'backend':>8} {'count ms':>9} {'x read':>7} {'M reports/s':>12}")
+    for name, layout, scale in CASES:
+        reports = options.reports * scale
+        payloads = draw(layout, reports)
+        read = second_per_byte * payloads.nbytes
+        for backend in ("numba", "numpy"):
+            if backend == "numba" != kernels.backend():
+                continue
+            count = counter(layout, payloads, backend)
+            count()  # compiled, and the pages touched
+            time = best(count, options.runs if backend == "numba" else 3)
+            print(
+                f"{name:<30} {payloads.nbytes / 1e6:5.0f} {read * 1e3:8.2f} {backend:>8} {time * 1e3:9.2f}"
+                f" {time / read:6.1f}x {reports / time / 1e6:12.0f}"
+            )
+
+
+if __name__ == "__main__":
+    main()

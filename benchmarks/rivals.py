@@ -1,0 +1,445 @@
+"""Deniable beside pure-ldp and multi-freq-ldpy: speed, bytes and error, measured in one run.
+
+    python benchmarks/rivals.py                  # all of it, some minutes
+    python benchmarks/rivals.py --quick          # a smoke run
+    python benchmarks/rivals.py --markdown --json figures.json
+
+The rivals need old pins, so they live in a private environment that is made on first use. Each library runs in a worker
+process of its own, all pinned to the same core, and they take turns within every cell of the table: a slow minute of the
+machine hits them alike, so trust the ratios more than the rates.
+
+What is timed is what a user of the library would write. On the device: one call per value in a Python loop. In the
+aggregator: take in all reports, given as the library's own device made them, and estimate the whole domain once. Ours
+arrive as concatenated payloads, as they do on the wire. Set-up, hash tables and compilation are warmed up on every side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import hashlib
+import importlib.util
+import json
+import math
+import os
+import pickle
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+OURS, PURE, MULTI = "deniable", "pure-ldp", "multi-freq-ldpy"
+RIVALS = {
+    "grr": (PURE, MULTI),
+    "sue": (PURE, MULTI),
+    "oue": (PURE, MULTI),
+    "subset": (MULTI,),
+    "local_hash": (PURE, MULTI),
+    "fast_local_hash": (PURE,),  # a pool of hashes that is neither complete nor unbiased; beside our local_hash
+    "hadamard": (PURE,),
+}
+CLIPPED = {MULTI}  # returns clipped and renormalised frequencies only, so its error is not that of an unbiased estimate
+REQUIREMENTS = Path(__file__).with_name("rivals-requirements.txt")
+FLH_HASHES = 1000
+TIMED_RUNS = 5  # the best counts: short runs, because another process may take the core at any time
+EXTRA_RUNS = {16: 30, 128: 10}  # for the error: few values make a noisy mean over the domain
+EXTRA_REPORTS = 20_000
+
+
+class Scheme(NamedTuple):
+    """One mechanism of one library, with its parameters set."""
+
+    device: Callable[[Sequence[int]], list[Any]]
+    aggregator: Callable[[Any], Any]  # reports to estimated frequencies
+    variance: Callable[[Sequence[float]], float]  # of one report's estimate, averaged over the domain
+    packed: float | None = None  # bytes of information in a report; None: the report is bytes already
+
+
+# --- the three libraries ----------------------------------------------------------------------------------------------
+
+
+def ours(mechanism: str, d: int, epsilon: float) -> Scheme:
+    """Set up our side."""
+    from deniable import mechanisms
+    from deniable_aggregator import decode, tally
+
+    m = mechanisms.make(mechanism.removeprefix("fast_"), domain_size=d, epsilon=epsilon)
+    randomize = m.randomize
+    return Scheme(
+        device=lambda values: [randomize(value) for value in values],
+        aggregator=lambda payloads: decode.estimate(m, tally.count(tally.empty(m.layout), payloads)).frequency,
+        variance=lambda truth: statistics.fmean(m.variance(f, 1) for f in truth),
+    )
+
+
+def pure_ldp(mechanism: str, d: int, epsilon: float) -> Scheme:
+    """Set up pure-ldp: a client object, and a server object that takes one report at a time."""
+    import numpy as np
+    from pure_ldp import frequency_oracles as fo
+
+    def same(value: int) -> int:
+        return value  # the default mapper expects values from 1
+
+    def hadamard() -> tuple[Any, Any]:
+        server = fo.HadamardResponseServer(epsilon, d, same)
+        return fo.HadamardResponseClient(epsilon, d, server.get_hash_funcs(), same), server
+
+    hashing = {"use_olh": True, "index_mapper": same}
+    pairs: dict[str, Callable[[], tuple[Any, Any]]] = {
+        "grr": lambda: (fo.DEClient(epsilon, d, same), fo.DEServer(epsilon, d, same)),
+        "sue": lambda: (fo.UEClient(epsilon, d, False, same), fo.UEServer(epsilon, d, False, same)),  # noqa: FBT003
+        "oue": lambda: (fo.UEClient(epsilon, d, True, same), fo.UEServer(epsilon, d, True, same)),  # noqa: FBT003
+        "local_hash": lambda: (fo.LHClient(epsilon, d, **hashing), fo.LHServer(epsilon, d, **hashing)),
+        "fast_local_hash": lambda: (
+            fo.FastLHClient(epsilon, d, FLH_HASHES, **hashing),
+            fo.FastLHServer(epsilon, d, FLH_HASHES, **hashing),
+        ),
+        "hadamard": hadamard,
+    }
+    client, server = pairs[mechanism]()
+    privatise, aggregate = client.privatise, server.aggregate
+
+    def aggregator(reports: list[Any]) -> Any:
+        server.reset()
+        if mechanism == "fast_local_hash":
+            server.hash_counts[:] = 0  # its reset() forgets to
+        for report in reports:
+            aggregate(report)
+        return np.asarray(server.estimate_all(range(d), suppress_warnings=True)) / len(reports)
+
+    scheme = rival(mechanism, d, epsilon, lambda values: [privatise(value) for value in values], aggregator)
+    if mechanism != "hadamard":
+        return scheme
+    # Both of its variants cut the columns into blocks; the one for small epsilon has a single block.
+    blocks, size = getattr(server.hr, "part", 1), getattr(server.hr, "partsz", server.hr.outsz)
+    block = [int(value) // (size - 1) for value in getattr(server.hr, "permute", range(d))]
+    return scheme._replace(
+        variance=lambda truth: hadamard_variance(truth, epsilon, block, blocks), packed=math.log2(server.hr.outsz) / 8
+    )
+
+
+def multi_freq_ldpy(mechanism: str, d: int, epsilon: float) -> Scheme:
+    """Set up multi-freq-ldpy: a client function, and an aggregator function of the whole list of reports."""
+    from multi_freq_ldpy.pure_frequency_oracles import GRR, LH, SS, UE
+
+    grr, ue, ss, lh = GRR.GRR_Client, UE.UE_Client, SS.SS_Client, LH.LH_Client
+    # Each call is written out, because unpacking the arguments would slow these compiled functions by a fifth.
+    pairs: dict[str, tuple[Callable[..., list[Any]], Callable[..., Any]]] = {
+        "grr": (lambda vs: [grr(v, d, epsilon) for v in vs], lambda rs: GRR.GRR_Aggregator_MI(rs, d, epsilon)),
+        "sue": (
+            lambda vs: [ue(v, d, epsilon, False) for v in vs],  # noqa: FBT003
+            lambda rs: UE.UE_Aggregator_MI(rs, epsilon, optimal=False),
+        ),
+        "oue": (lambda vs: [ue(v, d, epsilon) for v in vs], lambda rs: UE.UE_Aggregator_MI(rs, epsilon)),
+        "subset": (lambda vs: [ss(v, d, epsilon) for v in vs], lambda rs: SS.SS_Aggregator_MI(rs, d, epsilon)),
+        "local_hash": (lambda vs: [lh(v, d, epsilon) for v in vs], lambda rs: LH.LH_Aggregator_MI(rs, d, epsilon)),
+    }
+    return rival(mechanism, d, epsilon, *pairs[mechanism])
+
+
+def rival(mechanism: str, d: int, epsilon: float, device: Callable[..., list[Any]], aggregator: Callable[..., Any]) -> Scheme:
+    """Add what theory says of a rival's mechanism."""
+    p, q, bits = theory(mechanism, d, epsilon)
+    return Scheme(
+        device=device,
+        aggregator=aggregator,
+        variance=lambda truth: statistics.fmean((f * p * (1 - p) + (1 - f) * q * (1 - q)) / (p - q) ** 2 for f in truth),
+        packed=bits / 8,
+    )
+
+
+def theory(mechanism: str, d: int, epsilon: float) -> tuple[float, float, float]:
+    """Probabilities that a report supports the true value and another one, and the bits in it (32 for a seed)."""
+    e, root = math.exp(epsilon), math.exp(epsilon / 2)
+    g, w = round(e) + 1, max(1, round(d / (e + 1)))  # as they choose them
+    total = w * e + d - w
+    return {
+        "grr": (e / (e + d - 1), 1 / (e + d - 1), math.log2(d)),
+        "sue": (root / (root + 1), 1 / (root + 1), d),
+        "oue": (1 / 2, 1 / (e + 1), d),
+        "subset": (w * e / total, ((w - 1) * w * e + (d - w) * w) / ((d - 1) * total), d),
+        "local_hash": (e / (e + g - 1), 1 / g, 32 + math.log2(g)),
+        "fast_local_hash": (e / (e + g - 1), 1 / g, math.log2(FLH_HASHES * g)),
+        "hadamard": (e / (e + 1), 1 / 2, math.nan),
+    }[mechanism]
+
+
+def hadamard_variance(truth: Sequence[float], epsilon: float, block: Sequence[int], blocks: int) -> float:
+    """Variance of one report's estimate, where a report also tells the block of columns that the value lives in.
+
+    A report adds c / (e^eps - 1) for a column of the value's set, takes as much away for another column of its block, and
+    does nothing elsewhere, with c = 2 blocks - 1 + e^eps.
+    """
+    e = math.exp(epsilon)
+    c = 2 * blocks - 1 + e
+    mass: dict[int, float] = {}
+    for f, b in zip(truth, block, strict=True):
+        mass[b] = mass.get(b, 0.0) + f
+    scale = (c / (e - 1)) ** 2
+    return statistics.fmean(
+        scale * (mass[b] * (e + 1) / c + (1 - mass[b]) * 2 / c) - f for f, b in zip(truth, block, strict=True)
+    )
+
+
+LIBRARIES = {OURS: ours, PURE: pure_ldp, MULTI: multi_freq_ldpy}
+
+# --- the worker process -----------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """Measures one library; each public method answers one request."""
+
+    def __init__(self, library: str) -> None:
+        self._make = LIBRARIES[library]
+
+    def prepare(self, mechanism: str, d: int, epsilon: float, most: int, seconds: float) -> dict[str, Any]:
+        """Set up and warm up; find how many reports fit into the time of one run."""
+        self._d, self._scheme = d, self._make(mechanism, d, epsilon)
+        self._values = random.Random(20261121).choices(range(d), [rank**-1.1 for rank in range(1, d + 1)], k=most)
+        self.run(200)  # compiles
+        fixed = self._clock(200)  # most of it the one estimate, whose cost fades as n grows
+        n, took = 200, 0.0
+        while n < most and took < max(fixed, seconds / 4):
+            n = min(most, 4 * n)
+            took = self._clock(n) - fixed
+        packed = self._scheme.packed
+        reports = self._scheme.device(self._values[:200])
+        size = statistics.fmean(len(r if packed is None else pickle.dumps(r, 5)) for r in reports)
+        fitting = most if n == most else int(n * seconds / took)
+        return {"n": min(most, fitting), "bytes": size, "packed": packed or size}
+
+    def _clock(self, n: int) -> float:
+        start = time.perf_counter()
+        self.run(n)
+        return time.perf_counter() - start
+
+    def run(self, n: int) -> dict[str, Any]:
+        """Collect and estimate once."""
+        values = self._values[:n]
+        gc.collect()
+        start = time.perf_counter()
+        reports = self._scheme.device(values)
+        device = time.perf_counter() - start
+        delivered: Any = b"".join(reports) if self._scheme.packed is None else reports  # the wire is not timed
+        passes = 0
+        start = time.perf_counter()
+        while passes == 0 or time.perf_counter() - start < 0.02:  # a millisecond alone would be timed badly
+            estimate = self._scheme.aggregator(delivered)
+            passes += 1
+        aggregator = (time.perf_counter() - start) / passes
+        counts = Counter(values)
+        truth = [counts[value] / n for value in range(self._d)]
+        variance = self._scheme.variance(truth)
+        error = statistics.fmean((float(x) - f) ** 2 for x, f in zip(estimate, truth, strict=True))
+        rates = {"device": n / device, "aggregator": n / aggregator}
+        return rates | {"error": n * error / variance, "variance": variance}
+
+
+def work(library: str) -> None:
+    """Answer requests, one JSON document per line, until the input ends."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # a library that prints must not garble the replies
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    worker = Worker(library)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            reply = getattr(worker, request.pop("do"))(**request)
+        except Exception as error:  # noqa: BLE001 - a rival's crash is a finding, and must not end the comparison
+            reply = {"failed": f"{type(error).__name__}: {error}"}
+        print(json.dumps(reply), file=replies, flush=True)
+
+
+# --- the comparison ---------------------------------------------------------------------------------------------------
+
+
+class Library:
+    """A worker process, as the comparison sees it."""
+
+    def __init__(self, name: str, python: str) -> None:
+        # Neither this folder nor, for the rivals, our PYTHONPATH may be where they import from.
+        command = [python, "-P" if name == OURS else "-I", "-W", "ignore", __file__, "--worker", name]
+        threads = {"OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | threads
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()  # its input ends, and so does it
+
+    def ask(self, do: str, **request: Any) -> dict[str, Any]:
+        """Send a request and wait for the reply."""
+        assert self._process.stdin
+        assert self._process.stdout
+        with contextlib.suppress(BrokenPipeError):  # then the reply is empty
+            self._process.stdin.write(json.dumps({"do": do, **request}) + "\n")
+            self._process.stdin.flush()
+        reply = self._process.stdout.readline()
+        return json.loads(reply) if reply else {"failed": "the worker died"}
+
+
+def environment(folder: Path, python: str) -> str:
+    """Make the rivals' environment unless it is there; return its interpreter."""
+    inside = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    pins = REQUIREMENTS.read_bytes()
+    stamp, wanted = folder / "installed", hashlib.sha256(pins).hexdigest()
+    if not (stamp.exists() and stamp.read_text() == wanted):
+        print(f"installing the rivals in {folder} (once)", file=sys.stderr)
+        subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
+        subprocess.run([inside, "-m", "pip", "install", "-r", REQUIREMENTS], check=True, stdout=sys.stderr)
+        stamp.write_text(wanted)
+    return str(inside)
+
+
+def measure(libraries: dict[str, Library], cell: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """Measure one mechanism, domain size and epsilon in every library that has it."""
+    figures: dict[str, dict[str, Any]] = {}
+    for name in (OURS, *RIVALS[cell["mechanism"]]):
+        figures[name] = libraries[name].ask("prepare", **cell, most=options.reports, seconds=options.seconds)
+    runs: dict[str, list[dict[str, Any]]] = {name: [] for name in figures}
+    extra = 0 if options.quick else EXTRA_RUNS.get(cell["d"], 0)
+    spent = dict.fromkeys(figures, 0.0)
+    for turn in range(TIMED_RUNS + extra):
+        for name, figure in figures.items():
+            timed = turn < TIMED_RUNS
+            if "failed" in figure or (not timed and spent[name] > 2 * options.seconds):
+                continue
+            start = time.perf_counter()
+            run = libraries[name].ask("run", n=figure["n"] if timed else min(figure["n"], EXTRA_REPORTS))
+            spent[name] += 0 if timed else time.perf_counter() - start
+            figure.update({"failed": run["failed"]} if "failed" in run else {})
+            runs[name].append(run)
+    for name, figure in figures.items():
+        if "failed" not in figure:
+            errors = [run["error"] for run in runs[name]]
+            figure["device"] = max(run["device"] for run in runs[name])
+            figure["aggregator"] = max(run["aggregator"] for run in runs[name][:TIMED_RUNS])  # n matters: one estimate a run
+            figure |= {"error": statistics.fmean(errors), "variance": runs[name][0]["variance"], "runs": len(errors)}
+            figure["error_stderr"] = statistics.stdev(errors) / math.sqrt(len(errors))
+    return {**cell, "figures": figures}
+
+
+HEADS = ["mechanism", "d", "eps", "device/s ours", "fastest rival", "ratio", "aggregator/s ours", "fastest rival", "ratio"]
+HEADS += ["bytes ours", "rival pickled (packed)", "MSE/theory ours", "rivals", "variance ours/rival"]
+LEGEND = f"""\
+Ratios are ours over the fastest rival. Bytes: our payload; the rival's report pickled, and its information packed.
+MSE/theory: measured error over the exact variance of an unbiased estimate (rivals: {PURE}, {MULTI}; * returns
+clipped and renormalised frequencies only, so it is biased). Variance: ours over the smallest rival's, in theory, equal n.
+fast_local_hash is {PURE}'s FLH ({FLH_HASHES} fixed hashes) beside our local_hash."""
+ADMISSIONS = {
+    "device": "Slower than a rival on the device",
+    "aggregator": "Ahead by less than 20x in the aggregator (1000x for local_hash at d=1024)",
+    "variance": "More variance than a rival at equal n",
+    "failed": "Failed",
+}
+
+
+def judge(cell: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Write a cell as a line of the table, and list what there is to admit, by the keys of ADMISSIONS."""
+    name = f"{cell['mechanism']} d={cell['d']} epsilon={cell['epsilon']:g}"
+    line = [cell["mechanism"], str(cell["d"]), f"{cell['epsilon']:g}"]
+    admitted = [("failed", f"{name}: {who}: {f['failed']}") for who, f in cell["figures"].items() if "failed" in f]
+    rivals = {who: f for who, f in cell["figures"].items() if "failed" not in f}
+    mine = rivals.pop(OURS, None)
+    if not (mine and rivals):
+        return [*line, *["-"] * (len(HEADS) - len(line))], admitted
+    wanted = {"device": 1, "aggregator": 1000 if (cell["mechanism"], cell["d"]) == ("local_hash", 1024) else 20}
+    for what, least in wanted.items():
+        who = max(rivals, key=lambda rival: rivals[rival][what])
+        ratio = mine[what] / rivals[who][what]
+        line += [rate(mine[what]), f"{rate(rivals[who][what])} {who}", times(ratio)]
+        if ratio < least:
+            admitted.append((what, f"{name}: {times(ratio)} {who}"))
+    smallest = min(rivals.values(), key=lambda figure: figure["bytes"])
+    line += [f"{mine['bytes']:.0f}", f"{smallest['bytes']:.0f} ({smallest['packed']:.1f})", f"{mine['error']:.2f}"]
+    line.append(", ".join(f"{f['error']:.2f}{'*' if who in CLIPPED else ''}" for who, f in rivals.items()))
+    who = min(rivals, key=lambda rival: rivals[rival]["variance"])
+    excess = mine["variance"] / rivals[who]["variance"]
+    if excess > 1.005:
+        admitted.append(("variance", f"{name}: {times(excess)} {who}"))
+    return [*line, times(excess)], admitted
+
+
+def rate(per_second: float) -> str:
+    """Write a rate with three digits."""
+    for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if per_second >= unit:
+            return f"{per_second / unit:.3g}{name}"
+    return f"{per_second:.3g}"
+
+
+def times(ratio: float) -> str:
+    """Write a ratio."""
+    return f"{ratio:.2f}x" if ratio < 10 else f"{ratio:,.0f}x"
+
+
+def table(rows: list[list[str]], *, markdown: bool) -> str:
+    """Write rows, the first of them heads, as aligned text or as Markdown."""
+    if markdown:
+        rows = [rows[0], ["---"] + ["--:"] * (len(rows[0]) - 1), *rows[1:]]
+        return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
+
+
+def main() -> None:
+    """Compare."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="few reports, d = 16 and 128, epsilon 1")
+    parser.add_argument("--markdown", action="store_true", help="write a Markdown table")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to FILE")
+    parser.add_argument("--reports", type=int, help="most reports in a run (100000; quick: 5000)")
+    parser.add_argument("--seconds", type=float, help="about the longest a run may take (0.5; quick: 0.2)")
+    parser.add_argument("--venv", type=Path, default=Path.home() / ".cache" / "deniable-rivals", help="the rivals' home")
+    parser.add_argument("--python", default=sys.executable, help="makes that home; 3.11 or 3.12")
+    parser.add_argument("--worker", choices=LIBRARIES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        work(options.worker)
+        return
+    if not all(importlib.util.find_spec(name) for name in ("deniable", "deniable_aggregator")):
+        parser.error(f"deniable is not installed for {sys.executable}")
+    options.reports = options.reports or (5_000 if options.quick else 100_000)
+    options.seconds = options.seconds or (0.2 if options.quick else 0.5)
+    cells = [
+        {"mechanism": mechanism, "d": d, "epsilon": epsilon}
+        for mechanism in RIVALS
+        for d in ((16, 128) if options.quick else (16, 128, 1024))
+        for epsilon in ((1.0,) if options.quick else (1.0, 3.0))
+    ]
+    pythons = {OURS: sys.executable} | dict.fromkeys((PURE, MULTI), environment(options.venv, options.python))
+    measured = []
+    with contextlib.ExitStack() as stack:
+        libraries = {name: stack.enter_context(Library(name, python)) for name, python in pythons.items()}
+        for i, cell in enumerate(cells, 1):
+            start = time.perf_counter()
+            measured.append(measure(libraries, cell, options))
+            took = time.perf_counter() - start
+            print(f"{i}/{len(cells)} ({took:.0f} s)", *judge(measured[-1])[0], file=sys.stderr, flush=True)
+    judged = [judge(cell) for cell in measured]
+    print(table([HEADS, *(line for line, _ in judged)], markdown=options.markdown), LEGEND, sep="\n\n")
+    for key, title in ADMISSIONS.items():
+        found = [finding for _, admitted in judged for what, finding in admitted if what == key]
+        print(f"\n{title}:\n\n" + "\n".join(f"- {finding}" for finding in found or ["none"]))
+    if options.json:
+        machine = {"machine": platform.platform(), "python": platform.python_version(), "cores": os.cpu_count()}
+        options.json.write_text(json.dumps({**machine, "cells": measured}, indent=1))
+    if any("failed" in cell["figures"][OURS] for cell in measured):
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+# One door for every task: `just` lists them. `pip install -e '.[dev]'` brings `just` itself (package rust-just).
+
+default:
+    @just --list
+
+# Everything that must pass before a commit
+check: lint types contracts test
+
+# Mend format and what can be mended by machine
+fix:
+    ruff format .
+    ruff check --fix .
+
+# Format and lint
+lint:
+    ruff format --check .
+    ruff check .
+
+# Types, strictly
+types:
+    mypy
+
+# Which floor may import which
+contracts:
+    lint-imports
+
+# All tests, or some: just test tests/client -k tape
+test *arguments:
+    pytest -q {{arguments}}
+
+# The whole path on real flights
+demo *arguments:
+    deniable demo {{arguments}}
+
+# Prove every mechanism by walking all of its draws
+prove *arguments:
+    deniable prove {{arguments}}
+
+# Figures of the README
+bench:
+    python benchmarks/counting.py
+    python benchmarks/rivals.py

@@ -1,0 +1,192 @@
+"""Both backends count what a plain loop counts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from deniable.layout import Layout
+from deniable_aggregator import kernels
+
+BACKENDS = ["numba", "numpy"]
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    if request.param == "numba":
+        pytest.importorskip("numba")
+    return request.param
+
+
+def histogram(backend, payloads, size, cells):
+    getattr(kernels, f"_histogram_{backend}")(payloads, size, cells)
+
+
+def popcount(backend, payloads, layout, cells, reports):
+    count = getattr(kernels, f"_popcount_{backend}")
+    count(payloads, layout.row_size, layout.payload_size, layout.width, cells, reports)
+
+
+def draw(layout, number, *, skewed=False):
+    """Random reports: their payloads, rows and bits of shape (number, width)."""
+    rng = np.random.default_rng([layout.rows, layout.width, number])
+    rows = rng.integers(0, layout.rows, number)
+    if skewed:  # all but a few reports are of the last row
+        rows = np.where(rng.random(number) < 0.01, rows, layout.rows - 1)
+    bits = rng.random((number, layout.width)) < rng.random(layout.width)
+    heads = (rows[:, None] >> (8 * np.arange(layout.row_size)) & 255).astype(np.uint8)
+    payloads = np.concatenate([heads, np.packbits(bits, axis=1, bitorder="little")], axis=1)
+    return payloads.reshape(-1), rows, bits
+
+
+def check_popcount(backend, layout, number, *, skewed=False):
+    payloads, rows, bits = draw(layout, number, skewed=skewed)
+    assert len(payloads) == number * layout.payload_size
+    cells = np.arange(layout.rows * layout.width).reshape(layout.rows, layout.width)  # counts are added to what is there
+    reports = np.arange(layout.rows)
+    expected = cells.copy()
+    np.add.at(expected, rows, bits)
+    expected_reports = reports + np.bincount(rows, minlength=layout.rows)
+    popcount(backend, payloads, layout, cells, reports)
+    np.testing.assert_array_equal(cells, expected)
+    np.testing.assert_array_equal(reports, expected_reports)
+
+
+@pytest.mark.parametrize("number", [0, 1, 15, 16, 17, 255, 256, 1000, 4099])
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 64, 105, 128])
+def test_bits_of_one_row(backend, width, number):
+    check_popcount(backend, Layout(1, width, "bits"), number)
+
+
+@pytest.mark.parametrize("width", range(1, 131))
+def test_bits_of_every_width(backend, width):
+    check_popcount(backend, Layout(1, width, "bits"), 777)
+    check_popcount(backend, Layout(3, width, "bits"), 3 * 512 + 5)
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+@pytest.mark.parametrize("width", [1000, 1024, 2041, 2048, 2049, 2112, 2113, 4096, 5001])
+def test_bits_that_take_several_passes(backend, rows, width):
+    for number in (1, 16, 50, 123):
+        check_popcount(backend, Layout(rows, width, "bits"), number)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 511, 1500, 20_001])
+@pytest.mark.parametrize(("rows", "width"), [(2, 1), (2, 16), (5, 64), (16, 105), (32, 128), (7, 200), (300, 20)])
+def test_bits_of_many_rows(backend, rows, width, number):
+    check_popcount(backend, Layout(rows, width, "bits"), number)
+    check_popcount(backend, Layout(rows, width, "bits"), number, skewed=True)
+
+
+def test_bits_of_rows_that_take_three_bytes(backend):
+    check_popcount(backend, Layout(70_000, 3, "bits"), 1000)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("number", [65_535, 65_536, 70_001, 300_000])
+def test_bits_set_by_all_of_many_reports(backend, rows, number):
+    layout = Layout(rows, 11, "bits")
+    payloads = np.frombuffer(layout.pack(rows - 1, 0b101_1111_1111) * number, np.uint8)
+    cells, reports = np.zeros((rows, 11), np.int64), np.zeros(rows, np.int64)
+    popcount(backend, payloads, layout, cells, reports)
+    assert cells[-1].tolist() == [number] * 9 + [0, number]
+    assert reports[-1] == number
+    assert cells[:-1].sum() == reports[:-1].sum() == 0
+
+
+def test_a_count_of_carries_in_every_tier(backend):
+    """A line holds one report of this width, so the count of lines crosses 16**4."""
+    layout = Layout(1, 8 * 130, "bits")
+    number = 16**4 + 16**2 + 5
+    payloads = np.broadcast_to(np.frombuffer(layout.pack(0, 1 | 1 << 1039), np.uint8), (number, 130)).reshape(-1)
+    cells, reports = np.zeros((1, 1040), np.int64), np.zeros(1, np.int64)
+    popcount(backend, payloads, layout, cells, reports)
+    assert (cells[0, 0], cells[0, -1], cells.sum(), reports[0]) == (number, number, 2 * number, number)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 100, 70_001])
+@pytest.mark.parametrize(
+    ("size", "cells"), [(1, 2), (1, 256), (2, 257), (2, 1024), (2, 65_536), (3, 65_537), (3, 280_000), (4, 1 << 22), (4, 9)]
+)
+def test_indices(backend, size, cells, number):
+    numbers = np.random.default_rng(number).integers(0, cells, number)
+    numbers[: number // 3] = cells - 1
+    payloads = np.frombuffer(b"".join(int(index).to_bytes(size, "little") for index in numbers), np.uint8)
+    counts = np.arange(cells)
+    expected = counts + np.bincount(numbers, minlength=cells)
+    histogram(backend, payloads, size, counts)
+    np.testing.assert_array_equal(counts, expected)
+
+
+def test_indices_of_more_than_a_chunk(backend, monkeypatch):
+    monkeypatch.setattr(kernels, "_CHUNK", 1000)
+    counts = np.zeros(300, np.int64)
+    histogram(backend, np.tile(np.arange(300, dtype="<u2"), 100).view(np.uint8), 2, counts)
+    assert counts.tolist() == [100] * 300
+
+
+def test_payloads_may_begin_anywhere_in_a_message(backend):
+    message = np.frombuffer(b"#" + bytes([1, 0, 2, 1]) * 600, np.uint8)[1:]
+    counts = np.zeros(300, np.int64)
+    histogram(backend, message, 2, counts)
+    assert (counts[1], counts[258]) == (600, 600)
+    payloads, rows, bits = draw(layout := Layout(3, 9, "bits"), 5000)
+    cells, reports = np.zeros((3, 9), np.int64), np.zeros(3, np.int64)
+    popcount(backend, np.concatenate([payloads[:1], payloads])[1:], layout, cells, reports)
+    np.testing.assert_array_equal(cells.sum(axis=0), bits.sum(axis=0))
+    np.testing.assert_array_equal(reports, np.bincount(rows))
+
+
+def test_payloads_and_what_surrounds_the_cells_are_left_alone(backend):
+    payloads, *_ = draw(layout := Layout(2, 13, "bits"), 5000)
+    before = payloads.copy()
+    surrounding = np.zeros((4, 13), np.int64)
+    popcount(backend, payloads, layout, surrounding[1:3], np.zeros(2, np.int64))
+    assert not surrounding[[0, 3]].any()
+    np.testing.assert_array_equal(payloads, before)
+    assert payloads.flags.writeable
+
+
+def test_the_backend_in_use_counts():
+    assert kernels.backend() in BACKENDS
+    cells, reports = np.zeros((1, 2), np.int64), np.zeros(1, np.int64)
+    kernels.popcount(np.array([1, 3], np.uint8), 0, 1, 2, cells, reports)
+    assert (cells.tolist(), reports.tolist()) == ([[2, 1]], [2])
+    counts = np.zeros(4, np.int64)
+    kernels.histogram(np.array([1, 3], np.uint8), 1, counts)
+    assert counts.tolist() == [0, 1, 0, 1]
+
+
+def run(code):
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+
+
+COUNT = """
+import sys
+import numpy as np
+from deniable_aggregator import kernels
+cells = np.zeros(4, np.int64)
+"""
+
+
+def test_numba_is_imported_only_to_count():
+    assert run(COUNT + "print('numba' in sys.modules)") == "False"
+
+
+def test_without_numba_numpy_counts():
+    code = COUNT + "sys.modules['numba'] = None; kernels.histogram(np.array([3, 3], np.uint8), 1, cells)\n"
+    assert run(code + "print(kernels.backend(), cells[3])") == "numpy 2"
+
+
+def test_without_a_directory_for_machine_code_numba_counts():
+    pytest.importorskip("numba")
+    code = (
+        COUNT
+        + "from numba.core import caching\n"
+        + "caching.CacheImpl._locator_classes = []\n"
+        + "kernels.histogram(np.array([3, 3], np.uint8), 1, cells)\n"
+    )
+    assert run(code + "print(kernels.backend(), cells[3])") == "numba 2"

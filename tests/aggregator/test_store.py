@@ -1,0 +1,174 @@
+"""The store's scripts, on fakeredis and on the real server alike."""
+
+from __future__ import annotations
+
+import fakeredis
+import numpy as np
+import pytest
+
+from deniable import mechanisms
+from deniable.layout import Layout
+from deniable.report import Stratum
+from deniable_aggregator import batch, tally
+from deniable_aggregator.batch import Group
+from deniable_aggregator.store import GROUP, Store
+
+THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
+OTHER = Stratum("ui.theme", 1, "f" * 16, "2026-11-22", "platform=linux")
+
+
+@pytest.fixture(params=["fake", "real"])
+def store(request):
+    """Open an app's store on either server."""
+    if request.param == "real":
+        yield Store(request.getfixturevalue("real_redis"), "shop")
+    else:
+        client = fakeredis.FakeRedis()
+        yield Store(client, "shop")
+        client.close()
+
+
+def read(store, consumer, count=100):
+    store.join()
+    reply = store.redis.xreadgroup(GROUP, consumer, {store.stream: ">"}, count=count)
+    return [id_ for _, entries in reply for id_, _ in entries]
+
+
+def append(store, key, entry=b"entry", cap=10):
+    return store.append(entry, key=key, remember=f"answer {key}".encode(), cap=cap, ttl=60)
+
+
+def test_an_upload_is_appended_once(store):
+    """A repeated key appends nothing and gives back what was remembered, also when the body differs."""
+    assert append(store, "k1").outcome == "appended"
+    again = append(store, "k1", entry=b"another")
+    assert (again.outcome, again.previous) == ("duplicate", b"answer k1")
+    assert store.recall("k1") == b"answer k1"
+    assert store.recall("k2") is None
+    assert store.backlog() == 1
+
+
+def test_a_full_backlog_refuses_and_remembers_nothing(store):
+    """At the cap an upload is refused, nothing is trimmed, and the same upload succeeds later."""
+    for i in range(3):
+        append(store, f"k{i}", cap=3)
+    assert append(store, "k3", cap=3).outcome == "full"
+    assert store.backlog() == 3
+    assert store.recall("k3") is None
+    assert append(store, "k3", cap=4).outcome == "appended"
+
+
+def test_remembered_keys_expire(store):
+    """What is remembered of an upload has a limited life."""
+    append(store, "k")
+    key = next(key for key in store.redis.scan_iter() if b":idem:" in key)
+    assert 0 < store.redis.ttl(key) <= 60
+
+
+def test_commit_adds_and_deletes_together(store):
+    """A commit adds each stratum's cells, and its entries leave the stream and the pending list."""
+    append(store, "a")
+    append(store, "b")
+    ids = read(store, "w1")
+    layout = Layout(1, 5, "index")
+    deltas = {THEME: np.array([1, 0, 0, 2, 0]), OTHER: np.array([0, 7, 0, 0, 0])}
+    assert store.commit("w1", ids, deltas, 1000) == []
+    assert store.backlog() == 0
+    assert store.redis.xpending(store.stream, GROUP)["pending"] == 0
+    assert store.read(layout, [THEME]).counts.tolist() == [[1, 0, 0, 2, 0]]
+    assert store.read(layout, [THEME, OTHER]).counts.tolist() == [[1, 7, 0, 2, 0]]
+    assert store.strata("ui.theme") == {THEME: 1000, OTHER: 1000}
+    append(store, "c")
+    assert store.commit("w1", read(store, "w1"), {THEME: np.array([0, 0, 0, 0, 9])}, 2000) == []
+    assert store.read(layout, [THEME]).counts.tolist() == [[1, 0, 0, 2, 9]]
+    assert store.strata("ui.theme")[THEME] == 2000
+
+
+def test_a_stale_commit_writes_nothing(store):
+    """Entries that another worker claimed, or that are counted already, are named, and nothing is added."""
+    append(store, "a")
+    append(store, "b")
+    first, second = read(store, "w1")
+    store.redis.xclaim(store.stream, GROUP, "w2", 0, [first])
+    delta = {THEME: np.array([1, 1])}
+    assert store.commit("w1", [first, second], delta, 1) == [first]
+    assert store.read(Layout(1, 2, "index"), [THEME]).n == 0
+    assert store.commit("w1", [second], delta, 1) == []
+    assert store.commit("w1", [second], delta, 1) == [second]
+    assert store.read(Layout(1, 2, "index"), [THEME]).n == 2
+
+
+def test_large_deltas_are_added_whole(store):
+    """More cells than one call to Lua can unpack are added in pieces."""
+    rng = np.random.default_rng(3)
+    cells = rng.integers(0, 50, 3000)
+    append(store, "a")
+    store.commit("w1", read(store, "w1"), {THEME: cells}, 1)
+    assert store.read(Layout(1, 3000, "index"), [THEME]).counts.tolist() == [cells.tolist()]
+
+
+def test_bits_keep_their_report_counts(store):
+    """The reports of each row are stored beside the bits."""
+    mechanism = mechanisms.make("oue", domain_size=9, epsilon=1)
+    counted = tally.count(tally.empty(mechanism.layout), b"".join(mechanism.randomize(i % 9) for i in range(50)))
+    append(store, "a")
+    store.commit("w1", read(store, "w1"), {THEME: counted.cells}, 1)
+    assert store.read(mechanism.layout, [THEME]) == counted
+
+
+def test_bury_moves_an_owned_entry(store):
+    """An entry is put aside with its reason, once, and only by its owner."""
+    append(store, "a", entry=b"poison")
+    (id_,) = read(store, "w1")
+    assert not store.bury("w2", id_, "no")
+    assert store.bury("w1", id_, "entry: bad")
+    assert not store.bury("w1", id_, "entry: bad")
+    assert store.backlog() == 0
+    ((_, fields),) = store.redis.xrange(store.dead)
+    assert fields == {b"reason": b"entry: bad", b"id": id_, b"d": b"poison"}
+
+
+def test_leaving_with_entries_in_hand_is_refused(store):
+    """A consumer that has entries pending is not forgotten, else they would be lost."""
+    append(store, "a")
+    ids = read(store, "w1")
+    assert not store.leave("w1")
+    store.commit("w1", ids, {THEME: np.array([1, 0])}, 1)
+    assert store.leave("w1")
+
+
+def test_joining_twice_keeps_what_was_sent_before(store):
+    """The group reads from the first entry ever, and joining again changes nothing."""
+    append(store, "early")
+    store.join()
+    store.join()
+    assert len(read(store, "w1")) == 1
+
+
+def test_all_keys_of_an_app_share_a_hash_tag(store):
+    """One script may touch them all on a cluster."""
+    append(store, "a", entry=b"x")
+    store.commit("w1", read(store, "w1"), {THEME: np.array([1, 0])}, 1)
+    append(store, "b", entry=b"x")
+    store.bury("w1", read(store, "w1")[0], "r")
+    assert {key.partition(b"}")[0] for key in store.redis.scan_iter()} == {b"{shop"}
+
+
+def test_batches_round_trip():
+    """What the ingest writes the worker reads."""
+    groups = [Group(THEME, Layout(1, 3, "index"), b"\0\1\2"), Group(OTHER, Layout(2, 12, "bits"), b"\0\1\2")]
+    assert batch.decode(batch.encode(groups)) == groups
+    assert [group.reports for group in groups] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [b"", b"\xff", b"\x91\x01", batch.encode([])[:0] + b"\x80", b"\x91\x99\xa1a\x01\xa1f\xa1p\xa0\x01\x01\xa5index\xc4\x00"],
+)
+def test_entries_that_no_ingest_writes_are_refused(entry):
+    """A broken or impossible entry is an error with a code, whatever its bytes."""
+    from deniable.errors import PayloadError
+
+    with pytest.raises(PayloadError) as caught:
+        batch.decode(entry)
+    assert caught.value.code == "entry"

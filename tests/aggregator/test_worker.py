@@ -1,0 +1,176 @@
+"""The worker on a real server: everything counted once, whoever dies."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from deniable.layout import Layout
+from deniable.report import Stratum
+from deniable_aggregator import batch, tally
+from deniable_aggregator.batch import Group
+from deniable_aggregator.store import GROUP, Store
+from deniable_aggregator.worker import Worker, WorkerSettings
+
+INDEX, BITS = Layout(1, 5, "index"), Layout(1, 12, "bits")
+ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
+TWO = Stratum("two", 1, "e" * 16, "2026-11-21", "platform=linux")
+
+
+@pytest.fixture
+def store(real_redis):
+    return Store(real_redis, "shop")
+
+
+def send(store, key, *groups):
+    assert store.append(batch.encode(groups), key=str(key), remember=b"-", cap=10_000, ttl=60).outcome == "appended"
+
+
+def drain(store, **settings):
+    worker = Worker([store], WorkerSettings(**settings))
+    worker.run(threading.Event(), burst=True)
+    return worker
+
+
+def test_batches_of_several_metrics_are_counted(store):
+    """Every report of every batch is in its own tally, and the stream is empty."""
+    rng = np.random.default_rng(1)
+    indices, bits = tally.empty(INDEX), tally.empty(BITS)
+    for key in range(250):
+        one = rng.integers(0, 5, 7).astype(np.uint8).tobytes()
+        two = (rng.integers(0, 4096, 3).astype("<u2")).tobytes()
+        indices, bits = tally.count(indices, one), tally.count(bits, two)
+        send(store, key, Group(ONE, INDEX, one), Group(TWO, BITS, two))
+    worker = drain(store)
+    assert worker.counted == 250 * 10
+    assert store.read(INDEX, [ONE]) == indices
+    assert store.read(BITS, [TWO]) == bits
+    assert store.backlog() == 0
+    assert store.redis.xinfo_consumers(store.stream, GROUP) == []
+
+
+def test_a_poisoned_batch_is_put_aside_alone(store, caplog):
+    """Broken entries and impossible payloads go to the dead letters with a reason; their neighbours are counted."""
+    send(store, 1, Group(ONE, INDEX, b"\1"))
+    store.redis.xadd(store.stream, {"d": b"not a batch"})
+    store.redis.xadd(store.stream, {"other": b"no body"})
+    send(store, 2, Group(ONE, INDEX, b"\2\x63"))
+    send(store, 3, Group(ONE, INDEX, b"\3\3"))
+    worker = drain(store)
+    assert (worker.counted, worker.buried) == (3, 3)
+    assert store.read(INDEX, [ONE]).counts.tolist() == [[0, 1, 0, 2, 0]]
+    assert store.redis.xlen(store.dead) == 3
+    assert store.backlog() == 0
+    assert "not a batch" not in caplog.text
+
+
+def test_entries_of_a_dead_worker_are_taken_over(store):
+    """What a worker read and never committed is claimed after the idle time and counted once."""
+    for key in range(5):
+        send(store, key, Group(ONE, INDEX, b"\1\1"))
+    store.join()
+    store.redis.xreadgroup(GROUP, "dead", {store.stream: ">"}, count=3)
+    time.sleep(0.02)
+    worker = drain(store, min_idle_ms=10, claim_every=0.0)
+    assert worker.counted == 10
+    assert store.read(INDEX, [ONE]).n == 10
+
+
+def test_a_worker_that_wakes_late_counts_nothing_twice(store, monkeypatch):
+    """A worker stalled between reading and committing finds its entries gone, and only its own ones are added."""
+    for key in range(4):
+        send(store, key, Group(ONE, INDEX, b"\1\2\3"))
+    commit = Store.commit
+    stalls = iter([True])
+
+    def stalled_commit(self, consumer, ids, deltas, now):
+        if next(stalls, False):  # another worker claims two of the entries and counts them meanwhile
+            self.redis.xclaim(self.stream, GROUP, "quick", 0, ids[:2])
+            assert commit(self, "quick", ids[:2], {ONE: tally.count(tally.empty(INDEX), b"\1\2\3" * 2).cells}, now) == []
+        return commit(self, consumer, ids, deltas, now)
+
+    monkeypatch.setattr(Store, "commit", stalled_commit)
+    worker = drain(store)
+    assert worker.counted == 6
+    assert store.read(INDEX, [ONE]).n == 12
+
+
+def test_a_commit_whose_answer_is_lost_is_sent_again_safely(store, monkeypatch):
+    """If the connection breaks after the commit went through, sending it again adds nothing."""
+    import redis
+
+    send(store, 1, Group(ONE, INDEX, b"\1\1\1"))
+    commit = Store.commit
+    losses = iter([True])
+
+    def lossy_commit(self, *arguments):
+        stale = commit(self, *arguments)
+        if next(losses, False):
+            raise redis.ConnectionError
+        return stale
+
+    monkeypatch.setattr(Store, "commit", lossy_commit)
+    drain(store)
+    assert store.read(INDEX, [ONE]).n == 3
+    assert store.backlog() == 0
+
+
+def test_an_entry_that_never_gets_counted_is_put_aside(store):
+    """After the allowed deliveries an entry is not tried again."""
+    send(store, 1, Group(ONE, INDEX, b"\1"))
+    store.join()
+    (((_, ((id_, _),)),)) = store.redis.xreadgroup(GROUP, "dead", {store.stream: ">"})
+    store.redis.xclaim(store.stream, GROUP, "dead", 0, [id_], retrycount=9)
+    time.sleep(0.02)
+    worker = drain(store, min_idle_ms=10, claim_every=0.0)
+    assert (worker.counted, worker.buried) == (0, 1)
+
+
+def test_two_workers_share_the_work(store):
+    """Several workers together count everything exactly once."""
+    for key in range(300):
+        send(store, key, Group(ONE, INDEX, b"\1\2"))
+    workers = [Worker([store], WorkerSettings(batch=7)) for _ in range(2)]
+    threads = [threading.Thread(target=worker.run, args=(threading.Event(),), kwargs={"burst": True}) for worker in workers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(worker.counted for worker in workers) == 600
+    assert store.read(INDEX, [ONE]).n == 600
+
+
+def test_stopping_ends_the_loop(store):
+    """A worker told to stop leaves within its blocking read."""
+    stop = threading.Event()
+    worker = Worker([store], WorkerSettings(block_ms=50))
+    thread = threading.Thread(target=worker.run, args=(stop,))
+    thread.start()
+    send(store, 1, Group(ONE, INDEX, b"\1"))
+    deadline = time.monotonic() + 10
+    while worker.counted < 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stop.set()
+    thread.join(10)
+    assert not thread.is_alive()
+    assert worker.counted == 1
+
+
+def test_a_store_emptied_under_the_worker_is_joined_again(store):
+    """When the stream and its group vanish, the worker makes them anew and goes on."""
+    stop = threading.Event()
+    worker = Worker([store], WorkerSettings(block_ms=50))
+    thread = threading.Thread(target=worker.run, args=(stop,))
+    thread.start()
+    time.sleep(0.1)
+    store.redis.flushall()
+    send(store, 1, Group(ONE, INDEX, b"\1"))
+    deadline = time.monotonic() + 10
+    while worker.counted < 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stop.set()
+    thread.join(10)
+    assert worker.counted == 1

@@ -1,0 +1,149 @@
+"""What the client's tests share: a feed in place of the system's generator, a bound for chi-square, an empty environment."""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from deniable.registry import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+settings.register_profile("client", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("client")
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos"]
+
+[metrics."ui.theme"]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 1.0
+segments = ["platform"]
+description = "Which theme people use"
+owner = "design@shop.example"
+
+[metrics."ui.dark"]
+type = "boolean"
+mechanism = "coin"
+description = "Whether it is dark"
+owner = "design@shop.example"
+
+[metrics."old"]
+type = "boolean"
+epsilon = 1
+description = "A question of long ago"
+owner = "design@shop.example"
+expires = 2001-01-01
+"""
+
+
+class Feed:
+    """Hands out prescribed bytes for `os.urandom`, call by call, and remembers how many were asked for."""
+
+    def __init__(self, chunks: Iterable[Callable[[int], bytes] | bytes]) -> None:
+        self._chunks = iter(chunks)
+        self.asked: list[int] = []
+        self.given: list[bytes] = []
+
+    def __call__(self, size: int) -> bytes:
+        self.asked.append(size)
+        chunk = next(self._chunks)
+        given = chunk(size) if callable(chunk) else chunk
+        assert len(given) == size, f"the feed has {len(given)} bytes where {size} were asked for"
+        self.given.append(given)
+        return given
+
+
+@contextmanager
+def _feeding(*chunks: Callable[[int], bytes] | bytes, then: Callable[[int], bytes] | None = None) -> Iterator[Feed]:
+    def all_chunks() -> Iterator[Callable[[int], bytes] | bytes]:
+        yield from chunks
+        while then is not None:
+            yield then
+
+    feed = Feed(all_chunks())
+    with mock.patch("deniable.source.os.urandom", feed):
+        yield feed
+
+
+@pytest.fixture(scope="session")
+def feeding():
+    """Context manager that replaces `os.urandom` by prescribed chunks (bytes, or functions of the size asked for)."""
+    return _feeding
+
+
+@pytest.fixture(scope="session")
+def chi_square():
+    """Check observed counts against exact probabilities; a right mechanism fails once in more than 10 million runs."""
+
+    def check(observed, probabilities) -> None:
+        total = sum(observed.values())
+        assert set(observed) <= set(probabilities)
+        statistic = sum(
+            (observed.get(y, 0) - total * float(share)) ** 2 / (total * float(share)) for y, share in probabilities.items()
+        )
+        freedom = len(probabilities) - 1
+        # Wilson and Hilferty: the cube root of a chi-square is nearly normal. 5.5 standard deviations: 2e-8 of its tail.
+        limit = freedom * (1 - 2 / (9 * freedom) + 5.5 * (2 / (9 * freedom)) ** 0.5) ** 3 if freedom else 1e-9
+        assert statistic < limit, f"chi-square {statistic:.1f} with {freedom} degrees of freedom, at most {limit:.1f}"
+
+    return check
+
+
+@pytest.fixture(autouse=True)
+def _quiet_environment(monkeypatch):
+    """No setting of whoever runs the tests reaches them."""
+    for name in list(os.environ):
+        if name.startswith("DENIABLE_") or name == "DO_NOT_TRACK":
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def registry_text():
+    """Give a small metrics.toml."""
+    return REGISTRY
+
+
+@pytest.fixture(scope="session")
+def registry():
+    """Give the same, parsed."""
+    return parse(REGISTRY)
+
+
+@pytest.fixture
+def in_child():
+    """Run a function in a forked child and return the bytes it returned."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+
+    def run(function: Callable[[], bytes]) -> bytes:
+        receive, send = os.pipe()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.close(receive)
+                with os.fdopen(send, "wb") as pipe:
+                    pipe.write(function())
+                status = 0
+            finally:
+                os._exit(status)
+        os.close(send)
+        with os.fdopen(receive, "rb") as pipe:
+            answer = pipe.read()
+        _, status = os.waitpid(child, 0)
+        assert status == 0, "the child failed"
+        return answer
+
+    return run

@@ -1,0 +1,272 @@
+"""The command: exit statuses and what it prints."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from importlib.metadata import EntryPoint
+
+import pytest
+
+from deniable import cli
+from deniable.errors import ConfigurationError
+from deniable.weight import UNIT, weight
+
+SOUND = """
+format = 1
+app = "shop"
+[metrics.a]
+type = "categorical"
+values = ["x", "y", "z"]
+epsilon = 1
+expires = 2999-01-01
+description = "d"
+owner = "o"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Write a registry and return its path."""
+
+    def write(text: str = SOUND, name: str = "metrics.toml") -> str:
+        (tmp_path / name).write_text(text, "utf-8")
+        return str(tmp_path / name)
+
+    return write
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command and return its status, output and errors."""
+
+    def main(*arguments: str) -> tuple[int, str, str]:
+        status = cli.main(arguments)
+        return status, *capsys.readouterr()
+
+    return main
+
+
+def test_lint_of_a_sound_file(run, file):
+    """Without faults the status is 0 and each metric's mechanism is explained."""
+    status, out, err = run("registry", "lint", file())
+    assert (status, err) == (0, "")
+    assert ": a: grr: standard error " in out
+    assert out.endswith(": 0 errors, 0 warnings\n")
+
+
+def test_lint_of_warnings(run, file):
+    """Warnings do not fail."""
+    status, out, _ = run("registry", "lint", file(SOUND.replace("epsilon = 1", "epsilon = 5")))
+    assert status == 0
+    assert "warning: " in out
+    assert out.endswith(": 0 errors, 1 warnings\n")
+
+
+def test_lint_of_faults(run, file):
+    """With a fault in one of several files the status is 1 and every file is checked."""
+    bad = file(SOUND.replace("epsilon = 1", "epsilon = 99"), "bad.toml")
+    status, out, _ = run("registry", "lint", bad, file())
+    assert status == 1
+    assert f"error: {bad}: a: epsilon is a number of nats above 0 and at most 16; got 99\n" in out
+    assert f"{bad}: 1 errors, 0 warnings" in out
+    assert "metrics.toml: 0 errors" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "words"),
+    [
+        (SOUND, 0, "0 changes, 0 breaking"),
+        (SOUND.replace('"d"', '"e"'), 0, "ok       a: description was 'd', is 'e'"),
+        (SOUND.replace("epsilon = 1", "epsilon = 2"), 1, "BREAKING a: epsilon was '1', is '2'; raise version to 2"),
+        (SOUND.replace("epsilon = 1", "epsilon = 2\nversion = 2"), 0, "2 changes, 0 breaking"),
+    ],
+)
+def test_diff(run, file, text, status, words):
+    """The status of a comparison is 1 where something breaks."""
+    found, out, _ = run("registry", "diff", file(), file(text, "new.toml"))
+    assert found == status
+    assert words in out
+
+
+def test_diff_of_a_faulty_file(run, file):
+    """A file that cannot be read is a wrong usage: status 2 and the faults on standard error."""
+    status, out, err = run("registry", "diff", file(), file("format = 1", "new.toml"))
+    assert (status, out) == (2, "")
+    assert err.startswith("deniable registry: ")
+    assert "app is a lower-case name" in err
+
+
+def test_prove(run):
+    """A proof is a line: the mechanism, what was asked, the exact epsilon, the verdict."""
+    status, out, _ = run("prove", "grr", "coin", "--domain-size", "2", "3", "--epsilon", "1", "2")
+    assert status == 0
+    lines = out.splitlines()
+    assert len(lines) == 5
+    assert all(line.endswith(": proved") for line in lines)
+    assert lines[0].startswith("grr         d=2 asked 1: exact epsilon 1.0000000000, 2 payloads")
+
+
+def test_prove_everything(run):
+    """By default every mechanism is proved."""
+    status, out, _ = run("prove", "--domain-size", "2", "--epsilon", "1.1")
+    assert status == 0
+    assert len(out.splitlines()) == 8
+
+
+def test_prove_json(run):
+    """With --json each proof is an object."""
+    status, out, _ = run("prove", "grr", "--domain-size", "3", "--epsilon", "1", "--json")
+    assert status == 0
+    proof = json.loads(out)
+    assert (proof["mechanism"], proof["domain_size"], proof["asked"], proof["faults"], proof["outputs"]) == ("grr", 3, "1", [], 3)
+    assert Fraction(proof["ratio"]) == Fraction(weight(Fraction(1)), UNIT)
+    assert proof["epsilon"] == pytest.approx(1)
+
+
+def test_a_proof_that_fails(run, monkeypatch):
+    """A false claim fails, with the claim in words."""
+    from dataclasses import replace
+
+    from deniable import commands
+    from deniable.proof import prove
+
+    monkeypatch.setattr(commands, "proof_of", lambda m: replace(prove(m), faults=("epsilon is 2, above the 1 asked for",)))
+    status, out, _ = run("prove", "grr", "--domain-size", "2", "--epsilon", "1")
+    assert status == 1
+    assert "above the 1 asked for" in out
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("coin", "--epsilon", "many"),
+        ("coin", "--domain-size", "3"),
+        ("binary", "--domain-size", "3", "4"),
+        ("binary", "--domain-size", "2", "--epsilon", "99"),
+        ("nosuch",),
+        ("grr", "--epsilon", "nan"),
+    ],
+)
+def test_nothing_proved_is_no_success(run, arguments):
+    """A run that proves nothing of what was asked does not end with success."""
+    status, out, err = run("prove", *arguments)
+    assert status != 0
+    assert out + err
+
+
+def test_a_proof_that_is_too_long(run, monkeypatch):
+    """Too large a domain is a wrong usage."""
+    monkeypatch.setattr("deniable.proof.MAX_WALKS", 10)
+    status, _, err = run("prove", "oue", "--domain-size", "6", "--epsilon", "1")
+    assert status == 2
+    assert "use a smaller domain" in err
+
+
+@pytest.mark.parametrize(
+    "arguments", [(), ("nosuch",), ("registry",), ("registry", "nosuch"), ("registry", "lint"), ("prove", "--domain-size", "x")]
+)
+def test_wrong_usage(capsys, arguments):
+    """Wrong usage ends with status 2 and the usage."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(arguments)
+    assert caught.value.code == 2
+    assert "usage: deniable" in capsys.readouterr().err
+
+
+def test_help_names_every_command(capsys):
+    """Help needs no extra and names every command."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--help"])
+    assert caught.value.code == 0
+    out = capsys.readouterr().out
+    assert all(name in out for name in ("demo", "prove", "registry", "serve", "worker"))
+
+
+class Point(EntryPoint):
+    """An entry point whose package is, or is not, there."""
+
+    missing: str | None = None
+    command = None
+
+    def load(self):
+        if Point.missing:
+            raise ModuleNotFoundError(f"No module named {Point.missing!r}", name=Point.missing)
+        return Point.command
+
+
+@pytest.fixture
+def points(monkeypatch):
+    """Replace what is installed."""
+    made = [
+        Point(name, value, "deniable.commands")
+        for name, value in (
+            ("serve", "deniable_server.commands:serve"),
+            ("worker", "deniable_aggregator.commands:worker"),
+            ("demo", "deniable_server.commands:demo"),
+            ("other", "someone_else:command"),
+        )
+    ]
+    monkeypatch.setattr(cli, "entry_points", lambda group: made if group == "deniable.commands" else [])
+    monkeypatch.setattr(Point, "missing", None)
+    monkeypatch.setattr(Point, "command", None)
+    return Point
+
+
+@pytest.mark.parametrize(
+    ("command", "missing", "extra"), [("serve", "flask", "server"), ("worker", "numpy", "aggregator"), ("demo", "rich", "demo")]
+)
+def test_a_missing_extra(run, points, command, missing, extra):
+    """A command whose extra is missing says which install brings it."""
+    points.missing = missing
+    status, out, err = run(command)
+    assert (status, out) == (2, "")
+    assert err == f"deniable {command} needs {missing}, which is not installed: pip install 'deniable[{extra}]'\n"
+
+
+@pytest.mark.parametrize(("command", "missing"), [("other", "numpy"), ("serve", "deniable_server.nosuch")])
+def test_what_no_extra_brings(points, command, missing):
+    """A module that no extra brings is an error of ours, or of someone else, and not hidden."""
+    points.missing = missing
+    with pytest.raises(ModuleNotFoundError):
+        cli.main([command])
+
+
+def test_commands_of_others(run, points):
+    """Any installed package may bring a command; a DeniableError ends it with status 2 and its message."""
+
+    def command(parser):
+        parser.add_argument("--fail", action="store_true")
+
+        def go(arguments) -> int:
+            if arguments.fail:
+                raise ConfigurationError("a thing is so")
+            return 7
+
+        return go
+
+    points.command = staticmethod(command)
+    assert run("other")[0] == 7
+    assert run("other", "--fail") == (2, "", "deniable other: a thing is so\n")
+
+
+def test_only_the_chosen_command_is_loaded(points):
+    """A command does not pay for the imports of the others."""
+    points.missing = "flask"
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--help"])
+    assert caught.value.code == 0
+
+
+def test_as_a_module():
+    """``python -m deniable`` is the command."""
+    import subprocess
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-m", "deniable", "prove", "coin", "--epsilon", "2", "--domain-size", "2"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.endswith(": proved\n")

@@ -1,0 +1,571 @@
+"""The SDK's front: what goes in is randomised, counted or dropped, and never comes out of anything but `record`."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import sys
+import threading
+from base64 import b64decode
+from datetime import UTC, datetime
+from time import monotonic
+
+import pytest
+
+import deniable
+from deniable import mechanisms
+from deniable.client import Client, _settings_from_environment
+from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
+from deniable.registry import parse
+from deniable.report import fingerprint
+from deniable.transport import SenderSettings
+
+DSN = "https://canary-key@t.example/shop"
+SEGMENTS = {"platform": "linux"}
+CANARY = "canary-4c1e"
+
+
+class Fake:
+    """A `Post` that takes everything and keeps it."""
+
+    def __init__(self, status: int = 202) -> None:
+        self.status = status
+        self.groups: list[dict] = []
+        self.raw: list[bytes] = []
+
+    def __call__(self, body, headers, _timeout):
+        self.raw.append(gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body)
+        self.groups += json.loads(self.raw[-1])["groups"]
+        return self.status, {}, None
+
+
+@pytest.fixture
+def client_of(registry):
+    """Make clients whose reports go to a fake server, and close them after the test."""
+    made: list[Client] = []
+
+    def make(post=None, **options) -> Client:
+        given = {
+            "dsn": DSN,
+            "registry": registry,
+            "consent": True,
+            "segments": SEGMENTS,
+            "settings": SenderSettings(flush_interval=60),
+        }
+        made.append(Client(post=post or Fake(), **(given | options)))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close(5)
+
+
+def test_a_recorded_answer_is_sent(client_of, registry):
+    """An answer is randomised, and sent with its stratum."""
+    post = Fake()
+    client = client_of(post)
+    assert client.record("ui.theme", "dark")
+    assert client.record("ui.dark", value=True)
+    assert client.flush(10)
+    theme, dark = post.groups
+    metric = registry.metrics["ui.theme"]
+    mechanism = mechanisms.of(metric)
+    assert theme.pop("payloads")
+    assert theme == {
+        "metric": "ui.theme",
+        "version": 1,
+        "fingerprint": fingerprint(metric, mechanism.canonical),
+        "period": f"{datetime.now(UTC):%Y-%m-%d}",
+        "segment": "platform=linux",
+        "count": 1,
+    }
+    assert (dark["metric"], dark["segment"], dark["count"]) == ("ui.dark", "", 1)
+    assert len(b64decode(dark["payloads"])) == 1
+
+
+def test_stats(client_of):
+    """Everything is counted once: recorded, sent, dropped by reason, and the epsilon of what was recorded."""
+    client = client_of()
+    assert client.stats() == {"recorded": 0, "sent": 0, "rejected": 0, "dropped": {}, "epsilon": 0.0, "disabled": None}
+    for _ in range(3):
+        client.record("ui.dark", value=False)
+    client.record("nosuch", 1)
+    client.record("ui.dark", "yes")
+    client.record("old", value=True)
+    client.flush(10)
+    spent = 3 * mechanisms.make("coin", domain_size=2).epsilon
+    assert client.stats() == {
+        "recorded": 3,
+        "sent": 3,
+        "rejected": 0,
+        "dropped": {"unknown_metric": 1, "invalid_value": 1, "expired": 1},
+        "epsilon": pytest.approx(spent),
+        "disabled": None,
+    }
+
+
+def test_handles(client_of):
+    """A handle records its metric."""
+    client = client_of()
+    handle = client.metric("ui.theme")
+    assert handle.record("light")
+    assert not handle.record("nosuch")
+    assert not client.metric("nosuch").record("light")
+    assert client.stats()["dropped"] == {"invalid_value": 1, "unknown_metric": 1}
+
+
+# consent
+
+
+def test_nothing_without_consent(client_of):
+    """Without consent nothing is recorded, randomised or sent."""
+    post = Fake()
+    client = client_of(post, consent=False)
+    assert not client.record("ui.dark", value=True)
+    assert client.flush(5)
+    assert client.stats()["dropped"] == {"no_consent": 1}
+    assert client.stats()["epsilon"] == 0
+    assert not post.raw
+    assert client._sender._thread is None
+
+
+def test_consent_is_asked_each_time(client_of):
+    """A function is asked at each answer."""
+    agreed = [False, True, False]
+    client = client_of(consent=lambda: agreed.pop(0))
+    assert [client.record("ui.dark", value=True) for _ in range(3)] == [False, True, False]
+
+
+def test_a_consent_that_fails_is_none(client_of):
+    """When asking for consent fails, nothing is recorded."""
+
+    def fail() -> bool:
+        raise RuntimeError(CANARY)
+
+    post = Fake()
+    client = client_of(post, consent=fail)
+    assert not client.record("ui.dark", value=True)
+    assert client.flush(5)
+    assert client.stats()["dropped"] == {"error": 1}
+    assert not post.raw
+
+
+@pytest.mark.parametrize("no", [False, 0, None])
+def test_consent_taken_back(client_of, no):
+    """Taking consent back drops what was not sent; giving it again begins anew."""
+    post = Fake()
+    client = client_of(post)
+    client.record("ui.dark", value=True)
+    client.set_consent(no)
+    assert not client.record("ui.dark", value=True)
+    assert client.flush(5)
+    assert not post.raw
+    assert client.stats()["dropped"] == {"purged": 1, "no_consent": 1}
+    client.set_consent(True)
+    assert client.record("ui.dark", value=True)
+    assert client.flush(10)
+    assert sum(group["count"] for group in post.groups) == 1
+
+
+# off
+
+
+@pytest.mark.parametrize("name", ["DO_NOT_TRACK", "DENIABLE_DISABLED"])
+@pytest.mark.parametrize(("value", "off"), [("1", True), ("true", True), ("no", True), ("0", False), ("", False)])
+def test_switches(monkeypatch, client_of, name, value, off):
+    """Either variable, set to anything but empty or 0, wins over consent and DSN."""
+    monkeypatch.setenv(name, value)
+    post = Fake()
+    client = client_of(post)
+    assert client.record("ui.dark", value=True) is not off
+    assert client.flush(10)
+    assert bool(post.raw) is not off
+    assert client.stats()["disabled"] == (f"{name} is set" if off else None)
+    assert client.stats()["dropped"] == ({"disabled": 1} if off else {})
+
+
+def test_no_dsn(client_of):
+    """Without a DSN everything works and nothing is sent."""
+    client = client_of(dsn=None)
+    assert not client.record("ui.dark", value=True)
+    assert client.flush(1)
+    assert client.close(1)
+    assert client.stats()["disabled"] == "no DSN was given"
+    assert "no DSN was given" in repr(client)
+
+
+def test_dsn_from_the_environment(monkeypatch, client_of):
+    """The argument beats the environment."""
+    monkeypatch.setenv("DENIABLE_DSN", "https://other@t.example/shop")
+    assert client_of()._sender._dsn.key == "canary-key"
+    assert client_of(dsn=None)._sender._dsn.key == "other"
+
+
+UNUSABLE = [
+    ({"registry": "/nonexistent/metrics.toml"}, RegistryError),
+    ({"registry": "\0"}, ValueError),
+    ({"registry": "~no-such-user-at-all/metrics.toml"}, RuntimeError),
+    ({"registry": None}, TypeError),
+    ({"registry": 7}, TypeError),
+    ({"dsn": "nonsense"}, ConfigurationError),
+    ({"dsn": "https://key@t.example/another"}, ConfigurationError),
+    ({"segments": {}}, ParameterError),
+    ({"segments": {"platform": "beos"}}, ParameterError),
+    ({"segments": ["platform"]}, AttributeError),
+]
+
+
+@pytest.mark.parametrize(("options", "error"), UNUSABLE)
+def test_an_unusable_configuration_is_off(client_of, caplog, options, error):
+    """A configuration that cannot be used turns the client off, with a line in the log, and raises nothing."""
+    client = client_of(**options)
+    assert not client.record("ui.dark", value=True)
+    assert client.flush(1)
+    assert client.stats()["disabled"].startswith(error.__name__)
+    assert "deniable is off" in caplog.text
+    assert "canary-key" not in caplog.text + repr(client)
+
+
+@pytest.mark.parametrize(("options", "error"), UNUSABLE)
+def test_an_unusable_configuration_raises_if_strict(client_of, options, error):
+    """The same raises where the app asked for it."""
+    with pytest.raises(error):
+        client_of(strict=True, **options)
+
+
+def test_a_mechanism_that_does_not_exist_is_off(client_of, registry_text, tmp_path):
+    """So does a registry whose mechanism does not exist."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_text.replace('"coin"', '"nosuch"\nepsilon = 1'), "utf-8")
+    assert "a mechanism is one of" in client_of(registry=path).stats()["disabled"]
+    path.write_text(registry_text, "utf-8")
+    assert client_of(registry=path).stats()["disabled"] is None
+    assert client_of(registry=str(path)).record("ui.dark", value=True)
+
+
+WRONG = [
+    ("nosuch", True),
+    ("ui.dark", CANARY),
+    ("ui.theme", CANARY),
+    ("ui.theme", [CANARY]),
+    ("ui.theme", {CANARY: CANARY}),
+    ("ui.dark", 1),
+]
+
+
+@pytest.mark.parametrize(("metric", "value"), WRONG)
+def test_strict_raises_what_is_wrong(client_of, metric, value):
+    """In strict mode an unknown metric or answer raises, and the message does not repeat the answer."""
+    client = client_of(strict=True)
+    with pytest.raises(ParameterError) as caught:
+        client.record(metric, value)
+    assert CANARY not in str(caught.value)
+    assert sum(client.stats()["dropped"].values()) == 1
+
+
+class Treacherous:
+    """An answer that makes as much trouble as it can, and shouts."""
+
+    def __hash__(self) -> int:
+        raise RuntimeError(CANARY)
+
+    def __eq__(self, _other: object) -> bool:
+        raise RuntimeError(CANARY)
+
+    def __repr__(self) -> str:
+        raise RuntimeError(CANARY)
+
+
+@pytest.mark.parametrize("metric", ["ui.dark", "nosuch", None, [], Treacherous()])
+def test_nothing_raises(client_of, metric):
+    """Whatever is passed, `record` returns False and counts it."""
+    client = client_of()
+    assert client.record(metric, Treacherous()) is False
+    assert sum(client.stats()["dropped"].values()) == 1
+
+
+def test_no_entropy_no_report(client_of, monkeypatch):
+    """When the system refuses randomness, nothing is reported and the loss is counted."""
+    post = Fake()
+    client = client_of(post)
+    mechanisms.of.cache_clear()
+    fresh = client_of(post)
+
+    def refuse(_size: int) -> bytes:
+        raise OSError("no entropy")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deniable.source.os.urandom", refuse)
+        assert not fresh.record("ui.theme", "dark")
+    assert fresh.stats()["dropped"] == {"error": 1}
+    assert fresh.stats()["recorded"] == 0
+    assert client.flush(5)
+    assert not post.raw
+
+
+def test_a_full_queue(client_of):
+    """Reports beyond the queue are dropped and counted, and cost no epsilon in the count."""
+    client = client_of(settings=SenderSettings(flush_at=100, flush_interval=60, queue_size=3))
+    assert [client.record("ui.dark", value=True) for _ in range(5)] == [True] * 3 + [False] * 2
+    assert client.stats()["dropped"] == {"queue_full": 2}
+    assert client.stats()["epsilon"] == pytest.approx(3 * 1.0986122886681098)
+
+
+def test_after_close(client_of):
+    """A closed client takes nothing more."""
+    post = Fake()
+    client = client_of(post)
+    with client as same:
+        assert same is client
+        assert client.record("ui.dark", value=True)
+    assert len(post.raw) == 1
+    assert not client.record("ui.dark", value=True)
+    assert client.stats()["dropped"] == {"closed": 1}
+
+
+def test_flush_and_close_keep_their_deadline(client_of):
+    """While the server hangs, both return False in time."""
+    release = threading.Event()
+    client = client_of(lambda *_: release.wait(30) and (202, {}, None))
+    client.record("ui.dark", value=True)
+    try:
+        began = monotonic()
+        assert client.flush(0.1) is False
+        assert client.close(0.1) is False
+        assert monotonic() - began < 2
+    finally:
+        release.set()
+
+
+@pytest.mark.parametrize("timeout", ["soon", None, float("inf"), float("nan")])
+def test_a_strange_timeout_raises_nothing(client_of, timeout):
+    """With nothing to wait for, no timeout does harm."""
+    assert client_of().flush(timeout) in (True, False)
+
+
+# what the answer does not reach
+
+
+def test_the_answer_is_nowhere(client_of, registry_text, caplog, capsys):
+    """A raw answer is in no log, no output, no count, no repr and no request, whether it is valid or not."""
+    caplog.set_level(logging.DEBUG)
+    text = registry_text.replace('"dark"', f'"{CANARY}"')
+    post = Fake(400)
+    client = client_of(post, registry=parse(text))
+    handle = client.metric("ui.theme")
+    for value in (CANARY, f"{CANARY}!", [CANARY], {CANARY: 1}, CANARY.encode(), Treacherous()):
+        client.record("ui.theme", value)
+        handle.record(value)
+        client.record("ui.dark", value)
+        client.record("nosuch", value)
+    assert client.flush(10)
+    out, err = capsys.readouterr()
+    assert client.stats()["recorded"] == 2
+    sent = b"".join(post.raw).decode()
+    for place in (caplog.text, out, err, repr(client), repr(client.stats()), sent):
+        assert CANARY not in place
+    assert "canary-key" not in caplog.text + out + err + repr(client) + sent
+    assert [group["metric"] for group in post.groups] == ["ui.theme"]
+
+
+def test_nothing_keeps_the_answer(client_of):
+    """Once `record` has returned, no object of the client refers to the answer."""
+    import gc
+
+    client = client_of()
+    answer = b"dark".decode()  # an object of its own, equal to a declared value
+    before = sys.getrefcount(answer)
+    assert client.record("ui.theme", answer)
+    gc.collect()
+    assert sys.getrefcount(answer) == before
+
+
+def test_reports_of_all_answers_have_one_size(client_of):
+    """The body's length does not depend on the answers."""
+    lengths = set()
+    for value in ("light", "dark", "system"):
+        post = Fake()
+        client = client_of(post)
+        for _ in range(20):
+            client.record("ui.theme", value)
+        assert client.flush(10)
+        lengths.add(len(b"".join(post.raw)))
+    assert len(lengths) == 1
+
+
+# threads
+
+
+@pytest.fixture
+def _busy_switching():
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("_busy_switching")
+def test_threads_lose_no_count(client_of):
+    """Eight threads record at once, and every answer is accounted for, on both ends."""
+    post = Fake()
+    client = client_of(post, settings=SenderSettings(flush_at=50, flush_interval=60, queue_size=100_000))
+    start = threading.Barrier(8)
+    queued: list[int] = []
+
+    def work() -> None:
+        start.wait()
+        taken = 0
+        for i in range(150):
+            taken += client.record("ui.dark", value=bool(i % 2))
+            taken += client.record("ui.theme", "light")
+            client.record("nosuch", i)
+            client.record("ui.theme", i)
+        queued.append(taken)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert client.flush(20)
+    stats = client.stats()
+    assert sum(queued) == stats["recorded"] == stats["sent"] == 8 * 300
+    assert stats["dropped"] == {"unknown_metric": 8 * 150, "invalid_value": 8 * 150}
+    assert sum(group["count"] for group in post.groups) == 8 * 300
+    each = mechanisms.make("coin", domain_size=2).epsilon + mechanisms.make("auto", domain_size=3, epsilon="1.0").epsilon
+    assert stats["epsilon"] == pytest.approx(8 * 150 * each)
+
+
+def test_every_reason_is_ready(client_of):
+    """No reason for a drop begins to exist at its first drop, where threads would lose a count."""
+    from deniable import client as module
+
+    client = client_of()
+    assert client.stats()["dropped"] == {}
+    assert set(module._REASONS) == set(client._drops)
+    client.record("nosuch", 1)
+    client.record("old", value=True)
+    client.record([], 1)
+    client.close(1)
+    client.record("ui.dark", value=True)
+    client.set_consent(False)
+    client.record("ui.dark", value=True)
+    assert set(client._drops) == set(module._REASONS)
+
+
+# periods
+
+
+def test_the_period_follows_the_clock(client_of, monkeypatch):
+    """A report carries the period of its moment."""
+    post = Fake()
+    client = client_of(post)
+
+    class Clock(datetime):
+        moment = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+        @classmethod
+        def now(cls, tz=None):
+            return cls.moment.astimezone(tz)
+
+    monkeypatch.setattr("deniable.client.datetime", Clock)
+    client.record("ui.dark", value=True)
+    Clock.moment = datetime(2027, 1, 1, 0, 0, 0, tzinfo=UTC)
+    client.record("ui.dark", value=True)
+    assert client.flush(10)
+    assert [group["period"] for group in post.groups] == ["2026-12-31", "2027-01-01"]
+
+
+# settings
+
+
+def test_settings_from_the_environment(monkeypatch):
+    """Each setting has its variable."""
+    for name, value in {"FLUSH_AT": "7", "FLUSH_INTERVAL": "2.5", "QUEUE_SIZE": "9", "TIMEOUT": "0.5", "MAX_TRIES": "2"}.items():
+        monkeypatch.setenv(f"DENIABLE_{name}", value)
+    assert _settings_from_environment() == SenderSettings(7, 2.5, 9, 0.5, 2)
+
+
+@pytest.mark.parametrize("value", ["", "x", "0", "-1", "nan", "inf", "1e300", "-inf"])
+@pytest.mark.parametrize("name", ["FLUSH_AT", "FLUSH_INTERVAL", "QUEUE_SIZE", "TIMEOUT", "MAX_TRIES"])
+def test_a_bad_setting_is_logged(monkeypatch, caplog, name, value):
+    """A value that cannot be used is logged, and the default is used."""
+    monkeypatch.setenv(f"DENIABLE_{name}", value)
+    assert _settings_from_environment() == SenderSettings()
+    assert f"DENIABLE_{name} is a finite number above 0" in caplog.text
+
+
+def test_settings_reach_the_sender(monkeypatch, client_of):
+    """The environment's settings are used where none are given."""
+    monkeypatch.setenv("DENIABLE_QUEUE_SIZE", "1")
+    client = client_of(settings=None)
+    assert [client.record("ui.dark", value=True) for _ in range(2)] == [True, False]
+
+
+# explanations
+
+
+def test_explain_sends_nothing(client_of):
+    """An explanation is drawn locally; nothing is recorded or sent."""
+    post = Fake()
+    client = client_of(post, consent=False)
+    told = client.explain("ui.theme", "dark")
+    assert told.sample
+    assert client.stats()["recorded"] == 0
+    assert client.flush(1)
+    assert not post.raw
+
+
+def test_explain_refuses(client_of):
+    """An unknown metric or answer is refused, without the answer."""
+    client = client_of()
+    with pytest.raises(ParameterError, match="a metric is declared in the registry; got 'nosuch'"):
+        client.explain("nosuch")
+    with pytest.raises(DeniableError) as caught:
+        client.explain("ui.theme", CANARY)
+    assert CANARY not in str(caught.value)
+
+
+# the one of the process
+
+
+@pytest.fixture
+def module(monkeypatch):
+    """Give the package as before `init`, whatever the tests did with it."""
+    monkeypatch.setattr(deniable, "_client", None)
+    monkeypatch.setattr(deniable.atexit, "register", lambda *_: None)
+    yield deniable
+    deniable.close(5)
+
+
+def test_before_init(module):
+    """Before `init` everything is a no-op that says so."""
+    assert module.record("ui.dark", value=True) is False
+    assert module.metric("ui.dark").record(value=True) is False
+    assert module.flush(1)
+    assert module.close(1)
+    module.set_consent(True)
+    assert module.stats() == {"disabled": "deniable.init was not called"}
+    with pytest.raises(ConfigurationError, match=r"call deniable.init before"):
+        module.explain("ui.dark")
+
+
+def test_one_client_for_the_process(module, registry):
+    """`init` starts the client that the functions drive, also for handles made before; a second one replaces it."""
+    handle = module.metric("ui.dark")
+    first = module.init(registry=registry, consent=True, segments=SEGMENTS)
+    assert isinstance(first, Client)
+    assert handle.record(value=True) is False
+    assert module.stats()["dropped"] == {"disabled": 1}
+    assert module.explain("ui.dark").mechanism == "coin"
+    module.set_consent(False)
+    second = module.init(DSN, registry=registry, consent=True, segments=SEGMENTS)
+    assert second is not first
+    assert module.stats()["dropped"] == {}
+
+
+def test_the_public_names():
+    """Everything public exists."""
+    assert all(hasattr(deniable, name) for name in deniable.__all__)
+    assert deniable.__all__ == sorted(deniable.__all__, key=lambda name: (name[0].islower(), name))

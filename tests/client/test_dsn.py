@@ -1,0 +1,76 @@
+"""A DSN is one line, and its key stays out of every message."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deniable.dsn import Dsn
+from deniable.errors import ConfigurationError
+
+KEY = "canarykey"
+word = st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=12)
+
+
+@pytest.mark.parametrize(
+    ("text", "url", "app"),
+    [
+        (f"https://{KEY}@t.example/shop", "https://t.example", "shop"),
+        (f"http://{KEY}@localhost:8080/shop", "http://localhost:8080", "shop"),
+        (f"https://{KEY}@t.example/some/prefix/shop", "https://t.example/some/prefix", "shop"),
+        (f"https://{KEY}@[::1]:9000/shop", "https://[::1]:9000", "shop"),
+        (f"https://{KEY}@T.Example/shop", "https://t.example", "shop"),
+    ],
+)
+def test_parts(text, url, app):
+    """A DSN falls into address, key and app."""
+    assert Dsn.parse(text) == Dsn(url, KEY, app)
+
+
+@given(
+    scheme=st.sampled_from(["http", "https"]),
+    key=word,
+    host=word,
+    port=st.integers(1, 65535),
+    prefix=st.lists(word, max_size=3),
+    app=word,
+)
+def test_parts_come_back(scheme, key, host, port, prefix, app):
+    """What a DSN is written from is what is read."""
+    path = "".join(f"/{part}" for part in prefix)
+    assert Dsn.parse(f"{scheme}://{key}@{host}:{port}{path}/{app}") == Dsn(f"{scheme}://{host}:{port}{path}", key, app)
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        ("", "the scheme ''"),
+        ("t.example/shop", "the scheme ''"),
+        (f"ftp://{KEY}@t.example/shop", "the scheme 'ftp'"),
+        (f"{KEY}@t.example/shop", "the scheme ''"),
+        ("https://t.example/shop", "the public key alone"),
+        (f"https://{KEY}:secret@t.example/shop", "the public key alone"),
+        (f"https://{KEY}@/shop", "the host is missing"),
+        (f"https://{KEY}@t.example", "the app's name"),
+        (f"https://{KEY}@t.example/", "the app's name"),
+        (f"https://{KEY}@t.example/shop/", "the app's name"),
+        (f"https://{KEY}@t.example/shop?x=1", "the app's name"),
+        (f"https://{KEY}@t.example/shop#x", "the app's name"),
+        (f"https://{KEY}@t.example:port/shop", "the host or port cannot be read"),
+        (f"https://{KEY}@t.example:99999/shop", "the host or port cannot be read"),
+        (f"https://{KEY}@[::1/shop", "the host or port cannot be read"),
+    ],
+)
+def test_missing_parts(text, rule):
+    """A part that is missing is named, the shape is shown, and the key is not."""
+    with pytest.raises(ConfigurationError, match="a DSN is written https://PUBLIC_KEY@host/app") as caught:
+        Dsn.parse(text)
+    assert rule in str(caught.value)
+    assert KEY not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_repr_hides_the_key():
+    """Printing a DSN does not print the key."""
+    assert repr(Dsn.parse(f"https://{KEY}@t.example/shop")) == "Dsn(https://t.example/shop)"

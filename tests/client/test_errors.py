@@ -1,0 +1,47 @@
+"""One tree of errors, each carrying what failed."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+import deniable
+from deniable import errors
+from deniable.errors import ConfigurationError, DeniableError, Fault, ParameterError, PayloadError, RegistryError
+
+
+@pytest.mark.parametrize("kind", [ParameterError, RegistryError, PayloadError, ConfigurationError])
+def test_the_tree(kind):
+    """Every error is a DeniableError, a ValueError, and public."""
+    assert issubclass(kind, DeniableError)
+    assert issubclass(kind, ValueError)
+    assert getattr(deniable, kind.__name__) is kind
+    assert kind.__name__ in (errors.__doc__ or "")
+
+
+def test_a_parameter_error_has_rule_and_value():
+    """The message is the rule and the value that broke it."""
+    error = ParameterError("a thing is small", 7)
+    assert (error.rule, error.value, str(error)) == ("a thing is small", 7, "a thing is small; got 7")
+
+
+def test_a_payload_error_has_a_code():
+    """The code is for programs and the message for people."""
+    error = PayloadError("row_range", "a row is below 3; got 4")
+    assert (error.code, str(error)) == ("row_range", "a row is below 3; got 4")
+
+
+def test_a_registry_error_carries_all_faults():
+    """Each fault is one line: file, metric, rule, value."""
+    faults = [Fault("m.toml", "a", "x is y", 1), Fault("m.toml", "-", "z", "w")]
+    error = RegistryError(faults)
+    assert error.faults == tuple(faults)
+    assert str(error) == "m.toml: a: x is y; got 1\nm.toml: -: z; got 'w'"
+
+
+def test_faults_are_values():
+    """Faults compare, hash and pickle."""
+    fault = Fault("m.toml", "a", "x is y", 1)
+    assert pickle.loads(pickle.dumps(fault)) == fault
+    assert len({fault, Fault("m.toml", "a", "x is y", 1)}) == 1

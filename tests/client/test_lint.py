@@ -1,0 +1,182 @@
+"""What lint says of a file, and what a change would break."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+
+from deniable.lint import Change, diff, lint
+from deniable.registry import Metric, Registry
+
+METRIC = Metric(id="m", type="categorical", values=("a", "b"), epsilon="1", description="d", owner="o", segments=("platform",))
+SEGMENTS = {"platform": ("linux", "macos")}
+PUBLISHED = Registry("shop", {"m": METRIC}, SEGMENTS)
+
+HEAD = 'format = 1\napp = "shop"\n'
+BODY = 'description = "d"\nowner = "o"\n'
+
+
+@pytest.fixture
+def linted(tmp_path):
+    """Lint a text as a file."""
+
+    def run(text: str):
+        path = tmp_path / "metrics.toml"
+        path.write_text(HEAD + text, "utf-8")
+        return lint(path)
+
+    return run
+
+
+def test_a_sound_file(linted):
+    """A file without faults has a note for each metric: what it resolves to, and why."""
+    found = linted(
+        f'[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
+        f'[metrics.b]\ntype = "boolean"\nmechanism = "coin"\nexpires = 2999-01-01\n{BODY}'
+    )
+    assert (found.faults, found.warnings) == ((), ())
+    automatic, declared = found.notes
+    assert automatic.startswith("a: binary: standard error ")
+    assert declared == "b: coin, epsilon 1.09861, as declared"
+
+
+def test_faults_of_form_end_the_check(linted):
+    """A file that cannot be read has faults and nothing else."""
+    found = linted("[metrics.a]\ntype = 1\n")
+    assert len(found.faults) == 4
+    assert (found.warnings, found.notes) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("keys", "rule", "value"),
+    [
+        ('mechanism = "nosuch"\nepsilon = 1', "a mechanism is one of auto, coin", "nosuch"),
+        ('mechanism = "coin"\nepsilon = 1', "the coin mechanism spends ln 3", "1"),
+        ('mechanism = "auto"\nepsilon = 1\nmax_report_bytes = 1', None, None),
+    ],
+)
+def test_mechanisms_that_do_not_exist(linted, keys, rule, value):
+    """A mechanism that does not exist for the domain and epsilon is a fault of its metric."""
+    found = linted(f'[metrics.a]\ntype = "boolean"\n{keys}\n{BODY}')
+    assert [(fault.metric, fault.value) for fault in found.faults] == ([("a", value)] if rule else [])
+    assert all(rule in fault.rule for fault in found.faults)
+
+
+def test_a_limit_that_nothing_fits(linted):
+    """A payload limit below every mechanism's size is a fault."""
+    values = [f"v{i}" for i in range(300)]
+    found = linted(
+        f'[metrics.a]\ntype = "categorical"\nvalues = {values}\nepsilon = 1\nmax_report_bytes = 1\n{BODY}'.replace("'", '"')
+    )
+    assert [fault.rule for fault in found.faults] == ["a mechanism's payload fits in max_report_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "rules"),
+    [
+        ("epsilon = 4\nexpires = 2999-01-01", []),
+        ("epsilon = 4.1\nexpires = 2999-01-01", ["an epsilon above 4 gives the answer away with odds above 50 to 1"]),
+        ("epsilon = 1\nexpires = 2001-01-01", ["collection has ended: remove the metric or move its expiry"]),
+        ("epsilon = 1", ["a metric should say when it expires"]),
+        (
+            "epsilon = 9",
+            ["an epsilon above 4 gives the answer away with odds above 50 to 1", "a metric should say when it expires"],
+        ),
+    ],
+)
+def test_warnings(linted, keys, rules):
+    """What deserves a second look is a warning and no fault."""
+    found = linted(f'[metrics.a]\ntype = "boolean"\n{keys}\n{BODY}')
+    assert [warning.rule for warning in found.warnings] == rules
+    assert not found.faults
+
+
+def proposed(**changes) -> Registry:
+    return replace(PUBLISHED, metrics={"m": replace(METRIC, **changes)})
+
+
+BREAKING = [
+    ({"type": "ordinal"}, "type was 'categorical', is 'ordinal'"),
+    ({"values": ("b", "a")}, "values was [a, b], is [b, a]"),
+    ({"values": ("a", "b", "c")}, "values was [a, b], is [a, b, c]"),
+    ({"epsilon": "2"}, "epsilon was '1', is '2'"),
+    ({"mechanism": "grr"}, "mechanism was 'auto', is 'grr'"),
+    ({"period": "week"}, "period was 'day', is 'week'"),
+    ({"segments": ()}, "segments was [platform], is []"),
+    ({"max_report_bytes": 9}, "max_report_bytes was 256, is 9"),
+]
+FREE = [
+    ({"description": "e"}, "description was 'd', is 'e'"),
+    ({"owner": "p"}, "owner was 'o', is 'p'"),
+    ({"expires": date(2030, 1, 1)}, "expires was None, is datetime.date(2030, 1, 1)"),
+    ({"min_reports": 5}, "min_reports was 0, is 5"),
+]
+
+
+@pytest.mark.parametrize(("change", "words"), BREAKING)
+def test_breaking_changes(change, words):
+    """A change of meaning breaks, says which version would mend it, and no longer breaks with that version."""
+    assert diff(PUBLISHED, proposed(**change)) == [Change("m", f"{words}; raise version to 2", breaking=True)]
+    raised = diff(PUBLISHED, proposed(**change, version=2))
+    assert [c.what for c in raised] == ["version 1 -> 2: a new count begins", words]
+    assert not any(c.breaking for c in raised)
+
+
+@pytest.mark.parametrize(("change", "words"), FREE)
+def test_free_changes(change, words):
+    """What has no part in the meaning may change."""
+    assert diff(PUBLISHED, proposed(**change)) == [Change("m", words, breaking=False)]
+
+
+def test_every_field_is_free_or_breaking():
+    """No field of a metric is without a rule for its change."""
+    from dataclasses import fields
+
+    tested = {key for change, _ in BREAKING + FREE for key in change}
+    assert tested | {"id", "version"} == {f.name for f in fields(Metric) if f.init}
+
+
+def test_no_change():
+    """A registry does not differ from itself."""
+    assert diff(PUBLISHED, PUBLISHED) == []
+
+
+@pytest.mark.parametrize(
+    ("new", "change"),
+    [
+        (replace(PUBLISHED, app="other"), Change("-", "app was shop, is other: another app's counts", breaking=True)),
+        (
+            replace(PUBLISHED, segments={"platform": ("linux",)}),
+            Change("-", "segments.platform no longer has macos", breaking=True),
+        ),
+        (replace(PUBLISHED, metrics={}), Change("m", "removed; reports still on their way will be refused", breaking=False)),
+        (replace(PUBLISHED, metrics={"m": METRIC, "n": replace(METRIC, id="n")}), Change("n", "added", breaking=False)),
+    ],
+)
+def test_changes_of_the_whole(new, change):
+    """Another app, a lost segment value, a metric removed or added."""
+    assert diff(PUBLISHED, new) == [change]
+
+
+def test_segments_may_grow_and_unused_ones_go():
+    """A new segment value breaks nothing, nor does losing one that no metric reports."""
+    assert diff(PUBLISHED, replace(PUBLISHED, segments={"platform": ("macos", "linux", "windows"), "arch": ("arm",)})) == []
+    unused = replace(PUBLISHED, segments={**SEGMENTS, "arch": ("arm",)})
+    assert diff(unused, PUBLISHED) == []
+
+
+def test_versions_do_not_go_back():
+    """An older version would be counted with what it meant before."""
+    newer = proposed(version=3)
+    assert diff(newer, PUBLISHED) == [Change("m", "version went back from 3 to 1", breaking=True)]
+
+
+def test_changes_in_a_line():
+    """A change is a line, and long values are cut."""
+    assert str(Change("m", "what", breaking=True)) == "BREAKING m: what"
+    assert str(Change("m", "what", breaking=False)) == "ok       m: what"
+    (change,) = diff(PUBLISHED, proposed(values=tuple(f"value {i}" for i in range(100))))
+    assert "..." in change.what
+    assert len(change.what) < 150

@@ -1,0 +1,469 @@
+"""What every mechanism claims, against enumeration and the closed forms of the literature."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections import Counter
+from dataclasses import FrozenInstanceError
+from fractions import Fraction
+from itertools import product
+from math import ceil, exp, log
+from time import perf_counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deniable import mechanisms
+from deniable.errors import ParameterError
+from deniable.mechanisms import auto
+from deniable.mechanisms.base import mean_variance
+from deniable.proof import distribution, prove
+from deniable.source import OS
+from deniable.weight import UNIT, exact, weight
+
+EPSILONS = ["0.1", "0.5", "1", "1.0986122886681098", "2.5"]
+ANY_SIZE = ("grr", "sue", "oue", "subset", "local_hash", "hadamard")
+MADE = [
+    *((name, d, epsilon) for name in ANY_SIZE for d in (2, 3, 4, 5) for epsilon in EPSILONS),
+    *(("binary", 2, epsilon) for epsilon in EPSILONS),
+    *(("coin", 2, epsilon) for epsilon in EPSILONS[3:]),
+]
+SMALL = [
+    *((name, 3, "1") for name in ANY_SIZE),
+    ("grr", 5, "2"),
+    ("subset", 5, "0.5"),
+    ("hadamard", 5, "1"),
+    ("binary", 2, "1"),
+    ("coin", 2, "3"),
+]
+
+
+def make(name: str, d: int, epsilon: str):
+    return mechanisms.make(name, domain_size=d, epsilon=epsilon)
+
+
+def support_probability(mechanism, true: int, value: int) -> Fraction:
+    masses = distribution(lambda tape: mechanism.randomize(true, source=tape))
+    return sum((share for payload, share in masses.items() if value in mechanism.supported(payload)), Fraction(0))
+
+
+@pytest.mark.parametrize(("name", "d", "epsilon"), MADE)
+def test_every_claim_is_proved(name, d, epsilon):
+    """Walking every draw shows the declared ratio, probabilities and size, and no more epsilon than was asked for."""
+    mechanism = make(name, d, epsilon)
+    proof = prove(mechanism)
+    assert proof.holds, proof.faults
+    assert proof.ratio == mechanism.ratio
+    assert mechanism.epsilon <= float(exact(epsilon))
+    assert proof.epsilon == pytest.approx(mechanism.epsilon, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "d", "epsilon"), [row for row in MADE if row[0] != "coin"])
+def test_next_to_no_epsilon_is_lost(name, d, epsilon):
+    """Rounding down costs less than 2^-31 of epsilon."""
+    assert make(name, d, epsilon).epsilon > float(exact(epsilon)) - 2**-31
+
+
+def closed_form(name: str, d: int, e: float, mechanism) -> tuple[float, float, float]:
+    """p, q and n times the variance at f -> 0, of privacy.md section 1."""
+    h = e**0.5
+    g = mechanism.family.range_size if name == "local_hash" else 0
+    w = mechanism.size if name == "subset" else 0
+    z = w * e + d - w
+    direct = (e / (e + d - 1), 1 / (e + d - 1), (d - 2 + e) / (e - 1) ** 2)
+    forms = {
+        "coin": lambda: (3 / 4, 1 / 4, 0.75),
+        "binary": lambda: direct,
+        "grr": lambda: direct,
+        "sue": lambda: (h / (h + 1), 1 / (h + 1), h / (h - 1) ** 2),
+        "oue": lambda: (1 / 2, 1 / (e + 1), 4 * e / (e - 1) ** 2),
+        "hadamard": lambda: (e / (e + 1), 1 / 2, ((e + 1) / (e - 1)) ** 2),
+        "local_hash": lambda: (e / (e + g - 1), 1 / g, (e + g - 1) ** 2 / ((g - 1) * (e - 1) ** 2)),
+        "subset": lambda: (p := w * e / z, q := (w * e * (w - 1) + (d - w) * w) / ((d - 1) * z), q * (1 - q) / (p - q) ** 2),
+    }
+    return forms[name]()
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 0.5, 1, 2, 4, 8])
+@pytest.mark.parametrize("d", [2, 3, 10, 100, 1000])
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_closed_forms(name, d, epsilon):
+    """p, q, epsilon and the variance at f -> 0 are those of the table, to a millionth."""
+    if name in ("coin", "binary"):
+        d = 2
+    if name == "coin":
+        epsilon = 1.0986122886681098
+    mechanism = mechanisms.make(name, domain_size=d, epsilon=epsilon)
+    p, q, variance = closed_form(name, d, exp(epsilon), mechanism)
+    assert float(mechanism.p) == pytest.approx(p, rel=1e-6)
+    assert float(mechanism.q) == pytest.approx(q, rel=1e-6)
+    assert mechanism.variance(0, 1) == pytest.approx(variance, rel=1e-6)
+    assert mechanism.variance(0, 250) == pytest.approx(variance / 250, rel=1e-6)
+    assert mechanism.epsilon == pytest.approx(epsilon, abs=1e-9)
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+@pytest.mark.parametrize("f", [0, 0.1, 0.5, 1])
+def test_two_forms_of_the_variance(name, f):
+    """The variance is also q(1-q)/(p-q)^2 + f(1-p-q)/(p-q), and averages to `mean_variance`."""
+    m = mechanisms.make(name, domain_size=2, epsilon=1.5)
+    p, q = float(m.p), float(m.q)
+    assert m.variance(f, 7) == pytest.approx((q * (1 - q) / (p - q) ** 2 + f * (1 - p - q) / (p - q)) / 7, rel=1e-9)
+    assert float(m.mean_variance) == pytest.approx((m.variance(f, 1) + m.variance(1 - f, 1)) / 2, rel=1e-12)
+    assert m.mean_variance == mean_variance(m.p, m.q, 2)
+
+
+@pytest.mark.parametrize(("name", "d", "epsilon"), SMALL)
+def test_exact_mean_and_variance(name, d, epsilon):
+    """Over all draws of all devices of a fixed population the estimate has mean f and the stated variance, as fractions."""
+    mechanism = make(name, d, epsilon)
+    p, q = mechanism.p, mechanism.q
+    population = [0, 0, d - 1]
+    n = len(population)
+    for value in range(d):
+        supports = [support_probability(mechanism, true, value) for true in population]
+        f = Fraction(population.count(value), n)
+        mean = square = Fraction(0)
+        for answers in product((0, 1), repeat=n):
+            share = Fraction(1)
+            for supported, probability in zip(answers, supports, strict=True):
+                share *= probability if supported else 1 - probability
+            estimate = (Fraction(sum(answers), n) - q) / (p - q)
+            mean += share * estimate
+            square += share * estimate**2
+        assert mean == f
+        stated = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * (p - q) ** 2)
+        assert square - mean**2 == stated
+        assert mechanism.variance(float(f), n) == pytest.approx(float(stated), rel=1e-12)
+
+
+def test_the_two_coins():
+    """Two fair coins spend ln 3 and the population's share is P_A = 2 P_B - 1/2, exactly."""
+    coin = mechanisms.make("coin", domain_size=2)
+    assert coin.ratio == 3
+    assert coin.epsilon == pytest.approx(log(3), abs=1e-15)
+    for yes in range(11):
+        truth = Fraction(yes, 10)
+        answers = truth * support_probability(coin, 1, 1) + (1 - truth) * support_probability(coin, 0, 1)
+        assert 2 * answers - Fraction(1, 2) == truth
+    assert support_probability(coin, 1, 1) == Fraction(3, 4)
+
+
+@pytest.mark.parametrize("epsilon", [None, "1.0986122886681098", log(3), 2, 16])
+def test_the_coin_spends_log_three(epsilon):
+    """Whatever it is offered, the coin spends ln 3 and no more."""
+    coin = mechanisms.make("coin", domain_size=2, epsilon=epsilon)
+    assert coin.ratio == 3
+    assert coin.epsilon <= log(3) + 1e-15
+    assert coin == mechanisms.make("coin", domain_size=2)
+
+
+@given(d=st.integers(2, 300), epsilon=st.floats(0.01, 6), name=st.sampled_from(ANY_SIZE), data=st.data())
+def test_payloads_of_one_size(d, epsilon, name, data):
+    """Every payload has the size of the layout, unpacks, and supports what the layout's content says."""
+    mechanism = mechanisms.make(name, domain_size=d, epsilon=round(epsilon, 3))
+    for value in {0, d - 1, data.draw(st.integers(0, d - 1))}:
+        for source in (None, OS):
+            payload = mechanism.randomize(value, source=source)
+            assert len(payload) == mechanism.layout.payload_size
+            mechanism.layout.unpack(payload)
+            assert mechanism.supported(payload) <= set(range(d))
+
+
+@pytest.mark.parametrize("name", ANY_SIZE)
+def test_noise_knows_no_value(name):
+    """One drawn noise answers for every value, and the same noise and value give the same payload."""
+    mechanism = mechanisms.make(name, domain_size=6, epsilon=1)
+    for noise in mechanism.noise(OS, 50):
+        first = [mechanism.respond(value, noise) for value in range(6)]
+        assert first == [mechanism.respond(value, noise) for value in range(6)]
+
+
+@pytest.mark.parametrize(("name", "d", "epsilon"), SMALL)
+def test_many_draws_are_as_one(name, d, epsilon):
+    """Drawing the noise of two reports at once gives two independent reports, exactly."""
+    mechanism = make(name, 2 if d == 2 else 3, epsilon)
+    one = distribution(lambda tape: mechanism.respond(1, mechanism.noise(tape, 1)[0]))
+
+    def two(tape):
+        return b"".join(mechanism.respond(1, noise) for noise in mechanism.noise(tape, 2))
+
+    if name == "local_hash":
+        mechanism = mechanisms.make(name, domain_size=3, epsilon="0.1")
+        one = distribution(lambda tape: mechanism.respond(1, mechanism.noise(tape, 1)[0]))
+    assert distribution(two) == {a + b: one[a] * one[b] for a in one for b in one}
+
+
+@pytest.mark.parametrize(
+    ("name", "d", "epsilon"), [*SMALL, ("local_hash", 5, "1"), ("oue", 4, "1"), ("subset", 6, "1"), ("grr", 2, "0.1")]
+)
+def test_goodness_of_fit(chi_square, name, d, epsilon):
+    """40,000 reports of devices, through the noise drawn ahead, follow the enumerated distribution."""
+    mechanism = make(name, d, epsilon)
+    for value in {0, d - 1}:
+        masses = distribution(lambda tape, v=value: mechanism.randomize(v, source=tape))
+        chi_square(Counter(mechanism.randomize(value) for _ in range(20_001)), masses)
+    assert mechanism._ahead
+
+
+@pytest.mark.parametrize("name", ["oue", "subset", "local_hash", "hadamard", "grr"])
+def test_goodness_of_fit_of_supports(chi_square, name):
+    """In a larger domain the value held and another are supported with probabilities p and q."""
+    mechanism = mechanisms.make(name, domain_size=100, epsilon=1)
+    payloads = [mechanism.supported(mechanism.randomize(37)) for _ in range(10_000)]
+    for value, share in ((37, mechanism.p), (36, mechanism.q), (0, mechanism.q), (99, mechanism.q)):
+        chi_square(Counter(value in s for s in payloads), {True: share, False: 1 - share})
+
+
+# what a mechanism is
+
+
+def test_names():
+    """Every mechanism is registered under its own name and describes itself."""
+    assert mechanisms.names() == ("coin", "binary", "grr", "sue", "oue", "subset", "local_hash", "hadamard")
+    for name in mechanisms.names():
+        mechanism = mechanisms.make(name, domain_size=2, epsilon=2)
+        assert mechanism.name == name
+        assert mechanism.summary
+        assert mechanism.canonical.startswith(f"{name} 2 ")
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_frozen(name):
+    """Nothing of a mechanism can be changed, the integers of its sampler included, and nothing added."""
+    mechanism = mechanisms.make(name, domain_size=2, epsilon=2)
+    for attribute in (*vars(mechanism), "anything"):
+        with pytest.raises(FrozenInstanceError):
+            setattr(mechanism, attribute, 1)
+        with pytest.raises(FrozenInstanceError):
+            delattr(mechanism, attribute)
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies(name, copied):
+    """A copy is equal and interchangeable, and takes no noise along."""
+    mechanism = mechanisms.make(name, domain_size=2, epsilon="1.7")
+    mechanism.randomize(1)
+    assert mechanism._ahead
+    twin = copied(mechanism)
+    assert twin == mechanism
+    assert hash(twin) == hash(mechanism)
+    assert twin.canonical == mechanism.canonical
+    assert twin.requested == mechanism.requested
+    assert twin._ahead is not mechanism._ahead
+    assert not twin._ahead
+
+
+def test_equality():
+    """Mechanisms are equal when their reports are interchangeable, and only then."""
+    grr = mechanisms.make("grr", domain_size=3, epsilon=1)
+    assert grr == mechanisms.make("grr", domain_size=3, epsilon="1.0")
+    others = [("grr", 4, 1), ("grr", 3, 1.1), ("subset", 3, 1)]
+    assert all(grr != mechanisms.make(name, domain_size=d, epsilon=epsilon) for name, d, epsilon in others)
+    assert mechanisms.make("binary", domain_size=2, epsilon=1) != mechanisms.make("grr", domain_size=2, epsilon=1)
+
+
+@pytest.mark.parametrize("name", [*ANY_SIZE, "auto"])
+@pytest.mark.parametrize("d", [-1, 0, 1, True, 2.0, "3", None])
+def test_bad_domain_sizes(name, d):
+    """A domain that is not a whole number of at least 2 is refused with the rule and the value."""
+    with pytest.raises(ParameterError, match="domain_size is a whole number of at least 2") as caught:
+        mechanisms.make(name, domain_size=d, epsilon=1)
+    assert isinstance(caught.value, ValueError)
+    assert caught.value.value is d
+
+
+@pytest.mark.parametrize("name", [*mechanisms.names(), "auto"])
+@pytest.mark.parametrize("epsilon", [0, -1, 17, True, "many", float("nan"), float("inf")])
+def test_bad_epsilons(name, epsilon):
+    """An epsilon out of range is refused with the rule and the value, also by auto."""
+    with pytest.raises(ParameterError, match="epsilon is a number of nats") as caught:
+        mechanisms.make(name, domain_size=2, epsilon=epsilon)
+    assert caught.value.value is epsilon
+
+
+@pytest.mark.parametrize("name", [*ANY_SIZE, "binary", "auto"])
+@pytest.mark.parametrize("epsilon", ["1e-12", "5e-10", "1e-9", "16"])
+def test_extreme_epsilons(name, epsilon):
+    """At both ends of the range there is a mechanism, soon, or a refusal with a rule; p stays above q."""
+    began = perf_counter()
+    if epsilon == "1e-12":
+        with pytest.raises(ParameterError, match="epsilon is at least 2"):
+            mechanisms.make(name, domain_size=2, epsilon=epsilon)
+        return
+    mechanism = mechanisms.make(name, domain_size=2, epsilon=epsilon)
+    assert mechanism.p > mechanism.q
+    assert mechanism.mean_variance > 0
+    assert perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("name", "d", "epsilon", "rule"),
+    [
+        ("coin", 3, 2, "the coin mechanism answers yes or no: domain_size is 2; got 3"),
+        ("coin", 2, 1, "the coin mechanism spends ln 3: epsilon is at least 1.0986122886681098; got 1"),
+        ("binary", 3, 1, "binary randomized response answers yes or no: domain_size is 2; got 3"),
+        ("nosuch", 3, 1, "a mechanism is one of auto, coin, binary, grr, sue, oue, subset, local_hash, hadamard; got 'nosuch'"),
+        ("grr", 3, None, "only the coin mechanism does without; got None"),
+        ("auto", 3, None, "only the coin mechanism does without; got None"),
+        ("oue", 2**22 + 1, 1, "a tally has at most 4194304 cells"),
+    ],
+)
+def test_refusals(name, d, epsilon, rule):
+    """What a mechanism cannot do is said in words with the value."""
+    with pytest.raises(ParameterError, match=rule):
+        mechanisms.make(name, domain_size=d, epsilon=epsilon)
+
+
+class Index:
+    """An integer of another library."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __index__(self) -> int:
+        return self.number
+
+
+CANARY = 98765432123
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+@pytest.mark.parametrize(
+    "value", [CANARY, -CANARY, 2, -1, float(CANARY), 1.0, str(CANARY), True, False, None, b"\x01", Index(CANARY), Index(-1)]
+)
+def test_values_outside_the_domain(name, value):
+    """A value that is none is refused before anything is drawn, and the message does not repeat it."""
+    mechanism = mechanisms.make(name, domain_size=2, epsilon=2)
+    with pytest.raises(ParameterError, match=r"a value is a whole number in \[0, 2\)") as caught:
+        mechanism.randomize(value)
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert str(CANARY) not in f"{error} {error.args} {vars(error)}"
+        error = error.__cause__ or error.__context__
+    assert not mechanism._ahead
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_integers_of_other_libraries(name):
+    """Whatever says that it is an integer is one."""
+    mechanism = mechanisms.make(name, domain_size=2, epsilon=2)
+    assert distribution(lambda tape: mechanism.randomize(Index(1), source=tape)) == distribution(
+        lambda tape: mechanism.randomize(1, source=tape)
+    )
+
+
+# parameters that are chosen
+
+
+@given(d=st.integers(2, 200), epsilon=st.floats(0.05, 5).map(lambda x: round(x, 3)))
+def test_subset_size_is_the_best(d, epsilon):
+    """No other subset size has less variance."""
+    from deniable.mechanisms.subset import _support
+
+    m = mechanisms.make("subset", domain_size=d, epsilon=epsilon)
+    kept = weight(exact(epsilon))
+    near = {w for w in (1, d - 1, m.size - 2, m.size - 1, m.size, m.size + 1, m.size + 2, d // 2) if 1 <= w < d}
+    assert m.mean_variance == min(mean_variance(*_support(d, w, kept), d) for w in near)
+
+
+@given(d=st.integers(2, 5000), epsilon=st.floats(0.05, 5).map(lambda x: round(x, 3)))
+def test_hash_range_is_the_best_prime(d, epsilon):
+    """No prime range up to twice e^epsilon whose tally is small enough has less variance."""
+    m = mechanisms.make("local_hash", domain_size=d, epsilon=epsilon)
+    kept = weight(exact(epsilon))
+    primes = [g for g in range(2, 2 * ceil(exp(epsilon)) + 4) if all(g % k for k in range(2, g))]
+    primes = [g for g in primes if g ** (1 + min(t for t in range(1, 20) if g**t >= d)) <= 2**22]
+    best = min(mean_variance(Fraction(kept, kept + (g - 1) * UNIT), Fraction(1, g), d) for g in primes)
+    assert m.mean_variance == best
+
+
+def test_subset_is_never_beaten():
+    """At no domain and epsilon of a grid is any mechanism more accurate than subset selection."""
+    for d, epsilon in product((2, 3, 5, 17, 100), ("0.25", "1", "2", "4")):
+        subset = make("subset", d, epsilon)
+        assert all(make(name, d, epsilon).mean_variance >= subset.mean_variance for name in ANY_SIZE)
+
+
+# auto
+
+
+def test_candidates_are_frozen():
+    """What auto chooses from, and in which order, is part of registry format 1: this list must never change."""
+    assert [c.name for c in auto.CANDIDATES] == ["binary", "grr", "subset", "oue", "sue", "hadamard", "local_hash"]
+    assert mechanisms.MAX_REPORT_BYTES == 256
+
+
+@given(
+    d=st.integers(2, 3000),
+    epsilon=st.floats(0.05, 5).map(lambda x: round(x, 2)),
+    limit=st.sampled_from([1, 2, 3, 8, 32, 256, 1 << 20]),
+)
+def test_auto_is_the_least_variance_that_fits(d, epsilon, limit):
+    """The choice is the one of least exact mean variance among those that fit, computed anew; twice the same."""
+    made = [c(domain_size=d, epsilon=epsilon) for c in auto.CANDIDATES if c.name != "binary" or d == 2]
+    fitting = [m for m in made if m.layout.payload_size <= limit]
+    if not fitting:
+        with pytest.raises(ParameterError, match="a mechanism's payload fits in max_report_bytes"):
+            mechanisms.choose(domain_size=d, epsilon=epsilon, max_bytes=limit)
+        return
+    choice = mechanisms.choose(domain_size=d, epsilon=epsilon, max_bytes=limit)
+    assert choice.mechanism.mean_variance == min(m.mean_variance for m in fitting)
+    assert choice.mechanism.layout.payload_size <= limit
+    assert sorted(m.name for m in choice.considered) == sorted(m.name for m in made)
+    variances = [m.mean_variance for m in choice.considered]
+    assert variances == sorted(variances)
+    assert mechanisms.make("auto", domain_size=d, epsilon=epsilon, max_bytes=limit) == choice.mechanism
+    assert mechanisms.choose(domain_size=d, epsilon=str(epsilon), max_bytes=limit).mechanism == choice.mechanism
+
+
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "2", "3"])
+def test_direct_answers_for_small_domains(epsilon):
+    """GRR beats OUE at f -> 0 exactly while d < 3 e^epsilon + 2."""
+    crossover = 3 * exp(float(epsilon)) + 2
+    for d in range(2, 80):
+        direct, unary = make("grr", d, epsilon), make("oue", d, epsilon)
+        assert (direct.variance(0, 1) < unary.variance(0, 1)) == (d < crossover)
+
+
+@pytest.mark.parametrize(("d", "epsilon"), list(product(range(2, 40), ("0.5", "1", "2", "3"))))
+def test_auto_answers_directly_where_sets_have_one_member(d, epsilon):
+    """Auto is GRR where the best subset is a single value, binary for two values, and subset selection beyond."""
+    chosen = mechanisms.choose(domain_size=d, epsilon=epsilon).mechanism
+    expected = "binary" if d == 2 else "grr" if make("subset", d, epsilon).size == 1 else "subset"
+    assert chosen.name == expected
+
+
+def test_auto_at_the_payload_limit():
+    """One byte less than the best payload makes auto choose the next best that fits."""
+    assert mechanisms.choose(domain_size=2048, epsilon=1).mechanism.name == "subset"
+    over = mechanisms.choose(domain_size=2049, epsilon=1)
+    assert over.mechanism.name in {"local_hash", "hadamard"}
+    assert over.mechanism.layout.payload_size <= 256 < over.considered[0].layout.payload_size
+    assert "too large" in over.reason
+
+
+def test_reasons_have_figures():
+    """The reason names the choice, its error and size, the limit, and what each other would have cost."""
+    choice = mechanisms.choose(domain_size=40, epsilon=1, max_bytes=4)
+    reason = choice.reason
+    assert reason.startswith(f"{choice.mechanism.name}: standard error ")
+    assert f"{float(choice.mechanism.mean_variance) ** 0.5:.3g} / sqrt(n)" in reason
+    assert "40 values at epsilon 1 within 4 bytes" in reason
+    for other in choice.considered:
+        if other is not choice.mechanism:
+            change = (float(other.mean_variance) / float(choice.mechanism.mean_variance)) ** 0.5 - 1
+            assert f"{other.name}: {change:+.1%} error" in reason
+    assert "subset: -" in reason
+    assert "5 bytes, too large" in reason
+
+
+def test_a_metric_makes_its_mechanism(registry):
+    """A declared metric resolves to its mechanism, once."""
+    coin = mechanisms.of(registry.metrics["ui.dark"])
+    assert coin.name == "coin"
+    assert mechanisms.of(registry.metrics["ui.dark"]) is coin
+    assert mechanisms.of(registry.metrics["ui.theme"]) == mechanisms.make("auto", domain_size=3, epsilon="1.0")

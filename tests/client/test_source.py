@@ -1,0 +1,360 @@
+"""Chance is exact: the operating system's bytes are enumerated, or replaced, and every probability comes out as asked."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, deque
+from fractions import Fraction
+from itertools import combinations
+from math import comb
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deniable
+from deniable import mechanisms
+from deniable.proof import Tape, distribution
+from deniable.source import OS, OsSource, Pool, Source, _threshold
+
+SIMPLE = [
+    (1, 2),
+    (1, 3),
+    (3, 4),
+    (1, 256),
+    (255, 256),
+    (1, 257),
+    (85, 256),
+    (1, 65536),
+    (65535, 65536),
+    (2, 7),
+    (10**30, 10**30 + 1),
+]
+WEIGHTS = [(11674931554, 11674931554 + k * 2**32) for k in (1, 3, 255)] + [(2**32, 11674931554 + 2**32)]
+FRACTIONS = SIMPLE + WEIGHTS
+ALL_BYTES = bytes(range(256))
+ODD_FRACTION = st.integers(1, 2**80).flatmap(lambda den: st.tuples(st.integers(0, den), st.just(den)))
+
+
+def ones(size: int) -> bytes:
+    return b"\xff" * size
+
+
+def zeros(size: int) -> bytes:
+    return bytes(size)
+
+
+class Counting(OsSource):
+    """Remembers what each level of `bits` asked for."""
+
+    def __init__(self) -> None:
+        self.levels: list[tuple[int, int, int]] = []
+
+    def bits(self, num: int, den: int, count: int) -> bytes:
+        self.levels.append((num, den, count))
+        return super().bits(num, den, count)
+
+
+@pytest.mark.parametrize(("num", "den"), [*FRACTIONS, (0, 1), (1, 1), (0, 7), (7, 7)])
+def test_one_digit_and_the_rest_are_the_fraction(num, den):
+    """Of 256 bytes, those that decide for the event and the tie's share of it add up to the probability exactly."""
+    table, rest = _threshold(num, den)
+    assert len(table) == 256
+    assert table.count(b"1") + table.count(b"?") * Fraction(rest, den) == Fraction(256 * num, den)
+
+
+@pytest.mark.parametrize(("num", "den"), FRACTIONS)
+def test_all_first_bytes(feeding, num, den):
+    """Over all 256 first bytes the event happens floor(256 p) times outright, and one tie is carried on with the exact rest."""
+    source = Counting()
+    with feeding(ALL_BYTES, then=ones):
+        drawn = source.bits(num, den, 256)
+    outright = 256 * num // den
+    assert drawn == b"1" * outright + b"0" * (256 - outright)
+    carried = Fraction(256 * num, den) - outright
+    assert [Fraction(n, d) for n, d, _ in source.levels[1:2]] == ([carried] if carried else [])
+
+
+@pytest.mark.parametrize(("num", "den"), FRACTIONS)
+def test_all_pairs_of_bytes(feeding, num, den):
+    """Over all 65,536 pairs of bytes the event happens floor(65536 p) times outright."""
+    tie = 256 * num // den
+    firsts = b"".join(bytes([first]) * 256 for first in range(256))
+    with feeding(firsts, *([ALL_BYTES] if 256 * num % den else []), then=ones) as feed:
+        drawn = OS.bits(num, den, 65536)
+    assert drawn.count(b"1") == 65536 * num // den
+    assert drawn[: 256 * tie] == b"1" * (256 * tie)
+    assert len(feed.asked) < 3 or feed.asked[2] == 1
+
+
+@given(fraction=ODD_FRACTION, count=st.integers(1, 40), data=st.data())
+def test_bits_are_comparisons_of_numbers(feeding, fraction, count, data):
+    """Each bit says whether the number that its own bytes write in base 256 is below the probability, ties in their places."""
+    num, den = fraction
+    digit = 256 * num // den
+
+    def chunk(size: int) -> bytes:  # bytes near the threshold make ties likely
+        near = st.sampled_from(sorted({max(0, min(255, digit + k)) for k in (-1, 0, 1)}))
+        return bytes(data.draw(st.lists(near | st.integers(0, 255), min_size=size, max_size=size)))
+
+    with feeding(chunk, chunk, chunk, then=zeros if num < den else ones) as feed:
+        drawn = OS.bits(num, den, count)
+    numbers = [b""] * count
+    waiting = list(range(count))
+    for given_bytes in feed.given:
+        for i, byte in zip(waiting, given_bytes, strict=True):
+            numbers[i] += bytes([byte])
+        waiting = [
+            i
+            for i in waiting
+            if int.from_bytes(numbers[i], "big") == 256 ** len(numbers[i]) * num // den and 256 ** len(numbers[i]) * num % den
+        ]
+    assert not waiting
+    expected = [Fraction(int.from_bytes(b, "big"), 256 ** len(b)) < Fraction(num, den) for b in numbers]
+    assert [digit == ord("1") for digit in drawn] == expected
+
+
+def test_ties_keep_their_places(feeding):
+    """Every tie is replaced by its own second draw, in order, also at both ends and side by side."""
+    with feeding(bytes([85, 0, 85, 85, 200, 85]), bytes([0, 255, 85, 84]), bytes([255])):
+        assert OS.bits(1, 3, 6) == b"110001"
+
+
+@pytest.mark.parametrize("count", [0, 1, 300])
+@pytest.mark.parametrize("den", [1, 3, 2**40])
+def test_certain_and_impossible_events(den, count):
+    """An event of probability 0 never happens and one of probability 1 always does."""
+    assert OS.bits(0, den, count) == b"0" * count
+    assert OS.bits(den, den, count) == b"1" * count
+    assert OS.bernoulli(0, den) is False
+    assert OS.bernoulli(den, den) is True
+
+
+@pytest.mark.parametrize("byte", [0, 84, 85, 86, 255])
+def test_bernoulli_is_one_bit(feeding, byte):
+    """A single event is decided like the first of many."""
+    with feeding(bytes([byte]), then=ones):
+        single = OS.bernoulli(1, 3)
+    with feeding(bytes([byte]), then=ones):
+        assert single is (OS.bits(1, 3, 1) == b"1")
+
+
+class RejectedError(Exception):
+    """The byte was not accepted."""
+
+
+def reject(_size: int) -> bytes:
+    raise RejectedError
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 5, 7, 16, 17, 100, 127, 128, 129, 255, 256])
+def test_below_over_all_bytes(feeding, n):
+    """Over all bytes `below` accepts equally many for every outcome."""
+    accepted: Counter[int] = Counter()
+    for byte in range(256):
+        with feeding(*([bytes([byte])] if n > 1 else [b""]), then=reject):
+            try:
+                accepted[OS.below(n)] += 1
+            except RejectedError:
+                continue
+    assert sorted(accepted) == list(range(n))
+    assert len(set(accepted.values())) == 1
+
+
+@pytest.mark.parametrize("n", [257, 1000, 65535, 65536])
+def test_below_over_all_pairs_of_bytes(feeding, n):
+    """Over all pairs of bytes `below` accepts equally many for every outcome."""
+    accepted: Counter[int] = Counter()
+    words = deque([*range(65536), 0])  # the last is accepted for certain, and only ends the walk
+    with feeding(then=lambda _size: words.popleft().to_bytes(2, "little")):
+        while len(words) > 1:
+            drawn = OS.below(n)
+            if words:
+                accepted[drawn] += 1
+    assert sorted(accepted) == list(range(n))
+    assert len(set(accepted.values())) == 1
+
+
+@pytest.mark.parametrize(
+    ("n", "size"), [*((n, 1) for n in range(2, 17)), (17, 1), (100, 1), (256, 1), (257, 2), (1000, 2), (4095, 2), (4096, 2)]
+)
+def test_indices_over_all_words(feeding, n, size):
+    """Over all words of the size in use, equally many are accepted for every index and the others are drawn again."""
+    words = 256**size
+    everything = b"".join(word.to_bytes(size, "little") for word in range(words))
+    with feeding(everything, then=zeros) as feed:
+        drawn = OS.indices(n, words)
+    rejected = sum(feed.asked[1:]) // size
+    counts = Counter(drawn[: words - rejected])
+    assert rejected == words % n
+    assert [counts[i] for i in range(n)] == [words // n] * n
+    assert drawn[words - rejected :] == [0] * rejected
+
+
+@pytest.mark.parametrize("n", [4097, 10**6, 2**63 + 1, 2**64 - 1, 2**64])
+def test_indices_reject_at_the_boundary(feeding, n):
+    """With words of eight bytes the last accepted one is the last below the greatest multiple of n."""
+    limit = 2**64 - 2**64 % n
+    words = [0, n - 1, limit - 1, *([limit, 2**64 - 1] if limit < 2**64 else [])]
+    with feeding(b"".join(word.to_bytes(8, "little") for word in words), then=zeros):
+        drawn = OS.indices(n, len(words))
+    assert drawn == [word % n if word < limit else 0 for word in words]
+
+
+def test_indices_edges():
+    """One alternative needs no draw, more than 2^64 are drawn one by one, and none are as good as none."""
+    assert OS.indices(1, 5) == [0] * 5
+    assert OS.indices(7, 0) == []
+    assert all(0 <= i < 2**70 for i in OS.indices(2**70, 50))
+
+
+@given(n=st.integers(1, 60), data=st.data())
+def test_subsets_have_their_size(n, data):
+    """Every drawn subset has exactly the size asked for and one digit for each element."""
+    size, count = data.draw(st.integers(0, n)), data.draw(st.integers(0, 20))
+    for source in (OS, _Plain()):
+        drawn = source.subsets(n, size, count)
+        assert len(drawn) == count
+        assert all(len(s) == n and s.count(b"1") == size and s.count(b"0") == n - size for s in drawn)
+
+
+class _Plain(Source):
+    """The derived methods of `Source`, over the operating system's primitives."""
+
+    def bernoulli(self, num: int, den: int) -> bool:
+        return OS.bernoulli(num, den)
+
+    def below(self, n: int) -> int:
+        return OS.below(n)
+
+
+@pytest.mark.parametrize(("n", "size"), [(1, 0), (1, 1), (4, 0), (4, 1), (4, 2), (4, 4), (6, 3), (6, 5)])
+def test_derived_subsets_are_uniform_exactly(n, size):
+    """Walking all draws of Floyd's algorithm gives every subset the same probability."""
+    masses = distribution(lambda tape: tape.subsets(n, size, 1)[0])
+    assert set(masses.values()) == {Fraction(1, comb(n, size))}
+    assert len(masses) == comb(n, size)
+
+
+@pytest.mark.parametrize(
+    ("n", "size"), [(4, 2), (6, 1), (6, 3), (6, 5), (8, 2), (9, 7), (12, 2), (10, 10), (5, 0), (40, 1), (40, 39)]
+)
+def test_fast_subsets_are_uniform(chi_square, n, size):
+    """The subsets made by coins and mending are equally likely."""
+    total = max(4000, 30 * comb(n, size))
+    observed = Counter(subset for _ in range(4) for subset in OS.subsets(n, size, total // 4))
+    everything = [bytes(49 if i in chosen else 48 for i in range(n)) for chosen in combinations(range(n), size)]
+    chi_square(observed, dict.fromkeys(everything, Fraction(1, len(everything))))
+
+
+def test_fast_subsets_are_independent(chi_square):
+    """Neighbours in one call, whose mends share a supply of picks, are independent."""
+    drawn = OS.subsets(4, 2, 40_000)
+    single = [bytes(49 if i in chosen else 48 for i in range(4)) for chosen in combinations(range(4), 2)]
+    chi_square(Counter(zip(drawn[::2], drawn[1::2], strict=True)), {(a, b): Fraction(1, 36) for a in single for b in single})
+
+
+@pytest.mark.parametrize(("num", "den"), [(1, 3), (1, 1000), (999, 1000), (11674931554, 11674931554 + 2**32)])
+def test_the_system_draws_as_asked(chi_square, num, den):
+    """On the real generator the number of events is as expected."""
+    drawn = OS.bits(num, den, 200_000)
+    p = Fraction(num, den)
+    chi_square(Counter(drawn), {ord("1"): p, ord("0"): 1 - p})
+
+
+def test_derived_bits_follow_the_primitives():
+    """A source that gives only the two primitives derives bits and indices from them, one draw at a time."""
+    assert distribution(lambda tape: tape.bits(1, 3, 2)) == {
+        b"11": Fraction(1, 9),
+        b"10": Fraction(2, 9),
+        b"01": Fraction(2, 9),
+        b"00": Fraction(4, 9),
+    }
+    assert set(distribution(lambda tape: bytes(tape.indices(3, 2))).values()) == {Fraction(1, 9)}
+    assert Tape([1, 0]).bits(1, 2, 2) == b"01"
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_a_silent_system_makes_no_report(monkeypatch, name):
+    """When the operating system refuses randomness its error passes through and there is no payload."""
+
+    def refuse(_size: int) -> bytes:
+        raise OSError("no entropy")
+
+    mechanism = mechanisms.make(name, domain_size=2, epsilon=2)
+    monkeypatch.setattr("deniable.source.os.urandom", refuse)
+    with pytest.raises(OSError, match="no entropy"):
+        mechanism.randomize(1)
+    assert not mechanism._ahead
+
+
+def test_pools_are_places_not_values():
+    """Two empty pools are two pools, and forgetting empties them all."""
+    first, second = Pool.new(), Pool.new()
+    assert len({first, second}) == 2
+    first.append(1)
+    second.append(2)
+    Pool.empty_all()
+    assert not first
+    assert not second
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_a_forked_child_shares_no_noise(in_child, name):
+    """A child finds no noise drawn ahead by its parent, and its reports differ from the parent's."""
+    mechanism = mechanisms.make(name, domain_size=2, epsilon="1.5")
+    mechanism.randomize(0)
+    assert len(mechanism._ahead) > 0
+
+    def child() -> bytes:
+        held = len(mechanism._ahead)
+        return bytes([held]) + b"".join(mechanism.randomize(0) for _ in range(400))
+
+    answer = in_child(child)
+    assert answer[0] == 0
+    assert answer[1:] != b"".join(mechanism.randomize(0) for _ in range(400))
+
+
+def _modules():
+    root = Path(deniable.__file__).parent
+    return [(path.relative_to(root).as_posix(), ast.parse(path.read_text("utf-8"))) for path in sorted(root.rglob("*.py"))]
+
+
+def _imports(tree: ast.AST) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} | {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name)
+    }
+
+
+@pytest.mark.parametrize(("file", "tree"), _modules())
+def test_no_other_source_of_chance(file, tree):
+    """No module of the client but `source` reaches a generator, and only `transport` makes a (random) UUID."""
+    imported, named = _imports(tree), _names(tree)
+    roots = {name.partition(".")[0] for name in imported}
+    assert not roots & {"random", "numpy", "secrets", "scipy", "numba", "redis", "flask", "msgspec"}
+    assert not named & {
+        "SystemRandom",
+        "getrandom",
+        "getrandbits",
+        "randbelow",
+        "token_bytes",
+        "uuid1",
+        "uuid3",
+        "uuid5",
+        "import_module",
+    }
+    assert "urandom" not in named or file == "source.py"
+    assert "uuid" not in roots or (file == "transport.py" and "uuid.uuid4" in imported)
+    assert "os.urandom" not in imported

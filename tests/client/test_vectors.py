@@ -1,0 +1,100 @@
+"""Frozen vectors: what devices that are already out there do. A vector that changes is a breaking change."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from deniable import mechanisms
+from deniable.errors import PayloadError
+from deniable.layout import Layout
+from deniable.registry import Metric
+from deniable.report import Report, Stratum, encode, fingerprint
+
+VECTORS = Path(__file__).parents[1] / "vectors"
+
+
+def load(name: str):
+    return json.loads((VECTORS / name).read_text("utf-8"))
+
+
+def noise_of(noise):
+    """JSON knows no tuples."""
+    return tuple(noise) if isinstance(noise, list) else noise
+
+
+@pytest.mark.parametrize("vector", load("mechanisms.json"), ids=lambda v: v["seed"])
+def test_mechanisms(vector):
+    """Parameters, canonical text and the response to each noise are what they were."""
+    m = mechanisms.make(vector["mechanism"], domain_size=vector["domain_size"], epsilon=vector["epsilon"])
+    assert (m.p, m.q, m.ratio) == tuple(Fraction(vector[key]) for key in ("p", "q", "ratio"))
+    assert m.epsilon == pytest.approx(vector["spent"], abs=1e-12)
+    assert m.layout == Layout(*vector["layout"])
+    assert m.layout.payload_size == vector["payload_size"]
+    assert m.canonical == vector["canonical"]
+    for response in vector["responses"]:
+        noise = noise_of(response["noise"])
+        assert [m.respond(value, noise).hex() for value in vector["values"]] == response["payloads"]
+    last = [bytes.fromhex(response["payloads"][-1]) for response in vector["responses"]]
+    assert [sorted(m.supported(payload)) for payload in last[:2]] == vector["supports"]
+
+
+@pytest.mark.parametrize("limit", [256, 4])
+def test_auto(limit):
+    """Auto chooses what it always chose."""
+    for vector in load("auto.json"):
+        if vector["max_bytes"] == limit:
+            chosen = mechanisms.make("auto", domain_size=vector["domain_size"], epsilon=vector["epsilon"], max_bytes=limit)
+            assert chosen.canonical == vector["canonical"]
+
+
+def test_every_mechanism_has_vectors():
+    """No mechanism is without vectors, and auto's grid meets each that it can choose."""
+    assert {vector["mechanism"] for vector in load("mechanisms.json")} == set(mechanisms.names())
+    chosen = {vector["canonical"].split()[0] for vector in load("auto.json")}
+    assert {"binary", "grr", "subset", "local_hash"} <= chosen
+
+
+@pytest.mark.parametrize("vector", load("reports.json")["fingerprints"], ids=lambda v: f"{v['id']}-{v['version']}")
+def test_fingerprints(vector):
+    """A metric's fingerprint is what it was."""
+    given = {key: vector[key] for key in ("id", "version", "type", "epsilon", "mechanism", "period")}
+    metric = Metric(values=tuple(vector["values"]), segments=tuple(vector["segments"]), **given)
+    assert mechanisms.of(metric).canonical == vector["canonical"]
+    assert fingerprint(metric, vector["canonical"]) == vector["fingerprint"]
+
+
+def test_the_body_of_a_batch():
+    """A batch is written as it was."""
+    vector = load("reports.json")
+    strata = [Stratum(*stratum) for stratum in vector["strata"]]
+    body = encode(Report(strata[i], bytes.fromhex(payload)) for i, payload in vector["reports"])
+    assert body.decode() == vector["body"]
+
+
+@pytest.mark.parametrize("vector", load("layouts.json")["refused"], ids=lambda v: f"{v['layout']}-{v['payload']}")
+def test_refused_payloads(vector):
+    """What must be refused is, with its code."""
+    with pytest.raises(PayloadError) as caught:
+        Layout(*vector["layout"]).unpack(bytes.fromhex(vector["payload"]))
+    assert caught.value.code == vector["code"]
+
+
+@pytest.mark.parametrize("vector", load("layouts.json")["taken"], ids=lambda v: f"{v['layout']}-{v['payload']}")
+def test_taken_payloads(vector):
+    """What must be taken is read as it was, and written the same."""
+    layout, payload = Layout(*vector["layout"]), bytes.fromhex(vector["payload"])
+    assert layout.unpack(payload) == (vector["row"], vector["content"])
+    assert layout.pack(vector["row"], vector["content"]) == payload
+
+
+def test_the_generator_writes_these_files():
+    """The generator, run today, would write the files byte for byte."""
+    made = runpy.run_path(str(VECTORS / "generate.py"))["documents"]()
+    assert set(made) == {path.name for path in VECTORS.glob("*.json") if path.name in made}
+    for name, text in made.items():
+        assert (VECTORS / name).read_text("utf-8") == text, f"{name} has changed: this breaks devices in the field"

@@ -1,0 +1,60 @@
+"""The import contracts hold, and each one bites."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FLOORS = ("client", "aggregator", "server")
+
+
+def lint_imports(folder):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(str(folder / floor) for floor in FLOORS)}
+    command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """Copy the packages and the contracts."""
+    for floor in FLOORS:
+        shutil.copytree(ROOT / floor, tmp_path / floor, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    return tmp_path
+
+
+def test_contracts_hold(copy):
+    """The packages as they are keep every contract."""
+    done = lint_imports(copy)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("contract", "file", "line"),
+    [
+        ("server -> aggregator -> client", "aggregator/deniable_aggregator/tally.py", "import deniable_server.settings"),
+        ("server -> aggregator -> client", "client/deniable/report.py", "import deniable_aggregator.batch"),
+        ("floors of the client", "client/deniable/layout.py", "import deniable.mechanisms"),
+        ("floors of the client", "client/deniable/registry.py", "import deniable.transport"),
+        ("the SDK stays light", "client/deniable/source.py", "import random"),
+        ("the SDK stays light", "client/deniable/client.py", "import numpy"),
+        ("the worker runs without a web server", "aggregator/deniable_aggregator/worker.py", "import flask"),
+    ],
+)
+def test_a_planted_violation_is_caught(copy, contract, file, line):
+    """A forbidden import breaks its contract."""
+    path = copy / file
+    path.write_text(
+        path.read_text("utf-8").replace(
+            "from __future__ import annotations\n", f"from __future__ import annotations\n{line}\n", 1
+        )
+    )
+    done = lint_imports(copy)
+    assert done.returncode == 1
+    assert f"{contract} BROKEN" in done.stdout

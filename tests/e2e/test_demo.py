@@ -1,0 +1,93 @@
+"""The demo, as a newcomer runs it: real processes, real records, one command."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def demo(*arguments, timeout=150):
+    command = [sys.executable, "-m", "deniable", "demo", "--json", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
+
+
+def test_flights_are_recovered():
+    """Every true share of 2,000 flights lies in its interval, errors are as predicted, and every report was counted."""
+    done = demo("--devices", 2000)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    assert outcome["all_inside"]
+    assert (outcome["devices"], outcome["reports"]) == (2000, 10_000)
+    assert "alkey" in outcome["store"] or "redis" in outcome["store"]
+    sizes = {metric["metric"]: len(metric["rows"]) for metric in outcome["metrics"]}
+    assert sizes == {"flight.carrier": 16, "flight.destination": 105, "flight.origin": 3, "flight.late": 2, "flight.hour": 20}
+    for metric in outcome["metrics"]:
+        assert metric["n"] == 2000
+        assert sum(row["true"] for row in metric["rows"]) == pytest.approx(1)
+        assert abs(metric["ratio"] - 1) < 8 * metric["ratio_spread"]
+
+
+def test_a_user_brings_data(tmp_path):
+    """Columns of a CSV file become metrics, with odd names and values, and empty answers as an answer."""
+    path = tmp_path / "own.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["Browser Name", "Größe", "unused"])
+        table.writerows([['Fire"fox'], ["Chrome\\x"], [""]][i % 3] + [["S", "L 大"][i % 2], "x"] for i in range(900))
+    done = demo("--input", path, "--column", "Browser Name", "Größe", "--devices", 900, "--epsilon", 3)
+    assert done.returncode == 0, done.stderr
+    outcome = json.loads(done.stdout)
+    browser, size = outcome["metrics"]
+    assert browser["metric"] == "column.browser_name"
+    assert {row["value"]: row["true"] for row in browser["rows"]} == pytest.approx(
+        {'Fire"fox': 1 / 3, "Chrome\\x": 1 / 3, "(empty)": 1 / 3}
+    )
+    assert {row["value"] for row in size["rows"]} == {"S", "L 大"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--devices", "0"], "at least 1"),
+        (["--epsilon", "0"], "epsilon"),
+        (["--epsilon", "lots"], "epsilon is a number"),
+        (["--column", "a"], "--input"),
+        (["--input", "/no/such.csv", "--column", "a"], "not a readable CSV"),
+        (["--input", "/dev/null", "--column", "a"], "there is no a"),
+        (["--redis-url", "redis://127.0.0.1:1", "--devices", "10"], "the store cannot be reached"),
+    ],
+)
+def test_bad_arguments_are_explained(arguments, message):
+    """A bad argument ends with status 2 and says what is wrong, without a traceback."""
+    done = demo(*arguments, timeout=60)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path):
+    """Columns whose names become the same metric are told apart or refused, never mixed."""
+    path = tmp_path / "own.csv"
+    path.write_text("a b,A-B\n1,2\n2,3\n")
+    done = demo("--input", path, "--column", "a b", "A-B", timeout=60)
+    assert done.returncode == 2
+    assert "column.a_b" in done.stderr
+
+
+def test_a_wrong_estimate_fails_the_demo(monkeypatch, capsys):
+    """If the truth lies outside its interval the status is 1 and the row says so: the check can fail."""
+    from deniable import cli
+    from deniable_server.population import Population
+
+    shares = Population.shares
+
+    def shifted(self):
+        return {metric: dict(zip(of, reversed(of.values()), strict=True)) for metric, of in shares(self).items()}
+
+    monkeypatch.setattr(Population, "shares", shifted)
+    assert cli.main(["demo", "--devices", "3000", "--epsilon", "6"]) == 1
+    assert "OUTSIDE" in capsys.readouterr().out

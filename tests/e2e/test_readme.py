@@ -1,0 +1,85 @@
+"""The README's promises: its example runs against real processes, and what it says exists does."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import requests
+
+from deniable_server.settings import Settings
+from deniable_server.stack import Stack, free_port
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
+
+
+def block(marker, language):
+    found = re.search(rf"<!-- {marker} -->\n```{language}\n(.*?)```", README, re.DOTALL)
+    assert found, f"the README has no block marked {marker}"
+    return found[1]
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """Run the whole service with the example registry."""
+    settings = Settings(
+        registry=str(ROOT / "deploy" / "metrics.toml"),
+        ingest_keys="shop:PUBLIC_KEY",
+        read_keys="shop:rk_example_key",
+        dashboard="open",
+    )
+    folder = tmp_path_factory.mktemp("stack")
+    with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=folder / "log") as running:
+        yield running
+
+
+def read(stack, path):
+    return requests.get(f"{stack.url}{path}", headers={"Authorization": "Bearer rk_example_key"}, timeout=10)
+
+
+def test_the_sdk_example_reaches_the_page(stack, tmp_path):
+    """The example, with this server's address, sends two reports that are counted and shown, and explains itself."""
+    example = block("sdk example", "python").replace(
+        "https://PUBLIC_KEY@telemetry.example.org/", f"http://PUBLIC_KEY@{stack.bind}/"
+    )
+    (tmp_path / "metrics.toml").write_bytes((ROOT / "deploy" / "metrics.toml").read_bytes())
+    done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "at most 2.72 times" in done.stdout
+    deadline = time.monotonic() + 60  # the first count of all compiles its kernel
+    while read(stack, "/api/v1/metrics/export.used").json()["n"] < 1:
+        stack.check()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert read(stack, "/api/v1/metrics/ui.theme").json()["n"] == 1
+    assert read(stack, "/api/v1/metrics/ui.theme").json()["segments"] == ["platform=linux"]
+    page = requests.get(f"{stack.url}/m/ui.theme", timeout=10)
+    assert page.status_code == 200
+    assert "Which theme people use" in page.text
+
+
+def test_the_example_is_ten_statements_at_most():
+    """It stays an example of ten lines or so."""
+    assert len([line for line in block("sdk example", "python").splitlines() if line.strip()]) <= 12
+
+
+def test_links_lead_somewhere():
+    """Every relative link of the README leads to a file of the repository."""
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", README) if "://" not in link]
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_pages_of_a_served_instance(stack):
+    """Each address of a served instance answers, and gunicorn gives away neither its version nor a trace."""
+    assert requests.get(f"{stack.url}/healthz", timeout=10).json() == {"status": "ok"}
+    assert requests.get(f"{stack.url}/readyz", timeout=10).json()["status"] == "ok"
+    assert read(stack, "/api/v1/metrics").status_code == 200
+    assert requests.get(f"{stack.url}/", timeout=10).status_code == 200
+    empty = requests.post(f"{stack.url}/v1/reports", data=b"", headers={"Authorization": "Bearer PUBLIC_KEY"}, timeout=10)
+    assert empty.json()["code"] == "idempotency_key"

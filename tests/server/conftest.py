@@ -1,0 +1,93 @@
+"""A served app on a real store."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import UTC, datetime
+from threading import Event
+
+import pytest
+
+from deniable import mechanisms, period
+from deniable.report import fingerprint
+from deniable_aggregator.worker import Worker
+from deniable_server import create_app
+from deniable_server.settings import Settings
+
+INGEST, READ = "pk_test_12345678", "rk_test_12345678"
+
+
+class Served:
+    """A test client of the server, with the app's keys at hand."""
+
+    def __init__(self, settings):
+        self.flask = create_app(settings)
+        self.http = self.flask.test_client()
+        self.service = self.flask.extensions["deniable"]
+        self.app = self.service.apps["shop"]
+        self.store = self.app.store
+        self._keys = 0
+
+    def restarted(self):
+        """Return the same server after a restart, with the registry read anew."""
+        return Served(self.service.settings)
+
+    def post(self, batch, key=None, **headers):
+        """Upload a batch (a document, or bytes as they are)."""
+        self._keys += 1
+        given = {
+            "Authorization": f"Bearer {INGEST}",
+            "Idempotency-Key": key or f"key-{self._keys}",
+            "Content-Type": "application/json",
+        }
+        given.update({name.replace("_", "-"): value for name, value in headers.items()})
+        given = {name: value for name, value in given.items() if value is not None}
+        if isinstance(batch, bytes):
+            return self.http.post("/v1/reports", data=batch, headers=given)
+        return self.http.post("/v1/reports", json=batch, headers=given)
+
+    def get(self, path, key=READ):
+        """Query."""
+        return self.http.get(path, headers={"Authorization": f"Bearer {key}"} if key else {})
+
+    def drain(self):
+        """Count what is in the stream."""
+        Worker([self.store]).run(Event(), burst=True)
+
+    def mechanism(self, metric):
+        return self.app.questions[metric].mechanism
+
+    def group(self, metric, values, /, **changes):
+        """Make a group of honest reports, with some members changed."""
+        declared = self.app.registry.metrics[metric]
+        mechanism = mechanisms.of(declared)
+        payloads = b"".join(mechanism.randomize(value) for value in values)
+        group = {
+            "metric": metric,
+            "version": declared.version,
+            "fingerprint": fingerprint(declared, mechanism.canonical),
+            "period": period.of(datetime.now(UTC), declared.period),
+            "segment": "platform=linux" if declared.segments else "",
+            "count": len(values),
+            "payloads": b64encode(payloads).decode(),
+        }
+        return group | changes
+
+    def state(self):
+        """Everything in the store but what was remembered of uploads: it must not change when an upload is refused."""
+        client = self.store.redis
+        return {key: client.dump(key) for key in client.scan_iter() if b":idem:" not in key}
+
+
+@pytest.fixture
+def settings(real_redis, store_url, registry_file):  # noqa: ARG001 - emptied for each test
+    return Settings(
+        redis_url=store_url, registry=str(registry_file), ingest_keys=f"shop:{INGEST}", read_keys=f"shop:{READ}", max_backlog=50
+    )
+
+
+@pytest.fixture
+def served(settings):
+    made = Served(settings)
+    yield made
+    made.store.redis.close()

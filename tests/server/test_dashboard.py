@@ -1,0 +1,563 @@
+"""The dashboard: pages, their access, and the numbers and pictures on them."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import fakeredis
+import numpy as np
+import pytest
+
+from deniable.report import Stratum
+from deniable_server import chart, create_app, dashboard
+from deniable_server.service import service
+from deniable_server.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from flask import Flask
+    from flask.testing import FlaskClient
+
+HOSTILE = "<script>alert(1)</script>"
+LABELS = ["plain", HOSTILE, "a \"quoted\" & 'single' one", "🦊 العربية", "never"]
+HOURS = [f"{hour:02}:00" for hour in range(24)]
+READ_KEY = "shop-reads"
+MINUS = "\N{MINUS SIGN}"
+
+REGISTRY = f"""
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos"]
+
+[metrics."ui.choice"]
+type = "categorical"
+values = {json.dumps(LABELS, ensure_ascii=False)}
+epsilon = 1.0
+mechanism = "grr"
+segments = ["platform"]
+description = "Which <b>one</b> & why"
+owner = "design@shop.example"
+expires = 2999-12-31
+min_reports = 500
+
+[metrics."ui.dark"]
+type = "boolean"
+mechanism = "coin"
+description = "Whether it is dark"
+owner = "design@shop.example"
+expires = 2001-01-01
+
+[metrics."usage.hour"]
+type = "ordinal"
+values = {json.dumps(HOURS)}
+epsilon = 2.0
+mechanism = "grr"
+description = "Hour of first use"
+owner = "design@shop.example"
+
+[metrics."wide"]
+type = "categorical"
+values = {json.dumps([f"v{i}" for i in range(600)])}
+epsilon = 4.0
+mechanism = "grr"
+description = "Many values"
+owner = "design@shop.example"
+"""
+
+OTHER = """
+format = 1
+app = "labs"
+
+[metrics."lab.on"]
+type = "boolean"
+epsilon = 1.0
+description = "Whether it is on"
+owner = "labs@shop.example"
+"""
+
+
+@pytest.fixture
+def redis() -> fakeredis.FakeRedis:
+    """Make an empty store."""
+    return fakeredis.FakeRedis(server=fakeredis.FakeServer())
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch, redis) -> Callable[..., Flask]:
+    """Make a server over the store, of one or several registries."""
+    monkeypatch.setattr("deniable_server.app.connect", lambda _url: redis)
+
+    def build(*registries: str, **settings: Any) -> Flask:
+        paths = []
+        for i, text in enumerate(registries or (REGISTRY,)):
+            path = tmp_path / f"{i}.toml"
+            path.write_text(text, "utf-8")
+            paths.append(str(path))
+        given = {"dashboard": "open", "read_keys": f"shop:{READ_KEY}, gone:gone-reads", "secret": "a secret"}
+        return create_app(Settings(redis_url="redis://unused", registry=":".join(paths), **(given | settings)))
+
+    return build
+
+
+@pytest.fixture
+def app(make) -> Flask:
+    """Make a server with open pages."""
+    return make()
+
+
+@pytest.fixture
+def client(app) -> FlaskClient:
+    """Make a browser that may see all pages."""
+    return app.test_client()
+
+
+def fill(app: Flask, id_: str, cells: list[int], period: str = "2026-11-21", segment: str = "") -> None:
+    """Count cells as the worker would."""
+    with app.app_context():
+        shop = service().apps["shop"]
+    question = shop.questions[id_]
+    stratum = Stratum(id_, question.metric.version, question.fingerprint, period, segment)
+    assert shop.store.commit("test", [], {stratum: np.array(cells, np.int64)}, 1795260480) == []
+
+
+def fill_all(app: Flask) -> None:
+    fill(app, "ui.choice", [100, 400, 200, 300, 1], segment="platform=linux")
+    fill(app, "ui.choice", [200, 100, 100, 100, 0], "2026-11-20", "platform=macos")
+    fill(app, "ui.dark", [300, 700])
+    fill(app, "usage.hour", [10 + 5 * i for i in range(24)])
+    fill(app, "wide", list(range(600)))
+
+
+class Rows(HTMLParser):
+    """Reads the table of numbers: one list of cells' texts for each value."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self._cell = False
+        self.feed(html.partition("<tbody>")[2].partition("</tbody>")[0])
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "tr":
+            self.rows.append([])
+            self._cell = False
+        elif tag in ("td", "th"):
+            self._cell = ("aria-hidden", "true") not in attrs
+            if self._cell:
+                self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self._cell:
+            self.rows[-1][-1] += data.strip()
+
+
+PAGES = ["/", "/m/ui.choice", "/m/ui.dark", "/m/usage.hour", "/m/wide", "/m/unknown", "/?app=unknown", "/m/ui.dark?period=never"]
+
+
+# Pages
+
+
+@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("page", PAGES)
+def test_pages_are_safe_html(app, client, page, filled):
+    """No page has a script, an inline style, an address of elsewhere or a raw label, and each forbids them too."""
+    if filled:
+        fill_all(app)
+    response = client.get(page)
+    html = response.get_data(as_text=True)
+    assert response.mimetype == "text/html"
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "unsafe" not in policy
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Referrer-Policy"] == "no-referrer"
+    assert response.headers["Cache-Control"] == "no-store"
+    assert not re.search(r"<script|style=|<style|\son\w+=|https?:|src=|href=\"//", html)
+    assert not re.search(r'"-?(nan|inf)', html)
+    assert "None" not in html
+    assert html.count("<h1") == 1
+
+
+@pytest.mark.parametrize("page", ["/", "/m/ui.choice"])
+def test_every_text_is_escaped(app, client, page):
+    """A label or description with markup is shown as the text that it is."""
+    fill_all(app)
+    html = client.get(page).get_data(as_text=True)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    assert "Which &lt;b&gt;one&lt;/b&gt; &amp; why" in html
+
+
+def test_the_style_sheet_and_icon_fetch_nothing(client):
+    """What the pages load is served here and loads nothing further."""
+    for name in ("dashboard.css", "icon.svg"):
+        response = client.get(f"/static/{name}")
+        assert response.status_code == 200
+        text = response.get_data(as_text=True).replace("http://www.w3.org/2000/svg", "")
+        assert not re.search(r"https?:|url\(|@import", text)
+        response.close()
+
+
+def test_the_list_describes_every_metric(app, client):
+    """The list has each metric's id, description, reports, epsilon, mechanism, owner, expiry and last update."""
+    fill_all(app)
+    html = client.get("/").get_data(as_text=True)
+    for text in ("ui.choice", "<b>1,501</b> reports", "ε&nbsp;=&nbsp;1.099", "coin, 1&nbsp;B", "design@shop.example"):
+        assert text in html
+    assert "31 Dec 2999" in html
+    assert "Collection ended on 1 Jan 2001" in html
+    assert '<time datetime="2026-11-21T11:28:00+00:00">21 Nov 2026, 11:28 UTC</time>' in html
+    assert 'href="/m/usage.hour"' in html
+    assert "No reports counted yet" not in html
+
+
+def test_the_empty_list_says_what_to_do(client):
+    """Before the first report the list says so, and what comes next."""
+    html = client.get("/").get_data(as_text=True)
+    assert "0 reports counted" in html
+    assert "What to do next" in html
+    assert "deniable worker" in html
+
+
+def test_an_empty_metric_says_what_to_do(client):
+    """A metric without reports has no table, but its possible answers and the next steps."""
+    html = client.get("/m/ui.choice").get_data(as_text=True)
+    assert "deniable.record(&#34;ui.choice&#34;" in html or 'deniable.record("ui.choice"' in html
+    assert "The 5 possible answers" in html
+    assert "<table" not in html
+
+
+def test_epsilon_is_read_in_plain_language(app, client):
+    """The bound on the odds is e^epsilon, rounded up so that "at most" stays true."""
+    fill_all(app)
+    assert "at most e<sup>ε</sup>&nbsp;=&nbsp;2.72 times" in client.get("/m/ui.choice").get_data(as_text=True)
+    assert "at most e<sup>ε</sup>&nbsp;=&nbsp;3.00 times" in client.get("/m/ui.dark").get_data(as_text=True)
+
+
+def test_the_numbers_are_those_of_the_api(app, client):
+    """The table shows what the query API tells, and does not clip a negative estimate."""
+    fill_all(app)
+    answer = client.get("/api/v1/metrics/ui.choice", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()
+    rows = Rows(client.get("/m/ui.choice?order=domain").get_data(as_text=True)).rows
+    assert len(rows) == len(answer["estimates"])
+    for row, estimate in zip(rows, answer["estimates"], strict=True):
+        shown = [
+            float(number) for cell in row[1:] for number in re.findall(r"-?[\d.]+", cell.replace(MINUS, "-").replace(",", ""))
+        ]
+        told = [estimate["frequency"], estimate["stderr"], *estimate["interval"], *estimate["simultaneous"]]
+        assert shown[:-1] == pytest.approx([100 * number for number in told], abs=0.05 + 1e-9)
+        assert shown[-1] == pytest.approx(estimate["count"], abs=0.5)
+    assert rows[4][1].startswith(MINUS)
+    assert answer["estimates"][4]["frequency"] < -0.2
+
+
+def test_what_is_negative_is_drawn_at_the_edge_and_muted(app, client):
+    """An estimate below 0 has a triangle at the edge, and a value whose thin line reaches 0 says that it may be absent."""
+    fill_all(app)
+    html = client.get("/m/ui.choice").get_data(as_text=True)
+    last = html.split("<tbody>")[1].split("</tr>")[-2]
+    assert 'class="beyond"' in last
+    assert "(not distinguishable from 0)" in last
+    assert '<tr class="faint">' in last
+    assert not re.search(r'(x1|x2|x|width)="-', html.split("<tbody>")[1])
+
+
+@pytest.mark.parametrize(
+    ("page", "first", "last"),
+    [
+        ("/m/ui.choice", HOSTILE, "never"),
+        ("/m/ui.choice?order=domain", "plain", "never"),
+        ("/m/ui.choice?order=nonsense", HOSTILE, "never"),
+        ("/m/usage.hour", "00:00", "23:00"),
+        ("/m/usage.hour?order=estimate", "23:00", "00:00"),
+        ("/m/ui.dark", "no", "yes"),
+    ],
+)
+def test_order(app, client, page, first, last):
+    """Categories begin with the largest; what has an order of its own keeps it; either can be asked for."""
+    fill_all(app)
+    rows = Rows(client.get(page).get_data(as_text=True)).rows
+    assert rows[0][0].startswith(first)
+    assert rows[-1][0].startswith(last)
+
+
+def test_one_period_and_segment(app, client):
+    """The form's choice narrows what is counted, stays chosen, and is kept by the links that order."""
+    fill_all(app)
+    html = client.get("/m/ui.choice?period=2026-11-20&segment=platform%3Dmacos").get_data(as_text=True)
+    assert "<b>500</b>" in html
+    assert "<option selected>2026-11-20</option>" in html
+    assert '<option value="platform=macos" selected>platform = macos</option>' in html
+    assert "period=2026-11-20&amp;segment=platform%3Dmacos&amp;order=domain" in html
+    assert "<b>1,501</b>" in client.get("/m/ui.choice?period=&segment=").get_data(as_text=True)
+
+
+def test_nothing_counted_leads_back(app, client):
+    """A period without reports is a page that leads back to the metric."""
+    fill_all(app)
+    response = client.get("/m/ui.choice?period=1999-01-01")
+    assert response.status_code == 404
+    assert 'href="/m/ui.choice"' in response.get_data(as_text=True)
+
+
+def test_too_few_reports_are_marked(app, client):
+    """Below the metric's own minimum both pages say so; at it neither does."""
+    fill(app, "ui.choice", [100, 100, 100, 100, 99], segment="platform=linux")
+    assert "this metric&#39;s own minimum is 500" in client.get("/m/ui.choice").get_data(as_text=True).replace("'", "&#39;")
+    assert "Below its own minimum of 500 reports" in client.get("/").get_data(as_text=True)
+    fill(app, "ui.choice", [0, 0, 0, 0, 1], segment="platform=linux")
+    assert "Too few" not in client.get("/m/ui.choice").get_data(as_text=True)
+    assert "Below its own" not in client.get("/").get_data(as_text=True)
+
+
+def test_very_many_values_are_shown_when_asked_for(app, client):
+    """Of more than 500 values the first are shown, with a link to all; the scale is the same."""
+    fill_all(app)
+    short, long = (client.get(page).get_data(as_text=True) for page in ("/m/wide", "/m/wide?rows=all"))
+    assert len(Rows(short).rows) == 500
+    assert "100 more values are not shown" in short
+    assert Rows(short).rows == Rows(long).rows[:500]
+    assert len(Rows(long).rows) == 600
+
+
+def test_reports_of_another_definition_are_not_shown(app, client, make):
+    """A metric whose version was raised begins anew."""
+    fill_all(app)
+    raised = REGISTRY.replace('[metrics."ui.dark"]', '[metrics."ui.dark"]\nversion = 2')
+    html = make(raised).test_client().get("/m/ui.dark").get_data(as_text=True)
+    assert "No reports counted yet" in html
+    assert "No reports counted yet" not in client.get("/m/ui.dark").get_data(as_text=True)
+
+
+# Failures
+
+
+@pytest.mark.parametrize("page", ["/m/unknown", "/?app=unknown"])
+def test_what_is_unknown_is_a_page(client, page):
+    """An unknown metric or app is 404, in HTML, with a way back."""
+    response = client.get(page)
+    assert response.status_code == 404
+    assert "Not Found" in response.get_data(as_text=True)
+    assert 'href="/"' in response.get_data(as_text=True)
+
+
+@pytest.mark.parametrize("page", ["/", "/m/ui.choice"])
+def test_without_the_store_the_page_says_so(client, redis, page):
+    """A store that cannot be reached is 503, in HTML, without an exception's text."""
+    redis.connection_pool.connection_kwargs["server"].connected = False
+    response = client.get(page)
+    html = response.get_data(as_text=True)
+    assert response.status_code == 503
+    assert response.headers["Retry-After"] == "5"
+    assert "The store cannot be reached" in html
+    assert not re.search("Traceback|ConnectionError|redis://", html)
+
+
+def test_a_fault_of_ours_is_a_page_without_its_text(client, monkeypatch, caplog):
+    """An unforeseen error is 500, in HTML, and its text is neither shown nor logged."""
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a secret text")
+
+    monkeypatch.setattr(dashboard, "measure", fail)
+    response = client.get("/")
+    assert response.status_code == 500
+    assert response.mimetype == "text/html"
+    assert "a secret text" not in response.get_data(as_text=True) + caplog.text
+    assert "RuntimeError" in caplog.text
+
+
+def test_the_api_keeps_its_own_errors(client):
+    """The pages' way to fail does not reach the API."""
+    assert client.get("/api/v1/metrics").mimetype == "application/problem+json"
+
+
+# Access
+
+
+def token(client: FlaskClient) -> str:
+    found = re.search(r'name="token" value="([^"]+)"', client.get("/login").get_data(as_text=True))
+    assert found
+    return found[1]
+
+
+@pytest.fixture
+def locked(make) -> FlaskClient:
+    """Make a browser before pages that ask for a key."""
+    app = make(dashboard="key")
+    fill_all(app)
+    return app.test_client()
+
+
+@pytest.mark.parametrize("page", ["/", "/m/ui.choice", "/m/unknown", "/?app=shop"])
+def test_pages_ask_for_the_key(locked, page):
+    """Without a session every page, known or not, leads to the form."""
+    response = locked.get(page)
+    assert (response.status_code, response.location) == (303, "/login")
+
+
+def test_the_key_opens_the_page_that_was_wanted(locked):
+    """The right key leads on to the page first asked for, and signing out closes it again."""
+    locked.get("/m/ui.choice?order=domain")
+    response = locked.post("/login", data={"token": token(locked), "key": f" {READ_KEY} "})
+    assert (response.status_code, response.location) == (303, "/m/ui.choice?order=domain")
+    page = locked.get(response.location)
+    assert page.status_code == 200
+    assert locked.get("/").status_code == 200
+    found = re.search(r'name="token" value="([^"]+)"', page.get_data(as_text=True))
+    assert found
+    assert locked.post("/logout", data={"token": found[1]}).status_code == 303
+    assert locked.get("/").location == "/login"
+
+
+@pytest.mark.parametrize("key", ["", "wrong-key", "gone-reads", "ключ 🗝"])
+def test_a_wrong_key_is_refused(locked, key):
+    """A key that opens no app served here is 401 on the same form, and is not repeated there."""
+    response = locked.post("/login", data={"token": token(locked), "key": key})
+    html = response.get_data(as_text=True)
+    assert response.status_code == 401
+    assert "not known here" in html
+    assert not key or key not in html
+    assert response.headers["Content-Security-Policy"]
+    assert locked.get("/").location == "/login"
+
+
+@pytest.mark.parametrize("given", [None, "", "guessed", "ключ"])
+def test_a_foreign_form_is_refused(locked, given):
+    """A form without the session's token opens nothing, even with the right key, and closes nothing."""
+    right = token(locked)
+    response = locked.post("/login", data={"key": READ_KEY} | ({} if given is None else {"token": given}))
+    assert response.status_code == 400
+    assert locked.get("/").location == "/login"
+    locked.post("/login", data={"token": right, "key": READ_KEY})
+    locked.post("/logout", data={} if given is None else {"token": given})
+    assert locked.get("/").status_code == 200
+
+
+def test_a_form_of_no_session_is_refused(locked):
+    """A form sent by a browser that has no cookie of ours opens nothing."""
+    assert locked.post("/login", data={"token": "", "key": READ_KEY}).status_code == 400
+
+
+def test_a_session_ends(locked, monkeypatch):
+    """Twelve hours after signing in the key is asked for again."""
+    locked.post("/login", data={"token": token(locked), "key": READ_KEY})
+    assert locked.get("/").status_code == 200
+    now = dashboard.time()
+    monkeypatch.setattr(dashboard, "time", lambda: now + 12 * 3600)
+    assert locked.get("/").location == "/login"
+
+
+def test_a_key_opens_its_own_app_only(make):
+    """Where pages ask for a key, the address cannot name another app."""
+    client = make(REGISTRY, OTHER, dashboard="key", read_keys=f"shop:{READ_KEY},labs:labs-reads").test_client()
+    client.post("/login", data={"token": token(client), "key": "labs-reads"})
+    html = client.get("/?app=shop").get_data(as_text=True)
+    assert "lab.on" in html
+    assert "ui.choice" not in html
+    assert client.get("/m/ui.choice?app=shop").status_code == 404
+
+
+def test_a_forged_session_opens_nothing(locked):
+    """A cookie that the server did not sign is none."""
+    locked.set_cookie("deniable", "eyJhcHAiOiJzaG9wIiwic2luY2UiOjk5OTk5OTk5OTl9.aSBb2A.AAAAAAAAAAAAAAAAAAAAAAAAAAA")
+    assert locked.get("/").location == "/login"
+
+
+def test_open_pages_have_no_session(client):
+    """Where pages are open there is no form to sign in, no cookie, and nothing to sign out of."""
+    assert client.get("/login").location == "/"
+    response = client.get("/")
+    assert "Set-Cookie" not in response.headers
+    assert "Sign out" not in response.get_data(as_text=True)
+
+
+def test_open_pages_keep_the_app_in_their_links(make):
+    """With several apps the first is shown by default, and links repeat the one that was asked for."""
+    client = make(REGISTRY, OTHER).test_client()
+    assert 'href="/m/ui.choice"' in client.get("/").get_data(as_text=True)
+    html = client.get("/?app=labs").get_data(as_text=True)
+    assert 'href="/m/lab.on?app=labs"' in html
+    assert 'href="/?app=shop"' in html
+    assert client.get("/m/lab.on").status_code == 404
+    assert 'href="/?app=labs"' in client.get("/m/lab.on?app=labs").get_data(as_text=True)
+
+
+# Geometry
+
+
+@pytest.mark.parametrize(
+    ("most", "labels"),
+    [
+        (0.39, ["0%", "10%", "20%", "30%", "40%"]),
+        (0.3, ["0%", "10%", "20%", "30%"]),
+        (0.13, ["0%", "5%", "10%", "15%"]),
+        (0.0123, ["0.0%", "0.5%", "1.0%", "1.5%"]),
+        (1.0, ["0%", "20%", "40%", "60%", "80%", "100%"]),
+        (7.5, ["0%", "20%", "40%", "60%", "80%", "100%"]),
+        (-0.1, ["0%", "20%", "40%", "60%", "80%", "100%"]),
+    ],
+)
+def test_axis(most, labels):
+    """An axis runs from 0 to a round frequency not below the largest, and never beyond 100%."""
+    scale = chart.axis(most)
+    assert [tick.label for tick in scale.ticks] == labels
+    assert scale.ticks[0].at == 0
+    assert scale.ticks[-1].at == 100
+    assert scale.top >= min(most, 1) - 1e-12
+
+
+def test_axes_are_round_for_every_size():
+    """Whatever is shown, there are two to six ticks, with distinct labels, and the largest fills at least 40% of the width."""
+    for most in np.geomspace(1e-6, 1, 2000):
+        scale = chart.axis(float(most))
+        labels = [tick.label for tick in scale.ticks]
+        assert 2 <= len(labels) <= 6
+        assert len(set(labels)) == len(labels)
+        assert scale.place(float(most)) >= 40
+        assert scale.top >= most - 1e-12
+
+
+def test_places_stay_in_the_picture():
+    """What lies outside of the axis is drawn at its edge."""
+    scale = chart.axis(0.4)
+    assert [scale.place(frequency) for frequency in (-1, 0, 0.1, 0.4, 2)] == [0, 0, 25, 100, 100]
+
+
+@pytest.mark.parametrize(
+    ("frequency", "digits", "text"),
+    [(0.12345, 2, "12.35%"), (-0.0112, 2, f"{MINUS}1.12%"), (-0.00001, 2, "0.00%"), (1.25, 0, "125%"), (-0.0, 1, "0.0%")],
+)
+def test_percent(frequency, digits, text):
+    """A frequency is written unclipped, with a true minus sign and no negative zero."""
+    assert chart.percent(frequency, digits) == text
+
+
+@pytest.mark.parametrize(("number", "text"), [(1234567.8, "1,234,568"), (-1122.2, f"{MINUS}1,122"), (-0.3, "0")])
+def test_count(number, text):
+    """A count is written as a whole number in groups of three."""
+    assert chart.count(number) == text
+
+
+def test_columns_stay_in_the_picture():
+    """Columns and their intervals lie within the picture, side by side, even where an estimate is negative."""
+    rows = [{"frequency": f, "interval": [f - 0.1, f + 0.1]} for f in (-0.05, 0.2, 0.5)]
+    drawn = chart.columns(rows)
+    assert [column.height for column in drawn] == [0, pytest.approx(33.333), pytest.approx(83.333)]
+    assert all(column.top + column.height == pytest.approx(100) for column in drawn)
+    assert all(0 <= column.interval[0] <= column.interval[1] <= 100 for column in drawn)
+    assert all(a.left + a.width < b.left for a, b in pairwise(drawn))
+
+
+@pytest.mark.parametrize(("lowest", "faint"), [(-0.01, True), (0.0, True), (0.001, False)])
+def test_a_value_is_muted_by_the_simultaneous_interval(lowest, faint):
+    """Whether a value stands out from 0 is judged among all values, not by its own interval."""
+    row = {"label": "a", "frequency": 0.1, "stderr": 0.03, "interval": [0.04, 0.16], "simultaneous": [lowest, 0.2], "count": 10}
+    assert chart.chart([row]).rows[0].faint is faint

@@ -1,0 +1,48 @@
+"""The documentation is complete: whatever a server can say or be told is in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from deniable_server.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+DOCS = (ROOT / "docs" / "http.md").read_text("utf-8")
+SOURCES = [path.read_text("utf-8") for path in (ROOT / "server" / "deniable_server").glob("*.py")]
+
+
+def codes():
+    found = set()
+    for source in SOURCES:
+        found |= set(re.findall(r'Problem\(\s*\d+,\s*"([a-z0-9_]+)"', source))
+    layout = (ROOT / "client" / "deniable" / "layout.py").read_text("utf-8")
+    found |= set(re.findall(r'PayloadError\("([a-z_]+)"', layout))
+    return sorted(found)
+
+
+def test_codes_are_found():
+    """The search for codes finds them: an empty list would make the next test pass for nothing."""
+    assert {"unknown_key", "padding_bits", "backlog_full", "all_rejected"} <= set(codes())
+
+
+@pytest.mark.parametrize("code", codes())
+def test_every_error_code_is_documented(code):
+    """Each code that a server can answer stands in docs/http.md."""
+    assert f"`{code}`" in DOCS
+
+
+def test_every_endpoint_is_documented(served):
+    """Each address of the API stands in docs/http.md."""
+    for rule in served.flask.url_map.iter_rules():
+        if rule.endpoint.startswith(("ingest", "query")):
+            assert rule.rule.replace("<id_>", "{id}") in DOCS
+
+
+def test_every_setting_is_documented():
+    """Each setting stands in the class's docstring, from which docs and help are read."""
+    for each in fields(Settings):
+        assert re.search(rf"^    .*\b{each.name}\b", Settings.__doc__, re.MULTILINE), each.name

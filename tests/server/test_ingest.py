@@ -1,0 +1,213 @@
+"""Ingest: what is taken, what is refused with which code, and that a refused report changes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import redis
+
+from deniable import period
+
+
+def batch(*groups, **changes):
+    return {"format": 1, "groups": list(groups)} | changes
+
+
+def code(answer):
+    assert answer.mimetype == "application/problem+json"
+    body = answer.get_json()
+    assert body["status"] == answer.status_code
+    assert set(body) >= {"type", "title", "status", "code", "detail"}
+    return answer.status_code, body["code"]
+
+
+def test_a_batch_is_accepted_and_counted(served):
+    """Reports of several metrics are accepted, and counted once by the worker."""
+    answer = served.post(
+        batch(served.group("ui.theme", [0, 1, 2]), served.group("plugin", [3] * 5), served.group("country", [1, 2]))
+    )
+    assert answer.status_code == 202
+    assert answer.get_json() == {"accepted": 10, "rejected": 0, "errors": [], "duplicate": False}
+    served.drain()
+    assert [served.get(f"/api/v1/metrics/{m}").get_json()["n"] for m in ("ui.theme", "plugin", "country")] == [3, 5, 2]
+
+
+def test_a_repeated_upload_gets_the_first_answer(served):
+    """The same key with the same bytes is a duplicate and is counted once, however often it is sent."""
+    body = json.dumps(batch(served.group("ui.theme", [0, 1]), served.group("ui.theme", [2], version=9))).encode()
+    first = served.post(body, key="again").get_json()
+    assert (first["accepted"], first["rejected"], first["duplicate"]) == (2, 1, False)
+    for _ in range(5):
+        assert served.post(body, key="again").get_json() == first | {"duplicate": True}
+    # Compression is not part of the upload's identity.
+    assert served.post(gzip.compress(body), key="again", Content_Encoding="gzip").get_json()["duplicate"]
+    served.drain()
+    assert served.post(body, key="again").get_json()["duplicate"]
+    assert served.get("/api/v1/metrics/ui.theme").get_json()["n"] == 2
+
+
+def test_a_key_is_for_one_upload(served):
+    """The same key with other bytes is refused."""
+    served.post(batch(served.group("ui.theme", [0])), key="mine")
+    before = served.state()
+    assert code(served.post(batch(served.group("ui.theme", [0, 0])), key="mine")) == (422, "idempotency_mismatch")
+    assert served.state() == before
+
+
+def now_period(delta):
+    return period.of(datetime.now(UTC) + delta, "day")
+
+
+GROUP_FAULTS = {
+    "unknown metric": ("unknown_metric", lambda s: s.group("ui.theme", [0], metric="ui.color")),
+    "another version": ("unknown_version", lambda s: s.group("ui.theme", [0], version=2)),
+    "another definition": ("definition_mismatch", lambda s: s.group("ui.theme", [0], fingerprint="0" * 16)),
+    "expired metric": ("metric_expired", lambda s: s.group("ended", [0])),
+    "closed period": ("period_closed", lambda s: s.group("ui.theme", [0], period=now_period(-timedelta(days=5)))),
+    "period to come": ("period_not_open", lambda s: s.group("ui.theme", [0], period=now_period(timedelta(days=2)))),
+    "period misspelt": ("period", lambda s: s.group("ui.theme", [0], period="2026-1-1")),
+    "period of another length": ("period", lambda s: s.group("ui.theme", [0], period="2026-11")),
+    "segment missing": ("segment", lambda s: s.group("export.used", [0], segment="")),
+    "segment undeclared": ("segment", lambda s: s.group("export.used", [0], segment="platform=amiga")),
+    "segment where none is": ("segment", lambda s: s.group("ui.theme", [0], segment="platform=linux")),
+    "segment with more": ("segment", lambda s: s.group("export.used", [0], segment="platform=linux,user=7")),
+    "payload too short": ("payload_length", lambda s: s.group("plugin", [0], payloads=b64encode(b"\1").decode())),
+    "payload too long": ("payload_length", lambda s: s.group("plugin", [0], payloads=b64encode(b"\1\0\0").decode())),
+    "count too high": ("payload_length", lambda s: s.group("ui.theme", [0], count=2)),
+    "no reports": ("payload_length", lambda s: s.group("ui.theme", [])),
+    "index >= width": ("index_range", lambda s: s.group("ui.theme", [0], payloads=b64encode(b"\3").decode())),
+    "cell beyond the rows": (
+        "index_range",
+        lambda s: s.group("country", [0], payloads=b64encode(b"\xff" * s.mechanism("country").layout.payload_size).decode()),
+    ),
+    "padding bits set": ("padding_bits", lambda s: s.group("plugin", [0], payloads=b64encode(b"\0\x10").decode())),
+    "not base64": ("base64", lambda s: s.group("ui.theme", [0], payloads="%%%")),
+    "base64 unpadded": ("base64", lambda s: s.group("ui.theme", [0], payloads="AA")),
+}
+
+
+@pytest.mark.parametrize("fault", GROUP_FAULTS)
+def test_a_faulty_group_is_refused_alone(served, fault):
+    """A bad group is refused with its code, its honest neighbour is counted, and no tally but that one's changes."""
+    expected, make = GROUP_FAULTS[fault]
+    before = served.state()
+    assert code(served.post(batch(make(served)))) == (422, "all_rejected")
+    assert served.state() == before
+    answer = served.post(batch(make(served), served.group("country", [4, 5])))
+    assert answer.status_code == 202
+    body = answer.get_json()
+    assert body["accepted"] == 2
+    assert [(error["group"], error["code"]) for error in body["errors"]] == [(0, expected)]
+    assert body["errors"][0]["detail"]
+    served.drain()
+    counted = {m["id"]: m["n"] for m in served.get("/api/v1/metrics").get_json()["metrics"]}
+    assert counted == {"ui.theme": 0, "export.used": 0, "plugin": 0, "country": 2, "ended": 0}
+
+
+def test_bad_payloads_are_picked_out_of_a_group(served):
+    """Within a group, impossible payloads are rejected and counted as such; the others are taken."""
+    group = served.group("ui.theme", [0] * 4, payloads=b64encode(b"\0\x07\2\xff").decode())
+    body = served.post(batch(group)).get_json()
+    assert (body["accepted"], body["rejected"]) == (2, 2)
+    assert body["errors"] == [{"group": 0, "code": "index_range", "count": 2, "detail": body["errors"][0]["detail"]}]
+    served.drain()
+    assert served.store.read(served.mechanism("ui.theme").layout, list(served.store.strata("ui.theme"))).counts.tolist() == [
+        [1, 0, 1]
+    ]
+
+
+def small(served):
+    return json.dumps(batch(served.group("ui.theme", [0]))).encode()
+
+
+def nested(depth):
+    return b"[" * depth + b"]" * depth
+
+
+REQUEST_FAULTS = {
+    "no key": ((401, "missing_key"), lambda s: s.post(small(s), Authorization=None)),
+    "basic auth": ((401, "missing_key"), lambda s: s.post(small(s), Authorization="Basic cGs6")),
+    "unknown key": ((401, "unknown_key"), lambda s: s.post(small(s), Authorization="Bearer pk_test_00000000")),
+    "read key": ((401, "unknown_key"), lambda s: s.post(small(s), Authorization="Bearer rk_test_12345678")),
+    "no idempotency key": ((400, "idempotency_key"), lambda s: s.post(small(s), Idempotency_Key=None)),
+    "long idempotency key": ((400, "idempotency_key"), lambda s: s.post(small(s), Idempotency_Key="x" * 129)),
+    "huge body": ((413, "body_too_large"), lambda s: s.post(b"x" * (256 * 1024 + 1))),
+    "gzip bomb": ((413, "inflated_too_large"), lambda s: s.post(gzip.compress(bytes(200 << 20)), Content_Encoding="gzip")),
+    "truncated gzip": ((400, "gzip"), lambda s: s.post(gzip.compress(small(s))[:-9], Content_Encoding="gzip")),
+    "two gzip members": ((400, "gzip"), lambda s: s.post(gzip.compress(small(s)) * 2, Content_Encoding="gzip")),
+    "no gzip at all": ((400, "gzip"), lambda s: s.post(small(s), Content_Encoding="gzip")),
+    "another encoding": ((415, "content_encoding"), lambda s: s.post(small(s), Content_Encoding="br")),
+    "another type": ((415, "media_type"), lambda s: s.post(small(s), Content_Type="text/plain")),
+    "truncated JSON": ((400, "json"), lambda s: s.post(small(s)[:-5])),
+    "no length": ((411, "length_required"), lambda s: s.post(b"")),
+    "no JSON": ((400, "json"), lambda s: s.post(b"\xff\xfe")),
+    "deeply nested": ((400, "batch_shape"), lambda s: s.post(b'{"format": 1, "groups": ' + nested(100_000) + b"}")),
+    "negative count": ((400, "batch_shape"), lambda s: s.post(batch(s.group("ui.theme", [0], count=-1)))),
+    "not an object": ((400, "batch_shape"), lambda s: s.post(b"[]")),
+    "missing member": ((400, "batch_shape"), lambda s: s.post(b'{"format": 1}')),
+    "unknown member": ((400, "batch_shape"), lambda s: s.post({"format": 1, "groups": [], "device": "me"})),
+    "bool as count": ((400, "batch_shape"), lambda s: s.post(batch(s.group("ui.theme", [0], count=True)))),
+    "huge integer": ((400, "batch_shape"), lambda s: s.post(batch(s.group("ui.theme", [0], count=10**400)))),
+    "another format": ((400, "batch_format"), lambda s: s.post(batch(format=2))),
+    "no groups": ((422, "all_rejected"), lambda s: s.post(batch())),
+    "wrong method": ((405, "method_not_allowed"), lambda s: s.http.get("/v1/reports")),
+    "wrong address": ((404, "not_found"), lambda s: s.http.post("/v1/report")),
+}
+
+
+@pytest.mark.parametrize("fault", REQUEST_FAULTS)
+def test_a_faulty_request_changes_nothing(served, fault):
+    """Each kind of bad request has its own status and code, and leaves the store as it was."""
+    served.post(batch(served.group("ui.theme", [0, 1, 2])))
+    served.drain()
+    before = served.state()
+    expected, send = REQUEST_FAULTS[fault]
+    assert code(send(served)) == expected
+    assert served.state() == before
+
+
+def test_a_full_backlog_says_when_to_come_back(served):
+    """At the cap an upload gets 503 with Retry-After and is accepted once the worker has caught up."""
+    for _ in range(50):
+        assert served.post(batch(served.group("ui.theme", [0]))).status_code == 202
+    refused = served.post(batch(served.group("ui.theme", [0])), key="late")
+    assert code(refused) == (503, "backlog_full")
+    assert int(refused.headers["Retry-After"]) > 0
+    assert served.get("/readyz").status_code == 503
+    served.drain()
+    assert served.post(batch(served.group("ui.theme", [0])), key="late").status_code == 202
+    served.drain()
+    assert served.get("/api/v1/metrics/ui.theme").get_json()["n"] == 51
+
+
+def test_a_store_that_is_away_is_said_so(served, monkeypatch):
+    """Without the store uploads and queries get 503, and no trace of the error."""
+
+    def away(*_args, **_kwargs):
+        raise redis.ConnectionError("secret-host:6379 refused")
+
+    monkeypatch.setattr(served.store.redis.connection_pool, "get_connection", away)
+    answer = served.post(batch(served.group("ui.theme", [0])))
+    assert code(answer) == (503, "store_unavailable")
+    assert "Retry-After" in answer.headers
+    assert b"secret-host" not in answer.data
+    assert served.http.get("/healthz").status_code == 200
+    assert served.http.get("/readyz").status_code == 503
+    query = served.get("/api/v1/metrics/ui.theme")
+    assert code(query) == (503, "store_unavailable")
+
+
+def test_an_unexpected_error_is_not_explained_to_strangers(served, monkeypatch):
+    """A bug answers 500 with a code, and its message stays inside."""
+
+    def broken(*_args, **_kwargs):
+        raise RuntimeError("canary-detail")
+
+    monkeypatch.setattr(type(served.store), "recall", broken)
+    answer = served.post(batch(served.group("ui.theme", [0])))
+    assert code(answer) == (500, "internal")
+    assert b"canary-detail" not in answer.data

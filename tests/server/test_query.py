@@ -1,0 +1,123 @@
+"""Queries: honest numbers with their uncertainty, for whoever has the key."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from deniable import period
+from deniable_aggregator import decode
+
+
+def test_metrics_are_listed(served):
+    """The list has every declared metric with its mechanism, epsilon and number of reports."""
+    listed = served.get("/api/v1/metrics").get_json()
+    assert listed["app"] == "shop"
+    by_id = {metric["id"]: metric for metric in listed["metrics"]}
+    assert list(by_id) == ["ui.theme", "export.used", "plugin", "country", "ended"]
+    theme = by_id["ui.theme"]
+    assert theme["mechanism"] == "grr"
+    assert theme["epsilon"] == pytest.approx(1, abs=1e-8)
+    assert theme["epsilon"] <= 1
+    assert (theme["n"], theme["updated"], theme["domain_size"]) == (0, None, 3)
+    assert by_id["ended"]["expires"] == "2020-01-01"
+
+
+def test_a_metric_before_any_report(served):
+    """Without reports the numbers are null, not zero."""
+    body = served.get("/api/v1/metrics/ui.theme").get_json()
+    assert body["n"] == 0
+    assert body["estimates"][0]["frequency"] is None
+    assert body["estimates"][0]["interval"] == [None, None]
+
+
+def test_estimates_are_the_decoders(served):
+    """The endpoint gives the decoder's numbers, the declared values in their order, and when it was last counted."""
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    served.post({"format": 1, "groups": [served.group("ui.theme", [0] * 60 + [1] * 30 + [2] * 10)]})
+    served.drain()
+    body = served.get("/api/v1/metrics/ui.theme?level=0.9").get_json()
+    mechanism = served.mechanism("ui.theme")
+    tally = served.store.read(mechanism.layout, list(served.store.strata("ui.theme")))
+    estimate = decode.estimate(mechanism, tally)
+    pointwise, together = estimate.interval(0.9), estimate.interval(0.9, simultaneous=True)
+    assert [row["value"] for row in body["estimates"]] == ["light", "dark", "system"]
+    for i, row in enumerate(body["estimates"]):
+        assert row["frequency"] == estimate.frequency[i]
+        assert row["count"] == estimate.count[i]
+        assert row["stderr"] == estimate.stderr[i]
+        assert row["interval"] == [pointwise[0][i], pointwise[1][i]]
+        assert row["simultaneous"] == [together[0][i], together[1][i]]
+    assert math.isclose(sum(row["frequency"] for row in body["estimates"]), 1)
+    assert (body["n"], body["level"]) == (100, 0.9)
+    assert datetime.fromisoformat(body["updated"]) >= before
+
+
+def test_segments_and_periods_are_read_apart_and_together(served):
+    """Reports of different segments and periods are counted apart, and merged unless one is asked for."""
+    yesterday = period.of(datetime.now(UTC) - timedelta(days=1), "day")
+    served.post(
+        {
+            "format": 1,
+            "groups": [
+                served.group("export.used", [1] * 3),
+                served.group("export.used", [1] * 4, segment="platform=macos"),
+                served.group("export.used", [0] * 5, period=yesterday),
+            ],
+        }
+    )
+    served.drain()
+
+    def n(query=""):
+        return served.get(f"/api/v1/metrics/export.used{query}").get_json()["n"]
+
+    assert n() == 12
+    assert n("?segment=platform=linux") == 8
+    assert n("?segment=platform=macos") == 4
+    assert n(f"?period={yesterday}") == 5
+    assert n(f"?period={yesterday}&segment=platform=linux") == 5
+    body = served.get("/api/v1/metrics/export.used").get_json()
+    assert body["segments"] == ["platform=linux", "platform=macos"]
+    assert yesterday in body["periods"]
+    missing = served.get(f"/api/v1/metrics/export.used?period={yesterday}&segment=platform=macos")
+    assert (missing.status_code, missing.get_json()["code"]) == (404, "nothing_counted")
+
+
+def test_a_changed_definition_begins_a_new_count(served, registry_file):
+    """Counts of another definition of the same version are never decoded with this one."""
+    served.post({"format": 1, "groups": [served.group("ui.theme", [0] * 10)]})
+    served.drain()
+    registry_file.write_text(registry_file.read_text().replace('"dark", "system"', '"system", "dark"'))
+    assert served.restarted().get("/api/v1/metrics/ui.theme").get_json()["n"] == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "expected"),
+    [
+        ("/api/v1/metrics", None, (401, "missing_key")),
+        ("/api/v1/metrics", "rk_test_wrong_one", (401, "unknown_key")),
+        ("/api/v1/metrics", "pk_test_12345678", (401, "unknown_key")),
+        ("/api/v1/metrics/ui.theme", None, (401, "missing_key")),
+        ("/api/v1/metrics/ui.color", "rk_test_12345678", (404, "unknown_metric")),
+        ("/api/v1/metrics/ui.theme?level=2", "rk_test_12345678", (400, "level")),
+        ("/api/v1/metrics/ui.theme?level=nan", "rk_test_12345678", (400, "level")),
+        ("/api/v1/metrics/ui.theme?level=high", "rk_test_12345678", (400, "level")),
+        ("/api/v1/metrics/ui.theme?perod=2026", "rk_test_12345678", (400, "unknown_parameter")),
+        ("/api/v1/metrics/ui.theme?period=2020-01-01", "rk_test_12345678", (404, "nothing_counted")),
+    ],
+)
+def test_bad_queries_are_refused(served, path, key, expected):
+    """Each kind of bad query has its own status and code."""
+    answer = served.get(path, key)
+    assert (answer.status_code, answer.get_json()["code"]) == expected
+    assert answer.mimetype == "application/problem+json"
+
+
+def test_health_and_readiness(served):
+    """Liveness needs nothing; readiness names each part."""
+    assert served.http.get("/healthz").get_json() == {"status": "ok"}
+    ready = served.http.get("/readyz")
+    assert ready.status_code == 200
+    assert ready.get_json()["parts"] == {"store": {"ok": True}, "backlog:shop": {"ok": True, "batches": 0, "limit": 50}}

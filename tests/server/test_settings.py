@@ -1,0 +1,61 @@
+"""Settings: read from the environment, refused by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from deniable.errors import ConfigurationError, RegistryError
+from deniable_server import create_app
+from deniable_server.settings import Keys, Settings
+
+
+def test_settings_round_trip_through_the_environment():
+    """What one process writes another reads."""
+    settings = Settings(redis_url="redis://h", registry="a.toml", ingest_keys="a:12345678", max_backlog=7, dashboard="open")
+    assert Settings.from_environment(settings.environment()) == settings
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MAX_BACKLOG", "many"),
+        ("MAX_BACKLOG", "0"),
+        ("MAX_BODY_BYTES", "-5"),
+        ("GRACE", "1.5"),
+        ("DASHBOARD", "public"),
+    ],
+)
+def test_a_bad_value_names_its_variable(name, value):
+    """A bad value stops the start, and the message has the variable and the value."""
+    with pytest.raises(ConfigurationError, match=f"DENIABLE_{name}.*{value}"):
+        Settings.from_environment({f"DENIABLE_{name}": value})
+
+
+def test_keys_open_their_app_and_are_never_shown():
+    """A key opens its own app; neither repr has a key in it."""
+    keys = Keys("shop:pk_11111111, blog:pk_22222222")
+    assert keys.app("pk_11111111") == "shop"
+    assert keys.app("pk_22222222") == "blog"
+    assert keys.app("pk_33333333") is None
+    assert keys.app("") is None
+    assert "pk_" not in repr(keys)
+    assert "pk_" not in repr(Settings(ingest_keys="shop:pk_11111111", read_keys="shop:pk_2"))
+
+
+@pytest.mark.parametrize("pairs", ["justakey", "shop:short", ":pk_11111111"])
+def test_keys_without_an_app_or_too_short_are_refused(pairs):
+    """A pair is app:key; the message does not repeat the key."""
+    with pytest.raises(ConfigurationError, match="app:key"):
+        Keys(pairs)
+
+
+def test_a_server_needs_a_registry_and_a_store(registry_file):
+    """Without either the server does not start, and says what to set."""
+    with pytest.raises(ConfigurationError, match="DENIABLE_REDIS_URL"):
+        create_app(Settings(registry=str(registry_file)))
+    with pytest.raises(ConfigurationError, match="DENIABLE_REGISTRY"):
+        create_app(Settings(redis_url="redis://127.0.0.1:1"))
+    with pytest.raises(RegistryError, match="readable"):
+        create_app(Settings(redis_url="redis://127.0.0.1:1", registry="/no/such.toml"))
+    with pytest.raises(ConfigurationError, match="shop has two"):
+        create_app(Settings(redis_url="redis://127.0.0.1:1", registry=f"{registry_file}:{registry_file}"))

@@ -1,0 +1,219 @@
+"""Write the frozen test vectors: ``python tests/vectors/generate.py``, by hand.
+
+Devices that are already out there send what these files say. A vector that changes is therefore a breaking change: old devices
+and new servers would no longer understand each other, and every estimate of a running metric would silently be wrong. Vectors
+may be added; where one must change, so must the registry format or the wire format.
+
+The noise of the vectors comes from `Script`, which reads a SHA-256 stream, so that another implementation can draw the same.
+"""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from deniable import mechanisms
+from deniable.registry import Metric
+from deniable.report import Report, Stratum, encode, fingerprint
+from deniable.source import Source
+
+HERE = Path(__file__).parent
+
+MADE = [
+    ("coin", 2, "1.0986122886681098"),
+    ("coin", 2, "4"),
+    ("binary", 2, "0.1"),
+    ("binary", 2, "1"),
+    ("grr", 2, "1"),
+    ("grr", 5, "0.5"),
+    ("grr", 300, "3"),
+    ("sue", 2, "1"),
+    ("sue", 9, "2"),
+    ("oue", 3, "1"),
+    ("oue", 17, "0.1"),
+    ("subset", 3, "1"),
+    ("subset", 10, "0.5"),
+    ("subset", 40, "2"),
+    ("local_hash", 4, "1"),
+    ("local_hash", 100, "1.5"),
+    ("local_hash", 5000, "0.7"),
+    ("hadamard", 2, "1"),
+    ("hadamard", 7, "0.5"),
+    ("hadamard", 300, "1"),
+    ("grr", 4, "0.001"),
+    ("grr", 4, "16"),
+]
+NOISES = 6
+DOMAINS = (2, 3, 4, 5, 6, 8, 10, 16, 20, 32, 50, 100, 256, 500, 1000, 2048, 2049, 5000)
+EPSILONS = ("0.1", "0.5", "1", "1.5", "2", "3", "4", "6")
+
+
+class Script(Source):
+    """Draws from a SHA-256 stream: the i-th draw compares, or takes modulo n, the digest of "seed/i" as a big-endian number."""
+
+    def __init__(self, seed: str) -> None:
+        self._seed = seed
+        self._draws = 0
+
+    def _number(self) -> int:
+        digest = sha256(f"{self._seed}/{self._draws}".encode()).digest()
+        self._draws += 1
+        return int.from_bytes(digest, "big")
+
+    def bernoulli(self, num: int, den: int) -> bool:
+        """Compare the digest, as a fraction of 2^256, with num / den."""
+        return self._number() * den < num << 256
+
+    def below(self, n: int) -> int:
+        """Take the digest modulo n (all but exact, and for vectors only)."""
+        return self._number() % n
+
+
+def values_of(domain_size: int) -> list[int]:
+    """All values of a small domain; some of a larger one, both ends among them."""
+    return list(range(domain_size)) if domain_size <= 10 else [0, 1, domain_size // 2, domain_size - 2, domain_size - 1]
+
+
+def mechanism_vectors() -> list[dict[str, Any]]:
+    """Parameters, canonical text, and responses to fixed noise."""
+    vectors = []
+    for name, domain_size, epsilon in MADE:
+        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
+        layout = mechanism.layout
+        seed = f"{name} {domain_size} {epsilon}"
+        values = values_of(domain_size)
+        noises = mechanism.noise(Script(seed), NOISES)
+        vectors.append(
+            {
+                "mechanism": name,
+                "domain_size": domain_size,
+                "epsilon": epsilon,
+                "p": str(mechanism.p),
+                "q": str(mechanism.q),
+                "ratio": str(mechanism.ratio),
+                "spent": round(mechanism.epsilon, 12),  # the last digit of a logarithm differs between systems
+                "layout": [layout.rows, layout.width, layout.kind],
+                "payload_size": layout.payload_size,
+                "canonical": mechanism.canonical,
+                "seed": seed,
+                "values": values,
+                "responses": [
+                    {"noise": noise, "payloads": [mechanism.respond(value, noise).hex() for value in values]} for noise in noises
+                ],
+                "supports": [sorted(mechanism.supported(mechanism.respond(values[-1], noise))) for noise in noises[:2]],
+            }
+        )
+    return vectors
+
+
+def auto_vectors() -> list[dict[str, Any]]:
+    """Choices of auto over a grid, at the default limit and at a tight one."""
+    return [
+        {
+            "domain_size": domain_size,
+            "epsilon": epsilon,
+            "max_bytes": limit,
+            "canonical": mechanisms.make("auto", domain_size=domain_size, epsilon=epsilon, max_bytes=limit).canonical,
+        }
+        for limit in (256, 4)
+        for domain_size in DOMAINS
+        for epsilon in EPSILONS
+    ]
+
+
+METRICS = [
+    Metric(id="ui.theme", type="categorical", values=("light", "dark", "system"), epsilon="1.0", segments=("platform",)),
+    Metric(
+        id="ui.theme", type="categorical", values=("light", "dark", "system"), epsilon="1.0", segments=("platform",), version=2
+    ),
+    Metric(id="ui.dark", type="boolean", values=(False, True), epsilon="1.0986122886681098", mechanism="coin"),
+    Metric(
+        id="age", type="ordinal", values=("young", "älter", "\u2028 \U0001f9d3"), epsilon="0.5", period="month", mechanism="oue"
+    ),
+]
+
+
+def report_vectors() -> dict[str, Any]:
+    """Fingerprints of metrics, and the body of a batch."""
+    tags = [
+        {
+            "id": metric.id,
+            "version": metric.version,
+            "type": metric.type,
+            "values": metric.values,
+            "epsilon": metric.epsilon,
+            "mechanism": metric.mechanism,
+            "period": metric.period,
+            "segments": metric.segments,
+            "canonical": mechanisms.of(metric).canonical,
+            "fingerprint": fingerprint(metric, mechanisms.of(metric).canonical),
+        }
+        for metric in METRICS
+    ]
+    strata = [
+        Stratum("ui.theme", 1, tags[0]["fingerprint"], "2026-11-21", "platform=linux"),
+        Stratum("ui.theme", 1, tags[0]["fingerprint"], "2026-11-21", "platform=macos"),
+        Stratum("age", 1, tags[3]["fingerprint"], "2026-11", ""),
+    ]
+    reports = [(0, "00"), (0, "02"), (2, "05"), (1, "01"), (0, "01"), (2, "00")]
+    body = encode(Report(strata[i], bytes.fromhex(payload)) for i, payload in reports)
+    return {"fingerprints": tags, "strata": [list(s) for s in strata], "reports": reports, "body": body.decode()}
+
+
+REFUSED = [
+    ([1, 3, "index"], "03", "index_range"),
+    ([1, 3, "index"], "ff", "index_range"),
+    ([1, 3, "index"], "", "payload_length"),
+    ([1, 3, "index"], "0000", "payload_length"),
+    ([25, 5, "index"], "7d", "index_range"),
+    ([1, 256, "index"], "0001", "payload_length"),
+    ([1, 257, "index"], "0101", "index_range"),
+    ([1, 257, "index"], "00", "payload_length"),
+    ([1, 3, "bits"], "08", "padding_bits"),
+    ([1, 3, "bits"], "80", "padding_bits"),
+    ([1, 3, "bits"], "", "payload_length"),
+    ([1, 8, "bits"], "0000", "payload_length"),
+    ([1, 9, "bits"], "0002", "padding_bits"),
+    ([3, 9, "bits"], "030000", "row_range"),
+    ([3, 9, "bits"], "03ffff", "row_range"),
+    ([3, 9, "bits"], "020002", "padding_bits"),
+    ([300, 4, "bits"], "2c0100", "row_range"),
+]
+TAKEN = [
+    ([1, 3, "index"], "02", 0, 2),
+    ([25, 5, "index"], "7c", 24, 4),
+    ([1, 257, "index"], "0001", 0, 256),
+    ([3481, 59, "index"], "ff0103", 3341, 0),
+    ([1, 3, "bits"], "05", 0, 5),
+    ([1, 9, "bits"], "ff01", 0, 511),
+    ([3, 9, "bits"], "020100", 2, 1),
+    ([300, 4, "bits"], "2b010f", 299, 15),
+]
+
+
+def layout_vectors() -> dict[str, Any]:
+    """Payloads that must be refused, with their codes, and some that must be taken. Written by hand."""
+    return {
+        "refused": [{"layout": layout, "payload": payload, "code": code} for layout, payload, code in REFUSED],
+        "taken": [
+            {"layout": layout, "payload": payload, "row": row, "content": content} for layout, payload, row, content in TAKEN
+        ],
+    }
+
+
+def documents() -> dict[str, str]:
+    """Return the text of each file, by its name."""
+    made = {
+        "mechanisms.json": mechanism_vectors(),
+        "auto.json": auto_vectors(),
+        "reports.json": report_vectors(),
+        "layouts.json": layout_vectors(),
+    }
+    return {name: json.dumps(content, indent=1) + "\n" for name, content in made.items()}
+
+
+if __name__ == "__main__":
+    for name, text in documents().items():
+        (HERE / name).write_text(text, "utf-8")

@@ -8,7 +8,6 @@ from collections import Counter
 from datetime import UTC, datetime
 from functools import wraps
 from pathlib import Path
-from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any, ParamSpec, Self
 
 from deniable import mechanisms, period
@@ -109,7 +108,7 @@ class Client:
         self._sender: Sender | None = None
         self.disabled: str | None = _switched_off()
         try:
-            self._open(dsn or os.environ.get("DENIABLE_DSN"), registry, segments or {}, settings, post)
+            self._open(dsn or os.environ.get("DENIABLE_DSN") or None, registry, segments or {}, settings, post)
         except Exception as error:
             if strict:
                 raise
@@ -163,6 +162,7 @@ class Client:
         if sender is None or self.disabled:
             return self._drop("disabled")
         if not (self._consent() if callable(self._consent) else self._consent):
+            sender.purge()  # what was recorded before, and not yet sent, is not sent either
             return self._drop("no_consent")
         now = datetime.now(UTC)
         if question.metric.expired(now.date()):
@@ -326,11 +326,9 @@ def _settings_from_environment() -> SenderSettings:
         if text is None:
             continue
         try:
-            number = kind(text)
-        except ValueError:
-            number = 0
-        if 0 < number < TIMEOUT_MAX:
-            chosen[name] = number
+            SenderSettings(**{name: kind(text)})  # type: ignore[arg-type] # each has its own kind
+        except ValueError:  # ParameterError is one
+            log.warning("DENIABLE_%s is a number above 0; got %r, the default is used", name.upper(), text)
         else:
-            log.warning("DENIABLE_%s is a finite number above 0; got %r, the default is used", name.upper(), text)
+            chosen[name] = kind(text)
     return SenderSettings(**chosen)

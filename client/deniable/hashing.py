@@ -61,7 +61,7 @@ class LinearFamily:
         """Hash `value` in [0, domain_size) with member `row` in [0, rows): <row, value> mod range_size."""
         g = self.range_size
         total = 0
-        while row and value:
+        for _ in range(self.digits):  # all of them, whatever the value, so that time does not tell it
             row, a = divmod(row, g)
             value, v = divmod(value, g)
             total += a * v

@@ -29,6 +29,7 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass, field, fields
 from datetime import date, datetime
+from decimal import Decimal
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -222,7 +223,7 @@ def parse(text: str, file: str = "metrics.toml") -> Registry:
 def _metric(id_: str, table: dict[str, Any]) -> Metric:
     given = dict(table)
     values = (False, True) if given["type"] == "boolean" else tuple(given.pop("values"))
-    epsilon = str(given.pop("epsilon", COIN_EPSILON))
+    epsilon = f"{Decimal(str(given.pop('epsilon', COIN_EPSILON))).normalize():f}"  # 1 and 1.0 are the same
     segments = tuple(given.pop("segments", ()))
     return Metric(id=id_, values=values, epsilon=epsilon, segments=segments, **given)
 

@@ -7,8 +7,8 @@
         "period": "2026-11-21", "segment": "platform=linux",
         "count": 3, "payloads": "base64 of the payloads, one after another"}]}
 
-Reports of one metric, version, period and segment travel together. Their order within the group says nothing, and there is
-neither a time nor a name of the device in it.
+Reports of one metric, version, period and segment travel together. Groups and payloads are sorted, so that their order says
+nothing, and there is neither a time nor a name of the device in it.
 """
 
 from __future__ import annotations
@@ -109,8 +109,9 @@ def encode(reports: Iterable[Report]) -> bytes:
     document = {
         "format": FORMAT,
         "groups": [
-            stratum._asdict() | {"count": len(payloads), "payloads": b64encode(b"".join(payloads)).decode()}
-            for stratum, payloads in groups.items()
+            stratum._asdict() | {"count": len(payloads), "payloads": b64encode(b"".join(sorted(payloads))).decode()}
+            # Sorted, so that the order in which people answered is not in it.
+            for stratum, payloads in sorted(groups.items())
         ],
     }
     return json.dumps(document, separators=(",", ":")).encode()

@@ -10,10 +10,13 @@ import os
 from abc import ABC, abstractmethod
 from array import array
 from functools import lru_cache
-from itertools import chain, zip_longest
-from math import isqrt
-from typing import Any, ClassVar
+from itertools import chain, combinations, zip_longest
+from math import comb, isqrt
+from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 __all__ = ["OS", "OsSource", "Pool", "Source"]
 
@@ -58,8 +61,15 @@ class Source(ABC):
         """Draw `count` independent integers uniformly from [0, n)."""
         return [self.below(n) for _ in range(count)]
 
-    def subsets(self, n: int, size: int, count: int) -> list[bytes]:
-        """Draw `count` independent subsets of {0, ..., n - 1}, uniformly among those with `size` elements.
+    def subsets(self, n: int, sizes: Sequence[int]) -> list[bytes]:
+        """Draw independent subsets of {0, ..., n - 1}, each uniformly among those of its size.
+
+        Parameters
+        ----------
+        n
+            Elements to choose from.
+        sizes
+            Of each subset, in [0, n].
 
         Returns
         -------
@@ -71,7 +81,7 @@ class Source(ABC):
         R. W. Floyd, J. Bentley: A sample of brilliance. Communications of the ACM 30(9), 1987.
         """
         drawn = []
-        for _ in range(count):
+        for size in sizes:
             chosen = bytearray(ZERO * n)
             for last in range(n - size, n):
                 pick = self.below(last + 1)
@@ -96,6 +106,35 @@ def _modulo(n: int) -> tuple[bytes, bytes]:
     """Turn a uniform byte into a uniform number below n: the table of remainders, and the bytes to reject."""
     limit = _BYTE - _BYTE % n
     return bytes(byte % n for byte in range(_BYTE)), bytes(range(limit, _BYTE))
+
+
+_LISTED = 2048  # subsets so few that a list of all of them is quicker than drawing their elements
+
+
+@lru_cache(maxsize=64)
+def _all_subsets(n: int, size: int) -> list[bytes]:
+    subsets = []
+    for elements in combinations(range(n), size):
+        chosen = bytearray(ZERO * n)
+        for element in elements:
+            chosen[element] = ONE[0]
+        subsets.append(bytes(chosen))
+    return subsets
+
+
+@lru_cache(maxsize=256)
+def _subset_coins(n: int, size: int) -> tuple[int, int]:
+    """Choose the bias of the coins of a subset, as elements expected, and how many picks mending it takes or so.
+
+    An element is added to a set that fills the share f of n after 1 / (1 - f) picks, and removed after 1 / f. So the least
+    work is left if too many elements come up with probability f: by the normal quantile, roughly 2.65 (1/2 - f) standard
+    deviations below the size.
+    """
+    deviation = isqrt(size * (n - size) // n) if n else 0
+    coins = size - (53 * (n - 2 * size) * deviation // (40 * n) if n else 0)
+    if coins <= deviation:  # so sparse that coins would cost more than they save
+        return 0, 2 * size + 1
+    return min(coins, n), 2 * deviation + 2
 
 
 class OsSource(Source):
@@ -152,20 +191,25 @@ class OsSource(Source):
             drawn += [word % n for word in words if word < limit]
         return drawn
 
-    def subsets(self, n: int, size: int, count: int) -> list[bytes]:
+    def subsets(self, n: int, sizes: Sequence[int]) -> list[bytes]:
         """Draw uniform subsets by independent coins, then mend their sizes.
 
         Given its size, a set of independent, equally likely elements is uniform among the sets of that size; adding a
-        uniform element from outside, or removing a uniform one from inside, keeps it so. The coins are biased to give two
-        standard deviations too few elements, because adding to a sparse set is quick.
+        uniform element from outside, or removing a uniform one from inside, keeps it so. Whatever the coins' bias, the
+        result is exact; the bias only decides how much is left to mend.
         """
-        likely = max(0, size - 2 * isqrt(size * (n - size) // n) - 1)
-        coins = self.bits(likely, n, n * count) if likely else ZERO * (n * count)
-        picks = chain.from_iterable(iter(lambda: self.indices(n, 2 * (size - likely) + 8 * count), None))
+        largest = max(sizes, default=0)
+        if comb(n, largest) <= _LISTED and comb(n, min(sizes, default=0)) <= _LISTED:
+            listed = {size: _all_subsets(n, size) for size in set(sizes)}
+            chosen_of = {size: iter(self.indices(len(all_), sizes.count(size))) for size, all_ in listed.items()}
+            return [listed[size][next(chosen_of[size])] for size in sizes]
+        coins, mends = _subset_coins(n, largest)
+        digits = self.bits(coins, n, n * len(sizes)) if 0 < coins < n else (ONE if coins else ZERO) * (n * len(sizes))
+        picks = chain.from_iterable(iter(lambda: self.indices(n, mends * len(sizes)), None))
         one, zero = ONE[0], ZERO[0]
         drawn = []
-        for start in range(0, n * count, n):
-            chosen = bytearray(coins[start : start + n])
+        for start, size in zip(range(0, n * len(sizes), n or 1), sizes, strict=True):
+            chosen = bytearray(digits[start : start + n])
             missing = size - chosen.count(ONE)
             old, new, missing = (zero, one, missing) if missing > 0 else (one, zero, -missing)
             if missing:

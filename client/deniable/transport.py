@@ -10,12 +10,13 @@ import logging
 import os
 import time
 from collections import Counter, deque
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from uuid import uuid4
 from weakref import WeakSet
 
+from deniable.errors import ParameterError
 from deniable.report import encode
 from deniable.source import OS
 
@@ -34,6 +35,7 @@ _GZIP_ABOVE = 1024
 _RETRY = frozenset({408, 429, 502, 503, 504})
 _STOP = frozenset({401, 403})
 _ACCEPTED, _TOO_LARGE = 202, 413
+_LARGEST_SETTING = 10_000_000
 _LONGEST_WAIT = 30.0
 _LONGEST_RETRY_AFTER = 300.0
 
@@ -61,6 +63,12 @@ class SenderSettings:
     queue_size: int = 10_000
     timeout: float = 10.0
     max_tries: int = 4
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            number = getattr(self, each.name)
+            if not 0 < number <= _LARGEST_SETTING:
+                raise ParameterError(f"{each.name} is a number above 0 and at most {_LARGEST_SETTING}", number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +147,9 @@ class Sender:
         self._queue: deque[Report] = deque()
         self._changed = Condition()
         self._thread: Thread | None = None
-        self._unsettled = 0  # reports queued or in flight
-        self._flushing = False
+        self._submitted = 0  # reports ever queued
+        self._settled = 0  # of these, no longer queued or in flight
+        self._flush_to = 0  # reports that somebody waits for
         self._purges = 0
         self._purges_seen = 0  # when the reports in flight were taken from the queue
 
@@ -158,7 +167,7 @@ class Sender:
             if len(self._queue) >= self._settings.queue_size:
                 return "queue_full"
             self._queue.append(report)
-            self._unsettled += 1
+            self._submitted += 1
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="deniable-sender", daemon=True)
                 self._thread.start()
@@ -167,14 +176,14 @@ class Sender:
         return None
 
     def flush(self, timeout: float) -> bool:
-        """Send what is queued now; return whether all of it was settled within `timeout` seconds."""
+        """Send what is queued now; return whether all of it was settled within `timeout` seconds.
+
+        Reports recorded meanwhile are not waited for, and are batched as ever.
+        """
         with self._changed:
-            self._flushing = True
+            target = self._flush_to = self._submitted
             self._changed.notify_all()
-            done = self._changed.wait_for(lambda: not self._unsettled, timeout)
-            if done:
-                self._flushing = False
-            return done
+            return self._changed.wait_for(lambda: self._settled >= target, timeout)
 
     def close(self, timeout: float) -> bool:
         """Send what is queued within `timeout` seconds, then stop for good."""
@@ -195,19 +204,22 @@ class Sender:
     def _settle(self, outcome: str, reports: int) -> None:
         if reports:
             self.counts[outcome] += reports
-            self._unsettled -= reports
-            if not self._unsettled:  # also for a flush that ran out of time, else reports would no longer be batched
-                self._flushing = False
+            self._settled += reports
             self._changed.notify_all()
 
     def _run(self) -> None:
         while True:
-            reports = self._take()
+            try:
+                reports = self._take()
+            except OSError as error:  # no randomness, hence no jitter: send nothing that could be timed
+                log.warning("deniable: no batch can be made: %s", type(error).__name__)
+                time.sleep(1.0)
+                continue
             if not reports:
                 return
-            self._settled(reports)
+            self._deliver_safely(reports)
 
-    def _settled(self, reports: tuple[Report, ...]) -> None:
+    def _deliver_safely(self, reports: tuple[Report, ...]) -> None:
         try:
             self._deliver(reports)
         except Exception as error:  # noqa: BLE001 - the host app must never notice; the loss is counted
@@ -220,7 +232,7 @@ class Sender:
         jitter = 0.8 + 0.4 * OS.below(1 << 16) / (1 << 16)
         deadline = time.monotonic() + self._settings.flush_interval * jitter
         with self._changed:
-            while not (self._closed or (self._flushing and self._queue)) and len(self._queue) < self._settings.flush_at:
+            while not self._due():
                 left = deadline - time.monotonic()
                 if left <= 0:
                     if self._queue:
@@ -237,6 +249,11 @@ class Sender:
             self._purges_seen = self._purges
             return tuple(taken)
 
+    def _due(self) -> bool:
+        """Tell whether a batch is to be made before its time is up."""
+        flushing = self._queue and self._settled < self._flush_to
+        return self._closed or bool(flushing) or len(self._queue) >= self._settings.flush_at
+
     def _deliver(self, reports: tuple[Report, ...]) -> None:
         if self._refused or self._purged():
             with self._changed:
@@ -245,8 +262,8 @@ class Sender:
         status, answer = self._persist(Batch.of(reports))
         if status == _TOO_LARGE and len(reports) > 1:
             half = len(reports) // 2
-            self._settled(reports[:half])
-            self._settled(reports[half:])
+            self._deliver_safely(reports[:half])
+            self._deliver_safely(reports[half:])
             return
         with self._changed:
             if status == _ACCEPTED:

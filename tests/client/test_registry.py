@@ -156,7 +156,7 @@ def test_what_is_read(registry):
     theme, dark, old = (registry.metrics[id_] for id_ in ("ui.theme", "ui.dark", "old"))
     assert registry.app == "shop"
     assert registry.segments == {"platform": ("linux", "macos")}
-    assert (theme.values, theme.epsilon, theme.segments) == (("light", "dark", "system"), "1.0", ("platform",))
+    assert (theme.values, theme.epsilon, theme.segments) == (("light", "dark", "system"), "1", ("platform",))
     assert (theme.version, theme.mechanism, theme.period, theme.min_reports, theme.max_report_bytes) == (1, "auto", "day", 0, 256)
     assert theme.expires is None
     assert (dark.values, dark.mechanism, dark.domain_size) == ((False, True), "coin", 2)

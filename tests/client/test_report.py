@@ -31,10 +31,10 @@ def test_the_format():
     body = encode([Report(THEME, b"\x00\x01"), Report(THEME._replace(segment=""), b"\xff\xff"), Report(THEME, b"\x02\x03")])
     assert body == (
         b'{"format":1,"groups":['
-        b'{"metric":"ui.theme","version":1,"fingerprint":"0123456789abcdef","period":"2026-11-21","segment":"platform=linux",'
-        b'"count":2,"payloads":"AAECAw=="},'
         b'{"metric":"ui.theme","version":1,"fingerprint":"0123456789abcdef","period":"2026-11-21","segment":"",'
-        b'"count":1,"payloads":"//8="}]}'
+        b'"count":1,"payloads":"//8="},'
+        b'{"metric":"ui.theme","version":1,"fingerprint":"0123456789abcdef","period":"2026-11-21","segment":"platform=linux",'
+        b'"count":2,"payloads":"AAECAw=="}]}'
     )
 
 
@@ -106,3 +106,13 @@ def test_a_fingerprint_is_sixteen_digits():
 def test_fingerprints_do_not_run_together():
     """Values that would join to the same text are told apart."""
     assert fingerprint(replace(METRIC, values=("a", "b,c")), "x") != fingerprint(replace(METRIC, values=("a,b", "c")), "x")
+
+
+@given(
+    st.permutations(
+        [Report(THEME, b"\x05"), Report(THEME, b"\x00"), Report(THEME._replace(segment=""), b"\x01"), Report(THEME, b"\x05")]
+    )
+)
+def test_order_says_nothing(recorded):
+    """However the answers were ordered in time, the batch is the same."""
+    assert encode(recorded) == encode(sorted(recorded, key=lambda report: (report.stratum, report.payload)))

@@ -214,7 +214,7 @@ def test_subsets_have_their_size(n, data):
     """Every drawn subset has exactly the size asked for and one digit for each element."""
     size, count = data.draw(st.integers(0, n)), data.draw(st.integers(0, 20))
     for source in (OS, _Plain()):
-        drawn = source.subsets(n, size, count)
+        drawn = source.subsets(n, [size] * count)
         assert len(drawn) == count
         assert all(len(s) == n and s.count(b"1") == size and s.count(b"0") == n - size for s in drawn)
 
@@ -232,7 +232,7 @@ class _Plain(Source):
 @pytest.mark.parametrize(("n", "size"), [(1, 0), (1, 1), (4, 0), (4, 1), (4, 2), (4, 4), (6, 3), (6, 5)])
 def test_derived_subsets_are_uniform_exactly(n, size):
     """Walking all draws of Floyd's algorithm gives every subset the same probability."""
-    masses = distribution(lambda tape: tape.subsets(n, size, 1)[0])
+    masses = distribution(lambda tape: tape.subsets(n, [size] * 1)[0])
     assert set(masses.values()) == {Fraction(1, comb(n, size))}
     assert len(masses) == comb(n, size)
 
@@ -240,17 +240,21 @@ def test_derived_subsets_are_uniform_exactly(n, size):
 @pytest.mark.parametrize(
     ("n", "size"), [(4, 2), (6, 1), (6, 3), (6, 5), (8, 2), (9, 7), (12, 2), (10, 10), (5, 0), (40, 1), (40, 39)]
 )
-def test_fast_subsets_are_uniform(chi_square, n, size):
-    """The subsets made by coins and mending are equally likely."""
+@pytest.mark.parametrize("listed", [0, 2048])
+def test_fast_subsets_are_uniform(chi_square, monkeypatch, n, size, listed):
+    """The subsets made by coins and mending, and those taken from a list of all, are equally likely."""
+    monkeypatch.setattr("deniable.source._LISTED", listed)
     total = max(4000, 30 * comb(n, size))
-    observed = Counter(subset for _ in range(4) for subset in OS.subsets(n, size, total // 4))
+    observed = Counter(subset for _ in range(4) for subset in OS.subsets(n, [size] * (total // 4)))
     everything = [bytes(49 if i in chosen else 48 for i in range(n)) for chosen in combinations(range(n), size)]
     chi_square(observed, dict.fromkeys(everything, Fraction(1, len(everything))))
 
 
-def test_fast_subsets_are_independent(chi_square):
+@pytest.mark.parametrize("listed", [0, 2048])
+def test_fast_subsets_are_independent(chi_square, monkeypatch, listed):
     """Neighbours in one call, whose mends share a supply of picks, are independent."""
-    drawn = OS.subsets(4, 2, 40_000)
+    monkeypatch.setattr("deniable.source._LISTED", listed)
+    drawn = OS.subsets(4, [2] * 40_000)
     single = [bytes(49 if i in chosen else 48 for i in range(4)) for chosen in combinations(range(4), 2)]
     chi_square(Counter(zip(drawn[::2], drawn[1::2], strict=True)), {(a, b): Fraction(1, 36) for a in single for b in single})
 

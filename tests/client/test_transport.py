@@ -16,6 +16,7 @@ from time import monotonic, sleep
 import pytest
 
 from deniable.dsn import Dsn
+from deniable.errors import ParameterError
 from deniable.report import Report, Stratum
 from deniable.transport import Batch, HttpPost, Sender, SenderSettings
 
@@ -269,7 +270,7 @@ def test_nobody_waits_for_ever(sending, monkeypatch, retry_after):
         patch.setattr(sender._changed, "wait_for", wait_for)
         sender.submit(reports(1)[0])
         with sender._changed:
-            sender._flushing = True
+            sender._flush_to = 1
             sender._changed.notify_all()
         assert eventually(lambda: sender.counts["sent"] == 1)
     assert waits == [300.0]
@@ -387,7 +388,7 @@ def test_an_unexpected_error_in_a_half(sending):
     sender = sending(post, count=4)
     assert sender.flush(10)
     assert sender.counts == {"sent": 2, "error": 2}
-    assert sender._unsettled == 0
+    assert sender._settled == sender._submitted == 4
 
 
 # deadlines
@@ -723,3 +724,29 @@ def test_batches_have_keys_of_their_own():
     assert first.key != second.key
     assert Counter(first.key)["-"] == 4
     assert first.key[14] == "4", "a random UUID, not one of clock and machine"
+
+
+def test_flush_does_not_wait_for_later_reports(sending):
+    """Under steady traffic a flush ends with the reports queued when it began."""
+    release = threading.Event()
+    sender = sending(Fake(202))
+    sender._post = lambda *_: (release.wait(10), (202, {}, None))[1]
+    sender.submit(reports(1)[0])
+    flushed = []
+    waiting = threading.Thread(target=lambda: flushed.append(sender.flush(10)))
+    waiting.start()
+    assert eventually(lambda: not sender._queue)
+    for report in reports(3):
+        sender.submit(report)
+    release.set()
+    waiting.join(10)
+    assert flushed == [True]
+    assert len(sender._queue) == 3
+
+
+@pytest.mark.parametrize("setting", ["flush_at", "flush_interval", "queue_size", "timeout", "max_tries"])
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan"), 1e300])
+def test_settings_are_in_range(setting, value):
+    """A setting that would stop or hang the thread is refused when it is given."""
+    with pytest.raises(ParameterError, match=setting):
+        SenderSettings(**{setting: value})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from dataclasses import FrozenInstanceError, dataclass, field
 from operator import index
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Mechanism", "mean_variance"]
 
-_AHEAD = 32  # draws made ahead: enough to share the cost of a system call, few enough that no call is noticeably slow
-_AHEAD_BITS = 1 << 15  # but no more random bits than this at a time
+_AHEAD = 256  # draws made ahead: enough to share the cost of a system call
+_AHEAD_BITS = 1 << 12  # but no more bits than this at a time, so that no call takes noticeably long
 
 
 class _Sealed:
@@ -50,7 +51,7 @@ class Mechanism(_Sealed, ABC):
     domain_size
         Values are 0 to ``domain_size - 1``.
     epsilon
-        Privacy loss asked for, in nats.
+        Privacy loss asked for, in nats. It is the written number that device and server must share, not what is spent.
 
     Attributes
     ----------
@@ -153,8 +154,12 @@ class Mechanism(_Sealed, ABC):
         return number
 
     def _refill(self) -> Any:
-        # `list.pop` and `list.extend` are atomic, so threads may share the pool: no draw is handed out twice.
-        drawn = self.noise(OS, max(1, min(_AHEAD, _AHEAD_BITS // self.layout.width)))
+        # `list.pop` and `list.extend` are atomic, so threads may share the pool: no draw is handed out twice. A signal's
+        # handler may fork amid the draw; the child's pool was emptied then, and what it holds in hand is drawn again.
+        process = None
+        while process != os.getpid():
+            process = os.getpid()
+            drawn = self.noise(OS, max(1, min(_AHEAD, _AHEAD_BITS // (8 * self.layout.payload_size))))
         last = drawn.pop()
         self._ahead.extend(drawn)
         return last

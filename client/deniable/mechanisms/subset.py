@@ -48,13 +48,10 @@ class Subset(Mechanism):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's set as distances from the true value: distance 0 is the truth."""
-        others, size = self.domain_size - 1, self.size
         coins = source.bits(self.p.numerator, self.p.denominator, count)
-        with_truth = coins.count(b"1")
-        # Sets with the truth need one other element less; they are drawn together and dealt out by the coins.
-        few = iter(source.subsets(others, size - 1, with_truth))
-        many = iter(source.subsets(others, size, count - with_truth))
-        return [digits_to_int(next(few) + b"1" if coin == ord("1") else next(many) + b"0") for coin in coins]
+        # A set with the truth needs one other element less; the truth is the lowest bit.
+        others = source.subsets(self.domain_size - 1, [self.size - (coin & 1) for coin in coins])
+        return [digits_to_int(chosen) << 1 | coin & 1 for chosen, coin in zip(others, coins, strict=True)]
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Turn the distances into values by rotating the set around the domain."""

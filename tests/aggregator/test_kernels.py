@@ -190,3 +190,16 @@ def test_without_a_directory_for_machine_code_numba_counts():
         + "kernels.histogram(np.array([3, 3], np.uint8), 1, cells)\n"
     )
     assert run(code + "print(kernels.backend(), cells[3])") == "numba 2"
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 70_001])
+@pytest.mark.parametrize("cells", [2, 7, 32])
+@pytest.mark.parametrize("begin", [0, 1])
+def test_indices_counted_in_pairs(monkeypatch, number, cells, begin):
+    """Few cells of many reports are counted two reports at a time, with the same counts, odd numbers and all."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(kernels, "_WORTH_PAIRING", 0)
+    payloads = np.random.default_rng(number).integers(0, cells, number + begin).astype(np.uint8)[begin:]
+    counted = np.arange(cells, dtype=np.int64)
+    kernels._histogram_numba(payloads, 1, counted)
+    assert np.array_equal(counted, np.arange(cells) + np.bincount(payloads, minlength=cells))

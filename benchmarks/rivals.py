@@ -76,7 +76,7 @@ def ours(mechanism: str, d: int, epsilon: float) -> Scheme:
     randomize = m.randomize
     return Scheme(
         device=lambda values: [randomize(value) for value in values],
-        aggregator=lambda payloads: decode.estimate(m, tally.count(tally.empty(m.layout), payloads)).frequency,
+        aggregator=lambda payloads: decode.estimate(m, tally.count(m.layout, payloads)).frequency,
         variance=lambda truth: statistics.fmean(m.variance(f, 1) for f in truth),
     )
 

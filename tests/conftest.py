@@ -8,7 +8,7 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import redis
 
@@ -64,12 +64,34 @@ owner = "core@shop.example"
 
 
 @pytest.fixture(scope="session")
-def store_url() -> Iterator[str]:
-    """Start a real server, as the product starts it."""
+def start_store() -> Iterator[Callable[[str], str]]:
+    """Start real servers as the product does, each once: Valkey from the wheel, and a packaged Redis where there is one."""
+    from contextlib import ExitStack
+    from functools import cache
+    from pathlib import Path
+    from shutil import which
+
     from deniable_aggregator import embedded
 
-    with embedded.open_store() as store:
-        yield store.url
+    with ExitStack() as running:
+
+        @cache
+        def start(name: str) -> str:
+            executable = None
+            if name == "redis-server":
+                found = which(name)
+                if found is None:
+                    pytest.skip("no redis-server on PATH; the same tests run on the wheel's Valkey")
+                executable = Path(found)
+            return running.enter_context(embedded.open_store(executable=executable)).url
+
+        yield start
+
+
+@pytest.fixture(params=["wheel", "redis-server"])
+def store_url(request: pytest.FixtureRequest, start_store: Callable[[str], str]) -> str:
+    """Return the address of each real server in turn."""
+    return start_store(request.param)
 
 
 @pytest.fixture

@@ -117,35 +117,33 @@ def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
     return good
 
 
-def count(tally: Tally, payloads: bytes) -> Tally:
-    """Add reports to a tally, and return the sum.
+def count(layout: Layout, payloads: bytes) -> Tally:
+    """Count reports.
 
     Parameters
     ----------
-    tally
-        The tally so far; it is not changed.
+    layout
+        Shape of the reports.
     payloads
-        Whole payloads of its layout, one after another.
+        Whole payloads, one after another.
 
     Raises
     ------
     PayloadError
         If a payload is none that a device could have sent. Nothing is counted then.
     """
-    layout = tally.layout
     good = valid(layout, payloads)
     if not good.all():
         first = int(np.flatnonzero(~good)[0])
         start = first * layout.payload_size
         layout.unpack(payloads[start : start + layout.payload_size])  # raises, with the reason
-    counts, reports = tally.counts.copy(), tally.reports.copy()
+    counted = empty(layout)
     data = np.frombuffer(payloads, np.uint8)
     if layout.kind == "index":
-        kernels.histogram(data, layout.payload_size, counts.reshape(-1))
-        reports = counts.sum(axis=1)
-    else:
-        kernels.popcount(data, layout.row_size, layout.payload_size, layout.width, counts, reports)
-    return Tally(layout, counts, reports)
+        kernels.histogram(data, layout.payload_size, counted.counts.reshape(-1))
+        return Tally(layout, counted.counts, counted.counts.sum(axis=1))
+    kernels.popcount(data, layout.row_size, layout.payload_size, layout.width, counted.counts, counted.reports)
+    return counted
 
 
 def merge(first: Tally, *others: Tally) -> Tally:

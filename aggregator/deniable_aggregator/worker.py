@@ -36,6 +36,9 @@ __all__ = ["Worker", "WorkerSettings"]
 
 log = logging.getLogger("deniable.worker")
 
+_TRANSIENT = (redis.ConnectionError, redis.TimeoutError, redis.OutOfMemoryError, redis.ReadOnlyError)
+"""Away, full, or failing over: the entries in hand are kept until the store takes them."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
@@ -187,8 +190,9 @@ class Worker:
         while True:
             try:
                 return store.commit(self.consumer, ids, deltas, int(time.time()))
-            except (redis.ConnectionError, redis.TimeoutError):
-                # Whether it went through is not known, but it may be sent again: if it did, the entries are gone and stale.
+            except _TRANSIENT as error:
+                # Whether it went through may not be known, but it can be sent again: if it did, the entries are stale.
+                log.warning("a commit waits for the store (%s)", type(error).__name__)
                 if stop.wait(pause):
                     raise
                 pause = min(2 * pause, 5.0)
@@ -222,4 +226,4 @@ def _count(batches: Iterable[list[batch.Group]]) -> dict[Stratum, NDArray[np.int
     for groups in batches:
         for group in groups:
             payloads[group.stratum, group.layout].append(group.payloads)
-    return {stratum: tally.count(tally.empty(layout), b"".join(parts)).cells for (stratum, layout), parts in payloads.items()}
+    return {stratum: tally.count(layout, b"".join(parts)).cells for (stratum, layout), parts in payloads.items()}

@@ -7,6 +7,7 @@ code runs on the operating system's generator in production and on a tape that w
 from __future__ import annotations
 
 import os
+import sys
 from abc import ABC, abstractmethod
 from array import array
 from functools import lru_cache
@@ -24,6 +25,7 @@ ONE, ZERO, TIE = b"1", b"0", b"?"
 """How `Source.bits` writes a drawn bit; ``int(digits, 2)`` reads them all at once."""
 
 _BYTE = 256
+_HIGHER = 1 if sys.byteorder == "little" else 0  # of two bytes that memory holds as one number
 
 
 class Source(ABC):
@@ -61,7 +63,7 @@ class Source(ABC):
         """Draw `count` independent integers uniformly from [0, n)."""
         return [self.below(n) for _ in range(count)]
 
-    def subsets(self, n: int, sizes: Sequence[int]) -> list[bytes]:
+    def subsets(self, n: int, sizes: Sequence[int]) -> list[int]:
         """Draw independent subsets of {0, ..., n - 1}, each uniformly among those of its size.
 
         Parameters
@@ -73,8 +75,8 @@ class Source(ABC):
 
         Returns
         -------
-        list of bytes
-            `n` digits each, ``b"1"`` where the element is in the subset.
+        list of int
+            Each subset as an integer whose bit i is 1 where it has element i.
 
         References
         ----------
@@ -82,11 +84,11 @@ class Source(ABC):
         """
         drawn = []
         for size in sizes:
-            chosen = bytearray(ZERO * n)
+            chosen = 0
             for last in range(n - size, n):
                 pick = self.below(last + 1)
-                chosen[last if chosen[pick] == ONE[0] else pick] = ONE[0]
-            drawn.append(bytes(chosen))
+                chosen |= 1 << (last if chosen >> pick & 1 else pick)
+            drawn.append(chosen)
         return drawn
 
 
@@ -101,6 +103,12 @@ def _threshold(num: int, den: int) -> tuple[bytes, int]:
     return ONE * digit + (TIE + ZERO * (_BYTE - 1 - digit) if digit < _BYTE else b""), rest
 
 
+@lru_cache(maxsize=8)
+def _low_bits(width: int) -> bytes:
+    """Make the table that keeps the `width` lowest bits of a byte."""
+    return bytes(byte & ((1 << width) - 1) for byte in range(_BYTE))
+
+
 @lru_cache(maxsize=256)
 def _modulo(n: int) -> tuple[bytes, bytes]:
     """Turn a uniform byte into a uniform number below n: the table of remainders, and the bytes to reject."""
@@ -111,15 +119,14 @@ def _modulo(n: int) -> tuple[bytes, bytes]:
 _LISTED = 2048  # subsets so few that a list of all of them is quicker than drawing their elements
 
 
+@lru_cache(maxsize=256)
+def _few(n: int, size: int) -> bool:
+    return comb(n, size) <= _LISTED
+
+
 @lru_cache(maxsize=64)
-def _all_subsets(n: int, size: int) -> list[bytes]:
-    subsets = []
-    for elements in combinations(range(n), size):
-        chosen = bytearray(ZERO * n)
-        for element in elements:
-            chosen[element] = ONE[0]
-        subsets.append(bytes(chosen))
-    return subsets
+def _all_subsets(n: int, size: int) -> list[int]:
+    return [sum(1 << element for element in elements) for elements in combinations(range(n), size)]
 
 
 @lru_cache(maxsize=256)
@@ -130,8 +137,8 @@ def _subset_coins(n: int, size: int) -> tuple[int, int]:
     work is left if too many elements come up with probability f: by the normal quantile, roughly 2.65 (1/2 - f) standard
     deviations below the size.
     """
-    deviation = isqrt(size * (n - size) // n) if n else 0
-    coins = size - (53 * (n - 2 * size) * deviation // (40 * n) if n else 0)
+    deviation = isqrt(size * (n - size) // n)
+    coins = size - 53 * (n - 2 * size) * deviation // (40 * n)
     if coins <= deviation:  # so sparse that coins would cost more than they save
         return 0, 2 * size + 1
     return min(coins, n), 2 * deviation + 2
@@ -181,45 +188,51 @@ class OsSource(Source):
             while len(drawn) < count:  # all in C: rejected bytes fall out, the others are taken modulo n
                 drawn += os.urandom(count - len(drawn)).translate(remainder, rejected)
             return drawn
-        typecode, size = ("H", 2) if n <= 1 << 12 else ("Q", 8)
-        span = 1 << (8 * size)
+        if n <= _BYTE * _BYTE:
+            low_bits = _low_bits((n - 1).bit_length() - 8)
+            while len(drawn) < count:  # two bytes, of which the higher keeps as many bits as n needs
+                pairs = bytearray(os.urandom(2 * (count - len(drawn))))
+                pairs[_HIGHER::2] = pairs[_HIGHER::2].translate(low_bits)
+                drawn += [pair for pair in memoryview(pairs).cast("H") if pair < n]
+            return drawn
+        span = 1 << 64
         if n > span:
             return [self.below(n) for _ in range(count)]
         limit = span - span % n
         while len(drawn) < count:
-            words = array(typecode, os.urandom(size * (count - len(drawn))))
+            words = array("Q", os.urandom(8 * (count - len(drawn))))
             drawn += [word % n for word in words if word < limit]
         return drawn
 
-    def subsets(self, n: int, sizes: Sequence[int]) -> list[bytes]:
+    def subsets(self, n: int, sizes: Sequence[int]) -> list[int]:
         """Draw uniform subsets by independent coins, then mend their sizes.
 
         Given its size, a set of independent, equally likely elements is uniform among the sets of that size; adding a
         uniform element from outside, or removing a uniform one from inside, keeps it so. Whatever the coins' bias, the
         result is exact; the bias only decides how much is left to mend.
         """
-        largest = max(sizes, default=0)
-        if comb(n, largest) <= _LISTED and comb(n, min(sizes, default=0)) <= _LISTED:
+        if all(_few(n, size) for size in set(sizes)):
             listed = {size: _all_subsets(n, size) for size in set(sizes)}
             chosen_of = {size: iter(self.indices(len(all_), sizes.count(size))) for size, all_ in listed.items()}
             return [listed[size][next(chosen_of[size])] for size in sizes]
-        coins, mends = _subset_coins(n, largest)
+        coins, mends = _subset_coins(n, max(sizes, default=0))
         digits = self.bits(coins, n, n * len(sizes)) if 0 < coins < n else (ONE if coins else ZERO) * (n * len(sizes))
         picks = chain.from_iterable(iter(lambda: self.indices(n, mends * len(sizes)), None))
-        one, zero = ONE[0], ZERO[0]
         drawn = []
-        for start, size in zip(range(0, n * len(sizes), n or 1), sizes, strict=True):
-            chosen = bytearray(digits[start : start + n])
-            missing = size - chosen.count(ONE)
-            old, new, missing = (zero, one, missing) if missing > 0 else (one, zero, -missing)
+        for last, size in zip(range(n - 1, n * len(sizes), n), sizes, strict=True):
+            chosen = int(digits[last + 1 - n : last + 1], 2)  # so that digit `last - i` is bit i
+            missing = size - chosen.bit_count()
             if missing:
+                old = ZERO[0] if missing > 0 else ONE[0]
+                changed: set[int] = set()
                 for pick in picks:
-                    if chosen[pick] == old:
-                        chosen[pick] = new
-                        missing -= 1
-                        if not missing:
+                    if digits[last - pick] == old:
+                        changed.add(pick)
+                        if len(changed) == abs(missing):
                             break
-            drawn.append(bytes(chosen))
+                for pick in changed:
+                    chosen ^= 1 << pick
+            drawn.append(chosen)
         return drawn
 
 

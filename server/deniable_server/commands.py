@@ -45,7 +45,6 @@ def serve(parser: argparse.ArgumentParser) -> Run:
         if made:
             settings = replace(settings, ingest_keys=_keys(apps, "pk"), read_keys=_keys(apps, "rk"))
         with Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data) as stack:
-            print(f"Store:     {stack.origin}")
             print(f"Dashboard: {stack.url}/")
             if made:
                 for app, sending, reading in zip(

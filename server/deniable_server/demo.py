@@ -113,6 +113,8 @@ def _linger(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
     elif ask and sys.stdin.isatty() and sys.stdout.isatty():
         console.print(f"The page is at {stack.url}/ - press Enter to stop the services.")
         sys.stdin.readline()
+    elif ask:
+        console.print(f"The services stop, and the page at {stack.url}/ with them; `deniable demo --keep` leaves them up.")
 
 
 def _collect(people: Population, stack: Stack, settings: Settings, console: Console) -> None:

@@ -11,21 +11,19 @@ from deniable.layout import Layout
 from deniable.report import Stratum
 from deniable_aggregator import batch, tally
 from deniable_aggregator.batch import Group
-from deniable_aggregator.store import GROUP, Store
+from deniable_aggregator.store import GROUP, Store, connect
 
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 OTHER = Stratum("ui.theme", 1, "f" * 16, "2026-11-22", "platform=linux")
 
 
-@pytest.fixture(params=["fake", "real"])
-def store(request):
-    """Open an app's store on either server."""
-    if request.param == "real":
-        yield Store(request.getfixturevalue("real_redis"), "shop")
-    else:
-        client = fakeredis.FakeRedis()
-        yield Store(client, "shop")
-        client.close()
+@pytest.fixture(params=["fake", "wheel", "redis-server"])
+def store(request, start_store):
+    """Open an app's store on each server in turn."""
+    client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))
+    client.flushall()
+    yield Store(client, "shop")
+    client.close()
 
 
 def read(store, consumer, count=100):
@@ -110,7 +108,7 @@ def test_large_deltas_are_added_whole(store):
 def test_bits_keep_their_report_counts(store):
     """The reports of each row are stored beside the bits."""
     mechanism = mechanisms.make("oue", domain_size=9, epsilon=1)
-    counted = tally.count(tally.empty(mechanism.layout), b"".join(mechanism.randomize(i % 9) for i in range(50)))
+    counted = tally.count(mechanism.layout, b"".join(mechanism.randomize(i % 9) for i in range(50)))
     append(store, "a")
     store.commit("w1", read(store, "w1"), {THEME: counted.cells}, 1)
     assert store.read(mechanism.layout, [THEME]) == counted

@@ -35,6 +35,15 @@ def drain(store, **settings):
     return worker
 
 
+def stop_when_counted(worker, stop, thread):
+    """Stop a running worker once it has counted something, or after ten seconds."""
+    deadline = time.monotonic() + 10
+    while worker.counted < 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    stop.set()
+    thread.join(10)
+
+
 def test_batches_of_several_metrics_are_counted(store):
     """Every report of every batch is in its own tally, and the stream is empty."""
     rng = np.random.default_rng(1)
@@ -42,7 +51,7 @@ def test_batches_of_several_metrics_are_counted(store):
     for key in range(250):
         one = rng.integers(0, 5, 7).astype(np.uint8).tobytes()
         two = (rng.integers(0, 4096, 3).astype("<u2")).tobytes()
-        indices, bits = tally.count(indices, one), tally.count(bits, two)
+        indices, bits = tally.merge(indices, tally.count(INDEX, one)), tally.merge(bits, tally.count(BITS, two))
         send(store, key, Group(ONE, INDEX, one), Group(TWO, BITS, two))
     worker = drain(store)
     assert worker.counted == 250 * 10
@@ -89,7 +98,7 @@ def test_a_worker_that_wakes_late_counts_nothing_twice(store, monkeypatch):
     def stalled_commit(self, consumer, ids, deltas, now):
         if next(stalls, False):  # another worker claims two of the entries and counts them meanwhile
             self.redis.xclaim(self.stream, GROUP, "quick", 0, ids[:2])
-            assert commit(self, "quick", ids[:2], {ONE: tally.count(tally.empty(INDEX), b"\1\2\3" * 2).cells}, now) == []
+            assert commit(self, "quick", ids[:2], {ONE: tally.count(INDEX, b"\1\2\3" * 2).cells}, now) == []
         return commit(self, consumer, ids, deltas, now)
 
     monkeypatch.setattr(Store, "commit", stalled_commit)
@@ -150,11 +159,7 @@ def test_stopping_ends_the_loop(store):
     thread = threading.Thread(target=worker.run, args=(stop,))
     thread.start()
     send(store, 1, Group(ONE, INDEX, b"\1"))
-    deadline = time.monotonic() + 10
-    while worker.counted < 1 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    stop.set()
-    thread.join(10)
+    stop_when_counted(worker, stop, thread)
     assert not thread.is_alive()
     assert worker.counted == 1
 
@@ -168,9 +173,25 @@ def test_a_store_emptied_under_the_worker_is_joined_again(store):
     time.sleep(0.1)
     store.redis.flushall()
     send(store, 1, Group(ONE, INDEX, b"\1"))
-    deadline = time.monotonic() + 10
-    while worker.counted < 1 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    stop.set()
-    thread.join(10)
+    stop_when_counted(worker, stop, thread)
     assert worker.counted == 1
+
+
+def test_a_full_store_keeps_the_worker_waiting(store):
+    """While the store is out of memory nothing is committed, put aside or lost; then all is counted once."""
+    for key in range(20):
+        send(store, key, Group(ONE, INDEX, b"\1\2"))
+    store.join()
+    store.redis.config_set("maxmemory", 1)
+    try:
+        worker = Worker([store], WorkerSettings(min_idle_ms=1, claim_every=0.0))
+        thread = threading.Thread(target=worker.run, args=(threading.Event(),), kwargs={"burst": True})
+        thread.start()
+        time.sleep(0.7)
+        assert worker.counted == worker.buried == 0
+        assert thread.is_alive()
+    finally:
+        store.redis.config_set("maxmemory", 0)
+    thread.join(20)
+    assert (worker.counted, worker.buried) == (40, 0)
+    assert store.read(INDEX, [ONE]).n == 40

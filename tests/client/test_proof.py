@@ -58,7 +58,7 @@ class SubsetAlwaysWithTheTruth(Subset):
     """A set without the value then proves that it is not the answer."""
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        return [int(others + b"1", 2) for others in source.subsets(self.domain_size - 1, [self.size - 1] * count)]
+        return [others << 1 | 1 for others in source.subsets(self.domain_size - 1, [self.size - 1] * count)]
 
 
 class SubsetSometimesWithTheTruth(Subset):
@@ -68,7 +68,7 @@ class SubsetSometimesWithTheTruth(Subset):
         drawn = []
         for _ in range(count):
             truth = source.bernoulli(self.p.numerator, self.p.denominator)
-            drawn.append(int(source.subsets(self.domain_size - 1, [self.size - truth])[0] + (b"1" if truth else b"0"), 2))
+            drawn.append(source.subsets(self.domain_size - 1, [self.size - truth])[0] << 1 | truth)
         return drawn
 
 

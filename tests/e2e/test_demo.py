@@ -15,9 +15,15 @@ def demo(*arguments, timeout=150):
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
 
 
+def demo_inside(*arguments):
+    """Run the demo until every truth is inside: by chance alone one run in two hundred has one outside, two in 40,000."""
+    done = demo(*arguments)
+    return demo(*arguments) if done.returncode == 1 else done
+
+
 def test_flights_are_recovered():
     """Every true share of 2,000 flights lies in its interval, errors are as predicted, and every report was counted."""
-    done = demo("--devices", 2000)
+    done = demo_inside("--devices", 2000)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["all_inside"]
@@ -38,7 +44,7 @@ def test_a_user_brings_data(tmp_path):
         table = csv.writer(file)
         table.writerow(["Browser Name", "Größe", "unused"])
         table.writerows([['Fire"fox'], ["Chrome\\x"], [""]][i % 3] + [["S", "L 大"][i % 2], "x"] for i in range(900))
-    done = demo("--input", path, "--column", "Browser Name", "Größe", "--devices", 900, "--epsilon", 3)
+    done = demo_inside("--input", path, "--column", "Browser Name", "Größe", "--devices", 900, "--epsilon", 3)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     browser, size = outcome["metrics"]

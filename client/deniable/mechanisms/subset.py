@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.layout import Layout
 from deniable.mechanisms.base import Mechanism, mean_variance
-from deniable.mechanisms.unary import digits_to_int, members
+from deniable.mechanisms.unary import members
 from deniable.weight import UNIT, weight
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Subset(Mechanism):
         coins = source.bits(self.p.numerator, self.p.denominator, count)
         # A set with the truth needs one other element less; the truth is the lowest bit.
         others = source.subsets(self.domain_size - 1, [self.size - (coin & 1) for coin in coins])
-        return [digits_to_int(chosen) << 1 | coin & 1 for chosen, coin in zip(others, coins, strict=True)]
+        return [chosen << 1 | coin & 1 for chosen, coin in zip(others, coins, strict=True)]
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Turn the distances into values by rotating the set around the domain."""

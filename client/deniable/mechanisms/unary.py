@@ -13,12 +13,7 @@ from deniable.weight import UNIT, weight
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Oue", "Sue", "digits_to_int", "members"]
-
-
-def digits_to_int(digits: bytes) -> int:
-    """Read the digits of `Source.bits` as an integer, all at once."""
-    return int(digits, 2)
+__all__ = ["Oue", "Sue", "members"]
 
 
 def members(bits: int) -> set[int]:
@@ -52,7 +47,7 @@ class _Unary(Mechanism):
         digits = source.bits(q.numerator, q.denominator, d * count)
         coins = source.bits(p.numerator, p.denominator, count)
         return [
-            (digits_to_int(digits[start : start + d]), coin == ord("1"))
+            (int(digits[start : start + d], 2), coin == ord("1"))
             for start, coin in zip(range(0, d * count, d), coins, strict=True)
         ]
 

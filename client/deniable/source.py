@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakSet
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 __all__ = ["OS", "OsSource", "Pool", "Source"]
 
@@ -117,6 +117,7 @@ def _modulo(n: int) -> tuple[bytes, bytes]:
 
 
 _LISTED = 2048  # subsets so few that a list of all of them is quicker than drawing their elements
+_SPARSE = 5  # elements out of how many at most make it quicker to draw them than to toss a coin for each one
 
 
 @lru_cache(maxsize=256)
@@ -135,13 +136,25 @@ def _subset_coins(n: int, size: int) -> tuple[int, int]:
 
     An element is added to a set that fills the share f of n after 1 / (1 - f) picks, and removed after 1 / f. So the least
     work is left if too many elements come up with probability f: by the normal quantile, roughly 2.65 (1/2 - f) standard
-    deviations below the size.
+    deviations below the size. For sparse sets picks alone are quicker.
     """
+    if _SPARSE * size <= n:
+        return 0, size + size * size // n + 1
     deviation = isqrt(size * (n - size) // n)
-    coins = size - 53 * (n - 2 * size) * deviation // (40 * n)
-    if coins <= deviation:  # so sparse that coins would cost more than they save
-        return 0, 2 * size + 1
-    return min(coins, n), 2 * deviation + 2
+    return size - 53 * (n - 2 * size) * deviation // (40 * n), 2 * deviation + 2
+
+
+def _first_distinct(n: int, size: int, picks: Iterator[int]) -> int:
+    """Make the set of the first `size` distinct ones of a sequence of uniform elements."""
+    digits, (zero, one) = bytearray(ZERO * n), ZERO + ONE
+    if size:
+        for pick in picks:
+            if digits[~pick] == zero:
+                digits[~pick] = one
+                size -= 1
+                if not size:
+                    break
+    return int(digits, 2)
 
 
 class OsSource(Source):
@@ -205,7 +218,7 @@ class OsSource(Source):
         return drawn
 
     def subsets(self, n: int, sizes: Sequence[int]) -> list[int]:
-        """Draw uniform subsets by independent coins, then mend their sizes.
+        """Draw uniform subsets from a list of all, element by element, or by independent coins whose number is then mended.
 
         Given its size, a set of independent, equally likely elements is uniform among the sets of that size; adding a
         uniform element from outside, or removing a uniform one from inside, keeps it so. Whatever the coins' bias, the
@@ -215,9 +228,12 @@ class OsSource(Source):
             listed = {size: _all_subsets(n, size) for size in set(sizes)}
             chosen_of = {size: iter(self.indices(len(all_), sizes.count(size))) for size, all_ in listed.items()}
             return [listed[size][next(chosen_of[size])] for size in sizes]
-        coins, mends = _subset_coins(n, max(sizes, default=0))
-        digits = self.bits(coins, n, n * len(sizes)) if 0 < coins < n else (ONE if coins else ZERO) * (n * len(sizes))
+        largest = max(sizes)
+        coins, mends = _subset_coins(n, largest)
         picks = chain.from_iterable(iter(lambda: self.indices(n, mends * len(sizes)), None))
+        if not coins:
+            return [_first_distinct(n, size, picks) for size in sizes]
+        digits = self.bits(coins, n, n * len(sizes))
         drawn = []
         for last, size in zip(range(n - 1, n * len(sizes), n), sizes, strict=True):
             chosen = int(digits[last + 1 - n : last + 1], 2)  # so that digit `last - i` is bit i

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import deniable
 from deniable import mechanisms
+from deniable import source as sources
 from deniable.proof import Tape, distribution
 from deniable.source import OS, OsSource, Pool, Source, _threshold
 
@@ -232,6 +233,19 @@ def test_subsets_have_their_size(n, data):
         assert all(subset >> n == 0 for subset in drawn)
 
 
+@pytest.fixture
+def force(monkeypatch):
+    """Make the system's source draw subsets in one way, whatever their size."""
+
+    def force_way(way):
+        monkeypatch.setattr("deniable.source._few", lambda *_: way == "listed")
+        monkeypatch.setattr("deniable.source._SPARSE", 0 if way == "sparse" else 10**9)
+        sources._subset_coins.cache_clear()
+
+    yield force_way
+    sources._subset_coins.cache_clear()
+
+
 class _Plain(Source):
     """The derived methods of `Source`, over the operating system's primitives."""
 
@@ -251,22 +265,22 @@ def test_derived_subsets_are_uniform_exactly(n, size):
 
 
 @pytest.mark.parametrize(
-    ("n", "size"), [(4, 2), (6, 1), (6, 3), (6, 5), (8, 2), (9, 7), (12, 2), (10, 10), (5, 0), (40, 1), (40, 39)]
+    ("n", "size"), [(4, 2), (6, 1), (6, 3), (6, 5), (8, 2), (9, 7), (12, 2), (10, 9), (5, 1), (40, 1), (40, 39)]
 )
-@pytest.mark.parametrize("listed", [False, True])
-def test_fast_subsets_are_uniform(chi_square, monkeypatch, n, size, listed):
-    """The subsets made by coins and mending, and those taken from a list of all, are equally likely."""
-    monkeypatch.setattr("deniable.source._few", lambda *_: listed)
+@pytest.mark.parametrize("way", ["listed", "sparse", "coins"])
+def test_fast_subsets_are_uniform(chi_square, force, n, size, way):
+    """The subsets taken from a list of all, drawn element by element, and made by coins and mending, are equally likely."""
+    force(way)
     total = max(4000, 30 * comb(n, size))
     observed = Counter(subset for _ in range(4) for subset in OS.subsets(n, [size] * (total // 4)))
     everything = [sum(1 << i for i in chosen) for chosen in combinations(range(n), size)]
     chi_square(observed, dict.fromkeys(everything, Fraction(1, len(everything))))
 
 
-@pytest.mark.parametrize("listed", [False, True])
-def test_fast_subsets_are_independent(chi_square, monkeypatch, listed):
-    """Neighbours in one call, whose mends share a supply of picks, are independent."""
-    monkeypatch.setattr("deniable.source._few", lambda *_: listed)
+@pytest.mark.parametrize("way", ["listed", "sparse", "coins"])
+def test_fast_subsets_are_independent(chi_square, force, way):
+    """Neighbours in one call, which share a supply of picks, are independent."""
+    force(way)
     drawn = OS.subsets(4, [2] * 40_000)
     single = [sum(1 << i for i in chosen) for chosen in combinations(range(4), 2)]
     chi_square(Counter(zip(drawn[::2], drawn[1::2], strict=True)), {(a, b): Fraction(1, 36) for a in single for b in single})

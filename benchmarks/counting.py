@@ -27,6 +27,9 @@ CASES = [
     ("unary d=1024", Layout(1, 1024, "bits"), 1),
     ("unary d=105", Layout(1, 105, "bits"), 1),
     ("RAPPOR 128 bits, 64 cohorts", Layout(64, 128, "bits"), 1),
+    ("index d=3 (1 byte)", Layout(1, 3, "index"), 10),
+    ("index d=16 (1 byte)", Layout(1, 16, "index"), 10),
+    ("index d=128 (1 byte)", Layout(1, 128, "index"), 10),
     ("index d=1024 (2 bytes)", Layout(1, 1024, "index"), 10),
     ("index 280,000 cells (3 bytes)", Layout(280, 1000, "index"), 10),
 ]

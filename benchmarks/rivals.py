@@ -399,6 +399,7 @@ def main() -> None:
     """Compare."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few reports, d = 16 and 128, epsilon 1")
+    parser.add_argument("--only", nargs="+", choices=list(RIVALS), default=list(RIVALS), help="mechanisms (default all)")
     parser.add_argument("--markdown", action="store_true", help="write a Markdown table")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write every figure to FILE")
     parser.add_argument("--reports", type=int, help="most reports in a run (100000; quick: 5000)")
@@ -416,7 +417,7 @@ def main() -> None:
     options.seconds = options.seconds or (0.2 if options.quick else 0.5)
     cells = [
         {"mechanism": mechanism, "d": d, "epsilon": epsilon}
-        for mechanism in RIVALS
+        for mechanism in options.only
         for d in ((16, 128) if options.quick else (16, 128, 1024))
         for epsilon in ((1.0,) if options.quick else (1.0, 3.0))
     ]

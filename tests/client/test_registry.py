@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from deniable import mechanisms
 from deniable.errors import ParameterError, RegistryError
-from deniable.registry import MAX_VALUES, load, parse
+from deniable.registry import load, parse
+from deniable.rules import MAX_VALUES
 
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'
 SOUND = {

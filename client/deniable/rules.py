@@ -1,0 +1,156 @@
+"""The rules of a registry file: what must hold before it is one, each fault with the metric, the rule and the value."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from datetime import date, datetime
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from deniable import period
+from deniable.errors import ParameterError
+from deniable.weight import exact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["COIN_EPSILON", "FORMAT", "faults_of"]
+
+FORMAT = 1
+COIN_EPSILON = "1.0986122886681098"  # ln 3, which two fair coins spend; the one epsilon that may be left out
+MAX_VALUES = 1 << 16
+TYPES = ("boolean", "categorical", "ordinal")
+
+_ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
+_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+_MAX_ID = 80
+
+_Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
+
+
+def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Iterator[_Rest]:
+    for key in table:
+        if key not in known:
+            from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a faulty file needs it
+
+            near = get_close_matches(key, known, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            yield where, f"a key is one of {', '.join(known)}{hint}", key
+
+
+def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
+    """Find every fault of a registry.
+
+    Parameters
+    ----------
+    document
+        As TOML reads it.
+    keys
+        What a metric may declare.
+
+    Yields
+    ------
+    tuple
+        The metric (``"-"`` for the file as a whole), the rule that is broken, and the value that breaks it.
+    """
+    yield from _unknown("-", ("format", "app", "segments", "metrics"), document)
+    if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
+        yield "-", f"format is {FORMAT}, the registry format this version reads", document.get("format")
+    app = document.get("app")
+    if not isinstance(app, str) or not _ID.fullmatch(app) or len(app) > _MAX_ID:
+        yield "-", "app is a lower-case name such as shop", app
+    segments = document.get("segments", {})
+    if isinstance(segments, dict):
+        yield from _segments_faults(segments)
+    else:
+        yield "-", "segments is a table of lists of words", segments
+        segments = {}
+    metrics = document.get("metrics")
+    if not isinstance(metrics, dict) or not metrics:
+        yield "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', metrics
+        return
+    for id_, table in metrics.items():
+        if not _ID.fullmatch(id_) or len(id_) > _MAX_ID:
+            rule = f"an id is lower-case words joined by dots or dashes, at most {_MAX_ID} characters"
+            yield id_, rule, id_
+        if isinstance(table, dict):
+            yield from _metric_faults(id_, table, segments, keys)
+        else:
+            yield id_, "a metric is a table", table
+
+
+def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
+    for name, values in segments.items():
+        if not _WORD.fullmatch(name):
+            yield "-", "a segment's name is a word of letters, digits and _.+-", name
+        if not isinstance(values, list) or not values or not all(isinstance(v, str) and _WORD.fullmatch(v) for v in values):
+            yield "-", f"segments.{name} is a list of words of letters, digits and _.+-", values
+        elif len(set(values)) != len(values):
+            yield "-", f"segments.{name} lists each value once", values
+
+
+def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
+    yield from _unknown(id_, keys, table)
+    for rule, value in chain(
+        _domain_faults(table), _privacy_faults(table), _upkeep_faults(table), _segment_faults(table, segments)
+    ):
+        yield id_, rule, value
+
+
+_Broken = tuple[str, object]  # rule, value
+
+
+def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    type_ = table.get("type")
+    if type_ not in TYPES:
+        yield f"type is one of {', '.join(TYPES)}", type_
+    elif type_ == "boolean":
+        if "values" in table:
+            yield "a boolean's values are yes and no and are not listed", table["values"]
+    else:
+        yield from _values_faults(table.get("values"))
+
+
+def _values_faults(values: object) -> Iterator[_Broken]:
+    if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
+        yield "values is a list of texts", values
+    elif not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
+        yield f"values lists 2 to {MAX_VALUES} answers", len(values)
+    elif len(set(values)) != len(values):
+        yield "values lists each answer once", sorted(value for value, times in Counter(values).items() if times > 1)
+
+
+def _privacy_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    epsilon = table.get("epsilon", COIN_EPSILON if table.get("mechanism") == "coin" else None)
+    if isinstance(epsilon, str) and epsilon is not COIN_EPSILON:
+        yield "epsilon is a number, without quotes", epsilon
+        return
+    try:
+        exact(epsilon)  # type: ignore[arg-type]
+    except ParameterError as error:
+        yield error.rule, error.value
+
+
+def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    for key, default in (("description", None), ("owner", None), ("mechanism", "auto")):
+        text = table.get(key, default)
+        if not isinstance(text, str) or not text.strip():
+            yield f"{key} is a text", text
+    for key, least in (("version", 1), ("min_reports", 0), ("max_report_bytes", 1)):
+        number = table.get(key, least)
+        if isinstance(number, bool) or not isinstance(number, int) or number < least:
+            yield f"{key} is a whole number of at least {least}", number
+    if table.get("period", "day") not in period.LENGTHS:
+        yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
+    expires = table.get("expires")
+    if expires is not None and (not isinstance(expires, date) or isinstance(expires, datetime)):
+        yield "expires is a date such as 2027-12-31, without quotes", expires
+
+
+def _segment_faults(table: dict[str, Any], segments: dict[str, Any]) -> Iterator[_Broken]:
+    named = table.get("segments", [])
+    if not isinstance(named, list) or any(not isinstance(name, str) or name not in segments for name in named):
+        yield f"segments lists names declared under [segments]: {', '.join(segments) or 'none is'}", named
+    elif len(set(named)) != len(named):
+        yield "segments lists each name once", named

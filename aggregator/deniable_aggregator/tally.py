@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deniable.layout import Layout
 
-__all__ = ["Tally", "count", "empty", "from_cells", "merge", "valid"]
+__all__ = ["Tally", "count", "empty", "from_cells", "merge", "sift", "valid"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,8 +117,8 @@ def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
     return good
 
 
-def count(layout: Layout, payloads: bytes) -> Tally:
-    """Count reports.
+def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | None]:
+    """Part the payloads that a device could have sent from those that none could.
 
     Parameters
     ----------
@@ -127,16 +127,38 @@ def count(layout: Layout, payloads: bytes) -> Tally:
     payloads
         Whole payloads, one after another.
 
+    Returns
+    -------
+    good : bytes
+        The good payloads.
+    bad : int
+        How many there are of the others.
+    reason : PayloadError or None
+        What is wrong with the first of them.
+    """
+    good = valid(layout, payloads)
+    if good.all():
+        return payloads, 0, None
+    table = _table(layout, payloads)
+    reason = PayloadError("payload", "a payload is none that a device could have sent")
+    try:
+        layout.unpack(table[int(np.flatnonzero(~good)[0])].tobytes())
+    except PayloadError as error:
+        reason = error
+    return table[good].tobytes(), int((~good).sum()), reason
+
+
+def count(layout: Layout, payloads: bytes) -> Tally:
+    """Count reports, of which each must be good.
+
     Raises
     ------
     PayloadError
         If a payload is none that a device could have sent. Nothing is counted then.
     """
-    good = valid(layout, payloads)
-    if not good.all():
-        first = int(np.flatnonzero(~good)[0])
-        start = first * layout.payload_size
-        layout.unpack(payloads[start : start + layout.payload_size])  # raises, with the reason
+    _, _, reason = sift(layout, payloads)
+    if reason:
+        raise reason
     counted = empty(layout)
     data = np.frombuffer(payloads, np.uint8)
     if layout.kind == "index":

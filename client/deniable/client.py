@@ -326,9 +326,10 @@ def _settings_from_environment() -> SenderSettings:
         if text is None:
             continue
         try:
-            SenderSettings(**{name: kind(text)})  # type: ignore[arg-type] # each has its own kind
+            number = kind(text)
+            SenderSettings(**{name: number})  # type: ignore[arg-type] # each has its own kind
         except ValueError:  # ParameterError is one
             log.warning("DENIABLE_%s is a number above 0; got %r, the default is used", name.upper(), text)
         else:
-            chosen[name] = kind(text)
+            chosen[name] = number
     return SenderSettings(**chosen)

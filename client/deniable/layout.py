@@ -17,12 +17,16 @@ from typing import Literal
 
 from deniable.errors import ParameterError, PayloadError
 
-__all__ = ["MAX_CELLS", "Kind", "Layout"]
+__all__ = ["MAX_CELLS", "MAX_REPORT_BYTES", "Kind", "Layout"]
 
 Kind = Literal["index", "bits"]
 
 MAX_CELLS = 1 << 22
 """Cells of the largest tally that a server is asked to hold (32 MiB of int64)."""
+
+
+MAX_REPORT_BYTES = 256
+"""Largest payload that ``auto`` chooses unless a metric says otherwise: a bit for each of 2,048 values."""
 
 
 def _bytes_for(largest: int) -> int:

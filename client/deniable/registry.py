@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.layout import MAX_REPORT_BYTES
 from deniable.rules import COIN_EPSILON, faults_of
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ class Metric:
     segments: tuple[str, ...] = ()
     expires: date | None = None
     min_reports: int = 0
-    max_report_bytes: int = 256
+    max_report_bytes: int = MAX_REPORT_BYTES
     _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from deniable.weight import exact
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["COIN_EPSILON", "FORMAT", "faults_of"]
+__all__ = ["COIN_EPSILON", "FORMAT", "MAX_VALUES", "faults_of"]
 
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, which two fair coins spend; the one epsilon that may be left out

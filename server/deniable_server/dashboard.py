@@ -20,7 +20,7 @@ from flask import Blueprint, abort, current_app, make_response, redirect, render
 from werkzeug.exceptions import HTTPException
 
 from deniable_server import chart
-from deniable_server.problem import Problem
+from deniable_server.problem import RETRY_SECONDS, Problem
 from deniable_server.query import measure
 from deniable_server.service import service
 
@@ -212,7 +212,7 @@ def _on_problem(problem: Problem) -> Response:
 @blueprint.errorhandler(redis.RedisError)
 def _on_store(_error: redis.RedisError) -> Response:
     response = _failure(503, "The store cannot be reached. No report is lost by waiting: reload this page in a moment.")
-    response.headers["Retry-After"] = "5"
+    response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response
 
 

@@ -35,7 +35,7 @@ from deniable_server.stack import Stack, free_port
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from deniable.registry import Registry
     from deniable_server.population import Answer, Population
@@ -282,7 +282,7 @@ def _table(result: Result, *, show_all: bool) -> Table:
     table.add_column("value", overflow="fold")
     for heading in ("true", "estimated", f"{LEVEL:.1%} interval, all together", ""):
         table.add_column(heading, justify="right")
-    rows = list(_by_frequency(result))
+    rows = sorted(result.rows, key=lambda row: -row.true)
     for row in rows if show_all else rows[:_SHOWN]:
         interval = f"{row.low:8.2%} to {row.high:7.2%}"
         table.add_row(row.value, f"{row.true:.2%}", f"{row.estimated:.2%}", interval, "" if row.inside else "OUTSIDE")
@@ -290,7 +290,3 @@ def _table(result: Result, *, show_all: bool) -> Table:
         inside = sum(row.inside for row in rows[_SHOWN:])
         table.add_row(f"... {len(rows) - _SHOWN} more", "", "", f"{inside} inside", "")
     return table
-
-
-def _by_frequency(result: Result) -> Iterator[Row]:
-    yield from sorted(result.rows, key=lambda row: -row.true)

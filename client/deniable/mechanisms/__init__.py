@@ -7,7 +7,8 @@ from math import log
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.auto import MAX_REPORT_BYTES, Choice, choose
+from deniable.layout import MAX_REPORT_BYTES
+from deniable.mechanisms.auto import Choice, choose
 from deniable.mechanisms.base import Mechanism
 from deniable.mechanisms.coin import Coin
 from deniable.mechanisms.direct import Binary, Grr

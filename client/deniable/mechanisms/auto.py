@@ -7,6 +7,7 @@ from math import sqrt
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.layout import MAX_REPORT_BYTES
 from deniable.mechanisms.direct import Binary, Grr
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
@@ -18,10 +19,7 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms.base import Mechanism
 
-__all__ = ["CANDIDATES", "MAX_REPORT_BYTES", "Choice", "choose"]
-
-MAX_REPORT_BYTES = 256
-"""Default limit of one payload: a bit for each of 2,048 values."""
+__all__ = ["CANDIDATES", "Choice", "choose"]
 
 CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash)
 """What ``auto`` chooses from, in order of preference where two are equal.

@@ -1,17 +1,22 @@
-"""The compiled counting kernels: an index histogram, and positional popcounts by carry-save addition.
+"""The compiled counting kernels: an index histogram, and positional popcounts of one row and of many.
 
-Bits are counted 64 columns to a word, without ever being unpacked. A full adder (`_csa`) takes three words of one weight
-to one word of that weight and one of twice the weight, so a tree of them (Harley and Seal's) takes the next 16 lines of
-words into four running planes, of weights 1, 2, 4 and 8, and carries one line of weight 16 out. Sixteen such carries are
-16 lines again: they go through the same tree a *tier* up, whose weights are 16 times as large. So a column's count stands
-in the planes as a binary number, and is read out once, at the end.
+Bits are never unpacked. Reports of *one row* are counted by carry-save addition, 64 columns to a word. A full adder
+(`_csa`) takes three words of one weight to one word of that weight and one of twice the weight, so a tree of them (Harley
+and Seal's) takes the next 16 lines of words into four running planes, of weights 1, 2, 4 and 8, and carries one line of
+weight 16 out, which ripples through the planes above. So a column's count stands in the planes as a binary number. Before
+it might overflow it is read out: the same byte of eight planes makes a matrix of 8 x 8 bits, and its transpose the counts
+of eight columns.
 
 A line is `LANES` words. Narrow reports fill it side by side, so that the loop over the lanes is long enough to vectorise,
-and their counts are folded together at the end; wide reports go through in passes, each over the next `LANES` words.
+and their counts are folded together when they are read; wide reports go through in passes, each over the next `LANES`
+words. The state is a flat array of `INPUTS` lines to add and then the planes. Its distances are constants and its indices
+unsigned for a reason: otherwise LLVM cannot rule out that lines overlap, or that an index is negative and counts from the
+end, and the loop goes a word at a time, which was four times slower.
 
-The state is a flat array, for each tier `INPUTS` lines to add, `PLANES` planes and the carry. Its distances are constants
-and its indices unsigned for a reason: otherwise LLVM cannot rule out that lines overlap, or that an index is negative and
-counts from the end, and the loop goes a word at a time, which was four times slower.
+Reports of *many rows* come in no order, and to bring them into one, by copies or by a list of places, takes longer than to
+count them: each is added at once to its row's counters of one byte, which are emptied into the cells after 255 reports.
+Byte ``i`` of a word's lane ``j`` counts its bit ``8 i + j``, so a report's word, copied to 8 lanes, shifted right by the
+number of the lane and masked, is added in four vector instructions.
 """
 
 from __future__ import annotations
@@ -21,8 +26,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
 import numpy as np
+from llvmlite import ir
+from numba.extending import intrinsic
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     Bytes = NDArray[np.uint8]
@@ -30,20 +39,30 @@ if TYPE_CHECKING:
     Counts = NDArray[np.int64]
     Number = Any  # an int or an np.uint64: numba tells them apart, and mypy cannot, through a range
 
-__all__ = ["histogram", "histogram3", "popcount"]
+__all__ = ["AHEAD", "histogram", "histogram3", "popcount"]
 
 _Function = TypeVar("_Function")
 
 LANES = 32  # fewer are slower; more make reading out dearer, which small batches feel
 SPAN = 8 * LANES
 INPUTS = 16
-PLANES = 4
+PLANES = 16  # of which the carries reach 12: the rest are there to be transposed by eights
 BLOCK = INPUTS * LANES
-TIER = (INPUTS + PLANES + 1) * LANES
+STATE = (INPUTS + PLANES) * LANES
+FULL = (1 << 12) - INPUTS
+"""Lines that 12 planes can count, whole trees of them."""
+
+AHEAD = 7
+"""Bytes that may be read past the last report of many rows."""
+
+_PREFETCH = 1024
+"""Bytes ahead that reports of many rows are fetched: the counters get in the way of the processor's own guess."""
 
 _U = np.uint64
 _1, _2, _3, _4, _8 = (_U(line * LANES) for line in (1, 2, 3, 4, 8))
-_ONES, _TWOS, _FOURS, _EIGHTS, _CARRY = (_U((INPUTS + plane) * LANES) for plane in range(PLANES + 1))
+_ONES, _TWOS, _FOURS, _EIGHTS, _16S = (_U((INPUTS + plane) * LANES) for plane in range(5))
+_256S = _16S + _4
+_FULL = np.uint8(255)
 
 
 def _compile(function: _Function) -> _Function:
@@ -79,61 +98,61 @@ def _add8(state: Words, at: Number, ones: Number, twos: Number, fours: Number) -
 
 
 @_compile
-def _add16(state: Words, tier: Number, line: Number) -> None:
-    """Add the inputs of `tier` to its planes; the carry becomes input `line` of the next tier."""
-    begin, target = _U(tier * TIER), _U((tier + 1) * TIER + line * LANES)
-    for at in range(begin, begin + _U(LANES)):
+def _ripple(state: Words, at: Number, carry: Number) -> Number:
+    """Add `carry` to the four planes from `at` up; return what they carry."""
+    a, b, c, d = state[at], state[at + _1], state[at + _2], state[at + _3]
+    ab = carry & a
+    abc = ab & b
+    abcd = abc & c
+    state[at], state[at + _1], state[at + _2], state[at + _3] = a ^ carry, b ^ ab, c ^ abc, d ^ abcd
+    return abcd & d
+
+
+@_compile
+def _add16(state: Words) -> None:
+    """Add the inputs to the planes."""
+    for at in range(_U(LANES)):
         ones, twos, fours, eights = state[at + _ONES], state[at + _TWOS], state[at + _FOURS], state[at + _EIGHTS]
         ones, twos, fours, a = _add8(state, at, ones, twos, fours)
         ones, twos, fours, b = _add8(state, at + _8, ones, twos, fours)
         state[at + _ONES], state[at + _TWOS], state[at + _FOURS] = ones, twos, fours
-        state[at + _EIGHTS], state[at + _CARRY] = _csa(eights, a, b)
-    for lane in range(_U(LANES)):  # apart, since the target's distance is no constant
-        state[target + lane] = state[begin + _CARRY + lane]
+        state[at + _EIGHTS], carry = _csa(eights, a, b)
+        carry = _ripple(state, at + _16S, carry)
+        _ripple(state, at + _256S, carry)
 
 
 @_compile
 def _clear(array: NDArray[Any], begin: Number, end: Number) -> None:
-    for at in range(begin, end):  # which compiles sooner than an assignment to a slice
+    for at in range(_U(begin), _U(end)):  # which compiles sooner than an assignment to a slice
         array[at] = 0
 
 
 @_compile
-def _carry(state: Words, filled: Counts) -> None:
-    """Empty each tier whose inputs are full into the next, from the lowest up."""
-    for tier in range(len(filled) - 1):
-        if filled[tier] < INPUTS:
-            break
-        _add16(state, tier, filled[tier + 1])
-        filled[tier] = 0
-        filled[tier + 1] += 1
+def _transpose(planes: Bytes, begin: Number, counts: Words) -> None:
+    """Turn the eight planes from `begin` up into counts of a byte each (Warren, Hacker's Delight, 2012, section 7-3)."""
+    for at in range(_U(SPAN)):
+        word = _U(0)
+        for plane in range(_U(8)):
+            word |= _U(planes[begin + plane * _U(SPAN) + at]) << (_U(8) * plane)
+        swap = (word ^ word >> _U(7)) & _U(0x00AA00AA00AA00AA)
+        word ^= swap ^ swap << _U(7)
+        swap = (word ^ word >> _U(14)) & _U(0x0000CCCC0000CCCC)
+        word ^= swap ^ swap << _U(14)
+        swap = (word ^ word >> _U(28)) & _U(0x00000000F0F0F0F0)
+        counts[at] = word ^ swap ^ swap << _U(28)
 
 
 @_compile
-def _tiers(lines: Number) -> Number:
-    """Tiers whose planes hold a count of `lines`."""
-    tiers = 1
-    while lines >> (PLANES * tiers):
-        tiers += 1
-    return tiers
-
-
-@_compile
-def _read(state: Words, filled: Counts, period: Number, cells: Counts) -> None:
-    """Add every input left, and each column's count to its cell; columns `period` apart share a cell."""
-    counts = np.zeros(64 * LANES, np.int64)
-    for tier in range(len(filled) - 1):
-        _clear(state, tier * TIER + filled[tier] * LANES, tier * TIER + BLOCK)
-        _add16(state, tier, filled[tier + 1])
-        filled[tier + 1] += 1
-        for plane in range(PLANES):
-            for lane in range(LANES):
-                word = state[tier * TIER + (INPUTS + plane) * LANES + lane]
-                for bit in range(64):
-                    counts[64 * lane + bit] += np.int64((word >> _U(bit)) & _U(1)) << (PLANES * tier + plane)
-    for begin in range(0, 64 * LANES - len(cells) + 1, period):
-        for cell in range(len(cells)):
-            cells[cell] += counts[begin + cell]
+def _read(state: Words, period: Number, cells: Counts) -> None:
+    """Move each column's count from the planes to its cell; columns `period` apart share a cell."""
+    counts = np.empty(SPAN, np.uint64)
+    small = counts.view(np.uint8)
+    for shift in range(0, PLANES, 8):
+        _transpose(state.view(np.uint8), _U((INPUTS + shift) * SPAN), counts)
+        for begin in range(_U(0), _U(64 * LANES - len(cells) + 1), _U(period)):
+            for cell in range(_U(len(cells))):
+                cells[cell] += np.int64(small[begin + cell]) << shift
+    _clear(state, BLOCK, STATE)
 
 
 @_compile
@@ -145,21 +164,26 @@ def _copy(source: Bytes, begin: Number, target: Bytes, at: Number, size: Number)
 @_compile
 def _popcount_one_row(payloads: Bytes, size: Number, cells: Counts) -> None:
     stride = max(1, SPAN // size) * size
-    tiers = _tiers(-(-len(payloads) // stride))
     for skip in range(0, size, SPAN):
+        own = cells[8 * skip : 8 * (skip + SPAN)]
         line = min(stride - skip, SPAN)
-        state = np.zeros(tiers * TIER + LANES, np.uint64)
-        filled = np.zeros(tiers + 1, np.int64)
+        state = np.zeros(STATE, np.uint64)
         target = state.view(np.uint8)
+        lines = 0
         for begin in range(skip, len(payloads), stride):
-            at = filled[0] * SPAN
+            at = lines % INPUTS * SPAN
             whole = min(line, len(payloads) - begin)
             _copy(payloads, begin, target, at, whole)
             _clear(target, at + whole, at + line)
-            filled[0] += 1
-            if filled[0] == INPUTS:
-                _carry(state, filled)
-        _read(state, filled, 8 * size, cells[8 * skip : 8 * (skip + SPAN)])
+            lines += 1
+            if lines % INPUTS == 0:
+                _add16(state)
+                if lines == FULL:
+                    _read(state, 8 * size, own)
+                    lines = 0
+        _clear(state, lines % INPUTS * LANES, BLOCK)
+        _add16(state)
+        _read(state, 8 * size, own)
 
 
 @_compile
@@ -171,105 +195,120 @@ def _word(payloads: Bytes, at: Number) -> Number:
     return word
 
 
+def _typed_count_word(_: Any, counters: Any, _at: Any, payloads: Any, _bits: Any) -> tuple[Any, Callable[..., Any]]:
+    """Add the 64 bits that begin at a byte of `payloads` to the counters that begin at word `at`.
+
+    LLVM's vectorisers leave so short a loop alone, hence the vectors by hand.
+    """
+
+    def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        byte, number, word = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+        lanes, order = ir.VectorType(word, 8), ir.VectorType(number, 8)
+
+        def pointer(argument: int, offset: Any, type_: Any) -> Any:
+            array = context.make_array(signature.args[argument])(context, builder, arguments[argument])
+            return builder.bitcast(builder.gep(array.data, [offset]), type_.as_pointer())
+
+        fetch = ir.FunctionType(ir.VoidType(), [byte.as_pointer(), number, number, number])
+        ahead = pointer(2, builder.add(arguments[3], word(_PREFETCH)), byte)
+        builder.call(
+            builder.module.declare_intrinsic("llvm.prefetch", (byte.as_pointer(),), fetch),
+            [ahead, number(0), number(3), number(1)],  # to read, to keep near, data
+        )
+        bits = builder.load(pointer(2, arguments[3], word))
+        bits.align = 1
+        bits = builder.insert_element(lanes(ir.Undefined), bits, number(0))
+        bits = builder.shuffle_vector(bits, lanes(ir.Undefined), order([0] * 8))
+        bits = builder.and_(builder.lshr(bits, lanes(list(range(8)))), lanes([0x0101010101010101] * 8))
+        target = pointer(0, arguments[1], lanes)
+        before = builder.load(target)
+        before.align = 8
+        builder.store(builder.add(before, bits), target).align = 8
+        return context.get_dummy_value()
+
+    return numba.void(counters, numba.uint64, payloads, numba.uint64), build
+
+
+_count_word: Any = intrinsic(_typed_count_word)
+
+
 @_compile
-def _place(
+def _count_reports(
     payloads: Bytes,
-    bits: Bytes,
     at: Number,
     end: Number,
+    row_size: Number,
     size: Number,
-    row_mask: Number,
-    words: Number,
-    across: Number,
-    state: Words,
-    stride: Number,
-    placed: Words,
+    counters: Words,
+    own: Number,
+    seen: Bytes,
 ) -> tuple[Number, Number]:
-    """Copy reports to their rows' inputs, up to the first that fills them; return where it ends, and its row.
-
-    The inputs are emptied elsewhere so that the registers are free for this loop, which takes most of the time. All
-    numbers are unsigned. `bits` is `payloads` from the first report's first bit to copy.
-    """
+    """Count reports up to the first that fills its row's counters, `own` words; return where it ends, and its row."""
+    row_mask = (_U(1) << (_U(8) * row_size)) - _U(1)
     row = _U(0)
     while at < end:
         row = _word(payloads, at) & row_mask
-        before = placed[row]
-        placed[row] = after = before + across
-        target = row * stride + before % _U(BLOCK)
-        state[target], state[target + _U(1)] = _word(bits, at), _word(bits, at + _U(8))
-        for word in range(_U(2), words, _U(2)):  # by twos: a pair costs little more than one
-            state[target + word] = _word(bits, at + _U(8) * word)
-            state[target + word + _U(1)] = _word(bits, at + _U(8) * word + _U(8))
+        bits = at + row_size
+        target = row * own
+        stop = target + own
+        if own & _U(8):
+            _count_word(counters, target, payloads, bits)
+            bits += _U(8)
+            target += _U(8)
+        while target < stop:  # by twos, which is a quarter faster
+            _count_word(counters, target, payloads, bits)
+            _count_word(counters, target + _U(8), payloads, bits + _U(8))
+            bits += _U(16)
+            target += _U(16)
         at += size
-        if after % _U(BLOCK) == _U(0):
+        seen[row] = after = np.uint8(seen[row] + np.uint8(1))
+        if after == _FULL:
             break
     return at, row
 
 
 @_compile
-def _popcount_rows(payloads: Bytes, number: Number, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
-    """Count the first `number` reports with a state for each row, reading up to 15 bytes past the last of them."""
-    rows, width = cells.shape
-    row_mask = (_U(1) << _U(8 * row_size)) - _U(1)
-    for skip in range(0, width, 64 * LANES):
-        words = min((width - skip + 63) // 64, LANES)
-        across = 2  # a power of two, so that lines fill up; what follows a report there is counted, and never read
-        while across < words:
-            across *= 2
-        tiers = _tiers(number * across // LANES + 1)
-        stride = tiers * TIER + LANES
-        state = np.zeros(rows * stride, np.uint64)
-        filled = np.zeros((rows, tiers + 1), np.int64)
-        placed = np.zeros(rows, np.uint64)
-        bits = payloads[row_size + skip // 8 :]
-        at, end = _U(0), _U(number * size)
-        while at < end:
-            at, row = _place(payloads, bits, at, end, _U(size), row_mask, _U(words), _U(across), state, _U(stride), placed)
-            if placed[row] % _U(BLOCK) == _U(0):
-                filled[row, 0] = INPUTS
-                _carry(state[row * _U(stride) : (row + _U(1)) * _U(stride)], filled[row])
-        for row in range(rows):
-            own, words_placed = state[row * stride : (row + 1) * stride], np.int64(placed[row])
-            _clear(own, words_placed % BLOCK, BLOCK)
-            filled[row, 0] = INPUTS
-            _read(own, filled[row], 64 * across, cells[row, skip : skip + 64 * LANES])
-            if skip == 0:
-                reports[row] += words_placed // across
-
-
-@_compile
-def _popcount_few(payloads: Bytes, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
-    """Count reports a bit at a time."""
+def _empty(counters: Words, begin: Number, own: Number, cells: Counts, row: Number) -> None:
+    """Move the counters of `row` to its cells."""
     width = _U(cells.shape[1])
-    whole = width // _U(8)
-    for begin in range(_U(0), _U(len(payloads)), _U(size)):
-        row = _U(0)
-        for byte in range(_U(row_size)):
-            row |= _U(payloads[begin + byte]) << (_U(8) * byte)
-        reports[row] += 1
-        first = begin + _U(row_size)
-        for byte in range(whole):
-            bits = _U(payloads[first + byte])
-            for bit in range(_U(8)):
-                cells[row, _U(8) * byte + bit] += np.int64((bits >> bit) & _U(1))
-        for bit in range(width % _U(8)):
-            cells[row, _U(8) * whole + bit] += np.int64((_U(payloads[first + whole]) >> bit) & _U(1))
+    for cell in range(width):
+        lane = begin + ((cell >> _U(6)) << _U(3) | cell & _U(7))
+        cells[row, cell] += np.int64(counters[lane] >> (cell & _U(56)) & _U(255))
+    _clear(counters, begin, begin + own)
 
 
 @_compile
-def popcount(payloads: Bytes, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
-    """Add the bits and the reports of `payloads`; see `deniable_aggregator.kernels.popcount`."""
+def _popcount_rows(payloads: Bytes, tail: Bytes, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
+    rows, width = cells.shape
+    own = _U((width + 63) // 64 * 8)
+    memory = np.zeros(rows * own + 8, np.uint64)
+    counters = memory[(64 - memory.ctypes.data % 64) // 8 :]  # a vector that straddles cache lines takes twice as long
+    seen = np.zeros(rows, np.uint8)
+    for part in (payloads, tail):
+        at, end = _U(0), _U(max(0, len(part) - AHEAD) // size * size)
+        while at < end:
+            at, row = _count_reports(part, at, end, _U(row_size), _U(size), counters, own, seen)
+            if seen[row] == _FULL:
+                _empty(counters, row * own, own, cells, row)
+                reports[row] += 255
+                seen[row] = 0
+    for row in range(_U(rows)):
+        if seen[row]:
+            _empty(counters, row * own, own, cells, row)
+            reports[row] += seen[row]
+
+
+@_compile
+def popcount(payloads: Bytes, tail: Bytes, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
+    """Add the bits and the reports of `payloads`; see `deniable_aggregator.kernels.popcount`.
+
+    Where there are many rows, only those of `payloads` that `AHEAD` bytes follow are counted, and then those of `tail`.
+    """
     if row_size == 0:
         reports[0] += len(payloads) // size
         _popcount_one_row(payloads, size, cells[0])
-        return
-    rows, width = cells.shape
-    number = max(0, len(payloads) - 15) // size
-    if number * min(width, 64 * LANES) < rows * 64 * BLOCK:  # to set up and read out the states would take longer
-        number = 0
     else:
-        _popcount_rows(payloads, number, row_size, size, cells, reports)
-    _popcount_few(payloads[number * size :], row_size, size, cells, reports)
+        _popcount_rows(payloads, tail, row_size, size, cells, reports)
 
 
 @_compile

@@ -12,21 +12,34 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
+from deniable.hashing import LinearFamily, LineFamily, key
+from deniable.layout import MAX_CELLS
+from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
-from deniable_aggregator.estimate import Estimate
+from deniable.mechanisms.prefix import PrefixTree
+from deniable.mechanisms.projective import Projective
+from deniable.mechanisms.rappor import Bloom
+from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms, Sketch
+from deniable_aggregator import pool
+from deniable_aggregator.estimate import Estimate, Fitted, Supported
+from deniable_aggregator.incidence import hyperplane_sums, walsh_hadamard
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_array
+
+    from deniable.hashing import PoolFamily
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.tally import Tally
 
-__all__ = ["estimate", "supports"]
+__all__ = ["bloom_design", "estimate", "squared_mass", "supports"]
 
 
-def estimate(mechanism: Mechanism, tally: Tally) -> Estimate:
-    """Estimate every value's frequency from a tally.
+def estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = None) -> Estimate:
+    """Estimate frequencies from a tally.
 
     Parameters
     ----------
@@ -34,30 +47,93 @@ def estimate(mechanism: Mechanism, tally: Tally) -> Estimate:
         What the devices ran.
     tally
         The sum of their reports.
+    values
+        The values wanted, each in [0, domain_size) and once; by default the whole domain. A domain too large for that, such as
+        all texts, has candidates: the values that people might hold.
 
     Returns
     -------
     Estimate
-        Unbiased frequencies with their errors.
+        In the order of the values.
 
     Raises
     ------
     ParameterError
-        If the tally is not of the mechanism's layout.
+        If the tally is not of the mechanism's layout, values are missing, outside the domain or listed twice.
     """
     if tally.layout != mechanism.layout:
         raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
-    return Estimate(mechanism, tally.n, supports(mechanism, tally))
+    if values is None:
+        if mechanism.domain_size > MAX_CELLS:
+            raise ParameterError(f"a domain of more than {MAX_CELLS} values is decoded for candidates", "no values")
+    else:
+        if any(not 0 <= value < mechanism.domain_size for value in values):
+            raise ParameterError("a candidate is a value of the domain", "another number")
+        if len(set(values)) != len(values):
+            raise ParameterError("candidates are listed once", f"{len(values) - len(set(values))} twice")
+    return _estimate(mechanism, tally, values)
+
+
+@singledispatch
+def _estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    support = supports(mechanism, tally)
+    return Supported(mechanism, tally.n, support if values is None else support[list(values)])
+
+
+@_estimate.register(GeneralHadamard)
+def _(mechanism: GeneralHadamard, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    """Count what supports each value less what opposes it: the values of the block whose set was missed."""
+    chosen = np.arange(mechanism.domain_size) if values is None else np.asarray(values, np.int64)
+    blocks, rows = mechanism.slots(chosen)
+    table = tally.counts.reshape(mechanism.blocks, -1)
+    transform = walsh_hadamard(table.T).T
+    return Supported(mechanism, tally.n, transform[blocks, rows], table.sum(axis=1)[blocks])
+
+
+@_estimate.register(PrefixTree)
+def _(mechanism: PrefixTree, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG001
+    """Refuse: the reports tell of prefixes."""
+    raise ParameterError("what searches for values is decoded by deniable_aggregator.discovery", mechanism.name)
+
+
+@_estimate.register(Sketch)
+def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    """Add up the cells that each value hashes to; a pool's confusion of values is part of the error."""
+    if isinstance(mechanism.family, (LinearFamily, LineFamily)):
+        support = supports(mechanism, tally)
+        return Supported(mechanism, tally.n, support if values is None else support[list(values)])
+    family, cells = mechanism.family, _cells(mechanism, tally)
+    chosen = range(mechanism.domain_size) if values is None else values
+    keys = np.fromiter((key(value, mechanism.domain_size) for value in chosen), np.uint64, len(chosen))
+    support = pool.lookup(family, cells, keys)
+    squares = squared_mass(cells, tally.reports, float(mechanism.p), float(mechanism.other))
+    return Supported(mechanism, tally.n, support, confusion=mechanism.confusion(squares))
+
+
+@_estimate.register(Bloom)
+def _(mechanism: Bloom, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    """Read the values off where each has a bit of its own; else tell the bits of their Bloom filters apart by regression."""
+    if mechanism.basic:
+        return Supported(mechanism, tally.n, tally.counts[0] if values is None else tally.counts[0, list(values)])
+    chosen = range(mechanism.domain_size) if values is None else values
+    if not tally.n:
+        return Supported(mechanism, 0, np.zeros(len(chosen), np.int64))
+    from deniable_aggregator import regression  # noqa: PLC0415 - only this decoder pays for its libraries
+
+    density = 1 - (1 - 1 / mechanism.bits) ** mechanism.hashes
+    design = bloom_design(mechanism, chosen)
+    p, q = float(mechanism.other), float(mechanism.one)
+    return Fitted(tally.n, regression.fit(design, tally.counts, tally.reports, p, q, density=density))
 
 
 @singledispatch
 def supports(mechanism: Mechanism, tally: Tally) -> NDArray[np.int64]:
-    """Count, for each value, the reports that support it.
+    """Count, for each value of a whole domain, the reports that support it.
 
     Parameters
     ----------
     mechanism
-        What the devices ran.
+        What the devices ran; pure.
     tally
         The sum of their reports.
 
@@ -76,14 +152,22 @@ def _(mechanism: Hadamard, tally: Tally) -> NDArray[np.int64]:
     return (tally.n + transform[1 : mechanism.domain_size + 1]) // 2
 
 
+@supports.register(Projective)
+def _(mechanism: Projective, tally: Tally) -> NDArray[np.int64]:
+    """Sum, for each value, the points of its hyperplane."""
+    return hyperplane_sums(mechanism.field.order, mechanism.dimension, tally.counts[0], mechanism.domain_size)
+
+
 @supports.register(LocalHash)
-def _(mechanism: LocalHash, tally: Tally) -> NDArray[np.int64]:
-    """Sum, over all hash functions, the cell that each value hashes to.
+@supports.register(FastLocalHash)
+def _(mechanism: LocalHash | FastLocalHash, tally: Tally) -> NDArray[np.int64]:
+    """Sum, over all functions of a linear family, the cell that each value hashes to.
 
     Summing rows x domain look-ups would cost g^t d. The hash is linear, so one digit can be folded at a time, from the whole
     tally T[a, s] towards S[v] = sum over a of T[a, <a, v>]: t rounds of g^(t+2) additions, whatever the domain.
     """
     family = mechanism.family
+    assert isinstance(family, LinearFamily)  # noqa: S101 - `_estimate` has seen to it
     g, d = family.range_size, mechanism.domain_size
     folded = tally.counts.reshape(-1, g * g)  # (values so far x hash functions left, digit of a x cell)
     digit, cell = np.arange(g)[:, None], np.arange(g)[None, :]
@@ -100,18 +184,96 @@ def _(mechanism: LocalHash, tally: Tally) -> NDArray[np.int64]:
     return folded[:d, 0]
 
 
-def walsh_hadamard(values: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Transform by the Hadamard matrix H[i, j] = (-1)^(number of common bits of i and j), in K log K additions.
+@supports.register(Cms)
+@supports.register(Hcms)
+def _(mechanism: Cms | Hcms, tally: Tally) -> NDArray[np.int64]:
+    """Sum, over all lines through each point, the cell of that line.
+
+    Row a holds value (x, y) in cell x + a y: with the multiples of a laid out once, that is one gather for each row.
+    """
+    family, cells = mechanism.family, _cells(mechanism, tally)
+    assert isinstance(family, LineFamily)  # noqa: S101 - `_estimate` has seen to it
+    width, d = family.width, mechanism.domain_size
+    ys = np.arange(-(-d // width))
+    xs = np.arange(width)
+    total = np.repeat(cells[width, ys], width)
+    for row in range(width):
+        products = np.fromiter((family.hash(row, int(y) * width) for y in ys), np.int64, len(ys))
+        total += cells[row][xs[None, :] ^ products[:, None]].ravel()
+    return total[:d]
+
+
+def _cells(mechanism: Sketch, tally: Tally) -> NDArray[np.int64]:
+    """Return the reports that support each place of each row."""
+    if not isinstance(mechanism, Hcms):
+        return tally.counts
+    # Place j is supported where its sign of the drawn coefficient was sent: half of (reports + transform of the difference).
+    signs = tally.counts.reshape(mechanism.rows, mechanism.width, 2)
+    transform = walsh_hadamard((signs[:, :, 0] - signs[:, :, 1]).T).T
+    return (tally.reports[:, None] + transform) // 2
+
+
+def squared_mass(cells: NDArray[np.int64], reports: NDArray[np.int64], p: float, other: float) -> float:
+    """Estimate the sum of f^2 over all values from the pairs of reports within each row, brought into [0, 1].
 
     Parameters
     ----------
-    values
-        (K,), K a power of two.
+    cells
+        int64 array (rows, width): reports that support each place.
+    reports
+        int64 array (rows,).
+    p, other
+        Probability that a report supports the true value's place, and any other.
+
+    Notes
+    -----
+    Two reports of one row both support place j with probability s_j^2, s_j = other + (p - other) m_j, where m_j is the mass that
+    hashes there; so pairs estimate sum(s^2) without bias, and sum(m) = 1. Over random functions E sum(m^2) = F + (1 - F) / width.
     """
-    transformed = values.copy()
-    half = 1
-    while half < len(transformed):
-        pairs = transformed.reshape(-1, 2, half)
-        transformed = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1).reshape(-1)
-        half *= 2
-    return transformed
+    width = cells.shape[1]
+    pairs = float((reports * (reports - 1)).sum())
+    if not pairs:
+        return 1.0
+    both = float((cells * (cells - 1)).sum()) / pairs
+    gain = p - other
+    buckets = (both - width * other**2 - 2 * other * gain) / gain**2
+    return float(np.clip((buckets - 1 / width) / (1 - 1 / width), 0.0, 1.0))
+
+
+def bloom_design(mechanism: Bloom, values: Sequence[int]) -> csr_array:
+    """Return the bits of every value's filter in every cohort.
+
+    Returns
+    -------
+    csr_array
+        (cohorts * bits, values), 1 where the filter has a 1, row ``cohort * bits + bit``.
+    """
+    from scipy.sparse import coo_array  # noqa: PLC0415 - only this decoder pays for it
+
+    rows, columns = (places.astype(np.int32) for places in _filters(mechanism, values))  # wider ones scikit-learn refuses
+    ones = np.ones(len(rows))
+    made = coo_array((ones, (rows, columns)), shape=(mechanism.cohorts * mechanism.bits, len(values))).tocsr()
+    made.data[:] = 1  # two hashes of one value may name one bit
+    return made
+
+
+def _filters(mechanism: Bloom, values: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    family: PoolFamily | None = getattr(mechanism, "_family", None)
+    if family is None:
+        cells = [
+            (cohort * mechanism.bits + bit, column)
+            for column, value in enumerate(values)
+            for cohort in range(mechanism.cohorts)
+            for bit in _ones(mechanism.filter(cohort, value))
+        ]
+        table = np.array(cells, np.int64).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
+    keys = np.fromiter((key(value, mechanism.domain_size) for value in values), np.uint64, len(values))
+    rows = np.concatenate(
+        [number // mechanism.hashes * mechanism.bits + pool.hashes(family, number, keys) for number in range(family.rows)]
+    )
+    return rows.astype(np.int64), np.tile(np.arange(len(values)), family.rows)
+
+
+def _ones(bits: int) -> list[int]:
+    return [place for place in range(bits.bit_length()) if bits >> place & 1]

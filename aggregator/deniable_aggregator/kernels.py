@@ -23,6 +23,8 @@ __all__ = ["backend", "histogram", "popcount"]
 
 _PAIRED = 32  # cells, beyond which the touched part of the table of pairs leaves the fastest cache
 _WORTH_PAIRING = 1 << 20  # reports, below which filling and folding that table costs more than it saves
+_COUNTERS = 1 << 25
+"""Bytes of counters for many rows, of which each takes a whole number of 64; only rows of under 8 bits could need more."""
 _CHUNK = 1 << 20
 """Bytes that numpy unpacks to bits, or numbers that it widens, at a time."""
 
@@ -128,13 +130,20 @@ def _popcount_numba(
     payloads: NDArray[np.uint8],
     row_size: int,
     size: int,
-    width: int,  # noqa: ARG001  which `cells` tells as well
+    width: int,
     cells: NDArray[np.int64],
     reports: NDArray[np.int64],
 ) -> None:
     from deniable_aggregator import _carry_save  # noqa: PLC0415
 
-    _carry_save.popcount(_frozen(payloads), row_size, size, cells, reports)
+    if row_size and len(cells) * -(-width // 64) * 64 > _COUNTERS:
+        _popcount_numpy(payloads, row_size, size, width, cells, reports)
+        return
+    tail = payloads[:0]
+    if row_size:
+        whole = max(0, len(payloads) - _carry_save.AHEAD) // size * size
+        tail = np.concatenate([payloads[whole:], np.zeros(_carry_save.AHEAD, np.uint8)])
+    _carry_save.popcount(_frozen(payloads), _frozen(tail), row_size, size, cells, reports)
 
 
 def _numbers(content: NDArray[np.uint8]) -> NDArray[np.uint32]:
@@ -167,6 +176,8 @@ def _popcount_numpy(
     if row_size == 0:
         reports[0] += len(content)
         step = min(step, 255)  # whose counts fit bytes, which numpy adds several times as fast as wider integers
+    else:
+        step = max(step, min(8 * len(cells), _CHUNK))  # several reports for each row that is added to
     for begin in range(0, len(content), step):
         chunk = content[begin : begin + step]
         if row_size == 0:

@@ -28,6 +28,7 @@ _SUMMARIES = {
     "prove": "prove each mechanism's privacy by walking every draw it can make",
     "registry": "check a metrics.toml, or compare two",
     "serve": "run the ingest server, the query API and the dashboard",
+    "rappor": "decode what a google/rappor deployment has collected",
     "worker": "count reports from the stream into tallies",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
@@ -60,15 +60,17 @@ def _diff(published: str, proposed: str) -> int:
 
 
 def prove(parser: argparse.ArgumentParser) -> Run:
-    """``deniable prove [MECHANISM...] [--domain-size D] [--epsilon E]``."""
+    """``deniable prove [MECHANISM...] [--domain-size D] [--epsilon E] [--option NAME=VALUE]``."""
     parser.add_argument("mechanisms", nargs="*", metavar="MECHANISM", help=f"by default all: {', '.join(mechanisms.names())}")
     parser.add_argument("--domain-size", type=int, nargs="+", default=[2, 3, 4, 5], metavar="D", help="small; default 2 3 4 5")
     parser.add_argument("--epsilon", nargs="+", default=["0.5", "1", "2"], metavar="E", help="nats; default 0.5 1 2")
+    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the mechanism, e.g. rows=8")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each proof")
 
     def run(arguments: argparse.Namespace) -> int:
+        options = dict(map(_option, arguments.option))
         verdicts = [
-            _prove(name, domain_size, epsilon, as_json=arguments.json)
+            _prove(name, domain_size, epsilon, options, as_json=arguments.json)
             for name in arguments.mechanisms or mechanisms.names()
             for domain_size in arguments.domain_size
             for epsilon in arguments.epsilon
@@ -80,10 +82,15 @@ def prove(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _prove(name: str, domain_size: int, epsilon: str, *, as_json: bool) -> bool | None:
+def _option(written: str) -> tuple[str, Any]:
+    name, _, value = written.partition("=")
+    return name, int(value) if value.isdecimal() else value
+
+
+def _prove(name: str, domain_size: int, epsilon: str, options: dict[str, Any], *, as_json: bool) -> bool | None:
     """Prove one mechanism; None where it does not exist for this domain and epsilon."""
     try:
-        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
+        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
     except ParameterError as error:
         if name in ("coin", "binary"):  # these exist for two values, and the coin for ln 3, only
             return None

@@ -53,8 +53,17 @@ def lint(path: str | Path) -> Lint:
         except ParameterError as error:
             faults.append(Fault(str(path), metric.id, error.rule, error.value))
             continue
+        try:
+            number = len(loaded.candidates(metric))
+        except RegistryError as error:
+            faults += error.faults
+            continue
         warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
-        if metric.mechanism == "auto":
+        if metric.open:
+            what = f"{number} candidates" if number else "answers to be discovered"
+            size = mechanism.layout.payload_size
+            notes.append(f"{metric.id}: {mechanism.name}, epsilon {mechanism.epsilon:.6g}, {size} bytes a report, {what}")
+        elif metric.mechanism == "auto":
             choice = mechanisms.choose(domain_size=metric.domain_size, epsilon=metric.epsilon, max_bytes=metric.max_report_bytes)
             notes.append(f"{metric.id}: {choice.reason}")
         else:
@@ -93,7 +102,10 @@ class Change:
         return f"{'BREAKING' if self.breaking else 'ok':8} {self.metric}: {self.what}"
 
 
-_MEANING = ("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes")
+_MEANING = (
+    *("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes"),
+    *("discover", "max_length", "parameters", "factors"),
+)
 
 
 def diff(published: Registry, proposed: Registry) -> list[Change]:

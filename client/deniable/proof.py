@@ -18,7 +18,7 @@ from deniable.errors import ParameterError, PayloadError
 from deniable.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from deniable.mechanisms import Mechanism
 
@@ -146,16 +146,25 @@ class Proof:
         return float("inf") if self.ratio is None else log(self.ratio)
 
 
-def prove(mechanism: Mechanism) -> Proof:
+def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     """Check every claim of a mechanism against its exact distributions.
 
+    Parameters
+    ----------
+    mechanism
+        With few enough draws to be walked.
+    values
+        What the device may hold; by default the whole domain. The proof is about these values.
+
+    Notes
+    -----
     The claims: probabilities sum to 1; every payload is possible for every value or for none; the worst likelihood ratio
     is the declared one, whose logarithm is at most the epsilon asked for; payloads have the declared size and unpack; a
-    payload supports the true value with probability p, and every other with probability q, so that the estimator is
-    unbiased with the variance stated.
+    payload supports the true value and every other one with the probability stated, so that the estimator is unbiased with
+    the variance stated.
     """
-    d = mechanism.domain_size
-    masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(d)]  # type: ignore[misc]
+    values = range(mechanism.domain_size) if values is None else values
+    masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in values]  # type: ignore[misc]
     faults = []
     if any(sum(mass.values()) != 1 for mass in masses):
         faults.append("probabilities do not sum to 1")
@@ -173,23 +182,25 @@ def prove(mechanism: Mechanism) -> Proof:
         faults.append(f"a payload does not have {mechanism.layout.payload_size} bytes")
     supports, misfits = _supports(mechanism, outputs)
     faults += misfits
-    for true, mass in enumerate(masses):
-        for value in range(d):
-            support = sum((share for payload, share in mass.items() if value in supports[payload]), Fraction(0))
-            claimed, name = (mechanism.p, "p") if value == true else (mechanism.q, "q")
+    for true, mass in zip(values, masses, strict=True):
+        for value in values:
+            support = sum((share * supports[payload].get(value, 0) for payload, share in mass.items()), Fraction(0))
+            claimed, name = mechanism.support(value, true), "p" if value == true else "q"
             if support != claimed:
-                faults.append(f"answer {true} supports {value} with probability {float(support):.12g}, not {name}")
-    return Proof(mechanism.name, d, mechanism.requested, len(outputs), ratio, mechanism.ratio, tuple(faults))
+                chance = f"{float(support):.12g}, not {name} = {float(claimed):.12g}"
+                faults.append(f"answer {true} supports {value} with probability {chance}")
+    size = mechanism.domain_size
+    return Proof(mechanism.name, size, mechanism.requested, len(outputs), ratio, mechanism.ratio, tuple(faults))
 
 
-def _supports(mechanism: Mechanism, payloads: set[bytes]) -> tuple[dict[bytes, set[int]], list[str]]:
-    """Return what each payload supports, nothing where it does not unpack; and such payloads, in words."""
-    supports: dict[bytes, set[int]] = {}
+def _supports(mechanism: Mechanism, payloads: set[bytes]) -> tuple[dict[bytes, dict[int, int]], list[str]]:
+    """Return what each payload supports (1) and opposes (-1), nothing where it does not unpack; and such payloads, in words."""
+    supports: dict[bytes, dict[int, int]] = {}
     misfits = []
     for payload in payloads:
         try:
-            supports[payload] = mechanism.supported(payload)
+            supports[payload] = dict.fromkeys(mechanism.supported(payload), 1) | dict.fromkeys(mechanism.opposed(payload), -1)
         except PayloadError as error:
-            supports[payload] = set()
+            supports[payload] = {}
             misfits.append(f"a payload does not unpack: {error}")
     return supports, misfits

@@ -18,6 +18,13 @@
     owner = "design@shop.example"
     expires = 2027-12-31
 
+    [metrics."home.page"]
+    type = "string"
+    candidates = "pages.txt"      # or: discover = true
+    epsilon = 2.0
+    description = "Which home page is set"
+    owner = "core@shop.example"
+
 A published metric is immutable: its reports can only be decoded with what it said when they were made. To change it, raise its
 ``version``, which begins a new count.
 """
@@ -25,22 +32,26 @@ A published metric is immutable: its reports can only be decoded with what it sa
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from deniable import text
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.hashing import KEY_SPACE
 from deniable.layout import MAX_REPORT_BYTES
-from deniable.rules import COIN_EPSILON, faults_of
+from deniable.rules import COIN_EPSILON, OPEN_TYPES, faults_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from datetime import date
 
 __all__ = ["Metric", "Registry", "load", "parse"]
 
-Value = str | bool
+Value = str | bool | int | tuple[str, ...]
+_MAX_LENGTH = {True: 16, False: 64}  # of a text to be discovered, and of one that is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +63,11 @@ class Metric:
     id
         Lower-case words joined by dots or dashes.
     type
-        ``boolean``, ``categorical``, or ``ordinal`` (values in order; decoded like categorical for now).
+        ``boolean``, ``categorical``, ``ordinal`` (values in order; decoded like categorical for now), ``product`` (an answer to
+        several questions at once), ``string``, or ``key`` (a whole number below 2^64).
     values
-        The possible answers, in the order of the domain; a boolean's are False and True.
+        The possible answers, in the order of the domain; a boolean's are False and True, a product's the combinations of its
+        factors' values, the last changing fastest. None are listed for a string or key.
     epsilon
         Privacy loss of one report in nats, as written.
     description, owner
@@ -73,10 +86,20 @@ class Metric:
         Reports below which estimates are not to be published.
     max_report_bytes
         Largest payload that ``auto`` may choose.
+    candidates
+        Of a string or key: the file of the answers to look for, one to a line. Devices do not need it.
+    discover
+        Of a string or key: whether the common answers are to be found without a list.
+    max_length
+        Longest string, in bytes of UTF-8.
+    parameters
+        What the mechanism lets one choose, as pairs of name and value.
+    factors
+        Of a product: each question with its answers.
     """
 
     id: str
-    type: Literal["boolean", "categorical", "ordinal"]
+    type: Literal["boolean", "categorical", "ordinal", "product", "string", "key"]
     values: tuple[Value, ...]
     epsilon: str
     description: str = ""
@@ -88,14 +111,28 @@ class Metric:
     expires: date | None = None
     min_reports: int = 0
     max_report_bytes: int = MAX_REPORT_BYTES
+    candidates: str | None = None
+    discover: bool = False
+    max_length: int = 0
+    parameters: tuple[tuple[str, int | float | str], ...] = ()
+    factors: tuple[tuple[str, tuple[str, ...]], ...] = ()
     _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_positions", {value: i for i, value in enumerate(self.values)})
+        if self.type == "string" and not self.max_length:
+            object.__setattr__(self, "max_length", _MAX_LENGTH[self.discover])
+
+    @property
+    def open(self) -> bool:
+        """Whether the possible answers are too many to be listed."""
+        return self.type in OPEN_TYPES
 
     @property
     def domain_size(self) -> int:
         """Number of possible answers."""
+        if self.open:
+            return KEY_SPACE if self.type == "key" else text.domain_size(self.max_length)
         return len(self.values)
 
     def position(self, value: object) -> int:
@@ -106,6 +143,13 @@ class Metric:
         ParameterError
             If it is no declared answer. The message does not repeat it.
         """
+        if self.open:
+            return self._open_position(value)
+        if self.factors and isinstance(value, Mapping | list | tuple):
+            names = [name for name, _ in self.factors]
+            given = [value.get(name) for name in names] if isinstance(value, Mapping) else value
+            # Looked up only if they are texts, so that nothing unhashable gets near the dictionary.
+            value = tuple(given) if all(isinstance(part, str) for part in given) and len(value) == len(names) else None
         try:
             found = self._positions[value]  # type: ignore[index]
         except (KeyError, TypeError):
@@ -113,13 +157,37 @@ class Metric:
         # True == 1 == 1.0 as keys of a dict; an answer must also be of the declared kind.
         if found < 0 or value.__class__ is not self.values[found].__class__:
             kind = "True or False" if self.type == "boolean" else f"one of the {self.domain_size} declared values"
+            if self.factors:
+                kind = f"a declared value each of {', '.join(name for name, _ in self.factors)}"
             raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
         return found
 
+    def _open_position(self, value: object) -> int:
+        if self.type == "string" and isinstance(value, str):
+            return text.encode(value, self.max_length)
+        if self.type == "key" and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < KEY_SPACE:
+            return value
+        kind = f"a text of 1 to {self.max_length} bytes" if self.type == "string" else "a whole number in [0, 2^64)"
+        raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
+
+    def value(self, position: int) -> Value:
+        """Return the answer at a place of the domain.
+
+        Raises
+        ------
+        ParameterError
+            If no text is written by that number.
+        """
+        if self.open:
+            return position if self.type == "key" else text.decode(position, self.max_length)
+        return self.values[position]
+
     def label(self, position: int) -> str:
         """Write an answer for people."""
-        value = self.values[position]
-        return value if isinstance(value, str) else "yes" if value else "no"
+        value = self.value(position)
+        if isinstance(value, tuple):
+            return ", ".join(value)
+        return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
     def expired(self, today: date) -> bool:
         """Tell whether collection has ended."""
@@ -138,11 +206,52 @@ class Registry:
         By id.
     segments
         Declared values of each public breakdown, by its name.
+    file
+        Where it was read from; files that it names are looked for beside it.
     """
 
     app: str
     metrics: Mapping[str, Metric]
     segments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    file: str = field(default="metrics.toml", compare=False)
+
+    def candidates(self, metric: Metric) -> tuple[int, ...]:
+        """Read the file of a metric's candidates, as places in its domain; none where the metric names no file.
+
+        Raises
+        ------
+        RegistryError
+            With every fault of the file: not readable, empty, a line that is no answer to the metric, or one that stands twice.
+        """
+        if metric.candidates is None:
+            return ()
+        path = Path(self.file).parent / metric.candidates
+        try:
+            # Not splitlines(), which also splits at characters that an answer may have.
+            lines = path.read_text("utf-8-sig").removesuffix("\n").split("\n")
+        except (OSError, UnicodeDecodeError) as error:
+            rule = "candidates is a readable UTF-8 file of answers, one to a line"
+            raise RegistryError([Fault(self.file, metric.id, rule, str(error))]) from None
+        faults, found = [], dict[int, int]()
+        for number, line in enumerate(lines, 1):
+            if lines == [""]:
+                break
+            where = f"line {number}: {line!r}"
+            try:
+                position = metric.position(int(line) if metric.type == "key" else line)
+            except ValueError as error:  # ParameterError is one
+                words = error.rule if isinstance(error, ParameterError) else "a key is a whole number in [0, 2^64)"
+                faults.append(Fault(str(path), metric.id, words, where))
+                continue
+            if position in found:
+                rule = f"a candidate is listed once; this one is on line {found[position]}"
+                faults.append(Fault(str(path), metric.id, rule, where))
+            found.setdefault(position, number)
+        if not found and not faults:
+            faults.append(Fault(str(path), metric.id, "a candidate file has at least one line", "an empty file"))
+        if faults:
+            raise RegistryError(faults)
+        return tuple(found)
 
     def segment(self, metric: Metric, given: Mapping[str, str]) -> str:
         """Write a report's segment, e.g. ``platform=linux,version=2.4``; empty where the metric has none.
@@ -206,15 +315,20 @@ def parse(text: str, file: str = "metrics.toml") -> Registry:
         raise RegistryError(faults)
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
     metrics = {id_: _metric(id_, table) for id_, table in document["metrics"].items()}
-    return Registry(document["app"], metrics, segments)
+    return Registry(document["app"], metrics, segments, file)
 
 
 def _metric(id_: str, table: dict[str, Any]) -> Metric:
     given = dict(table)
-    values = (False, True) if given["type"] == "boolean" else tuple(given.pop("values"))
+    factors = tuple((name, tuple(listed)) for name, listed in given.pop("factors", {}).items())
+    values = (False, True) if given["type"] == "boolean" else tuple(given.pop("values", ()))
+    if factors:
+        values = tuple(product(*(listed for _, listed in factors)))
+    given["factors"] = factors
+    parameters = tuple(sorted(given.pop("parameters", {}).items()))
     epsilon = f"{Decimal(str(given.pop('epsilon', COIN_EPSILON))).normalize():f}"  # 1 and 1.0 are the same
     segments = tuple(given.pop("segments", ()))
-    return Metric(id=id_, values=values, epsilon=epsilon, segments=segments, **given)
+    return Metric(id=id_, values=values, epsilon=epsilon, segments=segments, parameters=parameters, **given)
 
 
 _KEYS = tuple(f.name for f in fields(Metric) if f.init and f.name != "id")

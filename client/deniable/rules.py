@@ -6,21 +6,24 @@ import re
 from collections import Counter
 from datetime import date, datetime
 from itertools import chain
+from math import prod
 from typing import TYPE_CHECKING, Any
 
-from deniable import period
+from deniable import period, text
 from deniable.errors import ParameterError
 from deniable.weight import exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["COIN_EPSILON", "FORMAT", "MAX_VALUES", "faults_of"]
+__all__ = ["COIN_EPSILON", "FORMAT", "MAX_VALUES", "OPEN_TYPES", "faults_of"]
 
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, which two fair coins spend; the one epsilon that may be left out
 MAX_VALUES = 1 << 16
-TYPES = ("boolean", "categorical", "ordinal")
+OPEN_TYPES = ("string", "key")
+"""Types whose answers are too many to be listed."""
+TYPES = ("boolean", "categorical", "ordinal", "product", *OPEN_TYPES)
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
@@ -93,7 +96,11 @@ def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
 def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
     yield from _unknown(id_, keys, table)
     for rule, value in chain(
-        _domain_faults(table), _privacy_faults(table), _upkeep_faults(table), _segment_faults(table, segments)
+        _domain_faults(table),
+        _privacy_faults(table),
+        _parameters_faults(table),
+        _upkeep_faults(table),
+        _segment_faults(table, segments),
     ):
         yield id_, rule, value
 
@@ -101,15 +108,57 @@ def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], ke
 _Broken = tuple[str, object]  # rule, value
 
 
+_BELONGS = {"candidates": OPEN_TYPES, "discover": OPEN_TYPES, "max_length": OPEN_TYPES, "factors": ("product",)}
+
+
 def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
     type_ = table.get("type")
     if type_ not in TYPES:
         yield f"type is one of {', '.join(TYPES)}", type_
-    elif type_ == "boolean":
-        if "values" in table:
-            yield "a boolean's values are yes and no and are not listed", table["values"]
-    else:
+        return
+    if type_ in OPEN_TYPES:
+        yield from _open_faults(table)
+    elif type_ == "product":
+        yield from _factors_faults(table)
+    elif type_ != "boolean":
         yield from _values_faults(table.get("values"))
+    elif "values" in table:
+        yield "a boolean's values are yes and no and are not listed", table["values"]
+    for key, types in _BELONGS.items():
+        if key in table and type_ not in types:
+            yield f"{key} belongs to a metric of type {' or '.join(types)}", table[key]
+
+
+def _factors_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    if "values" in table:
+        yield "a product's values are the combinations of its factors' and are not listed", table["values"]
+    factors = table.get("factors")
+    if not isinstance(factors, dict) or len(factors) < 2:  # noqa: PLR2004
+        yield 'factors is a table of two or more lists, such as { theme = ["light", "dark"], export = ["no", "yes"] }', factors
+        return
+    broken = [(f"factors.{name}: {rule}", value) for name, values in factors.items() for rule, value in _values_faults(values)]
+    yield from broken
+    size = 0 if broken else prod(map(len, factors.values()))
+    if size > MAX_VALUES:
+        yield f"factors have at most {MAX_VALUES} combinations", size
+
+
+def _open_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    if "values" in table:
+        yield f"answers of type {table['type']} are not listed as values: they have candidates, or are to be discovered", "values"
+    discover, candidates = table.get("discover", False), table.get("candidates")
+    if not isinstance(discover, bool):
+        yield "discover is true or false, without quotes", discover
+    elif candidates is not None and (not isinstance(candidates, str) or not candidates):
+        yield "candidates names a file, one answer to a line", candidates
+    elif discover == (candidates is not None):
+        rule = f'a metric of type {table["type"]} has either candidates = "file.txt" or discover = true'
+        yield rule, "both" if discover else "neither"
+    length = table.get("max_length", 1)
+    if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= text.MAX_LENGTH:
+        yield f"max_length is a number of bytes from 1 to {text.MAX_LENGTH}", length
+    elif table["type"] == "key" and "max_length" in table:
+        yield "max_length belongs to a metric of type string; a key has 8 bytes", length
 
 
 def _values_faults(values: object) -> Iterator[_Broken]:
@@ -130,6 +179,14 @@ def _privacy_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         exact(epsilon)  # type: ignore[arg-type]
     except ParameterError as error:
         yield error.rule, error.value
+
+
+def _parameters_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    parameters = table.get("parameters", {})
+    if not isinstance(parameters, dict) or not all(isinstance(value, int | float | str) for value in parameters.values()):
+        yield "parameters is a table of numbers and texts, such as { cohorts = 64 }", parameters
+    elif parameters and table.get("mechanism", "auto") == "auto":
+        yield "parameters go with a mechanism's name; auto has none", ", ".join(parameters)
 
 
 def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:

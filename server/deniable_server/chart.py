@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["Axis", "Chart", "Column", "Row", "Tick", "axis", "chart", "columns", "count", "order", "percent"]
+__all__ = ["Axis", "Chart", "Column", "Row", "Tick", "axis", "chart", "columns", "count", "order", "percent", "share"]
 
 _STEPS = 5  # at most so many steps between ticks: their labels do not touch on a telephone
 _DIGITS = 4  # after the point, at most
@@ -73,7 +73,7 @@ class Row:
     estimate, stderr, interval_text, simultaneous_text, count
         The numbers.
     faint
-        Whether the value cannot be told from 0 when all values are judged at once.
+        Whether the value was not detected when all values are judged at once.
     """
 
     label: str
@@ -185,6 +185,11 @@ def percent(frequency: float, digits: int, sign: str = "%") -> str:
     return f"{_MINUS if negative else ''}{text.lstrip('-')}{sign}"
 
 
+def share(frequency: float, stderr: float) -> str:
+    """Write a frequency in percent with as many digits as its standard error allows."""
+    return percent(frequency, _digits(stderr))
+
+
 def count(number: float) -> str:
     """Write a whole number in groups of three digits; what rounds to 0 has no sign."""
     whole = round(number)
@@ -209,5 +214,5 @@ def _row(row: dict[str, Any], scale: Axis, digits: int) -> Row:
         interval_text=f"{percent(low, digits, '')} to {percent(high, digits)}",
         simultaneous_text=f"{percent(lowest, digits, '')} to {percent(highest, digits)}",
         count=count(row["count"]),
-        faint=lowest <= 0,
+        faint=not row["detected"],
     )

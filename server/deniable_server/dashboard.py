@@ -45,6 +45,7 @@ _HEADERS = {
 _SESSION_SECONDS = 12 * 3600
 _ORDERS = ("estimate", "domain")
 _MOST_ROWS = 500  # a domain may have 65,536 values; a page of them all is there for who asks
+_UNDETECTED_ROWS = 10
 _COMPACT = 24  # rows beyond which they are set closer
 _PREVIEW_ROWS = 4
 _PREVIEW_COLUMNS = 64
@@ -78,7 +79,7 @@ def metric(id_: str) -> Response:
     measured = measure(app, question, period, segment)
     order = request.args.get("order", "")
     if order not in _ORDERS:
-        order = "estimate" if question.metric.type == "categorical" else "domain"
+        order = "domain" if question.metric.type in ("boolean", "ordinal") else "estimate"
     chosen = {"period": period, "segment": segment, "order": request.args.get("order")}
     return _page(
         "metric.html",
@@ -87,27 +88,36 @@ def metric(id_: str) -> Response:
         orders=_ORDERS,
         order=order,
         chosen={name: value for name, value in chosen.items() if value},
-        compact=question.metric.domain_size > _COMPACT,
+        compact=len(measured["estimates"]) > _COMPACT,
         **_picture(measured, order),
     )
 
 
 def _picture(measured: dict[str, Any], order: str) -> dict[str, Any]:
     """Draw every value, or the first `_MOST_ROWS` of very many."""
-    if not measured["n"]:
+    estimated = _estimated(measured)
+    if not estimated:
         return {"chart": None, "left_out": 0}
-    rows = chart.order(measured["estimates"], by_estimate=order == "estimate")
-    shown = rows if request.args.get("rows") == "all" else rows[:_MOST_ROWS]
+    rows = chart.order(estimated, by_estimate=order == "estimate")
+    most = _MOST_ROWS
+    if measured["domain_size"] is None and order == "estimate":  # of ten thousand candidates few are worth a look
+        most = min(most, sum(row["detected"] for row in rows) + _UNDETECTED_ROWS)
+    shown = rows if request.args.get("rows") == "all" else rows[:most]
     return {"chart": chart.chart(shown, over=rows), "left_out": len(rows) - len(shown)}
+
+
+def _estimated(measured: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the values of which something is known: none without reports, nor candidates that share their hashes."""
+    return [row for row in measured["estimates"] if row["frequency"] is not None]
 
 
 def _card(app: App, question: Question) -> dict[str, Any]:
     """Describe a metric for the list, with its largest values, or with all of them where they are in order."""
     measured = measure(app, question)
     card = _described(question, measured) | {"rows": (), "columns": (), "peak": None}
-    if not measured["n"]:
+    rows = _estimated(measured)
+    if not rows:
         return card
-    rows = measured["estimates"]
     ranked = chart.order(rows, by_estimate=True)
     if measured["type"] == "ordinal" and _PREVIEW_ROWS < len(rows) <= _PREVIEW_COLUMNS:
         return card | {"columns": chart.columns(rows), "peak": chart.chart(ranked[:1], over=rows).rows[0]}
@@ -118,10 +128,16 @@ def _card(app: App, question: Question) -> dict[str, Any]:
 def _described(question: Question, measured: dict[str, Any]) -> dict[str, Any]:
     """Add to a description what the pages say of a metric in words."""
     expires, least, n = question.metric.expires, question.metric.min_reports, measured["n"]
+    size, limit, rest = len(measured["estimates"]), measured["detection_frequency"], measured["unallocated"]
     # Rounded up: "at most" must stay true of the number that is shown.
     odds = ceil(100 * exp(measured["epsilon"]) - 1e-6) / 100
     return measured | {
         "labels": [row["label"] for row in measured["estimates"]],
+        "size": size,
+        "what": f"{chart.count(size)} {_what(question, size)}",
+        "detected": sum(row["detected"] for row in measured["estimates"]),
+        "limit": None if limit is None else chart.share(limit, limit),
+        "rest": None if rest["frequency"] is None else chart.share(rest["frequency"], rest["stderr"]),
         "odds": f"{odds:,.2f}",
         "updated": datetime.fromisoformat(measured["updated"]) if measured["updated"] else None,
         "expires": expires,
@@ -129,6 +145,11 @@ def _described(question: Question, measured: dict[str, Any]) -> dict[str, Any]:
         "min_reports": least,
         "too_few": 0 < n < least,
     }
+
+
+def _what(question: Question, number: int) -> str:
+    word = "candidate" if question.metric.candidates else "answer found" if question.metric.discover else "value"
+    return word if number == 1 else word.replace("answer", "answers") if question.metric.discover else f"{word}s"
 
 
 # Access

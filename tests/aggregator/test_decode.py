@@ -8,16 +8,20 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from deniable import mechanisms
+from deniable import mechanisms, text
 from deniable.errors import ParameterError
-from deniable_aggregator import decode, tally
+from deniable.hashing import PoolFamily
+from deniable_aggregator import decode, incidence, pool, tally
 
 CASES = [
     ("coin", 2, None),
     ("binary", 2, 1),
     *(
         (name, d, epsilon)
-        for name in ("grr", "sue", "oue", "subset", "local_hash", "hadamard")
+        for name in (
+            *("grr", "sue", "oue", "subset", "local_hash", "hadamard", "general_hadamard", "pgr"),
+            *("rappor", "cms", "hcms", "fast_local_hash"),
+        )
         for d, epsilon in ((2, 1), (7, 0.5), (26, 1), (31, 3))
     ),
 ]
@@ -39,9 +43,11 @@ def test_decoder_counts_what_the_mechanism_says_is_supported(name, domain_size, 
     plain = np.zeros(domain_size, np.int64)
     for payload in payloads:
         plain[list(mechanism.supported(payload))] += 1
+        plain[list(mechanism.opposed(payload))] -= 1
     counted = tally.count(mechanism.layout, b"".join(payloads))
     estimate = decode.estimate(mechanism, counted)
     assert np.array_equal(estimate.support, plain)
+    assert np.array_equal(decode.estimate(mechanism, counted, [1, 0]).support, plain[[1, 0]])
     p, q = mechanism.p, mechanism.q
     exact = [(Fraction(int(c), 300) - q) / (p - q) for c in plain]
     assert np.allclose(estimate.frequency, [float(f) for f in exact], rtol=1e-12, atol=1e-12)
@@ -66,6 +72,117 @@ def test_squared_error_is_the_exact_variance(name, domain_size, epsilon):
     spread = sqrt(2 / max(1, domain_size - 1)) * 1.5
     assert abs(np.mean(ratios) - 1) < 6 * spread / sqrt(repeats)
     assert np.abs(np.mean(errors, axis=0)).max() < 6 / sqrt(repeats)
+
+
+POOLS = [
+    ("cms", {"rows": 40, "width": 16}),
+    ("hcms", {"rows": 40, "width": 16}),
+    ("fast_local_hash", {"rows": 200}),
+    ("fast_local_hash", {"rows": 33, "width": 5}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), POOLS)
+def test_pools_count_what_is_supported(name, options):
+    """With a pool, too, the decoder finds the reports that support each value by definition, and those of chosen values alone."""
+    mechanism = mechanisms.make(name, domain_size=60, epsilon=2, **options)
+    payloads = [mechanism.randomize(value) for value in population(60, 300)]
+    plain = np.zeros(60, np.int64)
+    for payload in payloads:
+        plain[list(mechanism.supported(payload))] += 1
+    counted = tally.count(mechanism.layout, b"".join(payloads))
+    assert np.array_equal(decode.estimate(mechanism, counted).support, plain)
+    assert np.array_equal(decode.estimate(mechanism, counted, [31, 4]).support, plain[[31, 4]])
+
+
+@pytest.mark.parametrize("numba", [True, False])
+def test_lookups_with_and_without_numba(monkeypatch, numba):
+    """The compiled look-up and numpy's give the sum over the rows that the family's own hash gives."""
+    if not numba:
+        monkeypatch.setattr(pool, "_kernel", lambda: None)
+    rng = np.random.default_rng(3)
+    family = PoolFamily("test", 7, 10)
+    table = rng.integers(0, 1000, (5, 10))
+    table[2] = 0
+    keys = rng.integers(0, 1 << 64, 20, np.uint64, endpoint=False)
+    plain = [sum(int(table[row, family.hash(row + 1, int(key))]) for row in range(5)) for key in keys]
+    assert pool.lookup(family, table, keys, first=1).tolist() == plain
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "n"), [("fast_local_hash", {"rows": 20}, 40_000), ("cms", {"rows": 8, "width": 16}, 20_000)]
+)
+def test_the_error_of_a_pool_is_stated(name, options, n):
+    """Where few functions confuse the values, errors have the standard error stated, and a larger one than the noise alone."""
+    scores, noise = [], []
+    for label in range(12):
+        domain_size = 10_000 + label  # other values, so other collisions
+        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=4, **options)
+        chosen = np.random.default_rng(label).choice(domain_size, 40, replace=False).tolist()
+        values = [chosen[place] for place in population(40, n)]
+        truth = np.bincount(population(40, n), minlength=40) / n
+        counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, values)))
+        estimate = decode.estimate(mechanism, counted, chosen)
+        assert estimate.confusion > 0
+        scores.append((estimate.frequency - truth) / estimate.respondents_stderr)
+        noise.append((estimate.frequency - truth) / np.sqrt([mechanism.variance(f, n) for f in truth]))
+    assert 0.8 < np.std(scores) < 1.2
+    assert np.std(noise) > 1.5
+
+
+@pytest.mark.parametrize("held", [[1.0], [0.5, 0.3, 0.2], [0.01] * 100])
+def test_squared_mass(held):
+    """The pairs of reports within rows tell the sum of f^2 without bias, through the mechanism's noise."""
+    rng = np.random.default_rng(8)
+    mechanism = mechanisms.make("fast_local_hash", domain_size=5000, epsilon=2, rows=500)
+    values = rng.choice(len(held), 30_000, p=held).tolist()
+    counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, values)))
+    squares = decode.squared_mass(counted.counts, counted.reports, float(mechanism.p), float(mechanism.other))
+    assert squares == pytest.approx(sum(f * f for f in held), abs=0.03)
+
+
+def test_no_pairs_tell_nothing():
+    """Where no row has two reports the sum of f^2 is taken to be 1, its most."""
+    mechanism = mechanisms.make("fast_local_hash", domain_size=5000, epsilon=2, rows=500)
+    counted = tally.count(mechanism.layout, mechanism.randomize(3))
+    assert decode.squared_mass(counted.counts, counted.reports, float(mechanism.p), float(mechanism.other)) == 1
+
+
+@pytest.mark.parametrize("name", ["cms", "hcms", "fast_local_hash"])
+def test_texts(name):
+    """Candidates of a domain of all texts are estimated within their intervals, and absent ones are not detected."""
+    mechanism = mechanisms.make(name, domain_size=1 << 512, epsilon=3)
+    words = [text.encode(f"https://example.org/{i}", 64) for i in range(30)]
+    truth = np.array([0.5, 0.3, 0.2, *[0] * 27])
+    held = np.repeat(words[:3], (truth[:3] * 6000).astype(int)).tolist()
+    counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, held)))
+    estimate = decode.estimate(mechanism, counted, words)
+    low, high = estimate.interval(0.9999, simultaneous=True)
+    assert ((low <= truth) & (truth <= high)).all()
+    assert estimate.detected(1e-4).tolist() == [True] * 3 + [False] * 27
+    with pytest.raises(ParameterError, match="is decoded for candidates"):
+        decode.estimate(mechanism, counted)
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [([1, 2, 1], "candidates are listed once; got '1 twice'"), ([60], "value of the domain"), ([-1], "value of")],
+)
+def test_bad_candidates(values, rule):
+    """Values that are no candidates are refused with the rule."""
+    mechanism = mechanisms.make("grr", domain_size=60, epsilon=2)
+    with pytest.raises(ParameterError, match=rule):
+        decode.estimate(mechanism, tally.empty(mechanism.layout), values)
+
+
+def test_every_estimate_may_be_of_chosen_values():
+    """Whatever the mechanism, the estimates of some values are those of the whole domain at their places."""
+    for name, domain_size, epsilon in CASES:
+        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
+        counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, population(domain_size, 200))))
+        whole, some = decode.estimate(mechanism, counted), decode.estimate(mechanism, counted, [1, 0])
+        for attribute in ("frequency", "stderr", "respondents_stderr", "absent_stderr", "p_value"):
+            assert np.array_equal(getattr(whole, attribute)[[1, 0]], getattr(some, attribute))
 
 
 @pytest.mark.parametrize("domain_size", [10, 100, 1000, 1024])
@@ -107,7 +224,7 @@ def test_walsh_hadamard_is_the_matrix_product():
     for k in (1, 2, 4, 64):
         values = rng.integers(0, 1000, k)
         matrix = np.array([[1 - 2 * ((i & j).bit_count() & 1) for j in range(k)] for i in range(k)])
-        assert np.array_equal(decode.walsh_hadamard(values), matrix @ values)
+        assert np.array_equal(incidence.walsh_hadamard(values), matrix @ values)
 
 
 def test_a_tally_of_another_layout_is_refused():

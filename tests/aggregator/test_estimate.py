@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
-from deniable_aggregator.estimate import Estimate
+from deniable_aggregator.estimate import Supported
 
 REPLAYS = 4000
 
@@ -19,7 +19,7 @@ def estimates(name, domain_size, epsilon, n, frequency, rng, *, sampled):
     p, q = float(mechanism.p), float(mechanism.q)
     holders = rng.binomial(n, frequency, REPLAYS) if sampled else np.full(REPLAYS, round(n * frequency))
     support = rng.binomial(holders, p) + rng.binomial(n - holders, q)
-    return Estimate(mechanism, n, support)
+    return Supported(mechanism, n, support)
 
 
 @pytest.mark.parametrize("name", ["grr", "oue", "local_hash", "hadamard", "subset"])
@@ -47,7 +47,7 @@ def test_interval_is_clopper_pearson_through_the_line():
     """The bounds are the exact binomial ones, debiased; at no and at full support they reach the edge."""
     mechanism = mechanisms.make("grr", domain_size=3, epsilon=1)
     p, q = float(mechanism.p), float(mechanism.q)
-    estimate = Estimate(mechanism, 50, np.array([0, 17, 50]))
+    estimate = Supported(mechanism, 50, np.array([0, 17, 50]))
     low, high = estimate.interval(0.9)
     for position, support in enumerate((0, 17, 50)):
         exact = binomtest(support, 50).proportion_ci(0.9, method="exact")
@@ -58,7 +58,7 @@ def test_interval_is_clopper_pearson_through_the_line():
 def test_simultaneous_intervals_share_the_error():
     """Simultaneous intervals over d values are pointwise ones at an error d times smaller."""
     mechanism = mechanisms.make("oue", domain_size=20, epsilon=1)
-    estimate = Estimate(mechanism, 1000, np.full(20, 300))
+    estimate = Supported(mechanism, 1000, np.full(20, 300))
     together, apart = estimate.interval(0.95, simultaneous=True), estimate.interval(1 - 0.05 / 20)
     assert np.allclose(together, apart)
 
@@ -66,7 +66,7 @@ def test_simultaneous_intervals_share_the_error():
 @pytest.mark.parametrize("level", [0, 1, 1.5, -1, float("nan")])
 def test_level_is_a_confidence(level):
     """A level outside (0, 1) is refused."""
-    estimate = Estimate(mechanisms.make("grr", domain_size=2, epsilon=1), 10, np.array([5, 5]))
+    estimate = Supported(mechanisms.make("grr", domain_size=2, epsilon=1), 10, np.array([5, 5]))
     with pytest.raises(ParameterError, match="confidence level"):
         estimate.interval(level)
 
@@ -77,3 +77,76 @@ def test_standard_errors_match_the_spread_of_replays():
     for sampled, name in ((True, "stderr"), (False, "respondents_stderr")):
         estimate = estimates("grr", 8, 2, 5000, 0.4, rng, sampled=sampled)
         assert getattr(estimate, name).mean() == pytest.approx(estimate.frequency.std(), rel=0.06)
+
+
+def test_tests_have_their_level():
+    """Of values that nobody holds, Holm at 5% names any in at most 5% of replays; a test alone rejects about 5% of them."""
+    rng = np.random.default_rng(14)
+    mechanism = mechanisms.make("oue", domain_size=20, epsilon=1)
+    false_alarms = rejected = 0
+    for _ in range(400):
+        estimate = Supported(mechanism, 5000, rng.binomial(5000, float(mechanism.q), 20))
+        false_alarms += estimate.detected(0.05).any()
+        rejected += (estimate.p_value <= 0.05).sum()
+    assert false_alarms <= 36  # 20 expected at most, and four standard deviations
+    assert 0.04 < rejected / 8000 < 0.055
+
+
+@pytest.mark.parametrize("confusion", [0.0, 1e-6])
+def test_ten_thousand_candidates_have_their_level(confusion):
+    """Far out in the tail, too, where skewness counts, any of 10,000 absent values is named in 5% of replays at most."""
+    rng = np.random.default_rng(17)
+    mechanism = mechanisms.make("fast_local_hash", domain_size=1 << 64, epsilon=4)
+    p, q = float(mechanism.p), float(mechanism.q)
+    n, alarms = 100_000, 0
+    for _ in range(150):
+        biased = q + (p - q) * rng.normal(0, confusion**0.5, 10_000)
+        alarms += Supported(mechanism, n, rng.binomial(n, biased), confusion=confusion).detected(0.05).any()
+    assert alarms <= 15  # 7.5 expected at most, and three standard deviations; a normal tail gives 13 and more
+
+
+def test_detection_frequency():
+    """A value held by just that share is detected in half of the replays."""
+    rng = np.random.default_rng(15)
+    mechanism = mechanisms.make("grr", domain_size=10, epsilon=2)
+    p, q = float(mechanism.p), float(mechanism.q)
+    limit = Supported(mechanism, 20_000, np.full(10, round(20_000 * q))).detection_frequency(0.05)
+    found = 0
+    for _ in range(400):
+        support = rng.binomial(20_000, q, 10)
+        support[3] = rng.binomial(20_000, q + limit * (p - q))
+        found += Supported(mechanism, 20_000, support).detected(0.05)[3]
+    assert 150 < found < 250
+
+
+def test_what_is_detected_is_not_unallocated():
+    """The unallocated share is what the detected values leave, with the error of their sum."""
+    mechanism = mechanisms.make("grr", domain_size=3, epsilon=3)
+    p, q = float(mechanism.p), float(mechanism.q)
+    estimate = Supported(mechanism, 10_000, np.array([int(10_000 * (q + 0.6 * (p - q))), int(10_000 * q), int(9_000 * q)]))
+    assert estimate.detected().tolist() == [True, False, False]
+    rest, stderr = estimate.unallocated()
+    assert rest == pytest.approx(0.4, abs=1e-3)
+    assert stderr == pytest.approx(estimate.stderr[0])
+
+
+@pytest.mark.parametrize("alpha", [0, 1, -1, float("nan")])
+def test_alpha_is_a_probability(alpha):
+    """A bound on error outside (0, 1) is refused."""
+    with pytest.raises(ParameterError, match="probability of error"):
+        Supported(mechanisms.make("grr", domain_size=2, epsilon=1), 10, np.array([5, 5])).detected(alpha)
+
+
+def test_false_discoveries():
+    """Benjamini and Hochberg name more than Holm, of which one in twenty is absent on average."""
+    rng = np.random.default_rng(16)
+    mechanism = mechanisms.make("oue", domain_size=200, epsilon=1)
+    p, q = float(mechanism.p), float(mechanism.q)
+    share = np.where(np.arange(200) < 40, 0.012, 0.0)
+    named = wrong = by_holm = 0
+    for _ in range(60):
+        estimate = Supported(mechanism, 50_000, rng.binomial(50_000, q + share * (p - q)))
+        found = estimate.detected(0.05, control="discovery")
+        named, wrong, by_holm = named + found.sum(), wrong + found[40:].sum(), by_holm + estimate.detected(0.05).sum()
+    assert named > 1.2 * by_holm
+    assert 0.01 < wrong / named < 0.065

@@ -85,6 +85,44 @@ def test_bits_of_many_rows(backend, rows, width, number):
     check_popcount(backend, Layout(rows, width, "bits"), number, skewed=True)
 
 
+@pytest.mark.parametrize(("rows", "width"), [(256, 256), (257, 192), (1022, 1021), (1024, 1024)])
+def test_bits_of_many_wide_rows(backend, rows, width):
+    """Sketch rows are counted where most rows have a report or none, and where all have several."""
+    for number in (1, 7, rows, 3 * rows):
+        check_popcount(backend, Layout(rows, width, "bits"), number)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_bits_of_any_layout(backend, seed):
+    """No combination of rows, width and reports is miscounted, whatever share of the reports one row takes."""
+    rng = np.random.default_rng(seed)
+    rows, width = int(2 ** rng.uniform(0, 10)), int(2 ** rng.uniform(0, 9))
+    number = int(rng.choice([0, 1, 2, 254, 255, 256, 509, 510, 511, 765, 1021])) + int(rng.choice([0, rng.integers(2000)]))
+    check_popcount(backend, Layout(rows, width, "bits"), number, skewed=seed % 2 == 0)
+
+
+@pytest.mark.parametrize("number", [254, 255, 256, 509, 510, 511, 765, 766])
+@pytest.mark.parametrize("width", [8, 64, 65, 128, 129, 1000])
+def test_a_bit_of_a_row_set_by_as_many_reports_as_a_byte_counts(backend, width, number):
+    """Counters of a byte are emptied before they overflow, and the rows beside them are left alone."""
+    layout = Layout(4, width, "bits")
+    payloads = np.frombuffer(layout.pack(2, (1 << width) - 1) * number, np.uint8)
+    cells, reports = np.zeros((4, width), np.int64), np.zeros(4, np.int64)
+    popcount(backend, payloads, layout, cells, reports)
+    np.testing.assert_array_equal(cells, np.array([[0], [0], [number], [0]]) * np.ones(width))
+    assert reports.tolist() == [0, 0, number, 0]
+
+
+def test_bits_of_more_rows_than_there_is_memory_for_counters(monkeypatch):
+    """Where counters of a byte would take more memory than they are given, the same is counted without them."""
+    pytest.importorskip("numba")
+    monkeypatch.setattr(kernels, "_COUNTERS", 64 * 4)
+    check_popcount("numba", Layout(4, 64, "bits"), 1000)
+    check_popcount("numba", Layout(4, 65, "bits"), 1000)
+    check_popcount("numba", Layout(5, 3, "bits"), 1000)
+    check_popcount("numba", Layout(1, 3, "bits"), 1000)
+
+
 def test_bits_of_rows_that_take_three_bytes(backend):
     """Row numbers of several bytes are read whole."""
     check_popcount(backend, Layout(70_000, 3, "bits"), 1000)
@@ -103,10 +141,10 @@ def test_bits_set_by_all_of_many_reports(backend, rows, number):
     assert cells[:-1].sum() == reports[:-1].sum() == 0
 
 
-def test_a_count_of_carries_in_every_tier(backend):
-    """A line holds one report of this width, so the count of lines crosses 16**4."""
+@pytest.mark.parametrize("number", [4079, 4080, 4081, 4095, 4096, 4097, 8160, 8161, 16**4 + 16**2 + 5])
+def test_as_many_lines_as_the_planes_count(backend, number):
+    """A line holds one report of this width: its count is read out before the planes overflow, and then goes on."""
     layout = Layout(1, 8 * 130, "bits")
-    number = 16**4 + 16**2 + 5
     payloads = np.broadcast_to(np.frombuffer(layout.pack(0, 1 | 1 << 1039), np.uint8), (number, 130)).reshape(-1)
     cells, reports = np.zeros((1, 1040), np.int64), np.zeros(1, np.int64)
     popcount(backend, payloads, layout, cells, reports)
@@ -204,6 +242,31 @@ def test_without_a_directory_for_machine_code_numba_counts():
         + "kernels.histogram(np.array([3, 3], np.uint8), 1, cells)\n"
     )
     assert run(code + "print(kernels.backend(), cells[3])") == "numba 2"
+
+
+GUARDED = """
+import ctypes, mmap
+import numpy as np
+from deniable.layout import Layout
+from deniable_aggregator import kernels
+memory = mmap.mmap(-1, 2 * mmap.PAGESIZE)
+message = np.frombuffer(memory, np.uint8)
+assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(message.ctypes.data + mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
+for rows, width in [(1, 1), (1, 9), (1, 2100), (2, 1), (2, 9), (64, 128), (300, 65), (70_000, 3)]:
+    layout = Layout(rows, width, "bits")
+    for number in (1, 2, 3, 17, mmap.PAGESIZE // layout.payload_size):
+        if number * layout.payload_size <= mmap.PAGESIZE:
+            payloads = message[mmap.PAGESIZE - number * layout.payload_size : mmap.PAGESIZE]
+            cells, reports = np.zeros((rows, width), np.int64), np.zeros(rows, np.int64)
+            kernels.popcount(payloads, layout.row_size, layout.payload_size, width, cells, reports)
+            assert reports[0] == number
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs mprotect")
+def test_nothing_is_read_past_the_payloads():
+    """Payloads may end where memory does."""
+    assert not run(GUARDED)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3, 70_001])

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from deniable import cli
+from deniable import cli, mechanisms
 from deniable.errors import ConfigurationError
 from deniable.weight import UNIT, weight
 
@@ -111,7 +111,20 @@ def test_prove_everything(run):
     """By default every mechanism is proved."""
     status, out, _ = run("prove", "--domain-size", "2", "--epsilon", "1.1")
     assert status == 0
-    assert len(out.splitlines()) == 8
+    assert [line.split()[0] for line in out.splitlines()] == list(mechanisms.names())
+
+
+def test_prove_with_options(run):
+    """Mechanisms with options are proved with those given; one that there is not is explained."""
+    status, out, _ = run("prove", "pem", "--domain-size", "4", "--epsilon", "1", "--option", "rows=4", "--option", "step=1")
+    assert status == 0
+    assert out.splitlines() == ["pem         d=4 asked 1: exact epsilon 1.0000000000, 16 payloads: proved"]
+    google = ["google_rappor", "--option", "preset=REGTEST_EPS_1_1", "--option", "cohorts=2", "--option", "bits=4"]
+    status, out, _ = run("prove", *google, "--domain-size", "5", "--epsilon", "4")
+    assert status == 0, out
+    status, out, _ = run("prove", "grr", "--option", "rows=4", "--domain-size", "3")
+    assert status == 1
+    assert "options of grr are none; got 'rows'" in out
 
 
 def test_prove_json(run):

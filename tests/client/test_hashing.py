@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.hashing import LinearFamily, is_prime
+from deniable.hashing import KEY_SPACE, LinearFamily, LineFamily, PoolFamily, is_prime, key
 
 FAMILIES = [
     (2, 2),
@@ -82,3 +82,57 @@ def test_the_range_is_prime(range_size):
     with pytest.raises(ParameterError, match="a prime number") as caught:
         LinearFamily(10, range_size)
     assert caught.value.value == range_size
+
+
+@pytest.mark.parametrize("order", [1, 2, 3, 4])
+def test_two_points_have_one_line(order):
+    """Over a line family any two values collide in exactly one row, and every row uses its whole range."""
+    family = LineFamily(4**order, order)
+    table = [[family.hash(row, value) for value in range(4**order)] for row in range(family.rows)]
+    for u, v in combinations(range(4**order), 2):
+        assert sum(row[u] == row[v] for row in table) == 1
+    for row in table:
+        assert Counter(row) == dict.fromkeys(range(family.width), family.width)
+
+
+@pytest.mark.parametrize("order", range(5, 12))
+def test_larger_fields_are_fields(order):
+    """In a larger family a sample of pairs collides once each: the polynomial is irreducible."""
+    family = LineFamily(4**order, order)
+    value = 4**order - 2
+    for other in (0, 1, family.width + 3, value - family.width * 5):
+        assert sum(family.hash(row, value) == family.hash(row, other) for row in range(family.rows)) == 1
+
+
+@pytest.mark.parametrize(("domain_size", "order"), [(2, 0), (2, 12), (5, 1), (257, 4)])
+def test_lines_that_there_are_not(domain_size, order):
+    """A family without a field, or too small for its domain, is refused."""
+    with pytest.raises(ParameterError, match=r"line family has|bits hash at most"):
+        LineFamily(domain_size, order)
+
+
+@pytest.mark.parametrize("width", [2, 3, 4, 10, 128])
+def test_a_pool_collides_as_often_as_chance(width):
+    """Over the functions of a pool two keys collide in one of `width`, within six standard errors, close ones too."""
+    family = PoolFamily("test", 2000, width)
+    for u, v in ((0, 1), (1, 2), (5, 5 + (1 << 32)), (KEY_SPACE - 1, KEY_SPACE >> 1), (1 << 40, 1 << 41)):
+        share = sum(family.hash(row, u) == family.hash(row, v) for row in range(2000)) / 2000
+        assert abs(share - 1 / width) < 6 * (1 / width / 2000) ** 0.5
+    used = Counter(family.hash(row, 7) for row in range(2000))
+    assert set(used) <= set(range(width))
+
+
+def test_pools_of_another_label_are_others():
+    """The label is part of the functions."""
+    one, other = PoolFamily("a", 4, 1 << 32), PoolFamily("b", 4, 1 << 32)
+    assert all(one.hash(row, 3) != other.hash(row, 3) for row in range(4))
+
+
+def test_keys():
+    """A small value is its own key; a text's key does not depend on the longest text of its metric."""
+    assert key(17, 20) == 17
+    assert key(KEY_SPACE - 1, KEY_SPACE) == KEY_SPACE - 1
+    short, long = (int.from_bytes(b"word".ljust(size, b"\0"), "big") for size in (9, 64))
+    assert key(short, 1 << 72) == key(long, 1 << 512)
+    assert key(short, 1 << 72) < KEY_SPACE
+    assert key(short, 1 << 72) != key(short + 256, 1 << 72)

@@ -106,12 +106,17 @@ BREAKING = [
     ({"period": "week"}, "period was 'day', is 'week'"),
     ({"segments": ()}, "segments was [platform], is []"),
     ({"max_report_bytes": 9}, "max_report_bytes was 256, is 9"),
+    ({"discover": True}, "discover was False, is True"),
+    ({"max_length": 9}, "max_length was 0, is 9"),
+    ({"factors": (("a", ("b",)),)}, "factors was [], is [('a', ('b',))]"),
+    ({"parameters": (("rows", 3),)}, "parameters was [], is [('rows', 3)]"),
 ]
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),
     ({"owner": "p"}, "owner was 'o', is 'p'"),
     ({"expires": date(2030, 1, 1)}, "expires was None, is datetime.date(2030, 1, 1)"),
     ({"min_reports": 5}, "min_reports was 0, is 5"),
+    ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
 ]
 
 
@@ -180,3 +185,17 @@ def test_changes_in_a_line():
     (change,) = diff(PUBLISHED, proposed(values=tuple(f"value {i}" for i in range(100))))
     assert "..." in change.what
     assert len(change.what) < 150
+
+
+def test_candidates_are_read(tmp_path):
+    """A metric's candidates are read with its registry: a note counts them, and each fault of the file names its line."""
+    registry, words = tmp_path / "metrics.toml", tmp_path / "words.txt"
+    registry.write_text(f'{HEAD}[metrics.a]\ntype = "string"\ncandidates = "words.txt"\nepsilon = 1\n{BODY}', "utf-8")
+    words.write_text("one\ntwo\n", "utf-8")
+    found = lint(registry)
+    assert not found.faults
+    assert found.notes == ("a: fast_local_hash, epsilon 1, 2 bytes a report, 2 candidates",)
+    words.write_text("one\ntwo\none\n", "utf-8")
+    assert [str(fault) for fault in lint(registry).faults] == [
+        f"{words}: a: a candidate is listed once; this one is on line 1; got \"line 3: 'one'\""
+    ]

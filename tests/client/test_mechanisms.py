@@ -24,7 +24,23 @@ from deniable.source import OS
 from deniable.weight import UNIT, exact, weight
 
 EPSILONS = ["0.1", "0.5", "1", "1.0986122886681098", "2.5"]
-ANY_SIZE = ("grr", "sue", "oue", "subset", "local_hash", "hadamard")
+ANY_SIZE = (
+    *("grr", "sue", "oue", "subset", "local_hash", "hadamard", "general_hadamard", "pgr"),
+    *("rappor", "cms", "hcms", "fast_local_hash"),
+)
+OPTIONS = [
+    ("rappor", 4, {"bits": 4, "hashes": 1, "cohorts": 2}),
+    ("rappor", 5, {"bits": 5, "hashes": 2, "cohorts": 1}),
+    ("rappor", 4, {"bits": 3, "hashes": 1, "cohorts": 3, "permanent": 5}),
+    ("cms", 5, {"rows": 3, "width": 4}),
+    ("cms", 4, {"rows": 2, "width": 3}),
+    ("hcms", 5, {"rows": 3, "width": 4}),
+    ("fast_local_hash", 5, {"rows": 4}),
+    ("fast_local_hash", 6, {"rows": 3, "width": 2}),
+    ("general_hadamard", 6, {"blocks": 2}),
+    ("general_hadamard", 7, {"blocks": 4}),
+]
+"""Hash pools, and what else is chosen by an option."""
 MADE = [
     *((name, d, epsilon) for name in ANY_SIZE for d in (2, 3, 4, 5) for epsilon in EPSILONS),
     *(("binary", 2, epsilon) for epsilon in EPSILONS),
@@ -35,6 +51,7 @@ SMALL = [
     ("grr", 5, "2"),
     ("subset", 5, "0.5"),
     ("hadamard", 5, "1"),
+    ("general_hadamard", 5, "2"),
     ("binary", 2, "1"),
     ("coin", 2, "3"),
 ]
@@ -60,6 +77,80 @@ def test_every_claim_is_proved(name, d, epsilon):
     assert proof.epsilon == pytest.approx(mechanism.epsilon, abs=1e-12)
 
 
+@pytest.mark.parametrize("epsilon", ["0.5", "1", "3"])
+@pytest.mark.parametrize(("name", "d", "options"), OPTIONS)
+def test_every_claim_is_proved_with_options(name, d, options, epsilon):
+    """With a pool of hash functions the exact support of every pair of values is as stated, and the ratio too."""
+    mechanism = mechanisms.make(name, domain_size=d, epsilon=epsilon, **options)
+    proof = prove(mechanism)
+    assert proof.holds, proof.faults
+    assert {key: mechanism.chosen[key] for key in options} == options
+    twin = pickle.loads(pickle.dumps(mechanism))
+    assert (twin, twin.canonical) == (mechanism, mechanism.canonical)
+
+
+@pytest.mark.parametrize("options", [{}, {"bits": 3, "cohorts": 2}, {"bits": 4, "hashes": 2, "cohorts": 1, "permanent": 1.5}])
+def test_rappor_in_two_steps(options):
+    """The permanent response and a report drawn from it are together distributed as one report, exactly."""
+    mechanism = mechanisms.make("rappor", domain_size=3, epsilon=1, **options)
+    for cohort, value in product(range(mechanism.cohorts), range(3)):
+
+        def two_steps(tape, cohort=cohort, value=value):
+            return mechanism.respond_instantly(cohort, mechanism.respond_permanently(cohort, value, tape), tape)
+
+        masses = distribution(lambda tape, v=value: mechanism.randomize(v, source=tape))
+        own = {y: share * mechanism.cohorts for y, share in masses.items() if mechanism.layout.unpack(y)[0] == cohort}
+        assert distribution(two_steps) == own
+
+
+@pytest.mark.parametrize("hashes", [1, 2])
+@pytest.mark.parametrize("permanent", [0, 1, 2.5])
+def test_the_permanent_response_is_private(hashes, permanent):
+    """Walking every draw of the permanent response shows the ratio that it declares, at most e^permanent."""
+    mechanism = mechanisms.make("rappor", domain_size=5, epsilon=1, bits=5, hashes=hashes, cohorts=1, permanent=permanent)
+    masses = [
+        distribution(lambda tape, v=value: mechanism.respond_permanently(0, v, tape).to_bytes(1, "little")) for value in range(5)
+    ]
+    worst = max(max(m[y] for m in masses) / min(m[y] for m in masses) for y in masses[0])
+    assert worst == mechanism.permanent_ratio
+    assert log(worst) == pytest.approx(permanent or 2, abs=1e-8)
+    assert mechanism.epsilon_permanent == pytest.approx(log(worst))
+    assert log(worst) <= (permanent or 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "rule"),
+    [
+        ("rappor", {"permanent": 0.5}, "permanent is not below epsilon"),
+        ("rappor", {"bits": -1}, "bits is a whole number above 0"),
+        ("rappor", {"hashes": 2.0}, "hashes is a whole number above 0"),
+        ("rappor", {"bits": 2, "hashes": 3}, "at least as many bits as hashes; got '3 of 2'"),
+        ("rappor", {"rows": 2}, "options of rappor are bits, hashes, cohorts, permanent; got 'rows'"),
+        ("cms", {"rows": True}, "rows is a whole number of at least 1"),
+        ("cms", {"width": 1}, "width is a whole number of at least 2"),
+        ("cms", {"rows": 1 << 20, "width": 1 << 10}, "a tally has at most 4194304 cells"),
+        ("hcms", {"rows": 5, "width": 3}, "a Hadamard transform has a power of two for its width; got 3"),
+        ("general_hadamard", {"blocks": 3}, "blocks is a power of two; got 3"),
+        ("grr", {"rows": 3}, "options of grr are none; got 'rows'"),
+        ("auto", {"rows": 3}, "auto has none; got 'rows'"),
+    ],
+)
+def test_bad_options(name, options, rule):
+    """An option out of range, or of another mechanism, is refused with the rule and the value."""
+    with pytest.raises(ParameterError, match=rule):
+        mechanisms.make(name, domain_size=9, epsilon=1, **options)
+
+
+@pytest.mark.parametrize("name", ["rappor", "cms", "hcms", "fast_local_hash"])
+def test_domains_of_any_size(name):
+    """A mechanism for texts takes a domain of 256^64 values, with payloads of one size and a tally that fits."""
+    mechanism = mechanisms.make(name, domain_size=1 << 512, epsilon=1)
+    assert mechanism.role == "open"
+    sizes = {len(mechanism.randomize(value)) for value in (0, 1, (1 << 512) - 1, 1 << 300) for _ in range(20)}
+    assert sizes == {mechanism.layout.payload_size}
+    assert mechanism.epsilon == pytest.approx(1, abs=1e-8)
+
+
 @pytest.mark.parametrize(("name", "d", "epsilon"), [row for row in MADE if row[0] != "coin"])
 def test_next_to_no_epsilon_is_lost(name, d, epsilon):
     """Rounding down costs less than 2^-31 of epsilon."""
@@ -69,18 +160,45 @@ def test_next_to_no_epsilon_is_lost(name, d, epsilon):
 def closed_form(name: str, d: int, e: float, mechanism) -> tuple[float, float, float]:
     """p, q and n times the variance at f -> 0, of privacy.md section 1."""
     h = e**0.5
-    g = mechanism.family.range_size if name == "local_hash" else 0
+    g = mechanism.family.range_size if name in ("local_hash", "fast_local_hash") else 0
+    c = 1 / mechanism.family.rows if name in ("cms", "hcms") else 0
     w = mechanism.size if name == "subset" else 0
     z = w * e + d - w
     direct = (e / (e + d - 1), 1 / (e + d - 1), (d - 2 + e) / (e - 1) ** 2)
+    sue = (h / (h + 1), 1 / (h + 1), h / (h - 1) ** 2)
+    hashed = (e / (e + g - 1), 1 / g if g else 0, (e + g - 1) ** 2 / ((g - 1) * (e - 1) ** 2))
+
+    def confused(p: float, other: float) -> tuple[float, float, float]:
+        q = c * p + (1 - c) * other
+        return p, q, q * (1 - q) / (p - q) ** 2
+
+    def blocks() -> tuple[float, float, float]:
+        s, b = mechanism.size / 2, mechanism.blocks
+        z = s * (e - 1) + 2 * b * s
+        p = s * (e - 1) / z
+        return p, 0, (s * (e + 1) / z / b + (1 - 1 / b) * 2 * s / z) / p**2
+
+    def plane() -> tuple[float, float, float]:
+        g, t = mechanism.field.order, mechanism.dimension
+        k, near, both = ((g**i - 1) / (g - 1) for i in (t, t - 1, t - 2))
+        z = near * e + k - near
+        p, q = near * e / z, (both * e + near - both) / z
+        return p, q, q * (1 - q) / (p - q) ** 2
+
     forms = {
         "coin": lambda: (3 / 4, 1 / 4, 0.75),
         "binary": lambda: direct,
         "grr": lambda: direct,
-        "sue": lambda: (h / (h + 1), 1 / (h + 1), h / (h - 1) ** 2),
+        "sue": lambda: sue,
+        "rappor": lambda: sue,
+        "cms": lambda: confused(h / (h + 1), 1 / (h + 1)),
+        "hcms": lambda: confused(e / (e + 1), 1 / 2),
+        "fast_local_hash": lambda: hashed,
+        "general_hadamard": blocks,
+        "pgr": plane,
         "oue": lambda: (1 / 2, 1 / (e + 1), 4 * e / (e - 1) ** 2),
         "hadamard": lambda: (e / (e + 1), 1 / 2, ((e + 1) / (e - 1)) ** 2),
-        "local_hash": lambda: (e / (e + g - 1), 1 / g, (e + g - 1) ** 2 / ((g - 1) * (e - 1) ** 2)),
+        "local_hash": lambda: hashed,
         "subset": lambda: (p := w * e / z, q := (w * e * (w - 1) + (d - w) * w) / ((d - 1) * z), q * (1 - q) / (p - q) ** 2),
     }
     return forms[name]()
@@ -104,7 +222,7 @@ def test_closed_forms(name, d, epsilon):
     assert mechanism.epsilon == pytest.approx(epsilon, abs=1e-9)
 
 
-@pytest.mark.parametrize("name", mechanisms.names())
+@pytest.mark.parametrize("name", [name for name in mechanisms.names() if name != "general_hadamard"])
 @pytest.mark.parametrize("f", [0, 0.1, 0.5, 1])
 def test_two_forms_of_the_variance(name, f):
     """The variance is also q(1-q)/(p-q)^2 + f(1-p-q)/(p-q), and averages to `mean_variance`."""
@@ -122,18 +240,27 @@ def test_exact_mean_and_variance(name, d, epsilon):
     p, q = mechanism.p, mechanism.q
     population = [0, 0, d - 1]
     n = len(population)
+    masses = [distribution(lambda tape, v=true: mechanism.randomize(v, source=tape)) for true in range(d)]
     for value in range(d):
-        supports = [support_probability(mechanism, true, value) for true in population]
+        signs = [Counter() for _ in range(d)]
+        for mass, signed in zip(masses, signs, strict=True):
+            for y, share in mass.items():
+                signed[(value in mechanism.supported(y)) - (value in mechanism.opposed(y))] += share
         f = Fraction(population.count(value), n)
         mean = square = Fraction(0)
-        for answers in product((0, 1), repeat=n):
+        for answers in product((-1, 0, 1), repeat=n):
             share = Fraction(1)
-            for supported, probability in zip(answers, supports, strict=True):
-                share *= probability if supported else 1 - probability
+            for answer, true in zip(answers, population, strict=True):
+                share *= signs[true][answer]
             estimate = (Fraction(sum(answers), n) - q) / (p - q)
             mean += share * estimate
             square += share * estimate**2
         assert mean == f
+        if name == "general_hadamard":
+            blocks = [mechanism.slots(other)[0] for other in population]
+            mass = blocks.count(mechanism.slots(value)[0]) / n
+            assert mechanism.variance(float(f), n, mass) == pytest.approx(float(square - mean**2), rel=1e-9)
+            continue
         stated = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / (n * (p - q) ** 2)
         assert square - mean**2 == stated
         assert mechanism.variance(float(f), n) == pytest.approx(float(stated), rel=1e-12)
@@ -190,7 +317,7 @@ def test_many_draws_are_as_one(name, d, epsilon):
     def two(tape):
         return b"".join(mechanism.respond(1, noise) for noise in mechanism.noise(tape, 2))
 
-    if name == "local_hash":
+    if name in ("local_hash", "fast_local_hash"):
         mechanism = mechanisms.make(name, domain_size=3, epsilon="0.1")
         one = distribution(lambda tape: mechanism.respond(1, mechanism.noise(tape, 1)[0]))
     assert distribution(two) == {a + b: one[a] * one[b] for a in one for b in one}
@@ -208,7 +335,9 @@ def test_goodness_of_fit(chi_square, name, d, epsilon):
     assert mechanism._ahead
 
 
-@pytest.mark.parametrize("name", ["oue", "subset", "local_hash", "hadamard", "grr"])
+@pytest.mark.parametrize(
+    "name", ["oue", "subset", "local_hash", "hadamard", "pgr", "grr", "rappor", "cms", "hcms", "fast_local_hash"]
+)
 def test_goodness_of_fit_of_supports(chi_square, name):
     """In a larger domain the value held and another are supported with probabilities p and q."""
     mechanism = mechanisms.make(name, domain_size=100, epsilon=1)
@@ -222,7 +351,7 @@ def test_goodness_of_fit_of_supports(chi_square, name):
 
 def test_names():
     """Every mechanism is registered under its own name and describes itself."""
-    assert mechanisms.names() == ("coin", "binary", "grr", "sue", "oue", "subset", "local_hash", "hadamard")
+    assert set(mechanisms.names()) == {"coin", "binary", *ANY_SIZE}
     for name in mechanisms.names():
         mechanism = mechanisms.make(name, domain_size=2, epsilon=2)
         assert mechanism.name == name
@@ -306,7 +435,7 @@ def test_extreme_epsilons(name, epsilon):
         ("coin", 3, 2, "the coin mechanism answers yes or no: domain_size is 2; got 3"),
         ("coin", 2, 1, "the coin mechanism spends ln 3: epsilon is at least 1.0986122886681098; got 1"),
         ("binary", 3, 1, "binary randomized response answers yes or no: domain_size is 2; got 3"),
-        ("nosuch", 3, 1, "a mechanism is one of auto, coin, binary, grr, sue, oue, subset, local_hash, hadamard; got 'nosuch'"),
+        ("nosuch", 3, 1, "a mechanism is one of auto, coin, binary, grr, .*; got 'nosuch'"),
         ("grr", 3, None, "only the coin mechanism does without; got None"),
         ("auto", 3, None, "only the coin mechanism does without; got None"),
         ("oue", 2**22 + 1, 1, "a tally has at most 4194304 cells"),
@@ -467,3 +596,65 @@ def test_a_metric_makes_its_mechanism(registry):
     assert coin.name == "coin"
     assert mechanisms.of(registry.metrics["ui.dark"]) is coin
     assert mechanisms.of(registry.metrics["ui.theme"]) == mechanisms.make("auto", domain_size=3, epsilon="1.0")
+
+
+# RAPPOR as google's clients have it
+
+PARAMETERS = {"bits": 4, "hashes": 2, "cohorts": 3, "prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.3}
+
+
+@pytest.mark.parametrize("changes", [{}, {"hashes": 1}, {"prob_f": 0}, {"prob_p": "0.39", "prob_q": "0.61", "prob_f": "0.45"}])
+def test_google_rappor_is_proved(changes):
+    """Walking every draw shows the ratio of its parameters as the client really applies them, f in 128ths."""
+    mechanism = mechanisms.make("google_rappor", domain_size=6, epsilon=8, **PARAMETERS | changes)
+    proof = prove(mechanism)
+    assert proof.holds, proof.faults
+    assert mechanism.epsilon == pytest.approx(mechanism.params.epsilon_one_time, rel=1e-12)
+    assert mechanism.epsilon_permanent == pytest.approx(mechanism.params.epsilon_permanent, rel=1e-12)
+    twin = pickle.loads(pickle.dumps(mechanism))
+    assert (twin, twin.canonical) == (mechanism, mechanism.canonical)
+
+
+def test_google_rappor_in_two_steps():
+    """A report is distributed as the noise of an instantaneous response over one of a random permanent one."""
+    from deniable import google_rappor
+
+    mechanism = mechanisms.make("google_rappor", domain_size=6, epsilon=8, **PARAMETERS | {"cohorts": 1})
+    params, f = mechanism.params, mechanism.params.effective_f
+    bloom = google_rappor.bloom(b"\x05", 0, params)
+
+    def two_steps(tape):
+        kept = 0
+        for place in range(4):
+            replaced, coin = tape.bernoulli(f.numerator, f.denominator), tape.bernoulli(1, 2)
+            kept |= (coin if replaced else bloom >> place & 1) << place
+        return google_rappor.instantaneous(kept, params, tape).to_bytes(1, "little")
+
+    assert mechanism.filter(0, 5) == bloom
+    assert distribution(two_steps) == distribution(lambda tape: mechanism.randomize(5, source=tape))
+
+
+def test_presets():
+    """A preset is a set of parameters, of which those given replace some; its epsilon is that of the literature."""
+    mechanism = mechanisms.make("google_rappor", domain_size=1 << 128, epsilon=4.4, preset="UMA_RAPPOR_TYPE")
+    assert (mechanism.layout.rows, mechanism.layout.width, mechanism.hashes) == (128, 32, 2)
+    assert mechanism.epsilon == pytest.approx(2.0433, abs=1e-4)
+    assert mechanism.epsilon_permanent == pytest.approx(4.3944, abs=1e-4)
+    assert mechanisms.make("google_rappor", domain_size=8, epsilon=4.4, preset="UMA_RAPPOR_TYPE", cohorts=8).layout.rows == 8
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "options", "rule"),
+    [
+        (4, {}, "google_rappor has a preset or all of bits, hashes, cohorts, prob_p, prob_q, prob_f; got 'no bits, hashes"),
+        (4, {"preset": "UMA"}, "a preset is one of UMA_RAPPOR_TYPE"),
+        (2, {"preset": "UMA_RAPPOR_TYPE"}, "these parameters spend 2.0433 nats a report: epsilon is at least that; got 2.0"),
+        (4, PARAMETERS | {"prob_q": 0.25}, "prob_q is above prob_p"),
+        (4, PARAMETERS | {"bits": 257}, r"bits \(k\) is a whole number from 1 to 256; got 257"),
+        (4, PARAMETERS | {"prob_p": 0, "prob_f": 0}, r"no bit is certain: p\* is above 0"),
+    ],
+)
+def test_bad_google_parameters(epsilon, options, rule):
+    """Parameters that cannot be, or spend more than declared, are refused with the rule and the value."""
+    with pytest.raises(ParameterError, match=rule):
+        mechanisms.make("google_rappor", domain_size=1 << 64, epsilon=epsilon, **options)

@@ -32,6 +32,7 @@ def metric(id_: str = "m", /, **changes: str | None) -> str:
 
 
 LONG = "a" * 81
+PAIR = '{ a = ["x", "y"], b = ["x", "y"] }'
 
 FAULTS = [
     # the file
@@ -70,10 +71,30 @@ FAULTS = [
     (HEAD + metric(id='"x"'), "m", "a key is one of type, values, epsilon", "id"),
     (HEAD + metric(_positions="1"), "m", "a key is one of type, values, epsilon", "_positions"),
     # its domain
-    (HEAD + metric(type=None), "m", "type is one of boolean, categorical, ordinal", None),
+    (HEAD + metric(type=None), "m", "type is one of boolean, categorical, ordinal, product, string, key", None),
     (HEAD + metric(type='"number"'), "m", "type is one of boolean, categorical, ordinal", "number"),
     (HEAD + metric(type="[]"), "m", "type is one of", []),
     (HEAD + metric(type='"boolean"'), "m", "a boolean's values are yes and no and are not listed", ["a", "b", "c"]),
+    (HEAD + metric(discover="true"), "m", "discover belongs to a metric of type string or key", True),
+    (HEAD + metric(max_length="4"), "m", "max_length belongs to a metric of type string or key", 4),
+    (HEAD + metric(type='"string"', discover="true"), "m", "answers of type string are not listed as values", "values"),
+    (HEAD + metric(type='"string"', values=None), "m", 'has either candidates = "file.txt" or discover = true', "neither"),
+    (HEAD + metric(type='"key"', values=None, discover="true", candidates='"f"'), "m", "has either candidates", "both"),
+    (HEAD + metric(type='"string"', values=None, discover='"yes"'), "m", "discover is true or false, without quotes", "yes"),
+    (HEAD + metric(type='"string"', values=None, candidates="3"), "m", "candidates names a file", 3),
+    (HEAD + metric(type='"string"', values=None, candidates='""'), "m", "candidates names a file", ""),
+    (HEAD + metric(type='"string"', values=None, discover="true", max_length="0"), "m", "max_length is a number of bytes", 0),
+    (HEAD + metric(type='"string"', values=None, discover="true", max_length="257"), "m", "from 1 to 256", 257),
+    (HEAD + metric(type='"key"', values=None, discover="true", max_length="8"), "m", "a key has 8 bytes", 8),
+    (HEAD + metric(parameters="3", mechanism='"oue"'), "m", "parameters is a table of numbers and texts", 3),
+    (HEAD + metric(parameters="{ a = [1] }", mechanism='"oue"'), "m", "parameters is a table", {"a": [1]}),
+    (HEAD + metric(parameters="{ rows = 3 }"), "m", "parameters go with a mechanism's name; auto has none", "rows"),
+    (HEAD + metric(factors="{ a = 1 }"), "m", "factors belongs to a metric of type product", {"a": 1}),
+    (HEAD + metric(type='"product"', factors=PAIR), "m", "a product's values are the combinations", ["a", "b", "c"]),
+    (HEAD + metric(type='"product"', values=None), "m", "factors is a table of two or more lists", None),
+    (HEAD + metric(type='"product"', values=None, factors='{ a = ["x", "y"] }'), "m", "of two or more lists", {"a": ["x", "y"]}),
+    (HEAD + metric(type='"product"', values=None, factors='{ a = 1, b = ["x", "y"] }'), "m", "factors.a: values is a list", 1),
+    (HEAD + metric(type='"product"', values=None, factors='{ a = ["x"], b = ["x", "y"] }'), "m", "factors.a: values lists 2", 1),
     (HEAD + metric(values=None), "m", "values is a list of texts", None),
     (HEAD + metric(values='"a"'), "m", "values is a list of texts", "a"),
     (HEAD + metric(values="[1, 2]"), "m", "values is a list of texts", [1, 2]),
@@ -249,3 +270,150 @@ def test_metrics_are_frozen_values(registry, registry_text):
     twin = parse(registry_text).metrics["ui.theme"]
     assert twin == theme
     assert hash(twin) == hash(theme)
+
+
+PRODUCT = metric(type='"product"', values=None, factors='{ theme = ["light", "dark"], export = ["no", "yes", "later"] }')
+
+
+def test_products():
+    """An answer to several questions at once is a combination, given in their order or by their names."""
+    declared = parse(HEAD + PRODUCT).metrics["m"]
+    assert declared.domain_size == 6
+    assert declared.values[:4] == (("light", "no"), ("light", "yes"), ("light", "later"), ("dark", "no"))
+    for answer in (("dark", "yes"), ["dark", "yes"], {"export": "yes", "theme": "dark"}):
+        assert declared.position(answer) == 4
+    assert declared.label(4) == "dark, yes"
+    large = "[" + ", ".join(f'"{i}"' for i in range(300)) + "]"
+    with pytest.raises(RegistryError, match="factors have at most 65536 combinations; got 90000"):
+        parse(HEAD + metric(type='"product"', values=None, factors=f"{{ a = {large}, b = {large} }}"))
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["dark", ("dark",), ("yes", "dark"), ("dark", "yes", "no"), {"theme": "dark"}, ("dark", ["yes"]), None, 4, ("dark", 1)],
+)
+def test_answers_that_are_no_combination(answer):
+    """What is no combination is refused with the factors' names, and is not repeated."""
+    with pytest.raises(ParameterError, match="a declared value each of theme, export") as caught:
+        parse(HEAD + PRODUCT).metrics["m"].position(answer)
+    assert caught.value.value in ("str", "tuple", "list", "dict", "NoneType", "int")
+
+
+STRING = metric(type='"string"', values=None, candidates='"words.txt"', max_length="12")
+KEY = metric("k", type='"key"', values=None, discover="true")
+
+
+def test_strings():
+    """A string is a number in the domain of its longest text, and is read back from it."""
+    declared = parse(HEAD + STRING).metrics["m"]
+    assert declared.open
+    assert declared.domain_size == 256**12
+    for text in ("a", "grün", "日本語", "twelve bytes"):
+        assert declared.value(declared.position(text)) == text
+        assert declared.label(declared.position(text)) == text
+    assert parse(HEAD + metric(type='"string"', values=None, discover="true")).metrics["m"].max_length == 16
+    assert parse(HEAD + metric(type='"string"', values=None, candidates='"w"')).metrics["m"].max_length == 64
+
+
+def test_keys():
+    """A key is itself."""
+    declared = parse(HEAD + KEY).metrics["k"]
+    assert declared.domain_size == 1 << 64
+    for key in (0, 17, (1 << 64) - 1):
+        assert declared.position(key) == declared.value(key) == key
+        assert declared.label(key) == str(key)
+
+
+@pytest.mark.parametrize("value", ["", "thirteen bytes", "a\0b", "\ud800", 3, True, None, b"a", ["a"]])
+def test_answers_that_are_no_strings(value):
+    """An answer that is no such text is refused with the rule, and is not repeated."""
+    declared = parse(HEAD + STRING).metrics["m"]
+    with pytest.raises(ParameterError, match=r"text (of|has) 1 to 12 bytes") as caught:
+        declared.position(value)
+    assert caught.value.value == type(value).__name__
+
+
+@pytest.mark.parametrize("value", [-1, 1 << 64, 1.0, True, "1", None])
+def test_answers_that_are_no_keys(value):
+    """An answer that is no key is refused with the rule, and is not repeated."""
+    with pytest.raises(ParameterError, match="a whole number in") as caught:
+        parse(HEAD + KEY).metrics["k"].position(value)
+    assert caught.value.value == type(value).__name__
+
+
+@pytest.mark.parametrize(
+    ("content", "rule", "value"),
+    [
+        (b"", "a candidate file has at least one line", "an empty file"),
+        (b"\n", "a candidate file has at least one line", "an empty file"),
+        (b"a\n\nb\n", "a text has 1 to 12 bytes", "line 2: ''"),
+        (b"a\nthirteen bytes\n", "a text has 1 to 12 bytes", "line 2: 'thirteen bytes'"),
+        (b"a\nb\na", "a candidate is listed once; this one is on line 1", "line 3: 'a'"),
+        (b"\xff\n", "candidates is a readable UTF-8 file", "'utf-8' codec"),
+        (None, "candidates is a readable UTF-8 file", "No such file"),
+    ],
+)
+def test_bad_candidates(tmp_path, content, rule, value):
+    """A fault of a candidate file is said with the metric, the rule, the line and what stands there."""
+    (tmp_path / "metrics.toml").write_text(HEAD + STRING, "utf-8")
+    if content is not None:
+        (tmp_path / "words.txt").write_bytes(content)
+    registry = load(tmp_path / "metrics.toml")
+    with pytest.raises(RegistryError) as caught:
+        registry.candidates(registry.metrics["m"])
+    (fault,) = caught.value.faults
+    assert fault.metric == "m"
+    assert rule in fault.rule
+    assert value in str(fault.value)
+
+
+def test_candidates(tmp_path):
+    """Candidates are read in their order, with other line ends and a byte order mark too, from beside the registry."""
+    (tmp_path / "metrics.toml").write_text(HEAD + STRING, "utf-8")
+    registry = load(tmp_path / "metrics.toml")
+    declared = registry.metrics["m"]
+    for content in ("b\na\u2028c\nd\n", "b\na\u2028c\nd", "\ufeffb\r\na\u2028c\r\nd\r\n"):
+        (tmp_path / "words.txt").write_bytes(content.encode())
+        assert [declared.value(place) for place in registry.candidates(declared)] == ["b", "a\u2028c", "d"]
+    keys = parse(HEAD + metric("k", type='"key"', values=None, candidates='"keys.txt"'), str(tmp_path / "metrics.toml"))
+    (tmp_path / "keys.txt").write_text("17\n4\n", "utf-8")
+    assert keys.candidates(keys.metrics["k"]) == (17, 4)
+    (tmp_path / "keys.txt").write_text("17\nx\n-1\n", "utf-8")
+    with pytest.raises(RegistryError) as caught:
+        keys.candidates(keys.metrics["k"])
+    assert len(caught.value.faults) == 2
+    assert parse(HEAD + metric()).candidates(parse(HEAD + metric()).metrics["m"]) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (STRING, "fast_local_hash"),
+        (metric("m", type='"string"', values=None, candidates='"w"', mechanism='"rappor"', parameters="{cohorts = 8}"), "rappor"),
+        (metric("m", type='"key"', values=None, candidates='"w"', mechanism='"hcms"'), "hcms"),
+    ],
+)
+def test_mechanisms_of_strings(text, name):
+    """Strings and keys with candidates take the default or the mechanism declared, with its parameters."""
+    declared = parse(HEAD + text).metrics["m"]
+    mechanism = mechanisms.of(declared)
+    assert mechanism.name == name
+    assert all(mechanism.chosen[key] == value for key, value in declared.parameters)
+    assert len(mechanism.randomize(declared.position("x" if declared.type == "string" else 5))) == mechanism.layout.payload_size
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (
+            metric(type='"string"', values=None, candidates='"w"', mechanism='"grr"'),
+            "answers that are not listed is one of rappor",
+        ),
+        (metric(type='"string"', values=None, discover="true", mechanism='"cms"'), "answers to be discovered is one of"),
+        (metric(mechanism='"oue"', parameters="{ rows = 3 }"), "options of oue are none; got 'rows'"),
+    ],
+)
+def test_mechanisms_that_do_not_fit(text, rule):
+    """A mechanism for another kind of answers, or an option it does not have, is refused in words."""
+    with pytest.raises(ParameterError, match=rule):
+        mechanisms.of(parse(HEAD + text).metrics["m"])

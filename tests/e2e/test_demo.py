@@ -55,6 +55,22 @@ def test_a_user_brings_data(tmp_path):
     assert {row["value"] for row in size["rows"]} == {"S", "L 大"}
 
 
+def test_a_column_of_strings(tmp_path):
+    """A column asked for as strings is recovered by its candidates, and the errors are as predicted."""
+    path = tmp_path / "own.csv"
+    words = [f"wörd {i}" for i in range(200)]
+    with path.open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["Word", "Size"])
+        table.writerows([words[min(int(i**0.5), 199)], "SML"[i % 3]] for i in range(3000))
+    done = demo_inside("--input", path, "--column", "Size", "--string", "Word", "--devices", 3000, "--epsilon", 4)
+    assert done.returncode == 0, done.stderr
+    size, word = json.loads(done.stdout)["metrics"]
+    assert (size["metric"], word["metric"], word["mechanism"]) == ("column.size", "column.word", "fast_local_hash")
+    assert len(word["rows"]) == 55
+    assert abs(word["ratio"] - 1) < 8 * word["ratio_spread"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

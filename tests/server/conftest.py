@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Event
 
@@ -91,3 +92,21 @@ def served(settings):
     made = Served(settings)
     yield made
     made.store.redis.close()
+
+
+@pytest.fixture
+def serve(settings, tmp_path):
+    """Serve another registry, with the files that it names beside it and open pages."""
+    made = []
+
+    def start(registry, **files):
+        path = tmp_path / "another.toml"
+        path.write_text(registry, "utf-8")
+        for name, content in files.items():
+            (tmp_path / f"{name}.txt").write_text(content, "utf-8")
+        made.append(Served(replace(settings, registry=str(path), dashboard="open")))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.store.redis.close()

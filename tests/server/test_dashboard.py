@@ -259,12 +259,12 @@ def test_the_numbers_are_those_of_the_api(app, client):
 
 
 def test_what_is_negative_is_drawn_at_the_edge_and_muted(app, client):
-    """An estimate below 0 has a triangle at the edge, and a value whose thin line reaches 0 says that it may be absent."""
+    """An estimate below 0 has a triangle at the edge, and a value that was not detected says so."""
     fill_all(app)
     html = client.get("/m/ui.choice").get_data(as_text=True)
     last = html.split("<tbody>")[1].split("</tr>")[-2]
     assert 'class="beyond"' in last
-    assert "(not distinguishable from 0)" in last
+    assert "(not detected)" in last
     assert '<tr class="faint">' in last
     assert not re.search(r'(x1|x2|x|width)="-', html.split("<tbody>")[1])
 
@@ -556,8 +556,8 @@ def test_columns_stay_in_the_picture():
     assert all(a.left + a.width < b.left for a, b in pairwise(drawn))
 
 
-@pytest.mark.parametrize(("lowest", "faint"), [(-0.01, True), (0.0, True), (0.001, False)])
-def test_a_value_is_muted_by_the_simultaneous_interval(lowest, faint):
+@pytest.mark.parametrize("detected", [True, False])
+def test_a_value_is_muted_when_it_was_not_detected(detected):
     """Whether a value stands out from 0 is judged among all values, not by its own interval."""
-    row = {"label": "a", "frequency": 0.1, "stderr": 0.03, "interval": [0.04, 0.16], "simultaneous": [lowest, 0.2], "count": 10}
-    assert chart.chart([row]).rows[0].faint is faint
+    numbers = {"frequency": 0.1, "stderr": 0.03, "interval": [0.04, 0.16], "simultaneous": [0.01, 0.2], "count": 10}
+    assert chart.chart([{"label": "a", "detected": detected} | numbers]).rows[0].faint is not detected

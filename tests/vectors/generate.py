@@ -45,6 +45,31 @@ MADE = [
     ("grr", 4, "0.001"),
     ("grr", 4, "16"),
 ]
+CHOSEN: list[tuple[str, int, str, dict[str, Any]]] = [
+    ("general_hadamard", 2, "1", {}),
+    ("general_hadamard", 40, "3", {}),
+    ("general_hadamard", 7, "1", {"blocks": 4}),
+    ("pgr", 5, "1", {}),
+    ("pgr", 40, "0.3", {}),
+    ("pgr", 1000, "1", {}),
+    ("pgr", 3000, "2", {}),
+    ("pgr", 3000, "3", {}),
+    ("rappor", 5, "1", {}),
+    ("rappor", 5000, "2", {"bits": 32, "hashes": 2, "cohorts": 8}),
+    ("rappor", 1 << 512, "1", {"permanent": 3}),
+    ("google_rappor", 6, "4.5", {"preset": "UMA_RAPPOR_TYPE", "cohorts": 4}),
+    ("pem", 1 << 64, "1", {}),
+    ("pem", 1 << 128, "4", {"step": 12, "start": 20, "rows": 100, "confirm": "0.4"}),
+    ("tree_hist", 1 << 64, "2", {}),
+    ("cms", 10, "1", {}),
+    ("cms", 1 << 128, "2", {"rows": 16, "width": 24}),
+    ("hcms", 10, "1", {}),
+    ("hcms", 1 << 128, "2", {}),
+    ("fast_local_hash", 10, "1", {}),
+    ("fast_local_hash", 1 << 64, "1", {}),
+    ("fast_local_hash", 1 << 128, "2.5", {"rows": 100}),
+]
+MADE_SO = [(name, domain_size, epsilon, dict[str, Any]()) for name, domain_size, epsilon in MADE] + CHOSEN
 NOISES = 6
 DOMAINS = (2, 3, 4, 5, 6, 8, 10, 16, 20, 32, 50, 100, 256, 500, 1000, 2048, 2049, 5000)
 EPSILONS = ("0.1", "0.5", "1", "1.5", "2", "3", "4", "6")
@@ -79,8 +104,8 @@ def values_of(domain_size: int) -> list[int]:
 def mechanism_vectors() -> list[dict[str, Any]]:
     """Parameters, canonical text, and responses to fixed noise."""
     vectors = []
-    for name, domain_size, epsilon in MADE:
-        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
+    for name, domain_size, epsilon, options in MADE_SO:
+        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
         layout = mechanism.layout
         seed = f"{name} {domain_size} {epsilon}"
         values = values_of(domain_size)
@@ -102,8 +127,11 @@ def mechanism_vectors() -> list[dict[str, Any]]:
                 "responses": [
                     {"noise": noise, "payloads": [mechanism.respond(value, noise).hex() for value in values]} for noise in noises
                 ],
-                "supports": [sorted(mechanism.supported(mechanism.respond(values[-1], noise))) for noise in noises[:2]],
+                "supports": [sorted(mechanism.supported(mechanism.respond(values[-1], noise))) for noise in noises[:2]]
+                if domain_size <= 1 << 16
+                else [],  # nobody lists the values of such a domain
             }
+            | ({"options": options} if options else {})
         )
     return vectors
 

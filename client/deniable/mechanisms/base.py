@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import FrozenInstanceError, dataclass, field
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from deniable.errors import ParameterError
 from deniable.source import OS, Pool
@@ -42,9 +42,10 @@ class Mechanism(_Sealed, ABC):
     to the value and the noise. So chance is one method, the same in production and in a proof, and how long it takes says
     nothing about the value.
 
-    Every mechanism here is *pure* in the sense of Wang et al.: a payload *supports* a set of values; it supports the true
-    one with probability p and any other with probability q, and the unbiased estimate of a frequency is
-    ``(support / n - q) / (p - q)``.
+    A payload *supports* a set of values. Most mechanisms are *pure* in the sense of Wang et al.: a payload supports the true
+    value with probability p and any other with probability q, and the unbiased estimate of a frequency is
+    ``(support / n - q) / (p - q)``. Those that hash with a pool of functions, instead of a complete family, have q only on
+    average over the pool; `support` tells the exact probability of any pair of values.
 
     Parameters
     ----------
@@ -52,6 +53,8 @@ class Mechanism(_Sealed, ABC):
         Values are 0 to ``domain_size - 1``.
     epsilon
         Privacy loss asked for, in nats. It is the written number that device and server must share, not what is spent.
+    **options
+        What else a mechanism lets one choose: the fields that its class adds.
 
     Attributes
     ----------
@@ -60,7 +63,8 @@ class Mechanism(_Sealed, ABC):
     ratio : Fraction
         The worst likelihood ratio, exactly.
     p, q : Fraction
-        Probability that a payload supports the true value, and that it supports a given other one.
+        Probability that a payload supports the true value, and that it supports a given other one; where payloads also oppose
+        values, what remains of it after these are taken away.
     layout : Layout
         Shape of the payload.
 
@@ -72,6 +76,9 @@ class Mechanism(_Sealed, ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    options: ClassVar[tuple[str, ...]] = ()
+    role: ClassVar[Literal["closed", "open", "search"]] = "closed"
+    """Whether the domain must be small enough to be listed, may be of any size, or is searched for common values."""
 
     domain_size: int
     epsilon: float
@@ -95,7 +102,12 @@ class Mechanism(_Sealed, ABC):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copy in another process is made from the parameters: noise drawn ahead must never be in two places.
-        return _remake, (type(self), self.domain_size, self.requested)
+        return _remake, (type(self), self.domain_size, self.requested, self.chosen)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The options with the values they have: a mechanism made with them is the same."""
+        return {name: getattr(self, name) for name in self.options}
 
     @abstractmethod
     def _parameters(self) -> dict[str, Any]:
@@ -112,6 +124,14 @@ class Mechanism(_Sealed, ABC):
     @abstractmethod
     def supported(self, payload: bytes) -> set[int]:
         """Return the values that a payload supports; the slow and plain definition of what the decoder counts."""
+
+    def opposed(self, payload: bytes) -> set[int]:  # noqa: ARG002 - most payloads oppose nothing
+        """Return the values that a payload speaks against, each of which it counts as a support less."""
+        return set()
+
+    def support(self, value: int, true: int) -> Fraction:
+        """Compute the probability that a payload of somebody who holds `true` supports `value`, less that it opposes it."""
+        return self.p if value == true else self.q
 
     def randomize(self, value: int, source: Source | None = None) -> bytes:
         """Randomise one answer. This method is run by the device.
@@ -188,6 +208,16 @@ class Mechanism(_Sealed, ABC):
         p, q = float(self.p), float(self.q)
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (n * (p - q) ** 2)
 
+    def confusion(self, squares: float) -> float:  # noqa: ARG002 - most mechanisms confuse no values
+        """Compute what a pool of hash functions adds to the variance of every frequency, whatever the number of reports.
+
+        Parameters
+        ----------
+        squares
+            The sum of f^2 over all values.
+        """
+        return 0.0
+
     @property
     def mean_variance(self) -> Fraction:
         """Exact variance of one report's frequency estimate, averaged over the domain; the frequencies cancel out."""
@@ -199,5 +229,5 @@ def mean_variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:
     return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (domain_size * (p - q) ** 2)
 
 
-def _remake(cls: type[Mechanism], domain_size: int, requested: Fraction) -> Mechanism:
-    return cls(domain_size=domain_size, epsilon=requested)  # type: ignore[arg-type] # read exactly, then a float
+def _remake(cls: type[Mechanism], domain_size: int, requested: Fraction, chosen: dict[str, Any]) -> Mechanism:
+    return cls(domain_size=domain_size, epsilon=requested, **chosen)  # type: ignore[arg-type] # read exactly, then a float

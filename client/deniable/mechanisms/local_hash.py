@@ -16,7 +16,7 @@ from deniable.weight import UNIT, weight
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["LocalHash"]
+__all__ = ["LocalHash", "best_family"]
 
 
 class LocalHash(Mechanism):
@@ -40,13 +40,9 @@ class LocalHash(Mechanism):
 
     def _parameters(self) -> dict[str, Any]:
         kept = weight(self.requested)
-        best = kept // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there
-        # No tally has more rows than cells, nor a row more than the root of them: at epsilon 16 this saves 17 million trials.
-        primes = [g for g in range(2, min(2 * best + 4, isqrt(MAX_CELLS) + 1)) if is_prime(g)]
-        fitting = [family for g in primes if (family := LinearFamily(self.domain_size, g)).rows * g <= MAX_CELLS]
-        if not fitting:
+        family = best_family(self.domain_size, kept)
+        if family is None:
             raise ParameterError(f"no hash family for this domain has a tally of at most {MAX_CELLS} cells", self.domain_size)
-        family = min(fitting, key=lambda f: mean_variance(*_support(f.range_size, kept), self.domain_size))
         p, q = _support(family.range_size, kept)
         return {
             "ratio": Fraction(kept, UNIT),
@@ -72,6 +68,17 @@ class LocalHash(Mechanism):
         """Return the values whose hash is the cell named."""
         row, cell = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if self.family.hash(row, value) == cell}
+
+
+def best_family(domain_size: int, kept: int) -> LinearFamily | None:
+    """Find the complete family of least exact variance whose tally fits, or None; `kept` is the integer weight of e^eps."""
+    if domain_size > MAX_CELLS:
+        return None
+    best = kept // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there
+    # No tally has more rows than cells, nor a row more than the root of them: at epsilon 16 this saves 17 million trials.
+    primes = [g for g in range(2, min(2 * best + 4, isqrt(MAX_CELLS) + 1)) if is_prime(g)]
+    fitting = [family for g in primes if (family := LinearFamily(domain_size, g)).rows * g <= MAX_CELLS]
+    return min(fitting, key=lambda f: mean_variance(*_support(f.range_size, kept), domain_size), default=None)
 
 
 def _support(g: int, kept: int) -> tuple[Fraction, Fraction]:

@@ -1,0 +1,437 @@
+"""The files of google/rappor: parameters, counts, maps and reports, read with errors that say what to do, and written.
+
+``params.csv``
+    the header ``k,h,m,p,q,f`` and one row; or the same as JSON (``numBits``, ``numHashes``, ``numCohorts``, ``probIrr0``,
+    ``probIrr1``, ``probPrr``);
+``counts.csv``
+    no header; a row for each cohort: its reports, then how often each bit was set, bit 0 first;
+``map.csv``
+    no header; a row for each candidate: its text, then its `deniable.google_rappor.positions`;
+``reports.csv``
+    a header, then a row for each report, its bits as digits, the *highest* first.
+
+All are UTF-8 text, with or without a byte order mark, with any line ends, with or without quotes. What is refused is refused
+as ParameterError, with the file, the line, the rule and the value.
+
+References
+----------
+github.com/google/rappor, commit a13fa96: doc/data-flow.md, analysis/R/read_input.R, bin/sum_bits.py, bin/hash_candidates.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from decimal import Decimal
+from fractions import Fraction
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deniable.errors import ParameterError
+from deniable.google_rappor import Params, positions
+from deniable.layout import Layout
+from deniable_aggregator import tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from os import PathLike
+
+    from numpy.typing import NDArray
+
+__all__ = ["load_counts", "load_map", "load_params", "save_counts", "save_map", "save_params", "sum_reports"]
+
+_HEADER = ["k", "h", "m", "p", "q", "f"]
+_KEYS = ["numBits", "numHashes", "numCohorts", "probIrr0", "probIrr1", "probPrr"]
+_NUMBER = re.compile(r"[0-9]{1,60}(\.[0-9]{0,60})?([eE][+-]?[0-9]{1,2})?|\.[0-9]{1,60}", re.ASCII)
+_DIGITS = 18  # of a number that is surely below 2^63
+_PLACES = 180  # decimals of the smallest probability that can be read
+_REPORT_COLUMNS = ("irr", "rappor")
+_CHUNK = 1 << 16  # reports counted at a time
+
+
+def load_params(path: str | PathLike[str]) -> Params:
+    """Read parameters, from CSV or from JSON.
+
+    Parameters
+    ----------
+    path
+        Read as JSON if it begins with a brace.
+
+    Raises
+    ------
+    ParameterError
+        If the file is malformed or a parameter is out of its range.
+    """
+    try:
+        text = Path(path).read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise _not_utf8(path) from None
+    if text.lstrip().startswith("{"):
+        return _params(path, 1, _json_values(path, text), _KEYS)
+    rows = list(_rows(path))
+    line, header = rows[0]
+    if [name.strip() for name in header] != _HEADER:
+        raise _fault(path, line, "the first line is k,h,m,p,q,f, without row names", ",".join(header))
+    if len(rows) != 2:  # noqa: PLR2004
+        raise _fault(path, rows[-1][0], "a params file has a header and one row of values", f"{len(rows)} rows")
+    line, values = rows[1]
+    if len(values) != len(_HEADER):
+        raise _fault(path, line, "there is a value for each of k,h,m,p,q,f", ",".join(values))
+    return _params(path, line, values, _HEADER)
+
+
+def save_params(path: str | PathLike[str], params: Params) -> None:
+    """Write parameters, as JSON if the path ends with ``.json`` and as CSV otherwise.
+
+    Raises
+    ------
+    ParameterError
+        If a probability, such as 1/3, is no decimal.
+    """
+    values = [str(number) for number in (params.bits, params.hashes, params.cohorts)]
+    values += [_decimal(probability) for probability in (params.prob_p, params.prob_q, params.prob_f)]
+    if Path(path).suffix == ".json":
+        text = "{" + ", ".join(f'"{key}": {value}' for key, value in zip(_KEYS, values, strict=True)) + "}"
+    else:
+        text = ",".join(_HEADER) + "\n" + ",".join(values)
+    Path(path).write_text(text + "\n", "utf-8")
+
+
+def load_counts(path: str | PathLike[str], params: Params) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Read the counts of bits.
+
+    Parameters
+    ----------
+    path
+        A counts file.
+    params
+        Parameters of the collection.
+
+    Returns
+    -------
+    counts : ndarray of int64
+        (m, k): how often bit i, the one of value 2^i, was set, at index i.
+    reports : ndarray of int64
+        (m,): reports of each cohort.
+
+    Raises
+    ------
+    ParameterError
+        If the file is malformed, is not of these parameters, or counts a bit more often than there are reports.
+    """
+    k, m = params.bits, params.cohorts
+    table: list[list[int]] = []
+    number = line = 0
+    for number, (line, row) in enumerate(_rows(path), 1):
+        if number == 1:
+            _refuse_header(path, line, row)
+        if number > m:
+            continue  # only counted
+        _check_columns(path, line, row, k + 1, f"k + 1 = {k + 1} columns, the reports of a cohort and the count of each bit")
+        counts = _whole_numbers(path, line, row)
+        if max(counts[1:]) > counts[0]:
+            bit = counts.index(max(counts[1:]), 1)
+            rule = f"no bit is set more often than the cohort has reports, {counts[0]} (first column); sum the reports again"
+            raise _fault(path, line, rule, f"{counts[bit]} in column {bit + 1}")
+        table.append(counts)
+    if number != m:
+        hint = " (or add up those whose numbers agree modulo m)" if number % m == 0 else ""
+        raise _fault(path, line, f"there are m = {m} rows, one for each cohort; check the params file{hint}", f"{number} rows")
+    cells = np.array(table, np.int64)
+    return cells[:, 1:].copy(), cells[:, 0].copy()
+
+
+def save_counts(path: str | PathLike[str], counts: NDArray[np.int64], reports: NDArray[np.int64]) -> None:
+    """Write the counts of bits.
+
+    Parameters
+    ----------
+    path
+        Where to.
+    counts
+        (m, k), bit i at index i.
+    reports
+        (m,), no less than any count of the cohort.
+
+    Raises
+    ------
+    ParameterError
+        If these are not such arrays.
+    """
+    if counts.ndim != 2 or reports.shape != counts.shape[:1]:  # noqa: PLR2004
+        raise ParameterError("counts are (m, k) and reports (m,)", f"{counts.shape} and {reports.shape}")
+    bad = np.argwhere((counts < 0) | (counts > reports[:, None]))
+    if len(bad):
+        cohort, bit = bad[0].tolist()
+        raise ParameterError(f"a count of cohort {cohort} is from 0 to its reports, {reports[cohort]}", int(counts[cohort, bit]))
+    _write(path, np.column_stack([reports, counts]).tolist())
+
+
+def load_map(path: str | PathLike[str], params: Params) -> list[str]:
+    """Read the candidates of a map file, and check that its positions are theirs.
+
+    Parameters
+    ----------
+    path
+        A map file.
+    params
+        Parameters of the collection.
+
+    Returns
+    -------
+    list of str
+        The candidates in the order of the file. Their positions are `deniable.google_rappor.positions` of their UTF-8 bytes.
+
+    Raises
+    ------
+    ParameterError
+        If the file is malformed, has a candidate twice, or has other positions than the candidates' own.
+    """
+    k, h, m = params.bits, params.hashes, params.cohorts
+    lines: dict[str, int] = {}
+    foreign: list[str] = []
+    for line, row in _rows(path):
+        if not lines:
+            _refuse_header(path, line, row[1:])
+        _check_columns(path, line, row, h * m + 1, f"hm + 1 = {h * m + 1} columns, a candidate and the positions of its bits")
+        candidate = row[0]
+        if candidate in lines:
+            raise _fault(path, line, f"a candidate is there once; delete this line or line {lines[candidate]}", candidate)
+        lines[candidate] = line
+        while len(row) > 1 and not row[-1].strip():  # some tools write a bit that two hashes share once, and fill up the row
+            row.pop()
+        found, own = _whole_numbers(path, line, row, 1), positions(candidate.encode(), params)
+        if found != own:
+            _check_range(path, line, found, params)
+            if set(found) != set(own):  # neither order nor repetition changes the bits
+                foreign.append(candidate)
+    if foreign:
+        rule = (
+            f"positions are those of MD5 with k = {k}, h = {h}, m = {m}; {len(foreign)} of {len(lines)} candidates have others, "
+            "of another hash or other params: check the params file, or hash the candidates again"
+        )
+        raise _fault(path, lines[foreign[0]], rule, foreign[0])
+    return list(lines)
+
+
+def save_map(path: str | PathLike[str], candidates: Sequence[str], params: Params) -> None:
+    """Write a map file.
+
+    Parameters
+    ----------
+    path
+        Where to.
+    candidates
+        Different texts. The original strips white space around them before it hashes; here they are taken as they are.
+    params
+        Parameters of the collection.
+
+    Raises
+    ------
+    ParameterError
+        If there are no candidates, or one is there twice, or the first begins with a byte order mark, which readers drop.
+    """
+    if not candidates or len(set(candidates)) != len(candidates):
+        raise ParameterError(
+            "a map has candidates, and each of them once", f"{len(candidates)}, {len(set(candidates))} different"
+        )
+    if candidates[0].startswith("\ufeff"):
+        raise ParameterError("the first candidate begins with no byte order mark: put another first", candidates[0])
+    _write(path, ([candidate, *positions(candidate.encode(), params)] for candidate in candidates))
+
+
+def sum_reports(
+    path: str | PathLike[str], params: Params, *, column: str | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Count the bits of a reports file.
+
+    Parameters
+    ----------
+    path
+        A reports file. Only two of its columns are used: ``cohort``, and that of the reports.
+    params
+        Parameters of the collection.
+    column
+        Name of the column of the reports; by default ``irr`` or ``rappor``.
+
+    Returns
+    -------
+    counts : ndarray of int64
+        (m, k), as from `load_counts`.
+    reports : ndarray of int64
+        (m,).
+
+    Raises
+    ------
+    ParameterError
+        If the file is malformed or not of these parameters. The message has nothing of the other columns, which may tell what
+        no server should know.
+    """
+    layout = Layout(params.cohorts, params.bits, "bits")
+    rows = _rows(path)
+    line, header = next(rows)
+    names = [name.strip() for name in header]
+    choices = [name for name in (_REPORT_COLUMNS if column is None else (column,)) if names.count(name) == 1]
+    if names.count("cohort") != 1 or len(choices) != 1:
+        wanted = " or ".join(_REPORT_COLUMNS) if column is None else column
+        raise _fault(path, line, f"the first line names the columns, once cohort and once {wanted}", f"{len(names)} columns")
+    where = names.index("cohort"), names.index(choices[0])
+    total = tally.empty(layout)
+    payloads = (_payload(path, line, row, len(names), where, layout) for line, row in rows)
+    while chunk := b"".join(islice(payloads, _CHUNK)):
+        total = tally.merge(total, tally.count(layout, chunk))
+    return total.counts, total.reports
+
+
+def _payload(path: str | PathLike[str], line: int, row: list[str], width: int, where: tuple[int, int], layout: Layout) -> bytes:
+    """Make the payload of a row of a reports file."""
+    if len(row) != width:
+        raise _fault(path, line, f"a row has as many columns as the header, {width}", f"{len(row)} columns")
+    cohort, report = row[where[0]].strip(), row[where[1]].strip()
+    if not (cohort.isascii() and cohort.isdigit() and len(cohort) <= _DIGITS) or int(cohort) >= layout.rows:
+        raise _fault(path, line, f"a cohort is a whole number from 0 to {layout.rows - 1}; check m of the params file", cohort)
+    if len(report) != layout.width or report.strip("01"):
+        rule = f"a report is k = {layout.width} digits 0 or 1, leading zeros too (a spreadsheet drops them)"
+        raise _fault(path, line, rule, report)
+    return layout.pack(int(cohort), int(report, 2))
+
+
+def _rows(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
+    """Read a CSV file: the number of the line where each row begins, and its cells. Empty lines are skipped."""
+    empty, line = True, 1
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            for row in reader:
+                if row:
+                    empty = False
+                    yield line, row
+                line = reader.line_num + 1
+        except UnicodeDecodeError:
+            raise _not_utf8(path) from None
+        except csv.Error as error:
+            raise _fault(path, line, "a file is comma-separated values; close open quotes here or later", str(error)) from None
+    if empty:
+        raise _fault(path, 1, "a file has rows; was it written to the end?", "nothing")
+
+
+def _write(path: str | PathLike[str], rows: Iterable[Sequence[Any]]) -> None:
+    with Path(path).open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+
+
+def _fault(path: str | PathLike[str], line: int, rule: str, value: object) -> ParameterError:
+    return ParameterError(f"{path}, line {line}: {rule}", value)
+
+
+def _not_utf8(path: str | PathLike[str]) -> ParameterError:
+    with Path(path).open("rb") as file:
+        for line, content in enumerate(file, 1):
+            try:
+                content.decode()
+            except UnicodeDecodeError as error:
+                bad = content[error.start : error.start + 4]
+                return _fault(path, line, "a file is UTF-8 text; save it as such", bad)
+    raise AssertionError(path)  # pragma: no cover # it changed while it was read
+
+
+def _refuse_header(path: str | PathLike[str], line: int, cells: list[str]) -> None:
+    if any(cells) and not any(map(_numeric, cells[1:] or cells)):
+        rule = "this file has no header; delete this line (R: col.names = FALSE)"
+        raise _fault(path, line, rule, ",".join(cells[:4]))
+
+
+def _numeric(cell: str) -> bool:
+    try:
+        float(cell)  # nan and inf too: they are bad numbers rather than names
+    except ValueError:
+        return False
+    return True
+
+
+def _check_columns(path: str | PathLike[str], line: int, row: list[str], width: int, rule: str) -> None:
+    if len(row) != width:
+        if len(row) == width + 1:
+            rule += "; delete the row names, if that is the first (R: row.names = FALSE)"
+        raise _fault(path, line, f"a row has {rule}; check the params file", f"{len(row)} columns")
+
+
+def _check_range(path: str | PathLike[str], line: int, found: list[int], params: Params) -> None:
+    k, h, m = params.bits, params.hashes, params.cohorts
+    for column, position in enumerate(found, 2):
+        if not 1 <= position <= k * m:
+            rule = f"a position is from 1 to km = {k * m}; check the params file"
+            raise _fault(path, line, rule, f"{position} in column {column}")
+        first = (column - 2) // h * k
+        if len(found) == h * m and not first < position <= first + k:
+            block = f"cohort {(column - 2) // h}, positions {first + 1} to {first + k}"
+            raise _fault(path, line, f"column {column} is of {block}; check k and h of the params file", position)
+
+
+def _whole_numbers(path: str | PathLike[str], line: int, row: list[str], start: int = 0) -> list[int]:
+    """Read the cells of a row, from column `start` on, as whole numbers of at least 0."""
+    cells = row[start:]
+    text = "".join(cells)
+    if text.isascii() and text.isdigit() and all(cells) and max(map(len, cells)) <= _DIGITS:
+        return list(map(int, cells))
+    return [_whole_number(path, line, column, cell.strip()) for column, cell in enumerate(cells, start + 1)]
+
+
+def _whole_number(path: str | PathLike[str], line: int, column: int, cell: str) -> int:
+    number = Decimal(cell) if _NUMBER.fullmatch(cell) else None
+    if number is None or number != number.to_integral_value() or number >= 1 << 63:  # R writes 100000 as 1e+05
+        raise _fault(path, line, "a cell is a whole number from 0 to 2^63 - 1", f"{cell or 'nothing'} in column {column}")
+    return int(number)
+
+
+def _params(path: str | PathLike[str], line: int, values: Sequence[str], names: Sequence[str]) -> Params:
+    sizes: list[int] = []
+    probabilities: list[Fraction] = []
+    for name, value in zip(names, map(str.strip, values), strict=True):
+        if not _NUMBER.fullmatch(value):
+            raise _fault(path, line, f"{name} is a number of at least 0", value)
+        if len(sizes) < 3:  # noqa: PLR2004
+            if not value.isdecimal():
+                raise _fault(path, line, f"{name} is a whole number", value)
+            sizes.append(int(value))
+        else:
+            probabilities.append(Fraction(value))
+    try:
+        k, h, m = sizes
+        p, q, f = probabilities
+        return Params(bits=k, hashes=h, cohorts=m, prob_p=p, prob_q=q, prob_f=f)
+    except ParameterError as error:
+        raise _fault(path, line, error.rule, error.value) from None
+
+
+def _json_values(path: str | PathLike[str], text: str) -> list[str]:
+    """Read the numbers of the JSON form as they are written, in the order of `_KEYS`."""
+    try:
+        read = json.loads(text, parse_int=_Written, parse_float=_Written, parse_constant=_Written)
+    except json.JSONDecodeError as error:
+        raise _fault(path, error.lineno, "a file that begins with a brace is JSON", error.msg) from None
+    if sorted(read) != sorted(_KEYS):
+        raise _fault(path, 1, f"the keys are {', '.join(_KEYS)}", ", ".join(read))
+    for key, value in read.items():
+        if not isinstance(value, _Written):
+            raise _fault(path, 1, f"{key} is a number, without quotes", value)
+    return [read[key] for key in _KEYS]
+
+
+class _Written(str):
+    """A JSON number as it is written."""
+
+    __slots__ = ()
+
+
+def _decimal(probability: Fraction) -> str:
+    """Write a fraction as the decimal that it is."""
+    for places in range(_PLACES):
+        if 10**places % probability.denominator == 0:
+            digits = f"{probability.numerator * 10**places // probability.denominator:0{places + 1}d}"
+            return f"{digits[:-places]}.{digits[-places:]}" if places else digits
+    raise ParameterError("a probability is written as a decimal, so its denominator divides a power of ten", str(probability))

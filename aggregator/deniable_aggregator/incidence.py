@@ -1,0 +1,146 @@
+"""Incidence: how many reports lie on each hyperplane of a finite geometry, from how many named each point.
+
+The points and the values of `deniable.mechanisms.projective`, in its numbering. Summing the points of every hyperplane would
+cost K^2 / q look-ups; here it is K log K steps.
+
+References
+----------
+V. Feldman, J. Nelson, H. Nguyen, K. Talwar: Private frequency estimation via projective geometry. ICML 2022 (whose decoder
+is a dynamic program of some K q log K steps; this one is by Fourier transforms).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy import fft
+
+from deniable.errors import ParameterError
+from deniable.field import Field
+from deniable.mechanisms.projective import points
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["hyperplane_sums", "walsh_hadamard"]
+
+
+def hyperplane_sums(order: int, dimension: int, counts: NDArray[np.int64], domain_size: int) -> NDArray[np.int64]:
+    """Sum, for each value, the counts of the points that support it.
+
+    Parameters
+    ----------
+    order
+        Elements of the field; a prime or a power of two.
+    dimension
+        Coordinates of a vector; at least 2.
+    counts
+        (K,), the reports that named each of the K points.
+    domain_size
+        Values, at most K.
+
+    Returns
+    -------
+    ndarray of int64
+        (domain_size,). Of even order it is exact whatever the counts; of odd order, for up to 2^40 reports.
+
+    Raises
+    ------
+    ParameterError
+        If there is not a count for each point, or not a point for each value.
+
+    Notes
+    -----
+    A point x is (0, y) with y a point of the geometry of one dimension less, or (1, y) with y any vector. A value is v = (w, s)
+    with w such a point and s any element, or the first one, (0, 1). The product, which reads v backwards, is x_1 s + <y, w>.
+    So the points (0, y) give what the smaller geometry gives w, for every s, and the points (1, y) the sum over <y, w> = -s. In
+    the numbering, value 1 + q w + s is (w, s): a matrix row after row.
+    """
+    if len(counts) != points(order, dimension):
+        raise ParameterError(f"a geometry has a count for each of its {points(order, dimension)} points", len(counts))
+    if not 1 <= domain_size <= len(counts):
+        raise ParameterError(f"a geometry of {len(counts)} points has 1 to so many values", domain_size)
+    return _sums(Field(order), dimension, counts, domain_size)
+
+
+def _sums(field: Field, dimension: int, counts: NDArray[np.int64], values: int) -> NDArray[np.int64]:
+    """Sum for the first values of a domain; in one dimension the only point does not support the only value."""
+    q = field.order
+    prefixes = -(-(values - 1) // q)
+    sums = np.zeros(values, np.int64)
+    if dimension > 1:
+        zeros, ones = np.split(counts, [points(q, dimension - 1)])
+        sums[0] = zeros.sum()
+    if prefixes:
+        negatives = [field.neg(s) for s in range(q)]
+        rows = _radon(field, dimension - 1, ones, prefixes)[negatives].T + _sums(field, dimension - 1, zeros, prefixes)[:, None]
+        sums[1:] = rows.ravel()[: values - 1]
+    return sums
+
+
+def _radon(field: Field, dimension: int, counts: NDArray[np.int64], directions: int) -> NDArray[np.int64]:
+    """Sum the counts of all vectors y with <y, w> = s, for the first points w.
+
+    Parameters
+    ----------
+    counts
+        (q^dimension,), of every vector.
+    directions
+        How many points w.
+
+    Returns
+    -------
+    ndarray of int64
+        (q, directions), a row for each s.
+
+    Notes
+    -----
+    With a character c of the field's addition, the Fourier transform of the sums for one w, at l, is that of the counts at the
+    vector l w: both sum c(l <y, w>) over y. So one transform of all counts holds those of all sums.
+    """
+    q = field.order
+    if dimension == 1:
+        return counts[:, None]
+    elements, even = np.arange(q), not q & 1
+    if field.powers:
+        powers, logarithms = np.array(field.powers), np.array(field.logarithms)
+        products = powers[logarithms[:, None] + logarithms]
+    else:
+        products = elements[:, None] * elements % q
+    if even:
+        # The character is -1 to the lowest bit; `dual` has it as the parity of common bits, as Hadamard's matrix does.
+        bits = 1 << np.arange(q.bit_length() - 1)
+        dual = (products[:, bits] & 1) @ bits
+        multiples = dual[products]
+    else:
+        multiples = products[: q // 2 + 1]  # the counts are real, and so the transform's other half is conjugate
+    vectors = np.concatenate([np.arange(q**digits, 2 * q**digits) for digits in range(dimension)])[:directions]
+    places = np.zeros((len(multiples), directions), np.int64)
+    for _ in range(dimension):
+        vectors, last = np.divmod(vectors, q)  # the product reads w backwards: its last coordinate comes first
+        places *= q
+        places += multiples[:, last]
+    sums: NDArray[np.int64]
+    if even:
+        sums = walsh_hadamard(walsh_hadamard(counts)[places])[dual] // q
+    else:
+        spectrum = fft.fftn(counts.reshape((q,) * dimension)).ravel()[places]
+        sums = np.rint(fft.irfft(spectrum, q, axis=0)).astype(np.int64)
+    return sums
+
+
+def walsh_hadamard(values: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Transform by the Hadamard matrix H[i, j] = (-1)^(number of common bits of i and j), in K log K additions.
+
+    Parameters
+    ----------
+    values
+        (K, ...), K a power of two; each column is transformed.
+    """
+    transformed = values
+    for _ in range(len(values).bit_length() - 1):
+        # The lowest bit of the index is transformed and becomes the highest: after a round of all bits, each is in its place.
+        even, odd = transformed[0::2], transformed[1::2]
+        transformed = np.concatenate([even + odd, even - odd])
+    return transformed

@@ -1,0 +1,66 @@
+"""Many tests at once: which hypotheses to reject when all of them are looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["benjamini_hochberg", "holm"]
+
+
+def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
+    """Reject so that any true hypothesis is rejected with probability alpha at most, whatever their dependence.
+
+    Parameters
+    ----------
+    p_values
+        float array (tests,), each in [0, 1].
+    alpha
+        In (0, 1).
+
+    Returns
+    -------
+    ndarray of bool
+        (tests,), True where the hypothesis is rejected.
+
+    References
+    ----------
+    S. Holm: A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2), 1979.
+    """
+    order = np.argsort(p_values, kind="stable")
+    passed = p_values[order] <= alpha / np.arange(len(p_values), 0, -1)
+    return _first(order, int(np.argmin(passed)) if not passed.all() else len(p_values))
+
+
+def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
+    """Reject so that the share of true hypotheses among the rejected is alpha at most on average, if the tests are independent.
+
+    Parameters
+    ----------
+    p_values
+        float array (tests,), each in [0, 1].
+    alpha
+        In (0, 1).
+
+    Returns
+    -------
+    ndarray of bool
+        (tests,), True where the hypothesis is rejected.
+
+    References
+    ----------
+    Y. Benjamini, Y. Hochberg: Controlling the false discovery rate. JRSS B 57(1), 1995.
+    """
+    order = np.argsort(p_values, kind="stable")
+    passed = np.flatnonzero(p_values[order] <= alpha * np.arange(1, len(p_values) + 1) / max(len(p_values), 1))
+    return _first(order, int(passed[-1]) + 1 if len(passed) else 0)
+
+
+def _first(order: NDArray[np.intp], number: int) -> NDArray[np.bool_]:
+    rejected = np.zeros(len(order), np.bool_)
+    rejected[order[:number]] = True
+    return rejected

@@ -1,0 +1,87 @@
+"""Look-ups in the rows of a sketch: what each of many keys hashes to, summed over a pool of functions."""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from deniable.hashing import PoolFamily
+
+__all__ = ["hashes", "lookup", "multipliers"]
+
+_HALF = np.uint64(32)
+_LOW = np.uint64(0xFFFFFFFF)
+
+
+@lru_cache(maxsize=64)
+def multipliers(family: PoolFamily) -> NDArray[np.uint64]:
+    """Return the numbers (a, b, c) of every function; uint64 array (rows, 3)."""
+    return np.array([family.multipliers(row) for row in range(family.rows)], np.uint64)
+
+
+def hashes(family: PoolFamily, row: int, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Hash keys with one function; int array of the keys' shape, in [0, width)."""
+    a, b, c = multipliers(family)[row]
+    high = (a * (keys >> _HALF) + b * (keys & _LOW) + c) >> _HALF
+    return np.asarray(high * np.uint64(family.width) >> _HALF, np.intp)
+
+
+def lookup(family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64], first: int = 0) -> NDArray[np.int64]:
+    """Sum, over rows of a table, the cell that each key hashes to.
+
+    Parameters
+    ----------
+    family
+        The functions.
+    table
+        int64 array (rows looked at, width): the counts of rows `first` and following.
+    keys
+        uint64 array (keys,).
+    first
+        Function that belongs to the table's first row.
+
+    Returns
+    -------
+    ndarray of int64
+        (keys,).
+    """
+    sums = np.zeros(len(keys), np.int64)
+    kernel = _kernel()
+    if kernel is not None:
+        used = np.flatnonzero(table.any(axis=1))  # with few reports most rows of a large pool are empty
+        kernel(multipliers(family)[first + used], np.ascontiguousarray(table[used]), keys, sums)
+        return sums
+    for row in range(len(table)):
+        if table[row].any():
+            sums += table[row][hashes(family, first + row, keys)]
+    return sums
+
+
+@cache
+def _kernel() -> Callable[..., None] | None:
+    """Compile the loop at the first use; without numba, numpy goes row by row."""
+    try:
+        import numba  # noqa: PLC0415 - a server that only ingests does not pay for it
+    except ImportError:
+        return None
+
+    def look_up(numbers: Any, table: Any, keys: Any, sums: Any) -> None:
+        half, low, width = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(table.shape[1])
+        for row in range(len(table)):
+            a, b, c = numbers[row]
+            for at in range(len(keys)):
+                key = keys[at]
+                high = (a * (key >> half) + b * (key & low) + c) >> half
+                sums[at] += table[row, (high * width) >> half]
+
+    try:
+        return numba.njit(nogil=True, error_model="numpy", cache=True)(look_up)
+    except RuntimeError:  # numba finds no directory that it may write to
+        return numba.njit(nogil=True, error_model="numpy")(look_up)

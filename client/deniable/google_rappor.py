@@ -1,0 +1,325 @@
+"""Reports bit for bit like those of the Python client of google/rappor, for deployments that move over.
+
+A word is hashed into a Bloom filter of its cohort (MD5), its bits are replaced for good with probability f (permanent
+randomized response, HMAC-SHA256 of the device's secret), and each report adds fresh noise (instantaneous randomized response,
+p and q). The first two are deterministic and not private: only the result of `instantaneous` may leave the device.
+
+What its other clients do differently: C++ cuts f to 128ths and p, q to 256ths, Java rounds f to 128ths, and both mix the
+metric's name into the permanent noise. C++ has the same Bloom filter; Java spends two bytes of the MD5 on each hash, so its bits
+are others. To decode reports of the C++ client, give `Params` the probabilities that it really applies.
+
+References
+----------
+U. Erlingsson, V. Pihur, A. Korolova: RAPPOR: Randomized Aggregatable Privacy-Preserving Ordinal Response. CCS 2014.
+github.com/google/rappor, commit a13fa96: client/python/rappor.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, inf, isfinite, log1p
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from deniable.errors import ParameterError
+from deniable.source import OS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.source import Source
+
+__all__ = ["MAX_PERMANENT_BITS", "PRESETS", "Params", "bloom", "encode", "instantaneous", "permanent", "positions"]
+
+MAX_PERMANENT_BITS = 32
+"""Bits of the widest permanent response: HMAC-SHA256 has 32 bytes, and each decides one bit."""
+
+_MAX_BITS = 256  # a hash is one byte
+_MAX_HASHES = 16  # bytes of an MD5
+_MAX_COHORTS = 1 << 32  # a cohort is hashed as 4 bytes
+_F_STEPS = 128  # f is compared with 7 bits
+_DRAW_STEPS = 1 << 53  # p and q are compared with a float of 53 random bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Params:
+    """Parameters of a collection, with the original's names.
+
+    Parameters
+    ----------
+    bits
+        k: bits of a report, from 1 to 256; permanent responses have at most `MAX_PERMANENT_BITS`.
+    hashes
+        h: hash functions of the Bloom filter, from 1 to 16.
+    cohorts
+        m: cohorts, each with hash functions of its own, from 1 to 2^32. (The C++ and Java clients want a power of two.)
+    prob_p, prob_q
+        Probabilities that a 0 and a 1 of the permanent response are reported as 1: ``0 <= p < q <= 1``. A number or text is
+        read as the decimal that is written.
+    prob_f
+        Probability that chance decides a bit of the permanent response, in [0, 127/128].
+
+    Attributes
+    ----------
+    effective_f : Fraction
+        What the client applies, ceil(128 f) / 128: it compares 7 random bits with 128 f.
+    effective_p, effective_q : Fraction
+        What the client applies, ceil(2^53 p) / 2^53: it compares a float of 53 random bits with the float p.
+
+    Raises
+    ------
+    ParameterError
+        If a parameter is out of its range.
+    """
+
+    bits: int
+    hashes: int
+    cohorts: int
+    prob_p: Fraction
+    prob_q: Fraction
+    prob_f: Fraction
+    effective_p: Fraction = field(init=False, repr=False, compare=False)
+    effective_q: Fraction = field(init=False, repr=False, compare=False)
+    effective_f: Fraction = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name, letter, most in (("bits", "k", _MAX_BITS), ("hashes", "h", _MAX_HASHES), ("cohorts", "m", _MAX_COHORTS)):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+                raise ParameterError(f"{name} ({letter}) is a whole number from 1 to {most}", number)
+        for name, steps in (("p", _DRAW_STEPS), ("q", _DRAW_STEPS), ("f", _F_STEPS)):
+            exact = _exact(f"prob_{name}", getattr(self, f"prob_{name}"))
+            object.__setattr__(self, f"prob_{name}", exact)
+            # The original computes with the float nearest to the decimal, so this rounds as it does.
+            object.__setattr__(self, f"effective_{name}", Fraction(ceil(Fraction(float(exact)) * steps), steps))
+        if self.effective_p >= self.effective_q:
+            raise ParameterError(
+                "prob_q is above prob_p: else a report says nothing about a bit",
+                f"p = {float(self.prob_p)}, q = {float(self.prob_q)}",
+            )
+        if self.effective_f == 1:
+            raise ParameterError(
+                "prob_f is at most 127/128: the client applies 1 beyond, and nothing is left", float(self.prob_f)
+            )
+
+    @property
+    def p_star(self) -> Fraction:
+        """Probability that a bit is reported as 1 if it is 0 in the Bloom filter."""
+        return self.effective_p + (self.effective_q - self.effective_p) * self.effective_f / 2
+
+    @property
+    def q_star(self) -> Fraction:
+        """Probability that a bit is reported as 1 if it is 1 in the Bloom filter."""
+        return self.effective_q - (self.effective_q - self.effective_p) * self.effective_f / 2
+
+    @property
+    def epsilon_one_time(self) -> float:
+        """Privacy loss of one report in nats, ``h ln(q* (1 - p*) / (p* (1 - q*)))``; at most, as Bloom filters may overlap.
+
+        References
+        ----------
+        Erlingsson et al. 2014, section 3.2.
+        """
+        p, q = self.p_star, self.q_star
+        return self.hashes * _log_ratio(q * (1 - p), p * (1 - q))
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Privacy loss of any number of reports of one word in nats, ``2 h ln((1 - f/2) / (f/2))``; infinite where f is 0.
+
+        References
+        ----------
+        Erlingsson et al. 2014, section 3.1.
+        """
+        return 2 * self.hashes * _log_ratio(1 - self.effective_f / 2, self.effective_f / 2)
+
+
+def bloom(word: bytes, cohort: int, params: Params) -> int:
+    """Hash a word into the Bloom filter of its cohort. Deterministic and not private.
+
+    Parameters
+    ----------
+    word
+        Any bytes, also none; text as UTF-8.
+    cohort
+        In [0, m).
+
+    Returns
+    -------
+    int
+        In [0, 2^k), with 1 to h bits set.
+
+    Raises
+    ------
+    ParameterError
+        If the word is not bytes (the message does not repeat it) or there is no such cohort.
+    """
+    if isinstance(cohort, bool) or not isinstance(cohort, int) or not 0 <= cohort < params.cohorts:
+        raise ParameterError(f"a cohort is a whole number from 0 to {params.cohorts - 1}", cohort)
+    bits = 0
+    for bit in _hashes(_checked(word), cohort, params):
+        bits |= 1 << bit
+    return bits
+
+
+def positions(word: bytes, params: Params) -> list[int]:
+    """Hash a word as every cohort does: its row of a map file.
+
+    Returns
+    -------
+    list of int
+        m x h numbers, cohort by cohort; bit i of cohort j is ``j k + i + 1``. A cohort may have a number twice.
+
+    Raises
+    ------
+    ParameterError
+        If the word is not bytes.
+    """
+    k = params.bits
+    _checked(word)
+    return [cohort * k + bit + 1 for cohort in range(params.cohorts) for bit in _hashes(word, cohort, params)]
+
+
+def permanent(bloom_bits: int, secret: bytes, params: Params) -> int:
+    """Replace each bit with probability f by a coin, always the same way for the same bits and secret. Not to be sent.
+
+    Parameters
+    ----------
+    bloom_bits
+        In [0, 2^k).
+    secret
+        Random bytes that never leave the device, the same for its lifetime. Nothing else distinguishes metrics or devices
+        here: each metric needs a secret of its own, else equal Bloom filters get equal noise in all of them.
+
+    Returns
+    -------
+    int
+        In [0, 2^k). Over random secrets a 1 stays with probability ``1 - effective_f / 2``.
+
+    Raises
+    ------
+    ParameterError
+        If k is above `MAX_PERMANENT_BITS` or the bits are out of range (the message does not repeat them).
+    """
+    if params.bits > MAX_PERMANENT_BITS:
+        raise ParameterError(
+            f"a permanent response has at most {MAX_PERMANENT_BITS} bits (k): HMAC-SHA256 gives one byte for each", params.bits
+        )
+    _check_bits("bloom_bits", bloom_bits, params)
+    digest = hmac.digest(secret, bloom_bits.to_bytes(4, "big"), "sha256")
+    limit = int(params.effective_f * _F_STEPS)
+    coins = replaced = 0
+    for i, byte in enumerate(digest[: params.bits]):
+        coins |= (byte & 1) << i
+        replaced |= (byte >> 1 < limit) << i
+    return bloom_bits & ~replaced | coins & replaced
+
+
+def instantaneous(prr: int, params: Params, source: Source = OS) -> int:
+    """Randomise a permanent response afresh. Each report is drawn anew.
+
+    Parameters
+    ----------
+    prr
+        The permanent response, in [0, 2^k).
+    source
+        Where chance comes from. As in the original, k draws are for zeros and k for ones, bit 0 first, whatever the bits.
+
+    Returns
+    -------
+    int
+        The report, in [0, 2^k): a 0 becomes 1 with probability `effective_p`, a 1 stays with `effective_q`, exactly. Files
+        have it as ``format(report, f"0{k}b")``, the highest bit first.
+
+    Raises
+    ------
+    ParameterError
+        If the bits are out of range (the message does not repeat them).
+    """
+    _check_bits("prr", prr, params)
+    zeros, ones = (
+        int(source.bits(probability.numerator, probability.denominator, params.bits)[::-1], 2)
+        for probability in (params.effective_p, params.effective_q)
+    )
+    return zeros & ~prr | ones & prr
+
+
+def encode(word: bytes, cohort: int, secret: bytes, params: Params, source: Source = OS) -> int:
+    """Make a report of a word: `bloom`, `permanent`, `instantaneous`.
+
+    Returns
+    -------
+    int
+        In [0, 2^k).
+
+    Raises
+    ------
+    ParameterError
+        As each of them.
+    """
+    return instantaneous(permanent(bloom(word, cohort, params), secret, params), params, source)
+
+
+def _hashes(word: bytes, cohort: int, params: Params) -> list[int]:
+    digest = hashlib.md5(cohort.to_bytes(4, "big") + word, usedforsecurity=False).digest()
+    k = params.bits
+    return [byte % k for byte in digest[: params.hashes]]
+
+
+def _exact(name: str, value: object) -> Fraction:
+    rule = f"{name} is a number in [0, 1]"
+    if isinstance(value, bool) or (isinstance(value, float) and not isfinite(value)):
+        raise ParameterError(rule, value)
+    try:
+        exact = value if isinstance(value, Fraction) else Fraction(str(value))
+    except (ValueError, ZeroDivisionError):
+        raise ParameterError(rule, value) from None
+    if not 0 <= exact <= 1:
+        raise ParameterError(rule, value)
+    return exact
+
+
+def _log_ratio(high: Fraction, low: Fraction) -> float:
+    """Compute ln(high / low), high >= low; of the difference, so that a loss near 0 keeps its digits."""
+    return log1p(float((high - low) / low)) if low else inf
+
+
+def _checked(word: object) -> bytes:
+    if not isinstance(word, bytes):
+        raise ParameterError("a word is bytes, text as UTF-8", type(word).__name__)
+    return word
+
+
+def _check_bits(name: str, bits: object, params: Params) -> None:
+    if isinstance(bits, bool) or not isinstance(bits, int) or not 0 <= bits < 1 << params.bits:
+        raise ParameterError(f"{name} is a whole number in [0, 2^{params.bits})", type(bits).__name__)
+
+
+def _preset(bits: int, hashes: int, cohorts: int, p: str, q: str, f: str) -> Params:
+    return Params(bits=bits, hashes=hashes, cohorts=cohorts, prob_p=Fraction(p), prob_q=Fraction(q), prob_f=Fraction(f))
+
+
+PRESETS: Mapping[str, Params] = MappingProxyType(
+    {
+        "UMA_RAPPOR_TYPE": _preset(32, 2, 128, "0.25", "0.75", "0.5"),
+        "SAFEBROWSING_RAPPOR_TYPE": _preset(8, 2, 128, "0.25", "0.75", "0.5"),
+        "COARSE_RAPPOR_TYPE": _preset(8, 2, 128, "0.25", "0.75", "0.5"),
+        "ETLD_PLUS_ONE_RAPPOR_TYPE": _preset(128, 2, 128, "0.25", "0.75", "0.5"),
+        "LOW_FREQUENCY_UMA_RAPPOR_TYPE": _preset(32, 2, 128, "0.25", "0.75", "0.25"),
+        "LOW_FREQUENCY_SAFEBROWSING_RAPPOR_TYPE": _preset(8, 2, 128, "0.25", "0.75", "0.25"),
+        "LOW_FREQUENCY_ETLD_PLUS_ONE_RAPPOR_TYPE": _preset(128, 2, 128, "0.25", "0.75", "0.25"),
+        "PYTHON_DEFAULT": _preset(16, 2, 64, "0.5", "0.75", "0.5"),
+        "DEMO": _preset(32, 1, 64, "0.25", "0.75", "0.5"),
+        "REGTEST_EPS_1_1": _preset(8, 2, 128, "0.39", "0.61", "0.45"),
+        "REGTEST_EPS_1_5": _preset(8, 2, 128, "0.225", "0.775", "0"),
+    }
+)
+"""Parameters in use, by name.
+
+The ``*_RAPPOR_TYPE`` are Chrome's (components/rappor/public/rappor_parameters.h, 2016), the others those of the original's
+Python client, demo and regression tests. Chrome hashes with CityHash instead of MD5, so only the parameters are Chrome's: a
+map file of this module does not decode Chrome's reports.
+"""

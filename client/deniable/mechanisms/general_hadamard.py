@@ -1,0 +1,168 @@
+"""Hadamard response with blocks: first a block, then a column of a small Hadamard matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd, isqrt
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from deniable.errors import ParameterError
+from deniable.layout import Layout
+from deniable.mechanisms.base import Mechanism
+from deniable.weight import UNIT, weight
+
+if TYPE_CHECKING:
+    from deniable.source import Source
+
+__all__ = ["GeneralHadamard"]
+
+_Number = TypeVar("_Number", int, Any)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralHadamard(Mechanism):
+    """Hadamard response with B blocks of b columns, near-optimal at every epsilon.
+
+    The domain is spread over the blocks by a public permutation; within its block a value owns a row of the b x b Hadamard matrix
+    other than the first, and its set is the b / 2 columns where the row is +1. A column of the set is e^eps times as likely as
+    any other of the K = B b. A report supports the values whose set has its column and opposes the others of that block; their
+    difference has mean p f, whatever the rest of the population does.
+
+    The variance grows with the mass of the value's block, hence the permutation: values listed next to one another, which are
+    often the common ones, fall into different blocks.
+
+    Parameters
+    ----------
+    blocks
+        A power of two; 0 takes the one of least variance over a block of average mass.
+
+    References
+    ----------
+    J. Acharya, Z. Sun, H. Zhang: Hadamard response. AISTATS 2019, section 4 (the general scheme).
+    """
+
+    name = "general_hadamard"
+    summary = "name a column of one of several Hadamard matrices, with odds e^epsilon one where the value's row is +1"
+    options = ("blocks",)
+
+    blocks: int = 0
+    size: int = 0
+    _kept: int = 0
+    _step: int = 0
+
+    def _parameters(self) -> dict[str, Any]:
+        given, kept, d = self.blocks, weight(self.requested), self.domain_size
+        if isinstance(given, bool) or not isinstance(given, int) or given < 0 or given & (given - 1):
+            raise ParameterError("blocks is a power of two", given)
+        choices = (given,) if given else tuple(1 << k for k in range(d.bit_length()))
+        blocks = min(choices, key=lambda blocks: _variance(blocks, _size(d, blocks), kept))
+        size = _size(d, blocks)
+        total = size // 2 * (kept - UNIT) + blocks * size * UNIT
+        return {
+            "ratio": Fraction(kept, UNIT),
+            "p": Fraction(size // 2 * (kept - UNIT), total),
+            "q": Fraction(0),
+            "layout": Layout(1, blocks * size, "index"),
+            "blocks": blocks,
+            "size": size,
+            "_kept": kept,
+            "_step": _scatter(blocks * (size - 1)),
+        }
+
+    def slots(self, value: _Number) -> tuple[_Number, _Number]:
+        """Return the block of a value, and its row of the block's matrix; of an array of values too.
+
+        The permutation multiplies by a step near the golden section of the number of slots, which keeps neighbours apart.
+        """
+        slot = value * self._step % (self.blocks * (self.size - 1))
+        return slot // (self.size - 1), slot % (self.size - 1) + 1
+
+    def noise(self, source: Source, count: int) -> list[Any]:
+        """Draw whether each report names a column of the set, which of those, and which of the others."""
+        half, columns = self.size // 2, self.layout.width
+        inside = half * self._kept
+        sides = source.bits(inside, inside + (columns - half) * UNIT, count)
+        return list(zip(sides, source.indices(half, count), source.indices(columns - half, count), strict=True))
+
+    def respond(self, value: int, noise: Any) -> bytes:
+        """Find the drawn column: of the set, of the rest of the block, or of another block."""
+        side, choice, other = noise
+        block, row = self.slots(value)
+        half, size = self.size // 2, self.size
+        inside = side & 1
+        away, place = divmod(other - half, size)  # columns of other blocks follow the half of the own one
+        outside = not inside and other >= half
+        choice = choice if inside else other % half
+        lowest = row & -row
+        column = choice + (choice & -lowest)  # the drawn bits, with a 0 put in at the lowest bit of the row
+        if (column & row).bit_count() & 1 == inside:  # inside the set the parity is even
+            column |= lowest
+        if outside:
+            block, column = (block + 1 + away) % self.blocks, place
+        return (block * size + column).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
+
+    def _signs(self, payload: bytes, parity: int) -> set[int]:
+        block, column = divmod(self.layout.unpack(payload)[1], self.size)
+        return {
+            value
+            for value in range(self.domain_size)
+            if self.slots(value)[0] == block and (self.slots(value)[1] & column).bit_count() & 1 == parity
+        }
+
+    def supported(self, payload: bytes) -> set[int]:
+        """Return the values whose set has the column named."""
+        return self._signs(payload, 0)
+
+    def opposed(self, payload: bytes) -> set[int]:
+        """Return the other values of its block."""
+        return self._signs(payload, 1)
+
+    def variance(self, frequency: float, n: int, block_mass: float | None = None) -> float:
+        """Compute the exact variance of an estimated frequency over the randomness of the devices.
+
+        Parameters
+        ----------
+        frequency
+            The share of the n respondents who hold the value, in [0, 1].
+        n
+            Reports.
+        block_mass
+            The share of respondents whose value lies in the same block, the value included; by default what an even spread of
+            the others gives.
+        """
+        others = (1 - frequency) / self.blocks
+        mass = frequency + others if block_mass is None else block_mass
+        kept, half, columns = self._kept / UNIT, self.size // 2, self.layout.width
+        total = half * (kept - 1) + columns
+        near, far = half * (kept + 1) / total, self.size / total
+        # Of a holder's own report the sign has mean p; of anybody else's, mean 0.
+        p = float(self.p)
+        return (mass * near + (1 - mass) * far - frequency * p * p) / (n * p * p)
+
+    @property
+    def mean_variance(self) -> Fraction:
+        """Variance of one report's frequency estimate, averaged over a domain spread evenly over the blocks."""
+        return _variance(self.blocks, self.size, self._kept) - Fraction(1, self.domain_size)
+
+
+def _size(d: int, blocks: int) -> int:
+    """Columns of a block that has a row for each of its values, and one that is constant."""
+    return 1 << max(1, (-(-d // blocks)).bit_length())
+
+
+def _variance(blocks: int, size: int, kept: int) -> Fraction:
+    """Variance of one report's estimate for an absent value in a block of mass 1 / blocks."""
+    half, columns = size // 2, blocks * size
+    total = half * (kept - UNIT) + columns * UNIT
+    mass = Fraction(1, blocks)
+    square = (mass * half * (kept + UNIT) + (1 - mass) * size * UNIT) / total
+    return square / Fraction(half * (kept - UNIT), total) ** 2
+
+
+def _scatter(slots: int) -> int:
+    """Find a multiplier that permutes the slots, near their golden section."""
+    step = max(1, (isqrt(5 * slots * slots) - slots) // 2)
+    while gcd(step, slots) > 1:
+        step += 1
+    return step

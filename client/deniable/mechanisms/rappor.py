@@ -1,0 +1,297 @@
+"""RAPPOR: a Bloom filter of the value, made noisy once for good and once more for each report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import log
+from typing import TYPE_CHECKING, Any
+
+from deniable import google_rappor
+from deniable.errors import ParameterError
+from deniable.hashing import PoolFamily, key
+from deniable.layout import Layout
+from deniable.mechanisms.base import Mechanism
+from deniable.weight import UNIT, exact, weight
+
+if TYPE_CHECKING:
+    from deniable.source import Source
+
+__all__ = ["Bloom", "GoogleRappor", "Rappor"]
+
+_BASIC = 1024  # values, up to which each may have a bit of its own
+_BITS, _HASHES, _COHORTS = 32, 2, 128  # as Chrome had it; enough bits that no unlisted string passes for a candidate
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bloom(Mechanism):
+    """Report the bits of a Bloom filter, each made noisy on its own.
+
+    Attributes
+    ----------
+    one, other : Fraction
+        Probability that a bit of the value's filter, and that any other bit, is reported as 1. (The literature's q* and p*.)
+    permanent_ratio : Fraction or None
+        The worst likelihood ratio of the permanent response, which bounds what all reports of one value tell together; None
+        where there is none.
+    """
+
+    role = "open"
+
+    bits: int = 0
+    hashes: int = 0
+    cohorts: int = 0
+    one: Fraction = None  # type: ignore[assignment] # set with the other parameters
+    other: Fraction = None  # type: ignore[assignment]
+    permanent_ratio: Fraction | None = None
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """Privacy loss of all reports of one value together, in nats, where the permanent response is kept."""
+        return float("inf") if self.permanent_ratio is None else log(self.permanent_ratio)
+
+    def filter(self, cohort: int, value: int) -> int:
+        """Return the Bloom filter of a value as the hash functions of a cohort make it, bit i of the integer being bit i."""
+        raise NotImplementedError
+
+    @property
+    def basic(self) -> bool:
+        """Whether each value has a bit of its own, so that nothing has to be told apart by regression."""
+        return self.cohorts == self.hashes == 1 and self.bits == self.domain_size
+
+    def _claims(self, one: Fraction, other: Fraction) -> dict[str, Any]:
+        """Compute what follows from the bits' probabilities.
+
+        A report supports the values all of whose bits are 1. That is a plain definition, for proofs: the decoder makes better
+        use of the bits.
+        """
+        hit = Fraction(0) if self.basic else Fraction(1, self.bits)
+        return {
+            "ratio": (one * (1 - other) / (other * (1 - one))) ** self.hashes,
+            "p": one**self.hashes,
+            "q": (hit * one + (1 - hit) * other) ** self.hashes,
+            "one": one,
+            "other": other,
+            "layout": Layout(self.cohorts, self.bits, "bits"),
+        }
+
+    def noise(self, source: Source, count: int) -> list[Any]:
+        """Draw each report's cohort, its bits as if no filter had a 1, and which bits a 1 of the filter would change."""
+        width, one, other = self.bits, self.one, self.other
+        copied = (one - other) / (1 - other)
+        ones = source.bits(other.numerator, other.denominator, width * count)
+        copies = source.bits(copied.numerator, copied.denominator, width * count)
+        cohorts = source.indices(self.cohorts, count)
+        starts = range(0, width * count, width)
+        return [
+            (cohort, int(ones[start : start + width], 2), int(copies[start : start + width], 2))
+            for start, cohort in zip(starts, cohorts, strict=True)
+        ]
+
+    def respond(self, value: int, noise: Any) -> bytes:
+        """Let the filter through where it was drawn to be."""
+        cohort, ones, copies = noise
+        return self.layout.pack(cohort, ones | copies & self.filter(cohort, value))
+
+    def supported(self, payload: bytes) -> set[int]:
+        """Return the values all of whose bits are 1."""
+        cohort, bits = self.layout.unpack(payload)
+        return {value for value in range(self.domain_size) if not self.filter(cohort, value) & ~bits}
+
+    def support(self, value: int, true: int) -> Fraction:
+        """Compute the probability that all bits of `value` are 1 in a report of `true`."""
+        total = Fraction(0)
+        for cohort in range(self.cohorts):
+            wanted, held = self.filter(cohort, value), self.filter(cohort, true)
+            total += self.one ** (wanted & held).bit_count() * self.other ** (wanted & ~held).bit_count()
+        return total / self.cohorts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rappor(Bloom):
+    """RAPPOR with exact probabilities and a hash family of its own.
+
+    Every bit keeps the truth with odds e^(epsilon / 2h) in a report, and with odds e^(permanent / 2h) in the permanent
+    response, of which a report is a noisy copy. Where each answer is recorded once, or nothing is kept on the device, reports
+    are independent, and epsilon is all that one tells.
+
+    Small domains get *basic* RAPPOR, a bit for each value; others cohorts with a Bloom filter each.
+
+    Parameters
+    ----------
+    bits
+        Of the Bloom filter; 32 by default, or a bit for each value of a domain of up to 1,024.
+    hashes
+        Bits that a value sets; by default 2. The epsilon is divided among them: one is more exact, but with few bits set in all
+        a common string that is no candidate may be taken for one that shares some of its bits.
+    cohorts
+        Sets of hash functions, one of which a device uses; by default 128.
+    permanent
+        Privacy loss of the permanent response, in nats; by default twice epsilon. Not less than epsilon.
+
+    References
+    ----------
+    U. Erlingsson, V. Pihur, A. Korolova: RAPPOR: Randomized aggregatable privacy-preserving ordinal response. CCS 2014,
+    sections 2 and 3.
+    """
+
+    name = "rappor"
+    summary = "set some bits of a Bloom filter by the value, flip every bit at random"
+    options = ("bits", "hashes", "cohorts", "permanent")
+
+    permanent: float = 0
+    _kept: int = 0
+    _kept_permanent: int = 0
+    _family: PoolFamily = None  # type: ignore[assignment]
+
+    def _parameters(self) -> dict[str, Any]:
+        basic = not (self.bits or self.hashes or self.cohorts) and self.domain_size <= _BASIC
+        defaults = (self.domain_size, 1, 1) if basic else (_BITS, _HASHES, _COHORTS)
+        for name, default in zip(("bits", "hashes", "cohorts"), defaults, strict=True):
+            given = getattr(self, name)
+            if isinstance(given, bool) or not isinstance(given, int) or given < 0:
+                raise ParameterError(f"{name} is a whole number above 0", given)
+            self._set(**{name: given or default})
+        if self.hashes > self.bits:
+            raise ParameterError("a Bloom filter has at least as many bits as hashes", f"{self.hashes} of {self.bits}")
+        permanent = exact(self.permanent) if self.permanent else min(2 * self.requested, exact(16))
+        if permanent < self.requested:
+            raise ParameterError("permanent is not below epsilon: a report is a noisy copy of it", self.permanent)
+        kept, kept_permanent = (weight(epsilon / (2 * self.hashes)) for epsilon in (self.requested, permanent))
+        if kept == UNIT:
+            raise ParameterError("epsilon leaves at least 2^-32 nats for each bit: fewer hashes, or more epsilon", self.epsilon)
+        return self._claims(Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)) | {
+            "permanent": float(permanent),
+            "permanent_ratio": Fraction(kept_permanent, UNIT) ** (2 * self.hashes),
+            "_kept": kept,
+            "_kept_permanent": kept_permanent,
+            "_family": PoolFamily(self.name, self.cohorts * self.hashes, self.bits),
+        }
+
+    @property
+    def canonical(self) -> str:
+        """All that device and decoder must agree on; the permanent response too, though no decoder needs it."""
+        return f"{super().canonical} {self.hashes} {self.permanent_ratio}"
+
+    # Both kinds of bits are flipped with the same probability, so that one draw for each bit does.
+
+    def noise(self, source: Source, count: int) -> list[Any]:
+        """Draw each report's cohort, and which bits are flipped."""
+        width = self.bits
+        flips = source.bits(UNIT, self._kept + UNIT, width * count)
+        cohorts = source.indices(self.cohorts, count)
+        return [(cohort, int(flips[i * width : (i + 1) * width], 2)) for i, cohort in enumerate(cohorts)]
+
+    def respond(self, value: int, noise: Any) -> bytes:
+        """Flip bits of the filter."""
+        cohort, flips = noise
+        return self.layout.pack(cohort, flips ^ self.filter(cohort, value))
+
+    def filter(self, cohort: int, value: int) -> int:
+        """Return the Bloom filter of a value in a cohort."""
+        if self.basic:
+            return 1 << value
+        value = key(value, self.domain_size)
+        bits = 0
+        for number in range(cohort * self.hashes, (cohort + 1) * self.hashes):
+            bits |= 1 << self._family.hash(number, value)
+        return bits
+
+    # The two steps apart, for a device that keeps the first. Together they are distributed as `randomize` of one cohort.
+
+    def respond_permanently(self, cohort: int, value: int, source: Source) -> int:
+        """Draw the permanent response: the noisy filter that is kept for a value, and of which all its reports are copies.
+
+        A pure function of its arguments and of what the source gives, so a source made from a secret gives the same again.
+        """
+        flips = source.bits(UNIT, self._kept_permanent + UNIT, self.bits)
+        return self.filter(cohort, value) ^ int(flips, 2)
+
+    def respond_instantly(self, cohort: int, kept: int, source: Source) -> bytes:
+        """Draw a report from a permanent response.
+
+        The odds of a bit after both steps are those of epsilon: a flip with probability r after one with probability s is a flip
+        with probability s + r - 2 r s.
+        """
+        report, permanent = Fraction(UNIT, self._kept + UNIT), Fraction(UNIT, self._kept_permanent + UNIT)
+        flip = (report - permanent) / (1 - 2 * permanent)
+        return self.layout.pack(cohort, kept ^ int(source.bits(flip.numerator, flip.denominator, self.bits), 2))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoogleRappor(Bloom):
+    """RAPPOR with the hash, the cohorts and the probabilities of the Python client of google/rappor, and its effective f.
+
+    For a deployment that moves over: its old clients' reports and ours are decoded together. It needs their parameters, and an
+    epsilon not below what these spend. A value is hashed as its bytes without the zeros at their end: a text's UTF-8.
+
+    Parameters
+    ----------
+    preset
+        Name of a set of parameters in `deniable.google_rappor.PRESETS`, of which those given replace some.
+    bits, hashes, cohorts
+        k, h and m.
+    prob_p, prob_q, prob_f
+        p, q and f.
+
+    See Also
+    --------
+    deniable.google_rappor.permanent : The permanent response of such a client.
+    """
+
+    name = "google_rappor"
+    summary = "set some bits of a Bloom filter by the value, replace bits at random as google/rappor does"
+    options = ("preset", "bits", "hashes", "cohorts", "prob_p", "prob_q", "prob_f")
+
+    preset: str = ""
+    prob_p: float | str | None = None
+    prob_q: float | str | None = None
+    prob_f: float | str | None = None
+    params: google_rappor.Params = None  # type: ignore[assignment] # set with the other parameters
+
+    def _parameters(self) -> dict[str, Any]:
+        params = self._params()
+        one, other = params.q_star, params.p_star
+        if one == 1 or other == 0:
+            raise ParameterError("no bit is certain: p* is above 0 and q* below 1", f"p* = {float(other)}, q* = {float(one)}")
+        self._set(bits=params.bits, hashes=params.hashes, cohorts=params.cohorts)
+        claims = self._claims(one, other)
+        if log(claims["ratio"]) > float(self.requested):
+            rule = f"these parameters spend {log(claims['ratio']):.6g} nats a report: epsilon is at least that"
+            raise ParameterError(rule, float(self.requested))
+        half = params.effective_f / 2
+        return claims | {
+            "permanent_ratio": ((1 - half) / half) ** (2 * params.hashes) if half else None,
+            "prob_p": str(params.prob_p),
+            "prob_q": str(params.prob_q),
+            "prob_f": str(params.prob_f),
+            "params": params,
+        }
+
+    def _params(self) -> google_rappor.Params:
+        given = {name: getattr(self, name) for name in self.options[1:] if getattr(self, name) not in (None, 0, "")}
+        given |= {name: getattr(self, name) for name in ("prob_p", "prob_f") if getattr(self, name) == 0}
+        if not self.preset:
+            missing = [name for name in self.options[1:] if name not in given]
+            if missing:
+                rule = f"google_rappor has a preset or all of {', '.join(self.options[1:])}"
+                raise ParameterError(rule, f"no {', '.join(missing)}")
+            return google_rappor.Params(**given)
+        if self.preset not in google_rappor.PRESETS:
+            raise ParameterError(f"a preset is one of {', '.join(google_rappor.PRESETS)}", self.preset)
+        return replace(google_rappor.PRESETS[self.preset], **given)
+
+    @property
+    def canonical(self) -> str:
+        """All that device and decoder must agree on."""
+        return f"{super().canonical} {self.hashes} {self.permanent_ratio}"
+
+    @property
+    def basic(self) -> bool:
+        """Never: its hash has no place of its own for each value."""
+        return False
+
+    def filter(self, cohort: int, value: int) -> int:
+        """Return the Bloom filter of a value in a cohort, by MD5."""
+        word = value.to_bytes((self.domain_size.bit_length() + 6) // 8, "big").rstrip(b"\0")
+        return google_rappor.bloom(word, cohort, self.params)

@@ -1,0 +1,62 @@
+"""Texts as numbers: what lets a mechanism for a large domain take a string.
+
+A text is the number that its UTF-8 bytes write, filled up with zero bytes to the metric's longest text. So texts of up to L bytes
+are a domain of 256^L values, a prefix of a text is a prefix of its number, and nothing else in the house has to know of texts.
+"""
+
+from __future__ import annotations
+
+from deniable.errors import ParameterError
+
+__all__ = ["MAX_LENGTH", "decode", "domain_size", "encode"]
+
+MAX_LENGTH = 256
+"""Longest text that a metric may take, in bytes of UTF-8."""
+
+
+def domain_size(length: int) -> int:
+    """Return the number of values of texts of up to `length` bytes."""
+    return 1 << 8 * length
+
+
+def encode(text: str, length: int) -> int:
+    """Write a text as a number in [0, 256**length).
+
+    Parameters
+    ----------
+    text
+        Not empty, without U+0000.
+    length
+        Bytes of the longest text.
+
+    Raises
+    ------
+    ParameterError
+        If it is too long, empty, or has a character that UTF-8 or the padding cannot hold. The message does not repeat it.
+    """
+    try:
+        data = text.encode()
+    except UnicodeEncodeError:
+        data = b""
+    if not 0 < len(data) <= length or 0 in data:
+        rule = f"a text has 1 to {length} bytes of UTF-8, none of them zero and no lone surrogates"
+        raise ParameterError(rule, type(text).__name__)
+    return int.from_bytes(data.ljust(length, b"\0"), "big")
+
+
+def decode(value: int, length: int) -> str:
+    """Read the text back.
+
+    Raises
+    ------
+    ParameterError
+        If the number writes none.
+    """
+    data = value.to_bytes(length, "big").rstrip(b"\0")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or "\0" in text:
+        raise ParameterError("a number that stands for a text holds UTF-8, padded with zero bytes", "another number")
+    return text

@@ -1,0 +1,448 @@
+"""Associations: the table against closed forms, errors and tests against chance."""
+
+from __future__ import annotations
+
+from math import e
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import chi2_contingency
+
+from deniable import google_rappor, mechanisms, proof
+from deniable.errors import ParameterError
+from deniable_aggregator import _likeliest, association, likelihood, tally
+
+# The chance of these tests is replayed; it is not a device's.
+
+
+def direct(values, size, epsilon, rng):
+    """Likelihoods of direct answers: the truth with odds e^epsilon."""
+    n, ratio = len(values), np.exp(epsilon)
+    lies = (values + rng.integers(1, size, n)) % size if size > 1 else values
+    told = np.where(rng.random(n) < ratio / (ratio + size - 1), values, lies)
+    return np.where(told[:, None] == np.arange(size), 1.0, 1 / ratio)
+
+
+def rappor(values, strings, params, rng, *, p, q, cohorts=None):
+    """Cohorts, bits and filters of a RAPPOR variable; p and q are those of both steps together."""
+    n, k = len(values), params.bits
+    cohorts = rng.integers(0, params.cohorts, n) if cohorts is None else cohorts
+    filters = [google_rappor.bloom(string, cohort, params) for cohort in range(params.cohorts) for string in strings]
+    masks = likelihood.pack(filters, k).reshape(params.cohorts, len(strings), -1)
+    held = np.unpackbits(masks[cohorts, values], axis=1, count=k, bitorder="little")
+    bits = rng.random((n, k)) < np.where(held, q, p)
+    return cohorts, np.packbits(bits, axis=1, bitorder="little"), masks
+
+
+def rappor_likelihood(values, strings, params, rng, *, p, q, cohorts=None):
+    """Likelihoods of a RAPPOR variable's reports."""
+    return likelihood.bit_likelihood(*rappor(values, strings, params, rng, p=p, q=q, cohorts=cohorts), p=p, q=q)
+
+
+def plain_params(bits, hashes, cohorts):
+    """Parameters of a Bloom filter; the probabilities are given apart."""
+    return google_rappor.Params(bits=bits, hashes=hashes, cohorts=cohorts, prob_p=0, prob_q=1, prob_f=0)
+
+
+def draw(table, n, rng):
+    """Values of n people whose joint shares are a table's."""
+    cells = rng.choice(table.size, n, p=table.ravel() / table.sum())
+    return np.unravel_index(cells, table.shape)
+
+
+def test_three_equal_variables_without_noise():
+    """Two strings, always the same in all three variables: half and half on the diagonal, for each variable, too."""
+    rng, params, values = np.random.default_rng(3), plain_params(12, 2, 4), np.repeat([0, 1], 50)
+    parts = [rappor_likelihood(values, [b"1", b"2"], params, rng, p=0, q=1, cohorts=np.arange(100) % 4)] * 3
+    found = association.joint(parts)
+    assert found.frequency[0, 0, 0] == pytest.approx(0.5, abs=0.01)
+    assert found.frequency[1, 1, 1] == pytest.approx(0.5, abs=0.01)
+    assert found.marginal(0).frequency == pytest.approx([0.5, 0.5], abs=0.01)
+    assert association.joint(parts[:1]).frequency == pytest.approx([0.5, 0.5], abs=0.01)
+
+
+def test_unlisted_strings_are_others():
+    """With one of two strings unknown, its half goes to the others."""
+    rng, params, values = np.random.default_rng(4), plain_params(12, 2, 4), np.repeat([0, 1], 50)
+    cohorts, bits, masks = rappor(values, [b"1", b"2"], params, rng, p=0, q=1, cohorts=np.arange(100) % 4)
+    ones = np.unpackbits(bits, axis=1, count=12, bitorder="little")
+    counts = np.stack([ones[cohorts == cohort].sum(axis=0) for cohort in range(4)])
+    rates = likelihood.other_rates(counts, np.bincount(cohorts), masks[:, :1], np.array([0.5]), p=0, q=1)
+    found = association.joint([likelihood.bit_likelihood(cohorts, bits, masks[:, :1], p=0, q=1, other=rates)])
+    assert found.frequency == pytest.approx([0.5, 0.5], abs=0.1)
+
+
+def test_permanent_noise_keeps_the_diagonal():
+    """With f = 0.2 two equal variables still have about half on each diagonal cell."""
+    rng, params, values = np.random.default_rng(5), plain_params(12, 2, 2), np.repeat([0, 1], 50)
+    parts = [rappor_likelihood(values, [b"1", b"2"], params, rng, p=0.1, q=0.9) for _ in range(2)]
+    assert np.diag(association.joint(parts).frequency) == pytest.approx([0.5, 0.5], abs=0.15)
+
+
+def test_poisson_values_and_their_successors():
+    """The second value is the first or the next, evenly: such cells share the mass evenly, all others have next to none."""
+    rng, n, params = np.random.default_rng(6), 1000, plain_params(16, 2, 4)
+    first = rng.poisson(1, n)
+    second = first + rng.integers(0, 2, n)
+    noise = 0.1 * 0.95 + 0.9 * 0.05
+    parts = [
+        rappor_likelihood(values, [b"%d" % i for i in range(values.max() + 1)], params, rng, p=noise, q=1 - noise)
+        for values in (first, second)
+    ]
+    table = association.joint(parts).frequency
+    assert abs(table[0, 0] - table[0, 1]) < 0.1
+    assert abs(table[1, 1] - table[1, 2]) < 0.1
+    assert abs(table[2, 2] - table[2, 3]) < 0.06
+    assert table[0, 0] + table[0, 1] == pytest.approx(1 / e, abs=0.1)
+    for cell in ((0, 2), (0, 3), (1, 0), (1, 3), (2, 0), (2, 1)):
+        assert table[cell] < 0.02, cell
+
+
+def test_without_noise_all_is_closed():
+    """Values seen as they are: shares, multinomial covariance, the sum of logarithms, and Pearson's statistic."""
+    counts = np.array([[30, 10, 5], [20, 25, 10]])
+    rows, columns = (np.repeat(axis.ravel(), counts.ravel()) for axis in np.indices(counts.shape))
+    found = association.joint([np.eye(2)[rows], np.eye(3)[columns]])
+    f = counts.ravel() / 100
+    assert found.converged
+    assert found.frequency.ravel() == pytest.approx(f, abs=1e-6)
+    assert found.raw.ravel() == pytest.approx(f, abs=1e-6)
+    assert found.covariance == pytest.approx((np.diag(f) - np.outer(f, f)) / 100, abs=1e-8)
+    assert found.log_likelihood == pytest.approx(100 * f @ np.log(f), abs=1e-3)
+    test, expected = found.independence(), chi2_contingency(counts, correction=False)
+    assert (test.statistic, test.degrees, test.p_value) == pytest.approx(
+        (expected.statistic, expected.dof, expected.pvalue), rel=1e-5
+    )
+
+
+def test_the_table_is_the_maximum():
+    """A general-purpose optimiser finds no better table, and the same one, its zeros included."""
+    rng = np.random.default_rng(2)
+    truth = np.array([[0.5, 0.0, 0.1], [0.0, 0.3, 0.1]])
+    values = draw(truth, 400, rng)
+    parts = [direct(values[0], 2, 0.5, rng), direct(values[1], 3, 1, rng)]
+    found = association.joint(parts, gap=1e-8)
+    rows = (parts[0][:, :, None] * parts[1][:, None, :]).reshape(400, 6)
+    plain = minimize(
+        lambda f: -np.log(rows @ f).sum(),
+        np.full(6, 1 / 6),
+        jac=lambda f: -(rows / (rows @ f)[:, None]).sum(axis=0),
+        bounds=[(0, 1)] * 6,
+        constraints={"type": "eq", "fun": lambda f: f.sum() - 1},
+        method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 1000},
+    )
+    assert (found.frequency == 0).any()
+    assert found.frequency.ravel() == pytest.approx(plain.x, abs=2e-4)
+    assert found.log_likelihood >= -plain.fun - 1e-6
+    assert found.log_likelihood == pytest.approx(np.log(rows @ found.frequency.ravel()).sum(), abs=1e-6)
+
+
+def test_the_gap_bounds_what_is_missing():
+    """Wherever the search stops, the log-likelihood lacks no more than the gap asked for, and not converged is told."""
+    rng = np.random.default_rng(8)
+    values = draw(np.array([[0.3, 0.2], [0.1, 0.4]]), 3000, rng)
+    parts = [direct(part, 2, 1, rng) for part in values]
+    best = association.joint(parts, gap=1e-9).log_likelihood
+    for gap in (100.0, 10.0, 1.0, 1e-3):
+        found = association.joint(parts, gap=gap, errors=False)
+        assert found.converged
+        assert best - gap <= found.log_likelihood <= best + 1e-9
+        assert np.isnan(found.stderr).all()
+    assert not association.joint(parts, limit=2).converged
+
+
+def test_noisy_tables_take_few_passes(monkeypatch):
+    """Where expectation and maximization need hundreds, some 20 passes do, also with the curvature of a few reports."""
+    rng = np.random.default_rng(16)
+    strings, params = [b"%d" % i for i in range(12)], plain_params(16, 1, 8)
+    values = draw(np.eye(12) + 0.1, 4000, rng)
+    parts = [rappor_likelihood(part, strings, params, rng, p=0.3, q=0.7) for part in values]
+    found = association.joint(parts, errors=False)
+    assert found.converged
+    assert found.iterations < 30
+    monkeypatch.setattr(_likeliest, "_AFFORDED", 0)
+    sampled = association.joint(parts, errors=False)
+    assert sampled.converged
+    assert sampled.iterations < 120
+    assert sampled.log_likelihood == pytest.approx(found.log_likelihood, abs=2e-3)
+    monkeypatch.setattr(_likeliest, "_EXPECTATIONS", 200)
+    assert association.joint(parts, limit=200, errors=False).log_likelihood < found.log_likelihood - 1e-3
+
+
+def test_equal_and_reordered_reports_change_nothing():
+    """Reports brought together, repeated or in another order give the same table and errors."""
+    rng = np.random.default_rng(9)
+    values = draw(np.array([[0.3, 0.2, 0.1], [0.1, 0.1, 0.2]]), 300, rng)
+    parts = [direct(values[0], 2, 2, rng), direct(values[1], 3, 2, rng)]
+    blurred = [part * rng.uniform(1, 2, (300, 1)) for part in parts]  # a factor of a row says nothing, but parts equal ones
+    order = rng.permutation(300)
+    first = association.joint(parts, gap=1e-8)
+    for other in (blurred, [part[order] for part in parts], [part.astype(np.float32) for part in parts]):
+        again = association.joint(other, gap=1e-8)
+        assert again.frequency == pytest.approx(first.frequency, abs=1e-5)
+        assert again.covariance == pytest.approx(first.covariance, rel=1e-3, abs=1e-8)
+    double = association.joint([np.tile(part, (2, 1)) for part in parts], gap=1e-8)
+    assert double.covariance == pytest.approx(first.covariance / 2, rel=1e-3, abs=1e-8)
+
+
+def test_errors_are_those_of_replays():
+    """Standardised errors of `raw` have mean 0 and spread 1 in every cell, also where nobody is; intervals cover."""
+    truth = np.array([[0.4, 0.1, 0.0], [0.05, 0.15, 0.3]])
+    params = plain_params(16, 2, 4)
+    scores, covered, shares = [], [], []
+    for seed in range(120):
+        rng = np.random.default_rng(seed)
+        first, second = draw(truth, 1500, rng)
+        parts = [direct(first, 2, 2, rng), rappor_likelihood(second, [b"a", b"b", b"c"], params, rng, p=0.25, q=0.75)]
+        found = association.joint(parts)
+        scores.append((found.raw - truth) / found.stderr)
+        low, high = found.interval(0.95)
+        covered.append((low <= truth) & (truth <= high))
+        side = found.marginal(1)
+        shares.append((side.raw - truth.sum(axis=0)) / side.stderr)
+    for standardised in (np.array(scores), np.array(shares)):
+        assert 0.9 <= standardised.std() <= 1.1
+        assert np.abs(standardised.mean(axis=0)).max() < 0.35
+        assert (standardised.std(axis=0) > 0.8).all()
+        assert (standardised.std(axis=0) < 1.2).all()
+    assert 0.92 <= np.mean(covered) <= 0.98
+
+
+def test_a_bootstrap_agrees_with_the_errors():
+    """Away from 0 the likeliest tables of resampled reports spread as the standard errors say."""
+    rng = np.random.default_rng(10)
+    parts = [direct(part, 2, 2, rng) for part in draw(np.array([[0.3, 0.2], [0.1, 0.4]]), 2000, rng)]
+    found = association.joint(parts)
+    tables = association.bootstrap(parts, rng, repeats=200)
+    assert tables.shape == (200, 2, 2)
+    assert tables.sum(axis=(1, 2)) == pytest.approx(np.ones(200))
+    assert tables.std(axis=0) == pytest.approx(found.stderr, rel=0.25)
+
+
+def test_a_marginal_is_the_sum_of_the_table():
+    """Shares and covariance of one variable are the sums; it has nothing to be independent of."""
+    rng = np.random.default_rng(11)
+    values = draw(np.full((2, 3, 2), 1 / 12), 2000, rng)
+    found = association.joint([direct(v, size, 2, rng) for v, size in zip(values, (2, 3, 2), strict=True)])
+    for axis, size in enumerate((2, 3, 2)):
+        side = found.marginal(axis)
+        sums = np.stack([np.arange(12).reshape(2, 3, 2).take(value, axis).ravel() for value in range(size)])
+        indicator = np.zeros((size, 12))
+        np.put_along_axis(indicator, sums, 1, axis=1)
+        assert side.raw == pytest.approx(indicator @ found.raw.ravel())
+        assert side.covariance == pytest.approx(indicator @ found.covariance @ indicator.T)
+        assert side.independence() == association.Chi2(0.0, 0)
+        assert side.independence().p_value == 1
+    assert found.raw.sum() == pytest.approx(1)
+    with pytest.raises(ParameterError, match="axes 0 to 2"):
+        found.marginal(3)
+
+
+def test_simultaneous_intervals_share_the_error():
+    """Over c cells together they are pointwise intervals at an error c times smaller; a level is a confidence."""
+    rng = np.random.default_rng(12)
+    found = association.joint([direct(part, 2, 2, rng) for part in draw(np.full((2, 2), 0.25), 500, rng)])
+    assert np.allclose(found.interval(0.95, simultaneous=True), found.interval(1 - 0.05 / 4))
+    for level in (0, 1, float("nan")):
+        with pytest.raises(ParameterError, match="confidence level"):
+            found.interval(level)
+
+
+@pytest.mark.parametrize(
+    ("n", "epsilon", "first", "second"),
+    [
+        (400, 1.0, [0.6, 0.3, 0.1], [0.5, 0.3, 0.15, 0.05]),  # the likeliest table has zeros
+        (1000, 6.0, 1 / np.arange(1, 9), 1 / np.arange(1, 9)),  # next to no noise, few reports a cell
+        (600, 2.0, [0.9, 0.1, 0.0], [0.5, 0.5]),  # a value that nobody has
+    ],
+)
+def test_independent_values_are_rarely_called_dependent(n, epsilon, first, second):
+    """The test at 5% rejects 2 to 8% of tables of independent variables."""
+    table = np.outer(first, second)
+    rejected = 0
+    for seed in range(240):
+        rng = np.random.default_rng(seed)
+        parts = [direct(v, size, epsilon, rng) for v, size in zip(draw(table, n, rng), table.shape, strict=True)]
+        rejected += association.joint(parts, gap=0.05, errors=False).independence().p_value < 0.05
+    assert 0.02 <= rejected / 240 <= 0.08
+
+
+def test_rappor_variables_of_one_cohort_keep_the_size():
+    """That a device has the same cohort in both variables makes no dependence, if the cohort is told (else 14% are rejected)."""
+    params, table = plain_params(8, 1, 4), np.outer([0.5, 0.3, 0.2], [0.7, 0.3])
+    rejected = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        cohorts = rng.integers(0, 4, 500)
+        parts = [
+            rappor_likelihood(v, [b"a", b"b", b"c"][:size], params, rng, p=0.25, q=0.75, cohorts=cohorts)
+            for v, size in zip(draw(table, 500, rng), table.shape, strict=True)
+        ]
+        rejected += association.joint(parts, strata=cohorts, gap=0.05, errors=False).independence().p_value < 0.05
+    assert 0.015 <= rejected / 200 <= 0.085
+
+
+def test_dependence_is_found():
+    """A dependent table is found most of the time, and three variables of which only all three are dependent, too."""
+    pair = np.array([[0.35, 0.15], [0.15, 0.35]])
+    parity = np.array([[[4, 1], [1, 4]], [[1, 4], [4, 1]]]) / 20
+    for table, n, degrees in ((pair, 800, 1), (parity, 3000, 4)):
+        found = []
+        for seed in range(40):
+            rng = np.random.default_rng(seed)
+            parts = [direct(part, 2, 2, rng) for part in draw(table, n, rng)]
+            test = association.joint(parts, gap=0.05, errors=False).independence()
+            assert test.degrees == degrees
+            found.append(test.p_value < 0.05)
+        assert np.mean(found) > 0.9
+
+
+def test_one_category_has_every_share():
+    """A variable of one value takes nothing from the other; alone it is everybody, without error."""
+    rng = np.random.default_rng(13)
+    values = rng.integers(0, 2, 500)
+    found = association.joint([np.ones((500, 1)), direct(values, 2, 2, rng)])
+    alone = association.joint([direct(values, 2, 2, np.random.default_rng(13))])
+    assert found.frequency.shape == (1, 2)
+    assert found.independence() == association.Chi2(0.0, 0)
+    assert found.frequency.sum() == pytest.approx(1)
+    assert alone.frequency.sum() == pytest.approx(1)
+    sole = association.joint([np.full((500, 1), 0.5)])
+    assert (sole.frequency, sole.stderr) == (1, 0)
+    assert sole.log_likelihood == pytest.approx(500 * np.log(0.5))
+
+
+def test_no_reports_give_no_numbers():
+    """Without reports there is no estimate and no test: nan, not zero."""
+    found = association.joint([np.ones((0, 2)), np.ones((0, 3))])
+    grr = mechanisms.make("grr", domain_size=6, epsilon=1)
+    for nothing in (found, association.from_product(grr, tally.empty(grr.layout), (2, 3))):
+        assert nothing.n == 0
+        assert nothing.frequency.shape == (2, 3)
+        assert np.isnan(nothing.frequency).all()
+        assert np.isnan(nothing.stderr).all()
+        assert nothing.independence().degrees == 2
+        assert np.isnan(nothing.independence().p_value)
+    with pytest.raises(ParameterError, match="at least one"):
+        association.bootstrap([np.ones((0, 2))], np.random.default_rng(0))
+
+
+def test_values_that_look_the_same_have_no_error():
+    """Two values of equal likelihoods cannot be told apart: their errors are nan, the others' are not, nor is their sum wrong."""
+    rng = np.random.default_rng(14)
+    told = direct(rng.integers(0, 2, 500), 2, 2, rng)
+    found = association.joint([np.column_stack([told, told[:, 1]])])
+    assert np.isnan(found.stderr).tolist() == [False, True, True]
+    assert found.raw[0] == pytest.approx(association.joint([told]).raw[0], abs=1e-3)
+    assert found.stderr[0] == pytest.approx(association.joint([told]).stderr[0], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("parts", "rule"),
+    [
+        ([], "each variable has likelihoods"),
+        ([np.ones(3)], "each variable has likelihoods"),
+        ([np.ones((3, 0))], "each variable has likelihoods"),
+        ([np.ones((3, 2)), np.ones((4, 2))], "the same reports"),
+        ([np.ones((3, 2), int)], "float32 or float64"),
+        ([np.array([[1.0, 1.0], [0.0, 0.0]])], "possible under some value; got 'report 1 of variable 0'"),
+        ([np.array([[1.0, -1.0]])], "at least 0"),
+        ([np.array([[1.0, np.inf]])], "finite"),
+        ([np.array([[1.0, np.nan]])], "finite"),
+        ([np.ones((3, 65))] * 2, "at most 4096 cells"),
+    ],
+)
+def test_what_is_no_likelihood_is_refused(parts, rule):
+    """The error names the rule, before anything is computed."""
+    with pytest.raises(ParameterError, match=rule):
+        association.joint(parts)
+
+
+def test_a_gap_is_above_zero():
+    """No search could end with a gap of 0."""
+    with pytest.raises(ParameterError, match="gap"):
+        association.joint([np.ones((3, 2))], gap=0)
+
+
+def test_each_report_has_a_stratum():
+    """Strata are as many as reports."""
+    with pytest.raises(ParameterError, match="stratum"):
+        association.joint([np.ones((3, 2))], strata=np.zeros(2, np.int64))
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "sue", "subset", "local_hash", "hadamard"])
+def test_covariance_of_a_product_is_exact(name):
+    """Walking all draws gives the covariance stated; of hash functions and Hadamard's matrix, the variances."""
+    mechanism = mechanisms.make(name, domain_size=6, epsilon=1)
+    payloads, chances = payload_chances(mechanism)
+    speaks = np.array([[float(value in mechanism.supported(payload)) for value in range(6)] for payload in payloads])
+    f = np.array([0.3, 0.25, 0.2, 0.15, 0.1, 0.0])
+    first, second = f @ chances @ speaks, (speaks.T * (f @ chances)) @ speaks
+    exact = (second - np.outer(first, first)) / (100 * float(mechanism.p - mechanism.q) ** 2)
+    stated = association._pure_covariance(mechanism, f, 100)
+    assert np.diag(stated) == pytest.approx(np.diag(exact))
+    if name not in ("local_hash", "hadamard"):
+        assert stated == pytest.approx(exact)
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "local_hash"])
+def test_a_product_has_honest_errors_and_size(name):
+    """Errors standardise to 1, independence is rejected in 2 to 8% of independent tables and found where it is not."""
+    table = np.outer([0.6, 0.3, 0.1], [0.5, 0.3, 0.2])
+    mechanism = mechanisms.make(name, domain_size=9, epsilon=2)
+    scores, rejected = [], []
+    for found in product_estimates(mechanism, table, 500, range(200)):
+        scores.append((found.raw - table) / found.stderr)
+        rejected.append(found.independence().p_value < 0.05)
+    assert 0.9 <= np.std(scores) <= 1.1
+    assert 0.015 <= np.mean(rejected) <= 0.085
+    dependent = np.diag([0.4, 0.3, 0.1]) + 0.2 / 9
+    (found,) = product_estimates(mechanism, dependent, 1000, [0])
+    assert found.independence().p_value < 1e-3
+    assert found.independence().degrees == 4
+
+
+def payload_chances(mechanism):
+    """Payloads, and the exact chance of each under each value, (values, payloads)."""
+    values = range(mechanism.domain_size)
+    masses = [proof.distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in values]
+    payloads = sorted(masses[0])
+    return payloads, np.array([[float(mass[payload]) for payload in payloads] for mass in masses])
+
+
+def product_estimates(mechanism, table, n, seeds):
+    """Estimates from n reports each, drawn from the exact distribution."""
+    payloads, chances = payload_chances(mechanism)
+    for seed in seeds:
+        sent = np.random.default_rng(seed).multinomial(n, table.ravel() @ chances)
+        reports = b"".join(payload * count for payload, count in zip(payloads, sent.tolist(), strict=True))
+        yield association.from_product(mechanism, tally.count(mechanism.layout, reports), table.shape)
+
+
+def test_a_product_is_the_decoders_estimate():
+    """The table is the decoder's vector in the product's shape, negative shares included; margins are sums of it."""
+    mechanism = mechanisms.make("oue", domain_size=6, epsilon="0.5")
+    (found,) = product_estimates(mechanism, np.full((2, 3), 1 / 6), 50, [15])
+    assert found.frequency is not None
+    assert np.array_equal(found.frequency, found.raw)
+    assert found.marginal(0).raw == pytest.approx(found.raw.sum(axis=1))
+    assert np.isnan(found.log_likelihood)
+    assert found.converged
+
+
+@pytest.mark.parametrize("shape", [(2, 2), (7,), (), (6, 0), (3, 3)])
+def test_a_shape_fits_the_domain(shape):
+    """A shape that has not as many cells as the domain has values is refused."""
+    mechanism = mechanisms.make("grr", domain_size=6, epsilon=1)
+    with pytest.raises(ParameterError, match="6 cells"):
+        association.from_product(mechanism, tally.empty(mechanism.layout), shape)
+
+
+def test_a_pool_of_functions_has_no_covariance():
+    """Where estimates confuse values, a product is refused."""
+    mechanism = mechanisms.make("cms", domain_size=6, epsilon=1, rows=8, width=16)
+    payloads = b"".join(mechanism.randomize(value) for value in range(6))
+    with pytest.raises(ParameterError, match="pure mechanism"):
+        association.from_product(mechanism, tally.count(mechanism.layout, payloads), (2, 3))

@@ -45,7 +45,7 @@ CASES = [
     ("cms", {}),
     ("hcms", {}),
     ("rappor", {}),
-    ("rappor", {"hashes": 2, "cohorts": 128}),
+    ("rappor", {"bits": 128, "hashes": 1}),
 ]
 
 

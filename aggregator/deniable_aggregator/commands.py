@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from math import isfinite
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from deniable.google_rappor import Params
 
 __all__ = ["rappor", "worker"]
+
+_SHOWN = 20
 
 
 def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
@@ -69,7 +72,7 @@ def _stop_on_signals() -> Event:
 
 
 def rappor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable rappor decode|count|map``: what a google/rappor deployment has collected, from its own files."""
+    """``deniable rappor decode|count|map|associate``: what a google/rappor deployment has collected, from its own files."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     found = actions.add_parser("decode", help="estimate shares from counts (or reports) and candidates")
     found.add_argument("--counts", metavar="CSV", help="m lines of k + 1 numbers: the reports of a cohort, then of each bit")
@@ -88,10 +91,24 @@ def rappor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     hashed = actions.add_parser("map", help="hash candidates into a map file")
     hashed.add_argument("--candidates", metavar="FILE", required=True)
     hashed.add_argument("--out", metavar="CSV", required=True)
+    together = actions.add_parser("associate", help="estimate from reports of several variables how they go together")
+    together.add_argument("--reports", metavar="CSV", required=True, help="a device a line: its cohort and a report a variable")
+    together.add_argument(
+        "--variable",
+        nargs=3,
+        action="append",
+        required=True,
+        metavar=("COLUMN", "PARAMS", "CANDIDATES"),
+        help="two or more; CANDIDATES is - for a Boolean, of one bit",
+    )
+    together.add_argument("--cohort", default="cohort", metavar="COLUMN", help="heading of the cohorts (default cohort)")
+    together.add_argument("--json", action="store_true", help="print one JSON object")
     for action in (found, count, hashed):
         action.add_argument("--params", metavar="CSV", required=True, help="with the header k,h,m,p,q,f; or JSON")
 
     def run(arguments: argparse.Namespace) -> int:
+        if arguments.action == "associate":
+            return _associate(arguments)
         params = google_files.load_params(arguments.params)
         if arguments.action == "count":
             counted = google.load_tally(params, reports=arguments.reports)
@@ -161,3 +178,39 @@ def _decode(arguments: argparse.Namespace, params: Params) -> None:
     if not detected.any():
         print("Nothing is detectable with this many reports: collect more, or spend more epsilon.")
     print(f"A candidate held by {limit:.3%} is detected half of the time; four times the reports halve that.")
+
+
+def _associate(arguments: argparse.Namespace) -> int:
+    if len(arguments.variable) < 2:  # noqa: PLR2004
+        raise ConfigurationError("an association is between two variables or more: repeat --variable")
+    variables = [
+        google.Variable(google_files.load_params(params), column, () if names == "-" else tuple(google.load_candidates(names)))
+        for column, params, names in arguments.variable
+    ]
+    with Path(arguments.reports).open(encoding="utf-8-sig", newline="") as lines:
+        found = google.associate(lines, variables, arguments.cohort)
+    test = found.independence()
+    low, high = found.interval(0.95)
+    shape, order = found.frequency.shape, np.argsort(-found.frequency, axis=None, kind="stable").tolist()
+    names = [[variable.categories[i] for variable, i in zip(variables, np.unravel_index(at, shape), strict=True)] for at in order]
+    numbers = {"frequency": found.frequency, "stderr": found.stderr, "low": low, "high": high}
+    if arguments.json:
+        independence = {"statistic": _finite(test.statistic), "degrees": test.degrees, "p_value": _finite(test.p_value)}
+        rows = [
+            {"values": values} | {name: _finite(array.flat[at]) for name, array in numbers.items()}
+            for values, at in zip(names, order, strict=True)
+        ]
+        outcome = {"n": found.n, "converged": found.converged, "independence": independence, "estimates": rows}
+        print(json.dumps(outcome, indent=2, ensure_ascii=False))
+        return 0
+    for values, at in zip(names[:_SHOWN], order, strict=False):
+        print(f"{found.frequency.flat[at]:8.2%} ± {found.stderr.flat[at]:.2%}  {', '.join(values)}")
+    if len(order) > _SHOWN:
+        print(f"... and {len(order) - _SHOWN} more combinations; --json prints them all")
+    print(f"{found.n} devices; independent? chi-square {test.statistic:.4g} on {test.degrees} degrees, p = {test.p_value:.2g}")
+    return 0
+
+
+def _finite(number: float) -> float | None:
+    """JSON has no nan."""
+    return float(number) if isfinite(number) else None

@@ -107,7 +107,7 @@ def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate
     keys = np.fromiter((key(value, mechanism.domain_size) for value in chosen), np.uint64, len(chosen))
     support = pool.lookup(family, cells, keys)
     squares = squared_mass(cells, tally.reports, float(mechanism.p), float(mechanism.other))
-    return Supported(mechanism, tally.n, support, confusion=mechanism.confusion(squares))
+    return Supported(mechanism, tally.n, support, squares=squares, confusing=mechanism.confusion(1.0))
 
 
 @_estimate.register(Bloom)

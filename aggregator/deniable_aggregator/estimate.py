@@ -170,16 +170,24 @@ class Supported(Estimate):
         int64 array (values,): reports that support each value, less those that oppose it.
     touched
         int64 array (values,): reports that support or oppose each value; None where none opposes.
-    confusion
-        Sum over the values of f^2 / (rows (width - 1)), what a pool of hash functions adds to the variance whatever the number of
-        reports; 0 with a complete family.
+    squares
+        The sum of f^2 over all values, where there is a pool of hash functions.
+    confusing
+        What such a pool adds to the variance of a frequency, whatever the number of reports, for each unit of the sum of f^2 over
+        all other values; 0 with a complete family.
     """
 
     mechanism: Channel
     n: int
     support: NDArray[np.int64]
     touched: NDArray[np.int64] | None = None
-    confusion: float = 0.0
+    squares: float = 1.0
+    confusing: float = 0.0
+
+    @cached_property
+    def confusion(self) -> NDArray[np.float64]:
+        """What a pool of hash functions adds to the variance of each frequency."""
+        return self.confusing * np.maximum(self.squares - np.square(self._plausible), 0.0)
 
     @cached_property
     def frequency(self) -> NDArray[np.float64]:

@@ -1,26 +1,36 @@
-"""Decode what a google/rappor deployment has collected: its parameters, its counts, its candidates."""
+"""Decode what a google/rappor deployment has collected: its parameters, its counts or its reports, its candidates."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from deniable import text
 from deniable.errors import ParameterError
+from deniable.google_rappor import bloom
 from deniable.layout import Layout
 from deniable.mechanisms.rappor import GoogleRappor
 from deniable.weight import MAX_EPSILON
-from deniable_aggregator import decode, google_files
+from deniable_aggregator import decode, google_files, likelihood
+from deniable_aggregator.association import Joint, joint
 from deniable_aggregator.estimate import Estimate, Supported
 from deniable_aggregator.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from fractions import Fraction
+
+    from numpy.typing import NDArray
 
     from deniable.google_rappor import Params
 
-__all__ = ["bits", "load_candidates", "load_tally", "strings"]
+__all__ = ["OTHER", "Variable", "associate", "bits", "load_candidates", "load_tally", "strings"]
+
+OTHER = "(other)"
+"""Category of the people who hold none of a variable's candidates."""
 
 
 class _Bit(NamedTuple):
@@ -110,3 +120,78 @@ def load_candidates(path: str) -> list[str]:
             raise ParameterError(f"{path}, line {number}: a candidate is listed once; this one is on line {first[line]}", line)
         first[line] = number
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One of the questions that the same devices reported on, each report randomised on its own.
+
+    Parameters
+    ----------
+    params
+        Of its collection.
+    column
+        Heading of its reports.
+    candidates
+        Its strings; none of a Boolean, whose parameters have one bit.
+    """
+
+    params: Params
+    column: str
+    candidates: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.params.bits == 1) == bool(self.candidates):
+            raise ParameterError("a variable of one bit has no candidates, and any other has some", f"k = {self.params.bits}")
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """What a device may hold."""
+        return (*self.candidates, OTHER) if self.candidates else ("false", "true")
+
+
+def associate(lines: Iterable[str], variables: Sequence[Variable], cohort: str = "cohort") -> Joint:
+    """Estimate the joint shares of several variables from their randomised reports.
+
+    Parameters
+    ----------
+    lines
+        Of a CSV file with headings, a device a line.
+    variables
+        Two or more.
+    cohort
+        Heading of the cohort, which a device has for all variables.
+
+    Returns
+    -------
+    Joint
+        An axis for each variable, of its `Variable.categories`.
+
+    Raises
+    ------
+    ParameterError
+        If a line is malformed, with its number and the rule, or the table is too large.
+    """
+    columns = [likelihood.Column(bits=v.column, width=v.params.bits, cohort=cohort, cohorts=v.params.cohorts) for v in variables]
+    read = likelihood.read(lines, columns)
+    found = [_likelihood(variable, *reports) for variable, reports in zip(variables, read, strict=True)]
+    return joint(found, strata=read[0][0])
+
+
+def _likelihood(variable: Variable, cohorts: NDArray[np.int64], reported: NDArray[np.uint8]) -> NDArray[np.float32]:
+    params = variable.params
+    p, q = params.p_star, params.q_star
+    if not variable.candidates:
+        masks = np.tile(np.array([[[0], [1]]], np.uint8), (params.cohorts, 1, 1))
+        return likelihood.bit_likelihood(cohorts, reported, masks, p=p, q=q)
+    filters = [bloom(word.encode(), j, params) for j in range(params.cohorts) for word in variable.candidates]
+    masks = likelihood.pack(filters, params.bits).reshape(params.cohorts, len(variable.candidates), -1)
+    ones = np.unpackbits(reported, axis=1, count=params.bits, bitorder="little")
+    counted = Tally(
+        Layout(params.cohorts, params.bits, "bits"),
+        np.stack([ones[cohorts == j].sum(axis=0, dtype=np.int64) for j in range(params.cohorts)]),
+        np.bincount(cohorts, minlength=params.cohorts),
+    )
+    shares = np.nan_to_num(strings(params, counted, variable.candidates).frequency)
+    other = likelihood.other_rates(counted.counts, counted.reports, masks, shares, p=p, q=q)
+    return likelihood.bit_likelihood(cohorts, reported, masks, p=p, q=q, other=other)

@@ -224,7 +224,7 @@ def _rows(question: Question, values: Sequence[int], estimate: Estimate, level: 
     pointwise, simultaneous = estimate.interval(level), estimate.interval(level, simultaneous=True)
     columns = (estimate.frequency, estimate.count, estimate.stderr, *pointwise, *simultaneous)
     numbers = zip(*(map(_number, column) for column in columns), strict=True)
-    return [
+    rows = [
         {
             "value": question.metric.value(position),
             "label": question.metric.label(position),
@@ -239,6 +239,8 @@ def _rows(question: Question, values: Sequence[int], estimate: Estimate, level: 
             values, estimate.detected(1 - level), numbers, strict=True
         )
     ]
+    # What a search tried and could not confirm is not an answer that anybody is known to have given.
+    return [row for row in rows if row["detected"]] if question.metric.discover else rows
 
 
 def _number(value: float) -> float | None:

@@ -123,11 +123,32 @@ def test_the_error_of_a_pool_is_stated(name, options, n):
         truth = np.bincount(population(40, n), minlength=40) / n
         counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, values)))
         estimate = decode.estimate(mechanism, counted, chosen)
-        assert estimate.confusion > 0
+        assert estimate.confusing > 0
+        assert (estimate.confusion > 0).all()
         scores.append((estimate.frequency - truth) / estimate.respondents_stderr)
         noise.append((estimate.frequency - truth) / np.sqrt([mechanism.variance(f, n) for f in truth]))
     assert 0.8 < np.std(scores) < 1.2
     assert np.std(noise) > 1.5
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "width", "epsilon"), [("cms", 64, 32, 1), ("cms", 8, 16, 2), ("hcms", 64, 64, 4), ("hcms", 8, 16, 2)]
+)
+def test_the_corrected_variance_of_sketches(name, rows, width, epsilon):
+    """Noise and confusion together are the variance of Apple's sketches over random hashes, with the covariance of collisions."""
+    mechanism = mechanisms.make(name, domain_size=50, epsilon=epsilon, rows=rows, width=width)
+    held = np.bincount(population(50, 3000), minlength=50).astype(float)
+    n, k, m = held.sum(), rows, width
+    odds = np.exp(epsilon / 2 if name == "cms" else epsilon)
+    c = (odds + 1) / (odds - 1)
+    for value in range(3):
+        others = np.delete(held, value)
+        collisions = (1 / m - 1 / m**2) * (others.sum() + (others * (others - 1)).sum() / k)
+        noise = n * (c * c - 1) / 4 if name == "cms" else n * c * c - held[value] - others.sum() / m
+        literature = (m / (m - 1)) ** 2 * (noise + collisions)
+        squares = np.square(others / n).sum()
+        ours = n * n * (mechanism.variance(held[value] / n, n) + mechanism.confusion(squares))
+        assert ours == pytest.approx(literature, rel=0.005)  # n - 1 of n pairs
 
 
 @pytest.mark.parametrize("held", [[1.0], [0.5, 0.3, 0.2], [0.01] * 100])

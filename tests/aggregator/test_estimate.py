@@ -101,7 +101,7 @@ def test_ten_thousand_candidates_have_their_level(confusion):
     n, alarms = 100_000, 0
     for _ in range(150):
         biased = q + (p - q) * rng.normal(0, confusion**0.5, 10_000)
-        alarms += Supported(mechanism, n, rng.binomial(n, biased), confusion=confusion).detected(0.05).any()
+        alarms += Supported(mechanism, n, rng.binomial(n, biased), confusing=confusion).detected(0.05).any()
     assert alarms <= 15  # 7.5 expected at most, and three standard deviations; a normal tail gives 13 and more
 
 

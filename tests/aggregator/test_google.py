@@ -152,3 +152,70 @@ def test_counts_or_reports_are_needed(collected, capsys):
     status, _, err = run(capsys, "decode", "--params", collected / "params.csv", "--candidates", collected / "candidates.txt")
     assert status == 2
     assert "a collection is read from its counts or its reports" in err
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    """Write reports of a string and a Boolean that go together, as google's own encoder would make them."""
+    rng = np.random.default_rng(9)
+    string = Params(bits=16, hashes=2, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0.2")
+    truth = Params(bits=1, hashes=1, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0")
+    google_files.save_params(tmp_path / "string.csv", string)
+    google_files.save_params(tmp_path / "truth.csv", truth)
+    (tmp_path / "names.txt").write_text("fox\nowl\n")
+
+    def report(held, params):
+        one, other = float(params.q_star), float(params.p_star)
+        return "".join(str(int(rng.random() < (one if held >> b & 1 else other))) for b in range(params.bits))[::-1]
+
+    lines = ["cohort,animal,night"]
+    for device in range(4000):
+        animal, night = [("fox", 1), ("fox", 0), ("owl", 1), ("cow", 0)][rng.choice(4, p=[0.1, 0.3, 0.4, 0.2])]
+        cohort = device % 8
+        lines.append(f"{cohort},{report(bloom(animal.encode(), cohort, string), string)},{report(night, truth)}")
+    (tmp_path / "pairs.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_variables_that_go_together(pairs, capsys):
+    """The joint shares come back within their errors, unlisted strings as others, and independence is refused."""
+    variables = [
+        *("--variable", "animal", pairs / "string.csv", pairs / "names.txt"),
+        *("--variable", "night", pairs / "truth.csv", "-"),
+    ]
+    status, out, _ = run(capsys, "associate", "--reports", pairs / "pairs.csv", *variables, "--json")
+    assert status == 0
+    found = json.loads(out)
+    assert found["n"] == 4000
+    assert found["converged"]
+    assert found["independence"]["p_value"] < 1e-6
+    truth = {("fox", "true"): 0.1, ("fox", "false"): 0.3, ("owl", "true"): 0.4, ("(other)", "false"): 0.2}
+    for row in found["estimates"]:
+        assert abs(row["frequency"] - truth.get(tuple(row["values"]), 0)) < 5 * row["stderr"] + 0.03
+    _, out, _ = run(capsys, "associate", "--reports", pairs / "pairs.csv", *variables)
+    assert out.splitlines()[0].endswith("owl, true")
+    assert "4000 devices; independent? chi-square" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda v: (v[:4], None), "between two variables or more"),
+        (lambda v: ([*v[:3], "-", *v[4:]], None), "a variable of one bit has no candidates"),
+        (lambda v: (["--variable", "bird", *v[2:]], None), "bird"),
+        (lambda v: (v, "cohort,animal,night\n9,0101010101010101,1\n"), "line 2"),
+        (lambda v: (v, "cohort,animal,night\n1,01,1\n"), "line 2"),
+        (lambda v: (v, ""), "line"),
+    ],
+)
+def test_bad_pairs_are_explained(pairs, capsys, change, message):
+    """What is malformed ends with status 2 and names the line, the column or the rule."""
+    variables = ["--variable", "animal", str(pairs / "string.csv"), str(pairs / "names.txt")]
+    variables += ["--variable", "night", str(pairs / "truth.csv"), "-"]
+    variables, content = change(variables)
+    if content is not None:
+        (pairs / "pairs.csv").write_text(content)
+    status, _, err = run(capsys, "associate", "--reports", pairs / "pairs.csv", *variables)
+    assert status == 2
+    assert message in err
+    assert "Traceback" not in err

@@ -209,12 +209,12 @@ class Mechanism(_Sealed, ABC):
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (n * (p - q) ** 2)
 
     def confusion(self, squares: float) -> float:  # noqa: ARG002 - most mechanisms confuse no values
-        """Compute what a pool of hash functions adds to the variance of every frequency, whatever the number of reports.
+        """Compute what a pool of hash functions adds to the variance of a frequency, whatever the number of reports.
 
         Parameters
         ----------
         squares
-            The sum of f^2 over all values.
+            The sum of f^2 over all other values.
         """
         return 0.0
 

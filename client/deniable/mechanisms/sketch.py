@@ -105,7 +105,7 @@ class Sketch(Mechanism):
         return collide * self.p + (1 - collide) * self.other
 
     def confusion(self, squares: float) -> float:
-        """Compute what the pool adds to the variance of every frequency: nothing, where the family is complete."""
+        """Compute what the pool adds to the variance of a frequency: nothing, where the family is complete."""
         return squares / (self.rows * (self.width - 1)) if isinstance(self.family, PoolFamily) else 0.0
 
     @property

@@ -148,8 +148,8 @@ def _described(question: Question, measured: dict[str, Any]) -> dict[str, Any]:
 
 
 def _what(question: Question, number: int) -> str:
-    word = "candidate" if question.metric.candidates else "answer found" if question.metric.discover else "value"
-    return word if number == 1 else word.replace("answer", "answers") if question.metric.discover else f"{word}s"
+    word = "candidate" if question.metric.candidates else "value"
+    return word if number == 1 else f"{word}s"
 
 
 # Access

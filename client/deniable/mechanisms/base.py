@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from deniable.layout import Layout
     from deniable.source import Source
 
-__all__ = ["Mechanism", "mean_variance"]
+__all__ = ["Mechanism", "Role", "mean_variance"]
+
+Role = Literal["closed", "open", "search"]
 
 _AHEAD = 256  # draws made ahead: enough to share the cost of a system call
 _AHEAD_BITS = 1 << 12  # but no more bits than this at a time, so that no call takes noticeably long
@@ -77,7 +79,7 @@ class Mechanism(_Sealed, ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
-    role: ClassVar[Literal["closed", "open", "search"]] = "closed"
+    role: ClassVar[Role] = "closed"
     """Whether the domain must be small enough to be listed, may be of any size, or is searched for common values."""
 
     domain_size: int

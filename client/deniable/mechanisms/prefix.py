@@ -14,17 +14,13 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from deniable.errors import ParameterError
 from deniable.hashing import PoolFamily
 from deniable.layout import Layout
-from deniable.mechanisms.base import Mechanism
-from deniable.mechanisms.direct import shifts
+from deniable.mechanisms.sketch import FastLocalHash, best_width
 from deniable.weight import UNIT, weight
-
-if TYPE_CHECKING:
-    from deniable.source import Source
 
 __all__ = ["GOLDEN", "MAX_STEP", "MULTIPLIERS", "Pem", "PrefixTree", "TreeHist", "extend"]
 
@@ -59,12 +55,12 @@ def extend(key: int, chunk: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrefixTree(Mechanism):
+class PrefixTree(FastLocalHash):
     """What searches by prefix share: the reports.
 
     A device draws a row. The row belongs to a *level*, which says how long a prefix to tell of, and is a random hash function, of
-    which it answers one of `width` cells as fast local hashing does. The last level is the *confirmation*: the whole answer of
-    devices that had no part in the search, so that what is published of the values found is not what made them be found.
+    which it answers one of `width` cells: fast local hashing, of prefixes. The last level is the *confirmation*: the whole
+    answer of devices that had no part in the search, so that what is published of a value found is not what made it be found.
 
     Parameters
     ----------
@@ -106,23 +102,18 @@ class PrefixTree(Mechanism):
     _START: ClassVar[int]
     _CONFIRM: ClassVar[str]
 
+    family: PoolFamily = None  # type: ignore[assignment] # never another, and set with the other parameters
     step: int = 0
     start: int = 0
-    rows: int = 0
     confirm: float | str | Fraction = 0
     bits: int = 0
     lengths: tuple[int, ...] = ()
     bounds: tuple[int, ...] = ()
-    width: int = 0
-    other: Fraction = None  # type: ignore[assignment] # set with the other parameters
-    family: PoolFamily = None  # type: ignore[assignment]
-    _kept: int = 0
     _chunks: tuple[tuple[tuple[int, int], ...], ...] = ()
 
     def _parameters(self) -> dict[str, Any]:
         kept = weight(self.requested)
-        best = min(kept // UNIT + 1, isqrt(MAX_CELLS))
-        width = min((g for g in (best, best + 1) if g > 1), key=lambda g: _absent_variance(g, kept))
+        width = best_width(kept, isqrt(MAX_CELLS))
         lengths, bounds = self._levels(width)
         bits, rows = lengths[-1], bounds[-1]
         parts = tuple((bits - to, (1 << to - since) - 1) for since, to in zip((0, *lengths), lengths[:-1], strict=False))
@@ -180,6 +171,11 @@ class PrefixTree(Mechanism):
         return f"{super().canonical} {levels}"
 
     @property
+    def chosen(self) -> dict[str, Any]:
+        """The options with the values they have."""
+        return {name: getattr(self, name) for name in self.options}
+
+    @property
     def confirming(self) -> Fraction:
         """Share of the devices whose reports confirm."""
         return Fraction(self.rows - self.bounds[-2], self.rows)
@@ -198,27 +194,6 @@ class PrefixTree(Mechanism):
     def place(self, row: int, value: int) -> int:
         """Hash the prefix that a row's level tells of."""
         return self.family.hash(row, self.key(bisect_right(self.bounds, row) - 1, value))
-
-    def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's row, and with it its level, and by how much its cell is shifted."""
-        rows = source.indices(self.rows, count)
-        return list(zip(rows, shifts(source, self._kept, self.width, count), strict=True))
-
-    def respond(self, value: int, noise: Any) -> bytes:
-        """Hash the value's prefix and shift its cell."""
-        row, shift = noise
-        return self.layout.pack(row, (self.place(row, value) + shift) % self.width)
-
-    def supported(self, payload: bytes) -> set[int]:
-        """Return the values whose prefix, of the length that the payload tells of, hashes to the cell named."""
-        row, cell = self.layout.unpack(payload)
-        return {value for value in range(self.domain_size) if self.place(row, value) == cell}
-
-    def support(self, value: int, true: int) -> Fraction:
-        """Compute the probability that a payload of somebody who holds `true` supports `value`."""
-        collisions = sum(self.place(row, value) == self.place(row, true) for row in range(self.rows))
-        collide = Fraction(collisions, self.rows)
-        return collide * self.p + (1 - collide) * self.other
 
     def variance(self, frequency: float, n: int) -> float:
         """Compute the variance of the estimated frequency of a value found, to first order in 1 / n.
@@ -267,9 +242,3 @@ class TreeHist(PrefixTree):
 
     _START = 8
     _CONFIRM = "0.5"
-
-
-def _absent_variance(g: int, kept: int) -> Fraction:
-    """Variance of one report's estimate of a value that nobody holds."""
-    q = Fraction(1, g)
-    return q * (1 - q) / (Fraction(kept, kept + (g - 1) * UNIT) - q) ** 2

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
 from deniable.hashing import LinearFamily, LineFamily, PoolFamily, key
 from deniable.layout import MAX_CELLS, Layout
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.base import Mechanism, Role
 from deniable.mechanisms.direct import shifts
 from deniable.mechanisms.local_hash import best_family
 from deniable.weight import UNIT, weight
@@ -18,7 +18,7 @@ from deniable.weight import UNIT, weight
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Cms", "FastLocalHash", "Hcms", "Sketch"]
+__all__ = ["Cms", "FastLocalHash", "Hcms", "Sketch", "best_width"]
 
 Family = LinearFamily | LineFamily | PoolFamily
 
@@ -58,8 +58,8 @@ class Sketch(Mechanism):
     Apple Differential Privacy Team: Learning with privacy at scale. Apple Machine Learning Journal 1(8), 2017.
     """
 
-    options = ("rows", "width")
-    role = "open"
+    options: ClassVar[tuple[str, ...]] = ("rows", "width")
+    role: ClassVar[Role] = "open"
 
     rows: int = 0
     width: int = 0
@@ -215,10 +215,8 @@ class FastLocalHash(Sketch):
 
     def _parameters(self) -> dict[str, Any]:
         kept = weight(self.requested)
-        best = min(kept // UNIT + 1, isqrt(MAX_CELLS))
-        width = min((g for g in (best, best + 1) if g > 1), key=lambda g: _excess(g, kept))
         complete = None if self.rows or self.width else best_family(self.domain_size, kept)
-        family = complete or self._pool(_POOL_ROWS, width)
+        family = complete or self._pool(_POOL_ROWS, best_width(kept, isqrt(MAX_CELLS)))
         total = kept + (family.width - 1) * UNIT
         return self._claims(Fraction(kept, total), Fraction(UNIT, total), family) | {
             "ratio": Fraction(kept, UNIT),
@@ -242,6 +240,10 @@ class FastLocalHash(Sketch):
         return {value for value in range(self.domain_size) if self.place(row, value) == cell}
 
 
-def _excess(g: int, kept: int) -> Fraction:
-    """Variance of one report's estimate of an absent value, but for what does not depend on g."""
-    return Fraction((kept + (g - 1) * UNIT) ** 2, (g - 1) * (kept - UNIT) ** 2)
+def best_width(kept: int, most: int) -> int:
+    """Find the number of cells, near e^eps + 1 and about `most`, of least variance for an absent value.
+
+    Of one report's estimate that is ``(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)``; `kept` is the integer weight of e^eps.
+    """
+    best = min(kept // UNIT + 1, most)
+    return min((g for g in (best, best + 1) if g > 1), key=lambda g: Fraction((kept + (g - 1) * UNIT) ** 2, g - 1))

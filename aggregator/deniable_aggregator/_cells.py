@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.linalg.lapack import dpstrf
+from scipy.linalg.lapack import dpotri, dpstrf
 from scipy.sparse import csr_array
 from scipy.special import ndtr
 
@@ -23,11 +23,65 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
     Integers = NDArray[np.intp]
 
-__all__ = ["Cells", "Model", "bit_noise", "solve"]
+__all__ = ["Cells", "Covariance", "Model", "bit_noise", "solve"]
 
 _DEPENDENT = 1e-8  # of its variance: a column that has less left beside the others says nothing new
 _LEAST_NOISE = 1e-6  # variance of a bit of one report: without noise a bit that nobody has would have none at all
-_CHUNK = 1 << 22  # elements of the dense arrays worked on at a time
+_CHUNK = 1 << 18  # elements of the dense arrays worked on at a time: they stay in the cache
+_LOW_RANK = 0.4  # of the width: up to that rank the precision is sooner had by the identity of Woodbury
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Covariance:
+    """Covariances of the bits of some cohorts, each ``diag(diagonal) + basis @ diag(weights) @ basis'``.
+
+    Parameters
+    ----------
+    diagonal
+        (cohorts, width), above 0.
+    basis
+        (cohorts, width, rank).
+    weights
+        (cohorts, rank), of either sign.
+    """
+
+    diagonal: Floats
+    basis: Floats
+    weights: Floats
+
+    def dense(self) -> Floats:
+        """Return the matrices, (cohorts, width, width)."""
+        return _raised((self.basis * self.weights[:, None, :]) @ self.basis.transpose(0, 2, 1), self.diagonal)
+
+    def variances(self) -> Floats:
+        """Return their diagonals, (cohorts, width)."""
+        return np.asarray(self.diagonal + np.einsum("jbr,jbr,jr->jb", self.basis, self.basis, self.weights))
+
+    def precision(self) -> Floats:
+        """Return their inverses, (cohorts, width, width), the faster way."""
+        width, rank = self.basis.shape[1:]
+        return self.by_woodbury() if rank <= _LOW_RANK * width else self.by_cholesky()
+
+    def by_woodbury(self) -> Floats:
+        """Solve in as many dimensions as the rank."""
+        scaled = self.basis / self.diagonal[:, :, None]
+        weighted = self.weights[:, :, None] * scaled.transpose(0, 2, 1)
+        inner = np.eye(weighted.shape[1]) + weighted @ self.basis
+        return _raised(-scaled @ np.linalg.solve(inner, weighted), 1 / self.diagonal)
+
+    def by_cholesky(self) -> Floats:
+        """Invert the matrices themselves, which are positive definite."""
+        lower: Floats = np.asarray(np.linalg.cholesky(self.dense()), np.float64)
+        for matrix in lower:
+            matrix[:] = dpotri(matrix.T, overwrite_c=True)[0].T  # LAPACK has columns first, and leaves the zeros above
+        return np.asarray(lower + np.tril(lower, -1).transpose(0, 2, 1))
+
+
+def _raised(matrices: Floats, by: Floats) -> Floats:
+    """Add to the diagonals, in place."""
+    bits = np.arange(by.shape[1])
+    matrices[:, bits, bits] += by
+    return matrices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +100,8 @@ class Cells:
     bits: NDArray[np.int64] = field(init=False)  # (ones of the design,): their bits
     y: Floats = field(init=False)  # (cohorts, width)
     ones: Floats = field(init=False)  # (columns,): bits that are 1, on average over the cohorts
-    spread: Floats = field(init=False)  # (width, width): covariance of the bits of a random filter
+    alone: float = field(init=False)  # variance of a bit of a random filter, less its covariance with another bit
+    together: float = field(init=False)  # that covariance
 
     def __post_init__(self) -> None:
         cohorts, width = self.counts.shape
@@ -64,10 +119,11 @@ class Cells:
         object.__setattr__(self, "transposed", csr_array(self.design.T))
         object.__setattr__(self, "y", (self.counts / self.reports[:, None] - self.p) / (self.q - self.p))
         object.__setattr__(self, "ones", np.asarray(self.design.sum(axis=0)).ravel() / cohorts)
-        object.__setattr__(self, "spread", (single - double) * np.eye(width) + (double - single**2))
+        object.__setattr__(self, "alone", float(single - double))
+        object.__setattr__(self, "together", float(double - single**2))
 
-    def covariance(self, begin: int, end: int, filters: Floats, shares: Floats, excess: float) -> Floats:
-        """Model the covariance of the bits of some cohorts, (cohorts, width, width).
+    def covariance(self, begin: int, end: int, filters: Floats, shares: Floats, excess: float) -> Covariance:
+        """Model the covariance of the bits of some cohorts.
 
         Parameters
         ----------
@@ -80,21 +136,21 @@ class Cells:
         excess
             Sum of squares of the shares outside of the model.
         """
-        mass = np.maximum(shares, 0.0)
-        mass = mass / max(1.0, mass.sum())
-        rest = 0.0 if self.density is None else 1 - mass.sum()
-        mean = filters @ mass
-        covariance = (filters * mass) @ filters.transpose(0, 2, 1)
-        if self.density is not None:
-            mean += rest * self.density
-            covariance += rest * (self.spread + self.density**2)
-        covariance -= mean[:, :, None] * mean[:, None, :]
+        held = shares > 0
+        mass = shares[held] / max(1.0, shares[held].sum())
+        density, rest = (0.0, 0.0) if self.density is None else (self.density, 1 - mass.sum())
+        # Of E[B B'] - E[B] E[B]', what is not diagonal lies in the columns of ones (other strings), the mean and the filters.
+        basis = np.empty((*filters.shape[:2], 2 + len(mass)))
+        basis[:, :, 2:] = filters[:, :, held]
+        basis[:, :, 1] = mean = basis[:, :, 2:] @ mass + rest * density
+        basis[:, :, 0] = 1
+        reports = self.reports[begin:end, None]
+        spread = rest / reports + excess
+        weights = np.concatenate([[rest * density**2], [-1], mass]) / reports
+        weights[:, :1] += spread * self.together
         quiet, loud = bit_noise(self.p, self.q)
-        bits = np.arange(self.y.shape[1])
-        covariance[:, bits, bits] += quiet + mean * (loud - quiet) + _LEAST_NOISE
-        covariance /= self.reports[begin:end, None, None]
-        covariance += excess * self.spread
-        return np.asarray(covariance)
+        diagonal = (quiet + mean * (loud - quiet) + _LEAST_NOISE) / reports + spread * self.alone
+        return Covariance(diagonal, basis, weights)
 
     def information(self, begin: int, end: int, precision: Floats) -> Floats:
         """Sum x' P x over some cohorts, x the filter of each column and P the precision of the cohort; (columns,)."""
@@ -174,41 +230,41 @@ def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, oth
     Of columns that depend on each other some are left out. The shares and the excess are for the covariance.
     """
     number = cells.design.shape[1]
+    others &= len(columns) < number  # if there are any
     cohorts, width = cells.y.shape
     lead = 0 if cells.density is None else 1  # the first coefficient, where there is one, is the mass of other strings
     size = lead + len(columns)
     chosen = csr_array(cells.transposed[columns].T)
-    gram, squares, slope = np.zeros((size, size + 1)), 0.0, 0.0
-    cross = np.zeros((number, size + 1))
-    diagonal: Floats = np.zeros(number)
+    gram, slope = np.zeros((size + 1, size + 1)), 0.0  # of the coefficients' columns and y
+    cross, diagonal = np.zeros((number if others else 0, size + 1)), np.zeros(number)
     noise = np.empty((cohorts, width))
     for begin, end in cells.chunks(size):
         filters = chosen[begin * width : end * width].toarray().reshape(end - begin, width, len(columns))
         covariance = cells.covariance(begin, end, filters, shares, excess)
-        noise[begin:end] = np.diagonal(covariance, axis1=1, axis2=2)
-        precision: Floats = np.asarray(np.linalg.inv(covariance), np.float64)
+        noise[begin:end] = covariance.variances()
+        precision = covariance.precision()
         y = cells.y[begin:end, :, None]
-        left = filters if not lead else np.concatenate([np.full_like(y, cells.density), filters], axis=2)
-        weighted = (precision @ np.concatenate([left, y], axis=2)).reshape(-1, size + 1)
-        gram += left.reshape(len(weighted), size).T @ weighted
-        squares += float(y.ravel() @ weighted[:, size])
-        slope += float(np.einsum("jab,ba->", precision, cells.spread))
+        left = np.concatenate([np.full_like(y, cells.density)] * lead + [filters, y], axis=2)
+        weighted = (precision @ left).reshape(-1, size + 1)
+        gram += left.reshape(weighted.shape).T @ weighted
+        slope += float(cells.alone * precision.trace(axis1=1, axis2=2).sum() + cells.together * precision.sum())
         if others:
             cross += cells.design[begin * width : end * width].T @ weighted
             diagonal += cells.information(begin, end, precision)
-    kept = _independent(gram[:, :size])
+    kept = _independent(gram[:size, :size])
     factor = np.linalg.cholesky(gram[np.ix_(kept, kept)])
     half = solve_triangular(factor, gram[kept, size], lower=True)
     coefficients = solve_triangular(factor, half, lower=True, trans=1)
     inverse = solve_triangular(factor, np.eye(len(kept)), lower=True)
     variances = np.square(inverse).sum(axis=0)
-    chi2, freedom = squares - float(half @ half), cohorts * width - len(kept)
-    # Each column added to the model on its own: what of it, and of its correlation with y, the model leaves.
-    explained = solve_triangular(factor, cross[:, kept].T, lower=True)
-    information = diagonal - np.square(explained).sum(axis=0)
-    information[information <= _DEPENDENT * diagonal] = np.nan  # all of them, if the others are not wanted
-    frequency = (cross[:, size] - explained.T @ half) / information
-    variance = 1 / information
+    chi2, freedom = float(gram[size, size] - half @ half), cohorts * width - len(kept)
+    frequency, variance = np.full((2, number), np.nan)
+    if others:  # each column added to the model on its own: what of it, and of its correlation with y, the model leaves
+        explained = solve_triangular(factor, cross[:, kept].T, lower=True)
+        information = diagonal - np.square(explained).sum(axis=0)
+        information[information <= _DEPENDENT * diagonal] = np.nan
+        frequency = (cross[:, size] - explained.T @ half) / information
+        variance = 1 / information
     inside = columns[kept[kept >= lead] - lead]
     frequency[inside] = coefficients[len(kept) - len(inside) :]
     variance[inside] = variances[len(kept) - len(inside) :]

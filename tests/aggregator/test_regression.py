@@ -10,6 +10,7 @@ from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.special import ndtr
 
 from deniable.errors import ParameterError
+from deniable_aggregator._cells import Cells, bit_noise
 from deniable_aggregator.multiplicity import holm
 from deniable_aggregator.regression import detection_frequency, fit
 
@@ -125,6 +126,46 @@ def test_detection_frequency_is_the_null_error_of_a_fit():
     stated = detection_frequency(128 * 8000, 32, *CHROME, density=density(32, 2), candidates=100, alpha=0.05)
     assert stated == pytest.approx(3.2905 * np.mean(result.absent_stderr), rel=0.02)
     assert stated == pytest.approx(10 * detection_frequency(12_800 * 8000, 32, *CHROME, density=density(32, 2), candidates=100))
+
+
+@pytest.mark.parametrize("other", [density(16, 2), None])
+@pytest.mark.parametrize("noise", [CHROME, (0.0, 1.0)])
+@pytest.mark.parametrize("number", [0, 3, 16])
+def test_both_ways_invert_the_covariance(other, noise, number):
+    """The covariance is the mixture's that the model states, and its precision the inverse, by Woodbury as by Cholesky."""
+    design, counts, reports, _ = small()
+    cells = Cells(csr_array(design, dtype=float), np.zeros(20, np.bool_), counts, reports, *noise, other)
+    rng = np.random.default_rng(14)
+    shares, excess = rng.dirichlet(np.ones(number + 1))[:number], 0.01
+    shares[1:2] *= -1
+    filters = design.toarray().astype(float).reshape(16, 16, 20)[:, :, :number]
+    found = cells.covariance(0, 16, filters, shares, excess)
+    mass = np.maximum(shares, 0)
+    rest = 0 if other is None else 1 - mass.sum()
+    spread = cells.alone * np.eye(16) + cells.together
+    quiet, loud = bit_noise(*noise)
+    for cohort, columns in enumerate(filters):
+        mean = columns @ mass + rest * (other or 0)
+        square = (columns * mass) @ columns.T + rest * (spread + (other or 0) ** 2)
+        own = np.diag(quiet + (loud - quiet) * mean + 1e-6)
+        stated = (own + square - np.outer(mean, mean)) / reports[cohort] + excess * spread
+        assert np.allclose(found.dense()[cohort], stated, rtol=1e-9, atol=1e-12 * stated.max())
+        assert np.allclose(found.variances()[cohort], np.diag(stated), rtol=1e-9)
+    inverse = np.linalg.inv(found.dense())
+    for precision in (found.by_woodbury(), found.by_cholesky()):
+        assert np.allclose(precision, inverse, rtol=1e-8, atol=1e-8 * inverse.max())
+        assert np.allclose(precision, precision.transpose(0, 2, 1), rtol=1e-8, atol=1e-8 * inverse.max())
+
+
+def test_the_way_of_inversion_does_not_matter(monkeypatch):
+    """A fit says the same whichever way the precision is had, and whatever the cohorts worked on at a time."""
+    design, counts, reports, _ = small()
+    results = []
+    for limit, chunk in ((0, 1), (1e9, 1 << 30)):
+        monkeypatch.setattr("deniable_aggregator._cells._LOW_RANK", limit)
+        monkeypatch.setattr("deniable_aggregator._cells._CHUNK", chunk)
+        results.append(fit(design, counts, reports, *CHROME, density=density(16, 2)))
+    assert same(*results)
 
 
 def test_order_of_candidates_does_not_matter():

@@ -115,6 +115,66 @@ def test_handles(client_of):
     assert client.stats()["dropped"] == {"invalid_value": 1, "unknown_metric": 1}
 
 
+STRINGS = """
+format = 1
+app = "shop"
+[metrics.page]
+type = "string"
+candidates = "not-on-the-device.txt"
+max_length = 20
+epsilon = 1
+description = "Which page"
+owner = "web@shop.example"
+[metrics.found]
+type = "string"
+discover = true
+epsilon = 1
+description = "Which page"
+owner = "web@shop.example"
+[metrics.crash]
+type = "key"
+discover = true
+epsilon = 1
+description = "Where"
+owner = "web@shop.example"
+[metrics.both]
+type = "product"
+factors = { a = ["x", "y"], b = ["no", "yes"] }
+epsilon = 1
+description = "Both"
+owner = "web@shop.example"
+"""
+
+
+def test_strings_keys_and_products(client_of, caplog, capsys):
+    """Any text, key or combination is randomised to a payload of the metric's size; none is seen anywhere else."""
+    post = Fake()
+    client = client_of(post, registry=parse(STRINGS), segments={})
+    caplog.set_level(logging.DEBUG)
+    for text in (CANARY, "a", "größer", "日本"):
+        assert client.record("page", text)
+        assert client.record("found", text)
+    for key in (0, 7, (1 << 64) - 1):
+        assert client.record("crash", key)
+    assert client.record("both", ("x", "yes"))
+    assert client.record("both", {"b": "no", "a": "y"})
+    for bad in ("", CANARY * 9, "a\0", 3, None):
+        assert not client.record("page", bad)
+    assert not client.record("crash", "7")
+    assert not client.record("both", ("x",))
+    assert client.flush(10)
+    counts = {group["metric"]: group["count"] for group in post.groups}
+    assert counts == {"page": 4, "found": 4, "crash": 3, "both": 2}
+    for group in post.groups:
+        size = mechanisms.of(parse(STRINGS).metrics[group["metric"]]).layout.payload_size
+        assert len(b64decode(group["payloads"])) == group["count"] * size
+    assert client.stats()["dropped"] == {"invalid_value": 7}
+    seen = repr(client) + caplog.text + "".join(capsys.readouterr()) + str(client.stats()) + b"".join(post.raw).decode()
+    assert CANARY not in seen
+    assert "größer" not in seen
+    assert str(client.explain("found", CANARY)).count(CANARY) == 0
+
+
 # consent
 
 

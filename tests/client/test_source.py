@@ -384,11 +384,21 @@ def test_no_other_source_of_chance(file, tree):
         "uuid1",
         "uuid3",
         "uuid5",
-        "import_module",
     }
+    # Nothing is imported by a name made at run time, but mechanisms, by a table of names within their own package.
+    assert "import_module" not in named or file == "mechanisms/__init__.py"
     assert "urandom" not in named or file == "source.py"
     assert "uuid" not in roots or (file == "transport.py" and "uuid.uuid4" in imported)
     assert "os.urandom" not in imported
+
+
+def test_only_mechanisms_are_imported_by_name():
+    """The one import by name begins with the package of the mechanisms, and every entry of its table is a module there."""
+    (tree,) = [tree for file, tree in _modules() if file == "mechanisms/__init__.py"]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "import_module"]
+    assert [ast.unparse(call) for call in calls] == ["import_module(f'{__name__}.{module}')"]
+    folder = Path(mechanisms.__file__).parent
+    assert all((folder / f"{module}.py").is_file() for module, _ in mechanisms._ALL.values())
 
 
 @pytest.mark.parametrize("coins", range(1, 64))

@@ -3,39 +3,50 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib import import_module
 from math import log
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from deniable.errors import ParameterError
 from deniable.layout import MAX_REPORT_BYTES
-from deniable.mechanisms.auto import Choice, choose
 from deniable.mechanisms.base import Mechanism
-from deniable.mechanisms.coin import Coin
-from deniable.mechanisms.direct import Binary, Grr
-from deniable.mechanisms.general_hadamard import GeneralHadamard
-from deniable.mechanisms.hadamard import Hadamard
-from deniable.mechanisms.local_hash import LocalHash
-from deniable.mechanisms.prefix import Pem, TreeHist
-from deniable.mechanisms.projective import Projective
-from deniable.mechanisms.rappor import GoogleRappor, Rappor
-from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms
-from deniable.mechanisms.subset import Subset
-from deniable.mechanisms.unary import Oue, Sue
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
+    from deniable.mechanisms.auto import Choice
     from deniable.registry import Metric
 
-__all__ = ["MAX_REPORT_BYTES", "Choice", "Mechanism", "choose", "make", "names", "of"]
+__all__ = ["MAX_REPORT_BYTES", "Mechanism", "choose", "make", "names", "of"]
 
-_BY_NAME: dict[str, type[Mechanism]] = {
-    mechanism.name: mechanism
-    for mechanism in (
-        *(Coin, Binary, Grr, Sue, Oue, Subset, LocalHash, Hadamard, GeneralHadamard, Projective),
-        *(Rappor, GoogleRappor, Cms, Hcms, FastLocalHash, Pem, TreeHist),
-    )
+# Module and class of each. A mechanism is imported when it is asked for: a device pays for those that its registry names.
+_CLOSED = {
+    "coin": ("coin", "Coin"),
+    "binary": ("direct", "Binary"),
+    "grr": ("direct", "Grr"),
+    "sue": ("unary", "Sue"),
+    "oue": ("unary", "Oue"),
+    "subset": ("subset", "Subset"),
+    "local_hash": ("local_hash", "LocalHash"),
+    "hadamard": ("hadamard", "Hadamard"),
+    "general_hadamard": ("general_hadamard", "GeneralHadamard"),
+    "pgr": ("projective", "Projective"),
 }
+"""For answers that are listed."""
+_OPEN = {
+    "rappor": ("rappor", "Rappor"),
+    "google_rappor": ("rappor", "GoogleRappor"),
+    "cms": ("sketch", "Cms"),
+    "hcms": ("sketch", "Hcms"),
+    "fast_local_hash": ("sketch", "FastLocalHash"),
+}
+"""For these, and for texts and keys that are looked for."""
+_SEARCH = {"pem": ("prefix", "Pem"), "tree_hist": ("prefix", "TreeHist")}
+"""For texts and keys to be discovered."""
+_ALL = _CLOSED | _OPEN | _SEARCH
+
+_AUTO = {True: "pem", False: "fast_local_hash"}
+"""What ``auto`` takes for texts and keys, discovered or looked for: part of registry format 1, like its other choices."""
 
 
 def names() -> tuple[str, ...]:
@@ -43,7 +54,14 @@ def names() -> tuple[str, ...]:
 
     Not among them are ``google_rappor``, which needs the parameters of a deployment, and those that search for common values.
     """
-    return tuple(name for name, cls in _BY_NAME.items() if name != GoogleRappor.name and cls.role != "search")
+    return tuple(name for name in _CLOSED | _OPEN if name != "google_rappor")
+
+
+def choose(*, domain_size: int, epsilon: float | str | Fraction, max_bytes: int = MAX_REPORT_BYTES) -> Choice:
+    """Choose the mechanism of least exact variance that fits a report size; see `deniable.mechanisms.auto.choose`."""
+    from deniable.mechanisms import auto  # noqa: PLC0415 - it imports all that it chooses from
+
+    return auto.choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes)
 
 
 def make(
@@ -76,24 +94,21 @@ def make(
         With the rule that is broken and the value that breaks it.
     """
     if epsilon is None:
-        if name != Coin.name:
+        if name != "coin":
             raise ParameterError("epsilon is a number of nats; only the coin mechanism does without", epsilon)
         epsilon = log(3)
     if name == "auto":
         if options:
             raise ParameterError("options go with a mechanism's name; auto has none", ", ".join(sorted(options)))
         return choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes).mechanism
-    if name not in _BY_NAME:
-        raise ParameterError(f"a mechanism is one of auto, {', '.join(_BY_NAME)}", name)
-    cls = _BY_NAME[name]
+    if name not in _ALL:
+        raise ParameterError(f"a mechanism is one of auto, {', '.join(_ALL)}", name)
+    module, class_name = _ALL[name]
+    cls = cast("type[Mechanism]", getattr(import_module(f"{__name__}.{module}"), class_name))
     unknown = set(options) - set(cls.options)
     if unknown:
         raise ParameterError(f"options of {name} are {', '.join(cls.options) or 'none'}", ", ".join(sorted(unknown)))
     return cls(domain_size=domain_size, epsilon=epsilon, **options)  # type: ignore[arg-type]
-
-
-_OPEN = {True: Pem.name, False: FastLocalHash.name}
-"""What ``auto`` takes for strings and keys, discovered or looked for: part of registry format 1, like its other choices."""
 
 
 @lru_cache(maxsize=1024)
@@ -105,10 +120,9 @@ def of(metric: Metric) -> Mechanism:
     ParameterError
         If there is none, or it is not for this type of answer.
     """
-    name = _OPEN[metric.discover] if metric.open and metric.mechanism == "auto" else metric.mechanism
-    roles = ("search",) if metric.discover else ("open",) if metric.open else ("closed", "open")
-    fitting = [each for each, cls in _BY_NAME.items() if cls.role in roles]
-    if name in _BY_NAME and name not in fitting:
+    name = _AUTO[metric.discover] if metric.open and metric.mechanism == "auto" else metric.mechanism
+    fitting = _SEARCH if metric.discover else _OPEN if metric.open else _CLOSED | _OPEN
+    if name in _ALL and name not in fitting:
         what = "to be discovered" if metric.discover else "that are not listed" if metric.open else "that are listed"
         raise ParameterError(f"a mechanism for answers {what} is one of {', '.join(fitting)}", name)
     return make(

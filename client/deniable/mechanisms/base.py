@@ -6,7 +6,7 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import FrozenInstanceError, dataclass, field
 from operator import index
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
 from deniable.source import OS, Pool
@@ -18,9 +18,7 @@ if TYPE_CHECKING:
     from deniable.layout import Layout
     from deniable.source import Source
 
-__all__ = ["Mechanism", "Role", "mean_variance"]
-
-Role = Literal["closed", "open", "search"]
+__all__ = ["Mechanism", "mean_variance"]
 
 _AHEAD = 256  # draws made ahead: enough to share the cost of a system call
 _AHEAD_BITS = 1 << 12  # but no more bits than this at a time, so that no call takes noticeably long
@@ -79,8 +77,6 @@ class Mechanism(_Sealed, ABC):
     name: ClassVar[str]
     summary: ClassVar[str]
     options: ClassVar[tuple[str, ...]] = ()
-    role: ClassVar[Role] = "closed"
-    """Whether the domain must be small enough to be listed, may be of any size, or is searched for common values."""
 
     domain_size: int
     epsilon: float

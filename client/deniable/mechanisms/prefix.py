@@ -95,7 +95,6 @@ class PrefixTree(FastLocalHash):
         Probability that a payload supports a given value whose prefix does not collide with the true one's.
     """
 
-    role = "search"
     options = ("step", "start", "rows", "confirm")
 
     _STEP: ClassVar[int] = 8

@@ -36,8 +36,6 @@ class Bloom(Mechanism):
         where there is none.
     """
 
-    role = "open"
-
     bits: int = 0
     hashes: int = 0
     cohorts: int = 0

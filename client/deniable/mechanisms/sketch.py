@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from deniable.errors import ParameterError
 from deniable.hashing import LinearFamily, LineFamily, PoolFamily, key
 from deniable.layout import MAX_CELLS, Layout
-from deniable.mechanisms.base import Mechanism, Role
+from deniable.mechanisms.base import Mechanism
 from deniable.mechanisms.direct import shifts
 from deniable.mechanisms.local_hash import best_family
 from deniable.weight import UNIT, weight
@@ -59,7 +59,6 @@ class Sketch(Mechanism):
     """
 
     options: ClassVar[tuple[str, ...]] = ("rows", "width")
-    role: ClassVar[Role] = "open"
 
     rows: int = 0
     width: int = 0

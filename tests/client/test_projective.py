@@ -179,10 +179,10 @@ def test_error_beside_subset_selection(d, epsilon):
 @given(size=st.floats(0, 1), epsilon=st.floats(0.02, log(65536 / 32)))
 @settings(max_examples=60)
 def test_error_in_the_stated_range(size, epsilon):
-    """For 32 e^epsilon to 65,536 values the error is within 2 percent of the best possible."""
+    """For 32 e^epsilon to 65,536 values the error is within 2.5 percent of the best possible, from 64 e^epsilon within 2."""
     least = 32 * exp(epsilon)
     d = min(65536, int(least * (65536 / least) ** size) + 1)
-    assert excess(d, round(epsilon, 3)) < 0.02
+    assert excess(d, round(epsilon, 3)) < (0.02 if d > 2 * least else 0.025)
 
 
 @pytest.mark.parametrize(("d", "size"), [(100, 1), (1024, 2), (16384, 2), (65536, 3), (10**6, 3)])

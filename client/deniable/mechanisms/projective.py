@@ -38,8 +38,8 @@ class Projective(Mechanism):
     points supports a value, and 1/q^2 any two. Order and dimension are those of least exact variance that have a point for
     each value and a cell for each point; q is near e^eps + 1.
 
-    The standard error is within 2 percent of the subset mechanism's, the best there is, for domains of 32 e^eps to 65,536
-    values, in 1 to 3 bytes. In smaller ones it is up to 40 percent larger, unless a geometry happens to fit. In larger ones it
+    The standard error is within 2.5 percent of the subset mechanism's, the best there is, for domains of 32 e^eps to 65,536
+    values, and within 2 percent from 64 e^eps, in 1 to 3 bytes. In smaller ones it is up to 40 percent larger, unless a geometry happens to fit. In larger ones it
     depends on whether a field of nearly e^eps + 1 elements leaves no more points than a tally has cells.
 
     References

@@ -39,8 +39,9 @@ class Projective(Mechanism):
     each value and a cell for each point; q is near e^eps + 1.
 
     The standard error is within 2.5 percent of the subset mechanism's, the best there is, for domains of 32 e^eps to 65,536
-    values, and within 2 percent from 64 e^eps, in 1 to 3 bytes. In smaller ones it is up to 40 percent larger, unless a geometry happens to fit. In larger ones it
-    depends on whether a field of nearly e^eps + 1 elements leaves no more points than a tally has cells.
+    values, and within 2 percent from 64 e^eps, in 1 to 3 bytes. In smaller ones it is up to 40 percent larger, unless a geometry
+    happens to fit. In larger ones it depends on whether a field of nearly e^eps + 1 elements leaves no more points than a tally
+    has cells.
 
     References
     ----------

@@ -35,6 +35,7 @@ __all__ = ["blueprint", "describe", "measure"]
 blueprint = Blueprint("query", __name__)
 
 _LEVEL = 0.95
+_MOST_COMBINATIONS = 1024  # whose covariance is a matrix that a page can wait for
 _MOST_REMEMBERED = 32
 _remembered: dict[tuple[str, int, bytes], tuple[Sequence[int], Estimate]] = {}
 _lock = Lock()
@@ -153,7 +154,7 @@ def measure(
 def _association(question: Question, counted: Tally) -> dict[str, Any] | None:
     """Test whether the factors of a product are independent; None where there are none, or where it cannot be told."""
     factors = question.metric.factors
-    if not factors or not counted.n:
+    if not factors or not counted.n or question.metric.domain_size > _MOST_COMBINATIONS:
         return None
     try:
         test = from_product(question.mechanism, counted, [len(listed) for _, listed in factors]).independence()

@@ -157,7 +157,7 @@ def test_next_to_no_epsilon_is_lost(name, d, epsilon):
 
 
 def closed_form(name: str, d: int, e: float, mechanism) -> tuple[float, float, float]:
-    """p, q and n times the variance at f -> 0, of privacy.md section 1."""
+    """p, q and n times the variance at f -> 0, as the papers have them."""
     h = e**0.5
     g = mechanism.family.range_size if name in ("local_hash", "fast_local_hash") else 0
     c = 1 / mechanism.family.rows if name in ("cms", "hcms") else 0

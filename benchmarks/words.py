@@ -26,7 +26,7 @@ import msgspec
 import numpy as np
 
 from deniable import mechanisms, text
-from deniable.hashing import PoolFamily, key
+from deniable.hashing import PoolFamily
 from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.sketch import Sketch
 from deniable_aggregator import decode, pool, tally
@@ -65,7 +65,7 @@ def words(language: str) -> tuple[list[str], NDArray[np.float64]]:
 def simulate(mechanism: Mechanism, values: list[int], shares: NDArray[np.float64], n: int, rng: np.random.Generator) -> Tally:
     """Draw the tally of n devices."""
     layout = mechanism.layout
-    keys = np.array([key(value, mechanism.domain_size) for value in values], np.uint64)
+    keys = pool.keys(values, mechanism.domain_size)
     held = rng.multinomial(n, shares)
     counted = tally.empty(layout)
     for row in range(layout.rows):
@@ -80,7 +80,7 @@ def simulate(mechanism: Mechanism, values: list[int], shares: NDArray[np.float64
 def _held(mechanism: Mechanism, row: int, keys: NDArray[np.uint64], people: NDArray[np.int64]) -> NDArray[np.int64]:
     """Count the people of a row whose word is at each place."""
     if isinstance(mechanism, Rappor):
-        family, width, hashes = mechanism._family, mechanism.bits, mechanism.hashes  # noqa: SLF001
+        family, width, hashes = mechanism.family, mechanism.bits, mechanism.hashes
         places = np.array([pool.hashes(family, number, keys) for number in range(row * hashes, (row + 1) * hashes)])
         filters = np.zeros((len(keys), width), np.bool_)  # two hashes of one word may name one bit
         filters[np.arange(len(keys)), places] = True

@@ -28,7 +28,7 @@ from deniable.mechanisms.subset import Subset
 from deniable_aggregator import decode
 from deniable_aggregator._independence import Chi2, distance, score_test
 from deniable_aggregator._likeliest import Data, maximum, unconstrained
-from deniable_aggregator.estimate import Supported
+from deniable_aggregator.estimate import Supported, tail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -128,9 +128,7 @@ class Joint:
         ParameterError
             If the level is not in (0, 1).
         """
-        if not 0 < level < 1:
-            raise ParameterError("a confidence level lies between 0 and 1", level)
-        reach = -ndtri((1 - level) / 2 / (self.raw.size if simultaneous else 1)) * self.stderr
+        reach = -ndtri(tail(level, self.raw.size if simultaneous else 1)) * self.stderr
         return self.raw - reach, self.raw + reach
 
     def independence(self) -> Chi2:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.hashing import LinearFamily, LineFamily, key
+from deniable.hashing import LinearFamily, LineFamily
 from deniable.layout import MAX_CELLS
 from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
@@ -21,6 +21,7 @@ from deniable.mechanisms.prefix import PrefixTree
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms, Sketch
+from deniable.mechanisms.unary import members
 from deniable_aggregator import pool
 from deniable_aggregator.estimate import Estimate, Fitted, Supported
 from deniable_aggregator.incidence import hyperplane_sums, walsh_hadamard
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from scipy.sparse import csr_array
 
-    from deniable.hashing import PoolFamily
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.tally import Tally
 
@@ -76,7 +76,11 @@ def estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = 
 
 @singledispatch
 def _estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None) -> Estimate:
-    support = supports(mechanism, tally)
+    return _of(mechanism, tally, values, supports(mechanism, tally))
+
+
+def _of(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None, support: NDArray[np.int64]) -> Supported:
+    """Make the estimate of some values from the support of all."""
     return Supported(mechanism, tally.n, support if values is None else support[list(values)])
 
 
@@ -100,12 +104,10 @@ def _(mechanism: PrefixTree, tally: Tally, values: Sequence[int] | None) -> Esti
 def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate:
     """Add up the cells that each value hashes to; a pool's confusion of values is part of the error."""
     if isinstance(mechanism.family, (LinearFamily, LineFamily)):
-        support = supports(mechanism, tally)
-        return Supported(mechanism, tally.n, support if values is None else support[list(values)])
+        return _of(mechanism, tally, values, supports(mechanism, tally))
     family, cells = mechanism.family, _cells(mechanism, tally)
     chosen = range(mechanism.domain_size) if values is None else values
-    keys = np.fromiter((key(value, mechanism.domain_size) for value in chosen), np.uint64, len(chosen))
-    support = pool.lookup(family, cells, keys)
+    support = pool.lookup(family, cells, pool.keys(chosen, mechanism.domain_size))
     squares = squared_mass(cells, tally.reports, float(mechanism.p), float(mechanism.other))
     return Supported(mechanism, tally.n, support, squares=squares, confusing=mechanism.confusion(1.0))
 
@@ -114,7 +116,7 @@ def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate
 def _(mechanism: Bloom, tally: Tally, values: Sequence[int] | None) -> Estimate:
     """Read the values off where each has a bit of its own; else tell the bits of their Bloom filters apart by regression."""
     if mechanism.basic:
-        return Supported(mechanism, tally.n, tally.counts[0] if values is None else tally.counts[0, list(values)])
+        return _of(mechanism, tally, values, tally.counts[0])
     chosen = range(mechanism.domain_size) if values is None else values
     if not tally.n:
         return Supported(mechanism, 0, np.zeros(len(chosen), np.int64))
@@ -258,22 +260,18 @@ def bloom_design(mechanism: Bloom, values: Sequence[int]) -> csr_array:
 
 
 def _filters(mechanism: Bloom, values: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    family: PoolFamily | None = getattr(mechanism, "_family", None)
+    family = mechanism.family
     if family is None:
         cells = [
             (cohort * mechanism.bits + bit, column)
             for column, value in enumerate(values)
             for cohort in range(mechanism.cohorts)
-            for bit in _ones(mechanism.filter(cohort, value))
+            for bit in members(mechanism.filter(cohort, value))
         ]
         table = np.array(cells, np.int64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
-    keys = np.fromiter((key(value, mechanism.domain_size) for value in values), np.uint64, len(values))
+    keys = pool.keys(values, mechanism.domain_size)
     rows = np.concatenate(
         [number // mechanism.hashes * mechanism.bits + pool.hashes(family, number, keys) for number in range(family.rows)]
     )
     return rows.astype(np.int64), np.tile(np.arange(len(values)), family.rows)
-
-
-def _ones(bits: int) -> list[int]:
-    return [place for place in range(bits.bit_length()) if bits >> place & 1]

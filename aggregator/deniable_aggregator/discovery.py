@@ -104,12 +104,6 @@ class Discovery(Estimate):
         return np.sqrt(np.diag(self.joint.covariance))
 
     @property
-    def respondents_stderr(self) -> NDArray[np.float64]:
-        """Standard error of the frequency among all respondents: without the part that sampling them adds."""
-        f = np.clip(self.frequency, 0.0, 1.0)
-        return np.sqrt(np.maximum(np.diag(self.joint.covariance) - f * (1 - f) / (self.n or np.nan), 0.0))
-
-    @property
     def absent_stderr(self) -> NDArray[np.float64]:
         """Standard error that the frequency of each value would have if nobody held it."""
         return self.joint.absent_stderr

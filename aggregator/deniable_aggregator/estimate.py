@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from math import isfinite
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
@@ -22,7 +23,25 @@ if TYPE_CHECKING:
 
     Target = Literal["population", "respondents"]
 
-__all__ = ["Estimate", "Fitted", "Supported"]
+__all__ = ["Estimate", "Fitted", "Supported", "finite", "tail"]
+
+
+def tail(level: float, intervals: int = 1) -> float:
+    """Compute the chance to miss on each side of intervals that hold together with a confidence (Bonferroni).
+
+    Raises
+    ------
+    ParameterError
+        If the level is not in (0, 1).
+    """
+    if not 0 < level < 1:
+        raise ParameterError("a confidence level lies between 0 and 1", level)
+    return (1 - level) / 2 / max(intervals, 1)
+
+
+def finite(number: float) -> float | None:
+    """Write a number for JSON, which has no nan."""
+    return float(number) if isfinite(number) else None
 
 
 class Estimate(ABC):
@@ -58,9 +77,10 @@ class Estimate(ABC):
         """Standard error of the frequency in the population that the respondents were drawn from."""
 
     @property
-    @abstractmethod
     def respondents_stderr(self) -> NDArray[np.float64]:
-        """Standard error of the frequency among the respondents themselves."""
+        """Standard error of the frequency among the respondents themselves: without the part that sampling them adds."""
+        f = np.clip(self.frequency, 0.0, 1.0)
+        return np.sqrt(np.maximum(np.square(self.stderr) - f * (1 - f) / (self.n or np.nan), 0.0))
 
     @property
     @abstractmethod
@@ -136,14 +156,11 @@ class Estimate(ABC):
         ParameterError
             If the level is not in (0, 1).
         """
-        if not 0 < level < 1:
-            raise ParameterError("a confidence level lies between 0 and 1", level)
-        tail = (1 - level) / 2 / (max(len(self.frequency), 1) if simultaneous else 1)
-        return self._interval(tail, target)
+        return self._interval(tail(level, len(self.frequency) if simultaneous else 1), target)
 
-    def _interval(self, tail: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals that miss with probability `tail` on each side, by the normal approximation."""
-        reach = -ndtri(tail) * (self.stderr if target == "population" else self.respondents_stderr)
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals that miss with probability `chance` on each side, by the normal approximation."""
+        reach = -ndtri(chance) * (self.stderr if target == "population" else self.respondents_stderr)
         return self.frequency - reach, self.frequency + reach
 
 
@@ -216,8 +233,7 @@ class Supported(Estimate):
     def respondents_stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency among the respondents themselves: the randomness of the devices alone."""
         if self.touched is not None:
-            sampling = self._plausible * (1 - self._plausible) / self._n
-            return np.sqrt(np.maximum(np.square(self.stderr) - sampling, 0.0))
+            return super().respondents_stderr
         f, p, q = self._plausible, float(self.mechanism.p), self._q
         return self._with_confusion((f * p * (1 - p) + (1 - f) * q * (1 - q)) / self._n / self._gain**2)
 
@@ -243,7 +259,7 @@ class Supported(Estimate):
         with np.errstate(invalid="ignore"):
             return np.where(c > 0, betainc(np.maximum(c, 1e-9), self.n - c + 1, self._q), 1.0)
 
-    def _interval(self, tail: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
         The support of a value in the population is binomial, and its interval is Clopper and Pearson's, brought through the line
@@ -255,13 +271,13 @@ class Supported(Estimate):
         C. J. Clopper, E. S. Pearson: The use of confidence or fiducial limits. Biometrika 26(4), 1934.
         """
         if target == "respondents" or self.touched is not None:
-            return super()._interval(tail, target)
+            return super()._interval(chance, target)
         c, n = self.support.astype(np.float64), self.n
         if not n:
             return self.frequency, self.frequency
         with np.errstate(invalid="ignore"):  # at 0 and n the quantile is not defined, and the bound is the edge
-            low = np.where(c > 0, betaincinv(c, n - c + 1, tail), 0.0)
-            high = np.where(c < n, betaincinv(c + 1, n - c, 1 - tail), 1.0)
+            low = np.where(c > 0, betaincinv(c, n - c + 1, chance), 0.0)
+            high = np.where(c < n, betaincinv(c + 1, n - c, 1 - chance), 1.0)
         widening = self._widening(self._plausible)
         return tuple(self.frequency + (self._debias(end) - self.frequency) * widening for end in (low, high))  # type: ignore[return-value]
 
@@ -317,12 +333,6 @@ class Fitted(Estimate):
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency in the population that the respondents were drawn from."""
         return self.fit.stderr
-
-    @property
-    def respondents_stderr(self) -> NDArray[np.float64]:
-        """Standard error of the frequency among the respondents: without the part that sampling them adds."""
-        f = np.clip(self.frequency, 0.0, 1.0)
-        return np.sqrt(np.maximum(np.square(self.stderr) - f * (1 - f) / (self.n or np.nan), 0.0))
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:

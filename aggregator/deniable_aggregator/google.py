@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from deniable import text
 from deniable.errors import ParameterError
-from deniable.google_rappor import bloom
 from deniable.layout import Layout
 from deniable.mechanisms.rappor import GoogleRappor
 from deniable.weight import MAX_EPSILON
-from deniable_aggregator import decode, google_files, likelihood
+from deniable_aggregator import decode, google_files, likelihood, tally
 from deniable_aggregator.association import Joint, joint
 from deniable_aggregator.estimate import Estimate, Supported
 from deniable_aggregator.tally import Tally
@@ -55,6 +53,12 @@ def strings(params: Params, counted: Tally, candidates: Sequence[str]) -> Estima
     ParameterError
         If the parameters add no noise, or too little to be stated as an epsilon.
     """
+    mechanism, values = _mechanism(params, candidates)
+    return decode.estimate(mechanism, counted, values)
+
+
+def _mechanism(params: Params, candidates: Sequence[str]) -> tuple[GoogleRappor, list[int]]:
+    """Make the mechanism for texts as long as the candidates, and these as values of its domain."""
     length = max((len(candidate.encode()) for candidate in candidates), default=1)
     mechanism = GoogleRappor(
         domain_size=text.domain_size(max(length, 1)),
@@ -66,7 +70,7 @@ def strings(params: Params, counted: Tally, candidates: Sequence[str]) -> Estima
         prob_q=str(params.prob_q),
         prob_f=str(params.prob_f),
     )
-    return decode.estimate(mechanism, counted, [text.encode(candidate, length) for candidate in candidates])
+    return mechanism, [text.encode(candidate, length) for candidate in candidates]
 
 
 def bits(params: Params, counted: Tally) -> Estimate:
@@ -109,9 +113,11 @@ def load_candidates(path: str) -> list[str]:
         If it is not readable UTF-8, empty, or lists a candidate twice.
     """
     try:
-        lines = Path(path).read_text("utf-8-sig").removesuffix("\n").split("\n")
+        lines = text.lines(path)
     except (OSError, UnicodeDecodeError) as error:
         raise ParameterError(f"{path}: candidates stand in a readable UTF-8 file, one to a line", str(error)) from None
+    if not lines:
+        raise ParameterError(f"{path}: a file of candidates has at least one line", "an empty file")
     first: dict[str, int] = {}
     for number, line in enumerate(lines, 1):
         if not line:
@@ -184,14 +190,10 @@ def _likelihood(variable: Variable, cohorts: NDArray[np.int64], reported: NDArra
     if not variable.candidates:
         masks = np.tile(np.array([[[0], [1]]], np.uint8), (params.cohorts, 1, 1))
         return likelihood.bit_likelihood(cohorts, reported, masks, p=p, q=q)
-    filters = [bloom(word.encode(), j, params) for j in range(params.cohorts) for word in variable.candidates]
-    masks = likelihood.pack(filters, params.bits).reshape(params.cohorts, len(variable.candidates), -1)
-    ones = np.unpackbits(reported, axis=1, count=params.bits, bitorder="little")
-    counted = Tally(
-        Layout(params.cohorts, params.bits, "bits"),
-        np.stack([ones[cohorts == j].sum(axis=0, dtype=np.int64) for j in range(params.cohorts)]),
-        np.bincount(cohorts, minlength=params.cohorts),
-    )
-    shares = np.nan_to_num(strings(params, counted, variable.candidates).frequency)
+    mechanism, values = _mechanism(params, variable.candidates)
+    rows = cohorts.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : mechanism.layout.row_size]
+    counted = tally.count(mechanism.layout, np.hstack([rows, reported]).tobytes())
+    shares = np.nan_to_num(decode.estimate(mechanism, counted, values).frequency)
+    masks = likelihood.masks(mechanism, values)
     other = likelihood.other_rates(counted.counts, counted.reports, masks, shares, p=p, q=q)
     return likelihood.bit_likelihood(cohorts, reported, masks, p=p, q=q, other=other)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["backend", "histogram", "popcount"]
+__all__ = ["backend", "histogram", "popcount", "widen"]
 
 _PAIRED = 32  # cells, beyond which the touched part of the table of pairs leaves the fastest cache
 _WORTH_PAIRING = 1 << 20  # reports, below which filling and folding that table costs more than it saves
@@ -146,7 +146,7 @@ def _popcount_numba(
     _carry_save.popcount(_frozen(payloads), _frozen(tail), row_size, size, cells, reports)
 
 
-def _numbers(content: NDArray[np.uint8]) -> NDArray[np.uint32]:
+def widen(content: NDArray[np.uint8]) -> NDArray[np.uint32]:
     """Widen little-endian numbers of up to 4 bytes, shape (reports, size), to 32 bits."""
     padded = np.zeros((len(content), 4), np.uint8)
     padded[:, : content.shape[1]] = content
@@ -156,7 +156,7 @@ def _numbers(content: NDArray[np.uint8]) -> NDArray[np.uint32]:
 def _histogram_numpy(payloads: NDArray[np.uint8], size: int, cells: NDArray[np.int64]) -> None:
     content = payloads.reshape(-1, size)
     for begin in range(0, len(content), _CHUNK):
-        numbers = _numbers(content[begin : begin + _CHUNK])
+        numbers = widen(content[begin : begin + _CHUNK])
         if len(numbers) < len(cells):  # a second table would cost more than it saves
             np.add.at(cells, numbers, 1)
         else:
@@ -184,7 +184,7 @@ def _popcount_numpy(
             bits = np.unpackbits(chunk, axis=1, count=width, bitorder="little")
             cells[0] += bits.sum(axis=0, dtype=np.uint8)
             continue
-        rows = _numbers(chunk[:, :row_size])
+        rows = widen(chunk[:, :row_size])
         order = np.argsort(rows, kind="stable")
         present, first, number = np.unique(rows[order], return_index=True, return_counts=True)
         bits = np.unpackbits(chunk[order, row_size:], axis=1, count=width, bitorder="little")

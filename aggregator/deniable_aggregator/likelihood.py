@@ -16,7 +16,7 @@ import numpy as np
 from deniable.errors import ParameterError
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.unary import Oue, Sue
-from deniable_aggregator import tally
+from deniable_aggregator import kernels, tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
 
-__all__ = ["Column", "bit_likelihood", "likelihood", "other_rates", "pack", "read"]
+__all__ = ["Column", "bit_likelihood", "likelihood", "masks", "other_rates", "pack", "read"]
 
 _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
 _LISTED = 1 << 16  # values that a payload is asked about one by one
@@ -71,12 +71,8 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
         raise ParameterError("a candidate is a value of the domain", "another number")
     table = np.frombuffer(payloads, np.uint8).reshape(-1, layout.payload_size)
     if isinstance(mechanism, Bloom):
-        size = -(-mechanism.bits // 8)
-        filters = [mechanism.filter(cohort, int(value)) for cohort in range(mechanism.cohorts) for value in wanted]
-        masks = pack(filters, mechanism.bits).reshape(mechanism.cohorts, len(wanted), size)
-        rows = [int.from_bytes(row, "little") for row in table[:, : layout.row_size].tolist()]
-        bits = table[:, layout.row_size :]
-        return bit_likelihood(np.array(rows, np.int64), bits, masks, p=mechanism.other, q=mechanism.one)
+        rows, bits = kernels.widen(table[:, : layout.row_size]).astype(np.int64), table[:, layout.row_size :]
+        return bit_likelihood(rows, bits, masks(mechanism, wanted.tolist()), p=mechanism.other, q=mechanism.one)
     small = np.float32(1 / mechanism.ratio)
     if isinstance(mechanism, (Oue, Sue)):
         bits = np.unpackbits(table, axis=1, count=layout.width, bitorder="little")[:, wanted.astype(np.int64)]
@@ -89,6 +85,18 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
         held = mechanism.supported(payload.tobytes())
         rows_seen[place, [at for at, value in enumerate(wanted) if value in held]] = 1
     return _topped(rows_seen)[places]
+
+
+def masks(mechanism: Bloom, values: Sequence[int]) -> NDArray[np.uint8]:
+    """Return the filters of values in every cohort, as `bit_likelihood` takes them.
+
+    Returns
+    -------
+    ndarray of uint8
+        (cohorts, values, bytes).
+    """
+    filters = [mechanism.filter(cohort, value) for cohort in range(mechanism.cohorts) for value in values]
+    return pack(filters, mechanism.bits).reshape(mechanism.cohorts, len(values), -1)
 
 
 def bit_likelihood(

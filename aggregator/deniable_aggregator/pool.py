@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from deniable.hashing import key
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from deniable.hashing import PoolFamily
 
-__all__ = ["hashes", "lookup", "multipliers"]
+__all__ = ["hashes", "keys", "lookup", "multipliers"]
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -24,6 +26,11 @@ _LOW = np.uint64(0xFFFFFFFF)
 def multipliers(family: PoolFamily) -> NDArray[np.uint64]:
     """Return the numbers (a, b, c) of every function; uint64 array (rows, 3)."""
     return np.array([family.multipliers(row) for row in range(family.rows)], np.uint64)
+
+
+def keys(values: Sequence[int], domain_size: int) -> NDArray[np.uint64]:
+    """Bring values of any domain into the keys that pools hash; uint64 array (values,)."""
+    return np.fromiter((key(value, domain_size) for value in values), np.uint64, len(values))
 
 
 def hashes(family: PoolFamily, row: int, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -77,8 +84,8 @@ def _kernel() -> Callable[..., None] | None:
         for row in range(len(table)):
             a, b, c = numbers[row]
             for at in range(len(keys)):
-                key = keys[at]
-                high = (a * (key >> half) + b * (key & low) + c) >> half
+                word = keys[at]
+                high = (a * (word >> half) + b * (word & low) + c) >> half
                 sums[at] += table[row, (high * width) >> half]
 
     try:

@@ -109,8 +109,8 @@ def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
     """
     table = _table(layout, payloads)
     if layout.kind == "index":
-        return _numbers(table) < layout.rows * layout.width
-    good = _numbers(table[:, : layout.row_size]) < layout.rows
+        return kernels.widen(table) < layout.rows * layout.width
+    good = kernels.widen(table[:, : layout.row_size]) < layout.rows
     padding = -layout.width % 8
     if padding:
         good &= table[:, -1] >> (8 - padding) == 0
@@ -188,11 +188,3 @@ def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:
     if len(payloads) % size:
         raise PayloadError("payload_length", f"payloads of {size} bytes stand one after another; got {len(payloads)} bytes")
     return np.frombuffer(payloads, np.uint8).reshape(-1, size)
-
-
-def _numbers(table: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """Read each row of bytes as a little-endian number."""
-    numbers = np.zeros(len(table), np.uint32)
-    for position in range(table.shape[1]):
-        numbers |= table[:, position].astype(np.uint32) << np.uint32(8 * position)
-    return numbers

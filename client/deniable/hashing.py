@@ -23,22 +23,22 @@ from struct import unpack
 
 from deniable.errors import ParameterError
 
-__all__ = ["KEY_SPACE", "LineFamily", "LinearFamily", "PoolFamily", "is_prime", "key"]
+__all__ = ["KEY_SPACE", "LineFamily", "LinearFamily", "PoolFamily", "data", "is_prime", "key"]
 
 KEY_SPACE = 1 << 64
 """Number of keys that a pool's functions hash."""
 
 
-def key(value: int, domain_size: int) -> int:
-    """Bring a value of any domain into the keys: as it is where it fits, else by the first 64 bits of its bytes' SHA-256.
+def data(value: int, domain_size: int) -> bytes:
+    """Return a value's big-endian bytes without the zeros at their end: of a text, its UTF-8, however long texts may be."""
+    return value.to_bytes((domain_size.bit_length() + 6) // 8, "big").rstrip(b"\0")
 
-    The digest is of the value's big-endian bytes without the zeros at their end, which for a text are its UTF-8 bytes; so a
-    text has the same key whatever its metric's longest text is.
-    """
+
+def key(value: int, domain_size: int) -> int:
+    """Bring a value of any domain into the keys: as it is where it fits, else by the first 64 bits of its bytes' SHA-256."""
     if domain_size <= KEY_SPACE:
         return value
-    data = value.to_bytes((domain_size.bit_length() + 6) // 8, "big").rstrip(b"\0")
-    return int.from_bytes(sha256(data).digest()[:8], "big")
+    return int.from_bytes(sha256(data(value, domain_size)).digest()[:8], "big")
 
 
 def is_prime(n: int) -> bool:

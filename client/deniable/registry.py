@@ -227,15 +227,12 @@ class Registry:
             return ()
         path = Path(self.file).parent / metric.candidates
         try:
-            # Not splitlines(), which also splits at characters that an answer may have.
-            lines = path.read_text("utf-8-sig").removesuffix("\n").split("\n")
+            lines = text.lines(path)
         except (OSError, UnicodeDecodeError) as error:
             rule = "candidates is a readable UTF-8 file of answers, one to a line"
             raise RegistryError([Fault(self.file, metric.id, rule, str(error))]) from None
         faults, found = [], dict[int, int]()
         for number, line in enumerate(lines, 1):
-            if lines == [""]:
-                break
             where = f"line {number}: {line!r}"
             try:
                 position = metric.position(int(line) if metric.type == "key" else line)
@@ -247,7 +244,7 @@ class Registry:
                 rule = f"a candidate is listed once; this one is on line {found[position]}"
                 faults.append(Fault(str(path), metric.id, rule, where))
             found.setdefault(position, number)
-        if not found and not faults:
+        if not lines:
             faults.append(Fault(str(path), metric.id, "a candidate file has at least one line", "an empty file"))
         if faults:
             raise RegistryError(faults)

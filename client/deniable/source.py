@@ -59,6 +59,17 @@ class Source(ABC):
         """
         return b"".join(ONE if self.bernoulli(num, den) else ZERO for _ in range(count))
 
+    def words(self, num: int, den: int, width: int, count: int) -> list[int]:
+        """Draw `count` integers of `width` independent bits, each 1 with probability ``num / den``.
+
+        Returns
+        -------
+        list of int
+            Of each, the first of its draws is the highest bit.
+        """
+        digits = self.bits(num, den, width * count)
+        return [int(digits[start : start + width], 2) for start in range(0, width * count, width)]
+
     def indices(self, n: int, count: int) -> list[int]:
         """Draw `count` independent integers uniformly from [0, n)."""
         return [self.below(n) for _ in range(count)]

@@ -6,9 +6,11 @@ are a domain of 256^L values, a prefix of a text is a prefix of its number, and 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from deniable.errors import ParameterError
 
-__all__ = ["MAX_LENGTH", "decode", "domain_size", "encode"]
+__all__ = ["MAX_LENGTH", "decode", "domain_size", "encode", "lines"]
 
 MAX_LENGTH = 256
 """Longest text that a metric may take, in bytes of UTF-8."""
@@ -42,6 +44,20 @@ def encode(text: str, length: int) -> int:
         rule = f"a text has 1 to {length} bytes of UTF-8, none of them zero and no lone surrogates"
         raise ParameterError(rule, type(text).__name__)
     return int.from_bytes(data.ljust(length, b"\0"), "big")
+
+
+def lines(path: str | Path) -> list[str]:
+    """Read a file of texts, one to a line, with or without a byte order mark; none of an empty file.
+
+    Not by `str.splitlines`, which also splits at characters that a text may have.
+
+    Raises
+    ------
+    OSError, UnicodeDecodeError
+        If it is no readable UTF-8.
+    """
+    content = Path(path).read_text("utf-8-sig").removesuffix("\n")
+    return content.split("\n") if content else []
 
 
 def decode(value: int, length: int) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from hashlib import sha256
-from math import isfinite, nan
+from math import nan
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.association import from_product
 from deniable_aggregator.discovery import discover
+from deniable_aggregator.estimate import finite
 from deniable_server.auth import app_by_read_key
 from deniable_server.problem import Problem
 from deniable_server.service import service
@@ -37,7 +38,7 @@ blueprint = Blueprint("query", __name__)
 _LEVEL = 0.95
 _MOST_COMBINATIONS = 1024  # whose covariance is a matrix that a page can wait for
 _MOST_REMEMBERED = 32
-_remembered: dict[tuple[str, int, bytes], tuple[Sequence[int], Estimate]] = {}
+_remembered: dict[tuple[str, tuple[int, ...], bytes], tuple[Sequence[int], Estimate]] = {}
 _lock = Lock()
 
 
@@ -144,8 +145,8 @@ def measure(
         "segments": sorted({stratum.segment for stratum in strata} - {""}),
         "period": period,
         "segment": segment,
-        "detection_frequency": _number(estimate.detection_frequency(1 - level)),
-        "unallocated": {"frequency": _number(rest), "stderr": _number(rest_stderr)},
+        "detection_frequency": finite(estimate.detection_frequency(1 - level)),
+        "unallocated": {"frequency": finite(rest), "stderr": finite(rest_stderr)},
         "association": _association(question, counted),
         "estimates": _rows(question, values, estimate, level),
     }
@@ -162,9 +163,9 @@ def _association(question: Question, counted: Tally) -> dict[str, Any] | None:
         return None
     return {
         "factors": {name: list(listed) for name, listed in factors},
-        "statistic": _number(test.statistic),
+        "statistic": finite(test.statistic),
         "degrees": test.degrees,
-        "p_value": _number(test.p_value),
+        "p_value": finite(test.p_value),
     }
 
 
@@ -173,7 +174,7 @@ def _decoded(question: Question, counted: Tally) -> tuple[Sequence[int], Estimat
     metric, mechanism = question.metric, question.mechanism
     if not metric.open:
         return range(metric.domain_size), decode.estimate(mechanism, counted)
-    key = (question.fingerprint, hash(question.candidates), sha256(counted.cells.tobytes()).digest())
+    key = (question.fingerprint, question.candidates, sha256(counted.cells.tobytes()).digest())
     with _lock:
         found = _remembered.get(key)
     if found is None:
@@ -224,7 +225,7 @@ def _updated(strata: dict[Stratum, int]) -> str | None:
 def _rows(question: Question, values: Sequence[int], estimate: Estimate, level: float) -> list[dict[str, Any]]:
     pointwise, simultaneous = estimate.interval(level), estimate.interval(level, simultaneous=True)
     columns = (estimate.frequency, estimate.count, estimate.stderr, *pointwise, *simultaneous)
-    numbers = zip(*(map(_number, column) for column in columns), strict=True)
+    numbers = zip(*(map(finite, column) for column in columns), strict=True)
     rows = [
         {
             "value": question.metric.value(position),
@@ -242,8 +243,3 @@ def _rows(question: Question, values: Sequence[int], estimate: Estimate, level: 
     ]
     # What a search tried and could not confirm is not an answer that anybody is known to have given.
     return [row for row in rows if row["detected"]] if question.metric.discover else rows
-
-
-def _number(value: float) -> float | None:
-    """JSON has no nan."""
-    return float(value) if isfinite(value) else None

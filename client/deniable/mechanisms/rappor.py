@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import log
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import google_rappor
 from deniable.errors import ParameterError
-from deniable.hashing import PoolFamily, key
+from deniable.hashing import PoolFamily, data, key
 from deniable.layout import Layout
 from deniable.mechanisms.base import Mechanism
 from deniable.weight import UNIT, exact, weight
@@ -31,6 +32,8 @@ class Bloom(Mechanism):
     ----------
     one, other : Fraction
         Probability that a bit of the value's filter, and that any other bit, is reported as 1. (The literature's q* and p*.)
+    family : PoolFamily or None
+        The hash functions, those of a cohort one after another; None where it is no pool that hashes.
     permanent_ratio : Fraction or None
         The worst likelihood ratio of the permanent response, which bounds what all reports of one value tell together; None
         where there is none.
@@ -42,15 +45,16 @@ class Bloom(Mechanism):
     one: Fraction = None  # type: ignore[assignment] # set with the other parameters
     other: Fraction = None  # type: ignore[assignment]
     permanent_ratio: Fraction | None = None
+    family: PoolFamily | None = None
 
     @property
     def epsilon_permanent(self) -> float:
         """Privacy loss of all reports of one value together, in nats, where the permanent response is kept."""
         return float("inf") if self.permanent_ratio is None else log(self.permanent_ratio)
 
+    @abstractmethod
     def filter(self, cohort: int, value: int) -> int:
         """Return the Bloom filter of a value as the hash functions of a cohort make it, bit i of the integer being bit i."""
-        raise NotImplementedError
 
     @property
     def basic(self) -> bool:
@@ -75,16 +79,11 @@ class Bloom(Mechanism):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's cohort, its bits as if no filter had a 1, and which bits a 1 of the filter would change."""
-        width, one, other = self.bits, self.one, self.other
+        one, other = self.one, self.other
         copied = (one - other) / (1 - other)
-        ones = source.bits(other.numerator, other.denominator, width * count)
-        copies = source.bits(copied.numerator, copied.denominator, width * count)
-        cohorts = source.indices(self.cohorts, count)
-        starts = range(0, width * count, width)
-        return [
-            (cohort, int(ones[start : start + width], 2), int(copies[start : start + width], 2))
-            for start, cohort in zip(starts, cohorts, strict=True)
-        ]
+        ones = source.words(other.numerator, other.denominator, self.bits, count)
+        copies = source.words(copied.numerator, copied.denominator, self.bits, count)
+        return list(zip(source.indices(self.cohorts, count), ones, copies, strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Let the filter through where it was drawn to be."""
@@ -140,7 +139,7 @@ class Rappor(Bloom):
     permanent: float = 0
     _kept: int = 0
     _kept_permanent: int = 0
-    _family: PoolFamily = None  # type: ignore[assignment]
+    family: PoolFamily = None  # type: ignore[assignment]
 
     def _parameters(self) -> dict[str, Any]:
         basic = not (self.bits or self.hashes or self.cohorts) and self.domain_size <= _BASIC
@@ -163,7 +162,7 @@ class Rappor(Bloom):
             "permanent_ratio": Fraction(kept_permanent, UNIT) ** (2 * self.hashes),
             "_kept": kept,
             "_kept_permanent": kept_permanent,
-            "_family": PoolFamily(self.name, self.cohorts * self.hashes, self.bits),
+            "family": PoolFamily(self.name, self.cohorts * self.hashes, self.bits),
         }
 
     @property
@@ -175,10 +174,8 @@ class Rappor(Bloom):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's cohort, and which bits are flipped."""
-        width = self.bits
-        flips = source.bits(UNIT, self._kept + UNIT, width * count)
-        cohorts = source.indices(self.cohorts, count)
-        return [(cohort, int(flips[i * width : (i + 1) * width], 2)) for i, cohort in enumerate(cohorts)]
+        flips = source.words(UNIT, self._kept + UNIT, self.bits, count)
+        return list(zip(source.indices(self.cohorts, count), flips, strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Flip bits of the filter."""
@@ -192,7 +189,7 @@ class Rappor(Bloom):
         value = key(value, self.domain_size)
         bits = 0
         for number in range(cohort * self.hashes, (cohort + 1) * self.hashes):
-            bits |= 1 << self._family.hash(number, value)
+            bits |= 1 << self.family.hash(number, value)
         return bits
 
     # The two steps apart, for a device that keeps the first. Together they are distributed as `randomize` of one cohort.
@@ -202,8 +199,8 @@ class Rappor(Bloom):
 
         A pure function of its arguments and of what the source gives, so a source made from a secret gives the same again.
         """
-        flips = source.bits(UNIT, self._kept_permanent + UNIT, self.bits)
-        return self.filter(cohort, value) ^ int(flips, 2)
+        (flips,) = source.words(UNIT, self._kept_permanent + UNIT, self.bits, 1)
+        return self.filter(cohort, value) ^ flips
 
     def respond_instantly(self, cohort: int, kept: int, source: Source) -> bytes:
         """Draw a report from a permanent response.
@@ -213,7 +210,8 @@ class Rappor(Bloom):
         """
         report, permanent = Fraction(UNIT, self._kept + UNIT), Fraction(UNIT, self._kept_permanent + UNIT)
         flip = (report - permanent) / (1 - 2 * permanent)
-        return self.layout.pack(cohort, kept ^ int(source.bits(flip.numerator, flip.denominator, self.bits), 2))
+        (flips,) = source.words(flip.numerator, flip.denominator, self.bits, 1)
+        return self.layout.pack(cohort, kept ^ flips)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,5 +289,4 @@ class GoogleRappor(Bloom):
 
     def filter(self, cohort: int, value: int) -> int:
         """Return the Bloom filter of a value in a cohort, by MD5."""
-        word = value.to_bytes((self.domain_size.bit_length() + 6) // 8, "big").rstrip(b"\0")
-        return google_rappor.bloom(word, cohort, self.params)
+        return google_rappor.bloom(data(value, self.domain_size), cohort, self.params)

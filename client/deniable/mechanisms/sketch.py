@@ -135,10 +135,8 @@ class Cms(Sketch):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's row, and which of its bits are flipped."""
-        width, other = self.width, self.other
-        flips = source.bits(other.numerator, other.denominator, width * count)
-        rows = source.indices(self.rows, count)
-        return [(row, int(flips[i * width : (i + 1) * width], 2)) for i, row in enumerate(rows)]
+        flips = source.words(self.other.numerator, self.other.denominator, self.width, count)
+        return list(zip(source.indices(self.rows, count), flips, strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Set the value's bit and flip those drawn."""

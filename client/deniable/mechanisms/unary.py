@@ -44,12 +44,9 @@ class _Unary(Mechanism):
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's bits as if nobody held anything, and the coin of the true value's bit."""
         d, p, q = self.domain_size, self.p, self.q
-        digits = source.bits(q.numerator, q.denominator, d * count)
+        words = source.words(q.numerator, q.denominator, d, count)
         coins = source.bits(p.numerator, p.denominator, count)
-        return [
-            (int(digits[start : start + d], 2), coin == ord("1"))
-            for start, coin in zip(range(0, d * count, d), coins, strict=True)
-        ]
+        return [(word, coin == ord("1")) for word, coin in zip(words, coins, strict=True)]
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Put the coin in the place of the true value's bit."""

@@ -91,6 +91,19 @@ def test_nothing_detectable_is_said(collected, capsys):
     assert "Nothing is detectable with this many reports" in out
 
 
+def test_candidates_alike_are_null(tmp_path, capsys):
+    """Candidates that share their bits have no numbers, which JSON writes as null."""
+    params = Params(bits=2, hashes=1, cohorts=1, prob_p="0.25", prob_q="0.75", prob_f="0")
+    google_files.save_params(tmp_path / "params.csv", params)
+    google_files.save_counts(tmp_path / "counts.csv", np.array([[30, 40]]), np.array([100]))
+    (tmp_path / "names.txt").write_text("".join(f"name {i}\n" for i in range(9)))
+    where = ["--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv", "--candidates", tmp_path / "names.txt"]
+    status, out, _ = run(capsys, "decode", *where, "--json", "--all")
+    assert status == 0
+    found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert any(row["frequency"] is None and row["interval"] == [None, None] for row in found["estimates"])
+
+
 def test_reports_are_summed(collected, capsys):
     """A file of reports becomes the counts that its reports have."""
     (collected / "small.csv").write_text("k,h,m,p,q,f\n4,1,2,0.25,0.75,0.5\n")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from deniable.errors import ParameterError
 from deniable.layout import Layout
 from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.hadamard import column
 from deniable.weight import UNIT, weight
 
 if TYPE_CHECKING:
@@ -93,14 +94,10 @@ class GeneralHadamard(Mechanism):
         inside = side & 1
         away, place = divmod(other - half, size)  # columns of other blocks follow the half of the own one
         outside = not inside and other >= half
-        choice = choice if inside else other % half
-        lowest = row & -row
-        column = choice + (choice & -lowest)  # the drawn bits, with a 0 put in at the lowest bit of the row
-        if (column & row).bit_count() & 1 == inside:  # inside the set the parity is even
-            column |= lowest
+        found = column(row, choice if inside else other % half, inside)
         if outside:
-            block, column = (block + 1 + away) % self.blocks, place
-        return (block * size + column).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
+            block, found = (block + 1 + away) % self.blocks, place
+        return (block * size + found).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
 
     def _signs(self, payload: bytes, parity: int) -> set[int]:
         block, column = divmod(self.layout.unpack(payload)[1], self.size)

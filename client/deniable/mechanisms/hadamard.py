@@ -12,7 +12,18 @@ from deniable.weight import UNIT, weight
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Hadamard"]
+__all__ = ["Hadamard", "column"]
+
+
+def column(row: int, choice: int, inside: int) -> int:
+    """Find the column numbered `choice` of those where a row of the Hadamard matrix is +1 (`inside` is 1), or -1 (0).
+
+    One bit of the column, the lowest one of the row number, is set so that the parity of their common bits fits the side; the
+    other bits number the columns of either side.
+    """
+    lowest = row & -row
+    found = choice + (choice & -lowest)  # the bits of the number, with a 0 put in at the lowest bit of the row
+    return found | lowest if (found & row).bit_count() & 1 == inside else found
 
 
 class Hadamard(Mechanism):
@@ -49,18 +60,9 @@ class Hadamard(Mechanism):
         return list(zip(sides, source.indices(self.layout.width // 2, count), strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Find the drawn column on the drawn side.
-
-        One bit of the column, the lowest one of the row number, is not drawn but set so that the parity fits the side; the
-        other bits number the columns of either side.
-        """
+        """Find the drawn column on the drawn side."""
         side, choice = noise
-        row = value + 1
-        lowest = row & -row
-        column = choice + (choice & -lowest)  # the drawn bits, with a 0 put in at the lowest bit of the row
-        if (column & row).bit_count() & 1 == side & 1:  # ord("1") is odd: inside the set the parity is even
-            column |= lowest
-        return column.to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
+        return column(value + 1, choice, side & 1).to_bytes(self.layout.payload_size, "little")  # ord("1") is odd: inside
 
     def supported(self, payload: bytes) -> set[int]:
         """Return the values whose set has the column named."""

@@ -4,7 +4,8 @@ DeniableError
 ├── ParameterError        a parameter breaks a rule (also a ValueError)
 ├── RegistryError         a metrics.toml has faults; carries every one of them (also a ValueError)
 ├── PayloadError          bytes that no device could have sent (also a ValueError)
-└── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
+├── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
+└── StateError            what a device keeps is missing, damaged or cannot be written
 
 Messages name the rule, the value that broke it and what to do. No message ever contains a raw answer: an answer that
 cannot be recorded is described by the metric it was meant for.
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ConfigurationError", "DeniableError", "Fault", "ParameterError", "PayloadError", "RegistryError"]
+__all__ = ["ConfigurationError", "DeniableError", "Fault", "ParameterError", "PayloadError", "RegistryError", "StateError"]
 
 
 class DeniableError(Exception):
@@ -60,6 +61,10 @@ class PayloadError(DeniableError, ValueError):
 
 class ConfigurationError(DeniableError, ValueError):
     """A DSN, setting or environment variable is unusable."""
+
+
+class StateError(DeniableError):
+    """What a device keeps (ledger, permanent responses) is missing, damaged or cannot be written: nothing may be recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ class Change:
 
 _MEANING = (
     *("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes"),
-    *("discover", "max_length", "parameters", "factors"),
+    *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none"),
 )
 
 

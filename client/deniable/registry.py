@@ -8,10 +8,16 @@
     [segments]
     platform = ["linux", "macos", "windows"]
 
+    [budget]                      # of a device, over all metrics; optional
+    window = 30                   # days
+    per_window = 16.0
+    lifetime = 160.0
+
     [metrics."ui.theme"]
     type = "categorical"
     values = ["light", "dark", "system"]
-    epsilon = 1.0
+    epsilon = 1.0                 # of one report
+    epsilon_permanent = 2.0       # of all reports of one answer, for a question that is asked every day; optional
     period = "day"
     segments = ["platform"]
     description = "Which theme people use"
@@ -40,6 +46,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from deniable import text
+from deniable.budget import Budget
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.hashing import KEY_SPACE
 from deniable.layout import MAX_REPORT_BYTES
@@ -96,6 +103,13 @@ class Metric:
         What the mechanism lets one choose, as pairs of name and value.
     factors
         Of a product: each question with its answers.
+    epsilon_permanent
+        Privacy loss of all reports of one answer together, as written; None for a question whose reports are independent. The
+        device then keeps a permanent response to each answer, and reports once a period.
+    sample
+        Share of answers that are recorded at all, as written; drawn before an answer is looked at.
+    none
+        The answer that ``None`` stands for, so that having no answer is an answer, too; None where it is not one.
     """
 
     id: str
@@ -116,6 +130,9 @@ class Metric:
     max_length: int = 0
     parameters: tuple[tuple[str, int | float | str], ...] = ()
     factors: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    epsilon_permanent: str | None = None
+    sample: str = "1"
+    none: str | None = None
     _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -143,6 +160,8 @@ class Metric:
         ParameterError
             If it is no declared answer. The message does not repeat it.
         """
+        if value is None:
+            value = self.none
         if self.open:
             return self._open_position(value)
         if self.factors and isinstance(value, Mapping | list | tuple):
@@ -206,6 +225,10 @@ class Registry:
         By id.
     segments
         Declared values of each public breakdown, by its name.
+    budget
+        What a device may spend in all, or None where only the app's caps say so.
+    revision
+        Raised with every publication of the file, where it is served to devices; 0 where it is not.
     file
         Where it was read from; files that it names are looked for beside it.
     """
@@ -213,6 +236,8 @@ class Registry:
     app: str
     metrics: Mapping[str, Metric]
     segments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    budget: Budget | None = None
+    revision: int = 0
     file: str = field(default="metrics.toml", compare=False)
 
     def candidates(self, metric: Metric) -> tuple[int, ...]:
@@ -312,7 +337,8 @@ def parse(text: str, file: str = "metrics.toml") -> Registry:
         raise RegistryError(faults)
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
     metrics = {id_: _metric(id_, table) for id_, table in document["metrics"].items()}
-    return Registry(document["app"], metrics, segments, file)
+    budget = Budget(**document["budget"]) if "budget" in document else None
+    return Registry(document["app"], metrics, segments, budget, document.get("revision", 0), file)
 
 
 def _metric(id_: str, table: dict[str, Any]) -> Metric:
@@ -323,9 +349,12 @@ def _metric(id_: str, table: dict[str, Any]) -> Metric:
         values = tuple(product(*(listed for _, listed in factors)))
     given["factors"] = factors
     parameters = tuple(sorted(given.pop("parameters", {}).items()))
-    epsilon = f"{Decimal(str(given.pop('epsilon', COIN_EPSILON))).normalize():f}"  # 1 and 1.0 are the same
+    given.setdefault("epsilon", COIN_EPSILON)
+    for name in ("epsilon", "epsilon_permanent", "sample"):
+        if name in given:
+            given[name] = f"{Decimal(str(given[name])).normalize():f}"  # 1 and 1.0 are the same
     segments = tuple(given.pop("segments", ()))
-    return Metric(id=id_, values=values, epsilon=epsilon, segments=segments, parameters=parameters, **given)
+    return Metric(id=id_, values=values, segments=segments, parameters=parameters, **given)
 
 
 _KEYS = tuple(f.name for f in fields(Metric) if f.init and f.name != "id")

@@ -10,19 +10,22 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from deniable import period, text
+from deniable.budget import Budget
 from deniable.errors import ParameterError
 from deniable.weight import exact
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["COIN_EPSILON", "FORMAT", "MAX_VALUES", "OPEN_TYPES", "faults_of"]
+__all__ = ["COIN_EPSILON", "FORMAT", "MAX_REVISION", "MAX_VALUES", "OPEN_TYPES", "faults_of"]
 
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, which two fair coins spend; the one epsilon that may be left out
 MAX_VALUES = 1 << 16
 OPEN_TYPES = ("string", "key")
 """Types whose answers are too many to be listed."""
+MAX_REVISION = 1 << 53
+MAX_REVISION = 1 << 53
 TYPES = ("boolean", "categorical", "ordinal", "product", *OPEN_TYPES)
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
@@ -30,6 +33,7 @@ _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _MAX_ID = 80
 
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
+_Broken = tuple[str, object]  # rule, value
 
 
 def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Iterator[_Rest]:
@@ -57,12 +61,17 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
     tuple
         The metric (``"-"`` for the file as a whole), the rule that is broken, and the value that breaks it.
     """
-    yield from _unknown("-", ("format", "app", "segments", "metrics"), document)
+    yield from _unknown("-", ("format", "revision", "app", "budget", "segments", "metrics"), document)
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format is {FORMAT}, the registry format this version reads", document.get("format")
     app = document.get("app")
     if not isinstance(app, str) or not _ID.fullmatch(app) or len(app) > _MAX_ID:
         yield "-", "app is a lower-case name such as shop", app
+    revision = document.get("revision", 1)
+    if isinstance(revision, bool) or not isinstance(revision, int) or not 1 <= revision < MAX_REVISION:
+        yield "-", "revision is a whole number above 0, raised with every publication", revision
+    for rule, value in _budget_faults(document.get("budget", {})):
+        yield "-", rule, value
     segments = document.get("segments", {})
     if isinstance(segments, dict):
         yield from _segments_faults(segments)
@@ -81,6 +90,18 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
             yield from _metric_faults(id_, table, segments, keys)
         else:
             yield id_, "a metric is a table", table
+
+
+def _budget_faults(budget: object) -> Iterator[_Broken]:
+    if not isinstance(budget, dict):
+        yield "budget is a table such as { window = 30, per_window = 16.0, lifetime = 160.0 }", budget
+        return
+    try:
+        Budget(**budget)
+    except TypeError:
+        yield "a budget has window, per_window and lifetime", ", ".join(budget)
+    except ParameterError as error:
+        yield f"budget: {error.rule}", error.value
 
 
 def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
@@ -105,10 +126,13 @@ def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], ke
         yield id_, rule, value
 
 
-_Broken = tuple[str, object]  # rule, value
-
-
-_BELONGS = {"candidates": OPEN_TYPES, "discover": OPEN_TYPES, "max_length": OPEN_TYPES, "factors": ("product",)}
+_BELONGS = {
+    "candidates": OPEN_TYPES,
+    "discover": OPEN_TYPES,
+    "max_length": OPEN_TYPES,
+    "factors": ("product",),
+    "none": ("categorical", "ordinal", "string"),
+}
 
 
 def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
@@ -127,6 +151,9 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
     for key, types in _BELONGS.items():
         if key in table and type_ not in types:
             yield f"{key} belongs to a metric of type {' or '.join(types)}", table[key]
+    listed, none = table.get("values"), table.get("none")
+    if "none" in table and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed)):
+        yield "none is the answer that no answer stands for, one of the values where they are listed", none
 
 
 def _factors_faults(table: dict[str, Any]) -> Iterator[_Broken]:
@@ -172,13 +199,27 @@ def _values_faults(values: object) -> Iterator[_Broken]:
 
 def _privacy_faults(table: dict[str, Any]) -> Iterator[_Broken]:
     epsilon = table.get("epsilon", COIN_EPSILON if table.get("mechanism") == "coin" else None)
+    broken = list(_nats_faults("epsilon", epsilon))
+    yield from broken
+    if "epsilon_permanent" in table:
+        permanent = table["epsilon_permanent"]
+        faults = list(_nats_faults("epsilon_permanent", permanent))
+        yield from faults
+        if not broken and not faults and exact(permanent) < exact(epsilon):  # type: ignore[arg-type]
+            yield "epsilon_permanent is not below epsilon: a report is a noisy copy of the permanent response", permanent
+    sample = table.get("sample", 1)
+    if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
+        yield "sample is a share above 0 and at most 1, such as 0.1", sample
+
+
+def _nats_faults(name: str, epsilon: object) -> Iterator[_Broken]:
     if isinstance(epsilon, str) and epsilon is not COIN_EPSILON:
-        yield "epsilon is a number, without quotes", epsilon
+        yield f"{name} is a number, without quotes", epsilon
         return
     try:
         exact(epsilon)  # type: ignore[arg-type]
     except ParameterError as error:
-        yield error.rule, error.value
+        yield error.rule.replace("epsilon", name, 1), error.value
 
 
 def _parameters_faults(table: dict[str, Any]) -> Iterator[_Broken]:

@@ -110,11 +110,14 @@ BREAKING = [
     ({"max_length": 9}, "max_length was 0, is 9"),
     ({"factors": (("a", ("b",)),)}, "factors was [], is [('a', ('b',))]"),
     ({"parameters": (("rows", 3),)}, "parameters was [], is [('rows', 3)]"),
+    ({"epsilon_permanent": "2"}, "epsilon_permanent was None, is '2'"),
+    ({"none": "a"}, "none was None, is 'a'"),
 ]
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),
     ({"owner": "p"}, "owner was 'o', is 'p'"),
     ({"expires": date(2030, 1, 1)}, "expires was None, is datetime.date(2030, 1, 1)"),
+    ({"sample": "0.1"}, "sample was '1', is '0.1'"),
     ({"min_reports": 5}, "min_reports was 0, is 5"),
     ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
 ]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable import mechanisms
+from deniable.budget import Budget
 from deniable.errors import ParameterError, RegistryError
 from deniable.registry import load, parse
 from deniable.rules import MAX_VALUES
@@ -45,11 +46,20 @@ FAULTS = [
     (HEAD.replace('"shop"', '"Shop"') + metric(), "-", "app is a lower-case name", "Shop"),
     (HEAD.replace('"shop"', "3") + metric(), "-", "app is a lower-case name", 3),
     (HEAD.replace('"shop"', f'"{LONG}"') + metric(), "-", "app is a lower-case name", LONG),
-    (f"surprise = 1\n{HEAD}{metric()}", "-", "a key is one of format, app, segments, metrics", "surprise"),
+    (f"surprise = 1\n{HEAD}{metric()}", "-", "a key is one of format, revision, app, budget, segments, metrics", "surprise"),
     (f"metric = 1\n{HEAD}{metric()}", "-", "(did you mean metrics?)", "metric"),
     (HEAD, "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', None),
     (f"{HEAD}[metrics]\n", "-", "at least one metric is declared", {}),
     ('format = 1\napp = "shop"\nmetrics = 3\n', "-", "at least one metric is declared", 3),
+    (f"revision = 0\n{HEAD}{metric()}", "-", "revision is a whole number above 0", 0),
+    (f"revision = true\n{HEAD}{metric()}", "-", "revision is a whole number above 0", True),
+    (f"revision = 1.5\n{HEAD}{metric()}", "-", "revision is a whole number above 0", 1.5),
+    (f"budget = 3\n{HEAD}{metric()}", "-", "budget is a table such as { window = 30", 3),
+    (f"budget = {{ month = 3 }}\n{HEAD}{metric()}", "-", "a budget has window, per_window and lifetime", "month"),
+    (f"budget = {{ window = 0 }}\n{HEAD}{metric()}", "-", "budget: window is a number of days above 0", 0),
+    (f"budget = {{ per_window = true }}\n{HEAD}{metric()}", "-", "budget: per_window is a number of nats above 0", True),
+    (f"budget = {{ lifetime = inf }}\n{HEAD}{metric()}", "-", "budget: lifetime is a number of nats", float("inf")),
+    (f'budget = {{ lifetime = "9" }}\n{HEAD}{metric()}', "-", "budget: lifetime is a number of nats", "9"),
     # segments
     (f'format = 1\napp = "shop"\nsegments = 1\n{metric()}', "-", "segments is a table of lists of words", 1),
     (f'{HEAD}"two words" = ["x"]\n{metric()}', "-", "a segment's name is a word of letters, digits and _.+-", "two words"),
@@ -113,6 +123,15 @@ FAULTS = [
     (HEAD + metric(epsilon='"1.0"'), "m", "epsilon is a number, without quotes", "1.0"),
     (HEAD + metric(epsilon='"1.0986122886681098"', mechanism='"coin"'), "m", "without quotes", "1.0986122886681098"),
     (HEAD + metric(epsilon="1e-12"), "m", "epsilon is at least 2^-31 nats", 1e-12),
+    (HEAD + metric(epsilon_permanent="0.5"), "m", "epsilon_permanent is not below epsilon", 0.5),
+    (HEAD + metric(epsilon_permanent="17"), "m", "epsilon_permanent is a number of nats above 0 and at most 16", 17),
+    (HEAD + metric(epsilon_permanent='"2"'), "m", "epsilon_permanent is a number, without quotes", "2"),
+    (HEAD + metric(sample="0"), "m", "sample is a share above 0 and at most 1", 0),
+    (HEAD + metric(sample="1.1"), "m", "sample is a share above 0", 1.1),
+    (HEAD + metric(sample="true"), "m", "sample is a share above 0", True),
+    (HEAD + metric(none='"z"'), "m", "none is the answer that no answer stands for", "z"),
+    (HEAD + metric(none="3"), "m", "none is the answer that no answer stands for", 3),
+    (HEAD + metric(none='"a"', type='"boolean"', values=None), "m", "none belongs to a metric of type categorical", "a"),
     # its upkeep
     (HEAD + metric(description=None), "m", "description is a text", None),
     (HEAD + metric(description='" "'), "m", "description is a text", " "),
@@ -417,3 +436,25 @@ def test_mechanisms_that_do_not_fit(text, rule):
     """A mechanism for another kind of answers, or an option it does not have, is refused in words."""
     with pytest.raises(ParameterError, match=rule):
         mechanisms.of(parse(HEAD + text).metrics["m"])
+
+
+def test_no_answer_is_an_answer_where_declared():
+    """None stands for the answer that the metric names, and for none where it names none."""
+    metrics = parse(HEAD + metric("m") + metric("n", none='"b"')).metrics
+    assert metrics["n"].position(None) == 1
+    with pytest.raises(ParameterError, match="one of the 3 declared values"):
+        metrics["m"].position(None)
+
+
+def test_budget_and_revision():
+    """A budget that is declared in part has defaults for the rest; a file that is not served has revision 0."""
+    given = parse(f"revision = 7\nbudget = {{ per_window = 5 }}\n{HEAD}{metric()}")
+    assert (given.revision, given.budget) == (7, Budget(window=30, per_window=5, lifetime=320))
+    plain = parse(HEAD + metric())
+    assert (plain.revision, plain.budget) == (0, None)
+
+
+def test_a_budget_is_tightened_in_every_respect():
+    """Of two budgets the longer window and the smaller sums hold; no bound is looser than any."""
+    mine = Budget(window=7, per_window=None, lifetime=100)
+    assert mine.tightened(Budget(window=1 / 86400, per_window=9, lifetime=None)) == Budget(window=7, per_window=9, lifetime=100)

@@ -420,15 +420,15 @@ class Library:
         return json.loads(reply) if reply else {"failed": "the worker died"}
 
 
-def environment(folder: Path, python: str) -> str:
+def environment(folder: Path, python: str, requirements: Path = REQUIREMENTS) -> str:
     """Make the rivals' environment unless it is there; return its interpreter."""
     inside = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    pins = REQUIREMENTS.read_bytes()
+    pins = requirements.read_bytes()
     stamp, wanted = folder / "installed", hashlib.sha256(pins).hexdigest()
     if not (stamp.exists() and stamp.read_text() == wanted):
         print(f"installing the rivals in {folder} (once)", file=sys.stderr)
         subprocess.run([python, "-m", "venv", "--clear", folder], check=True)
-        subprocess.run([inside, "-m", "pip", "install", "-r", REQUIREMENTS], check=True, stdout=sys.stderr)
+        subprocess.run([inside, "-m", "pip", "install", "-r", requirements], check=True, stdout=sys.stderr)
         stamp.write_text(wanted)
     return str(inside)
 

@@ -63,6 +63,14 @@ owner = "core@shop.example"
 """
 
 
+@pytest.fixture(autouse=True)
+def state_directory(tmp_path, monkeypatch):
+    """Let every test be a device of its own: no budget of another one, none of whoever runs the tests."""
+    directory = tmp_path / "deniable-state"
+    monkeypatch.setenv("DENIABLE_STATE_DIR", str(directory))
+    return directory
+
+
 @pytest.fixture(scope="session")
 def start_store() -> Iterator[Callable[[str], str]]:
     """Start real servers as the product does, each once: Valkey from the wheel, and a packaged Redis where there is one."""

@@ -14,6 +14,7 @@ import numpy as np
 from deniable.errors import ParameterError
 from deniable.hashing import LinearFamily, LineFamily
 from deniable.layout import MAX_CELLS
+from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
@@ -22,7 +23,7 @@ from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms, Sketch
 from deniable.mechanisms.unary import members
-from deniable_aggregator import pool
+from deniable_aggregator import partial, pool
 from deniable_aggregator.estimate import Estimate, Fitted, Supported
 from deniable_aggregator.incidence import hyperplane_sums, walsh_hadamard
 
@@ -92,6 +93,14 @@ def _(mechanism: GeneralHadamard, tally: Tally, values: Sequence[int] | None) ->
     table = tally.counts.reshape(mechanism.blocks, -1)
     transform = walsh_hadamard(table.T).T
     return Supported(mechanism, tally.n, transform[blocks, rows], table.sum(axis=1)[blocks])
+
+
+@_estimate.register(DBitFlip)
+def _(mechanism: DBitFlip, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    """Count the reports that support each value, of those that tell of it."""
+    if mechanism.layout.rows == 1:  # every report tells of all values
+        return _of(mechanism, tally, values, tally.counts[0])
+    return partial.of(mechanism, tally, values)
 
 
 @_estimate.register(PrefixTree)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Target = Literal["population", "respondents"]
 
-__all__ = ["Estimate", "Fitted", "Supported", "finite", "tail"]
+__all__ = ["Estimate", "Fitted", "Supported", "clopper_pearson", "finite", "tail"]
 
 
 def tail(level: float, intervals: int = 1) -> float:
@@ -37,6 +37,31 @@ def tail(level: float, intervals: int = 1) -> float:
     if not 0 < level < 1:
         raise ParameterError("a confidence level lies between 0 and 1", level)
     return (1 - level) / 2 / max(intervals, 1)
+
+
+def clopper_pearson(
+    hits: NDArray[np.int64], of: NDArray[np.int64] | int, chance: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Compute intervals of binomial probabilities that miss with at most probability `chance` on each side.
+
+    Parameters
+    ----------
+    hits
+        int64 array, in [0, of].
+    of
+        Trials, of all or of each; where there are none the interval is [0, 1].
+    chance
+        In (0, 1/2).
+
+    References
+    ----------
+    C. J. Clopper, E. S. Pearson: The use of confidence or fiducial limits. Biometrika 26(4), 1934.
+    """
+    c = hits.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # at both ends the quantile is not defined, and the bound is the edge
+        low = np.where(c > 0, betaincinv(c, of - c + 1, chance), 0.0)
+        high = np.where(c < of, betaincinv(c + 1, of - c, 1 - chance), 1.0)
+    return low, high
 
 
 def finite(number: float) -> float | None:
@@ -265,21 +290,14 @@ class Supported(Estimate):
         The support of a value in the population is binomial, and its interval is Clopper and Pearson's, brought through the line
         that debiases: it covers at least at the stated level at every n. With a pool of hash functions it is stretched as much as
         they widen the spread. The normal approximation serves for respondents, and where reports oppose values.
-
-        References
-        ----------
-        C. J. Clopper, E. S. Pearson: The use of confidence or fiducial limits. Biometrika 26(4), 1934.
         """
         if target == "respondents" or self.touched is not None:
             return super()._interval(chance, target)
-        c, n = self.support.astype(np.float64), self.n
-        if not n:
+        if not self.n:
             return self.frequency, self.frequency
-        with np.errstate(invalid="ignore"):  # at 0 and n the quantile is not defined, and the bound is the edge
-            low = np.where(c > 0, betaincinv(c, n - c + 1, chance), 0.0)
-            high = np.where(c < n, betaincinv(c + 1, n - c, 1 - chance), 1.0)
         widening = self._widening(self._plausible)
-        return tuple(self.frequency + (self._debias(end) - self.frequency) * widening for end in (low, high))  # type: ignore[return-value]
+        ends = clopper_pearson(self.support, self.n, chance)
+        return tuple(self.frequency + (self._debias(end) - self.frequency) * widening for end in ends)  # type: ignore[return-value]
 
     def _widening(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute by how much a pool of hash functions widens the spread of estimates of values of these frequencies."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
+from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.unary import Oue, Sue
 from deniable_aggregator import kernels, tally
@@ -60,8 +61,8 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
 
     Notes
     -----
-    All mechanisms but Bloom filters tell supported values from others by one likelihood ratio, which is their worst: the
-    declared `ratio`.
+    All mechanisms but Bloom filters and dBitFlip tell supported values from others by one likelihood ratio, which is their worst:
+    the declared `ratio`. dBitFlip's reports also tell of values that they speak against from those of which they say nothing.
     """
     layout = mechanism.layout
     if reason := tally.sift(layout, payloads)[2]:
@@ -73,6 +74,8 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
     if isinstance(mechanism, Bloom):
         rows, bits = kernels.widen(table[:, : layout.row_size]).astype(np.int64), table[:, layout.row_size :]
         return bit_likelihood(rows, bits, masks(mechanism, wanted.tolist()), p=mechanism.other, q=mechanism.one)
+    if isinstance(mechanism, DBitFlip):
+        return _topped(_of_sets(mechanism, table, wanted.astype(np.int64)))
     small = np.float32(1 / mechanism.ratio)
     if isinstance(mechanism, (Oue, Sue)):
         bits = np.unpackbits(table, axis=1, count=layout.width, bitorder="little")[:, wanted.astype(np.int64)]
@@ -85,6 +88,17 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
         held = mechanism.supported(payload.tobytes())
         rows_seen[place, [at for at, value in enumerate(wanted) if value in held]] = 1
     return _topped(rows_seen)[places]
+
+
+def _of_sets(mechanism: DBitFlip, table: NDArray[np.uint8], values: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Compute how much more likely each report is under each value than under one outside its set."""
+    d, row_size = mechanism.buckets, mechanism.layout.row_size
+    firsts = np.fromiter(map(mechanism.first, range(mechanism.layout.rows)), np.int64)
+    places = (values - firsts[kernels.widen(table[:, :row_size]).astype(np.int64), None]) % mechanism.domain_size
+    bits = np.unpackbits(table[:, row_size:], axis=1, count=d, bitorder="little")
+    odds = np.float32(mechanism.one / mechanism.other)
+    held = np.where(np.take_along_axis(bits, np.minimum(places, d - 1), axis=1), odds, 1 / odds)
+    return np.where(places < d, held, np.float32(1))
 
 
 def masks(mechanism: Bloom, values: Sequence[int]) -> NDArray[np.uint8]:

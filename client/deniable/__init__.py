@@ -10,30 +10,53 @@ The functions here drive one client for the whole process; `Client` is for those
 from __future__ import annotations
 
 import atexit
-from typing import TYPE_CHECKING, Any
 
-from deniable.client import Client, MetricHandle
-from deniable.errors import ConfigurationError, DeniableError, ParameterError, PayloadError, RegistryError
-
+TYPE_CHECKING = False  # as type checkers know it; `typing` alone takes longer to import than all that stands here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
+    from typing import Any
 
-    from deniable.explain import Explanation
+    from deniable.budget import Budget
+    from deniable.caps import Caps
+    from deniable.client import Client
+    from deniable.errors import (
+        ConfigurationError,
+        DeniableError,
+        ParameterError,
+        PayloadError,
+        RegistryError,
+        ServedRegistryError,
+        StateError,
+    )
+    from deniable.explanation import Explanation
+    from deniable.handle import MetricHandle
     from deniable.registry import Registry
+    from deniable.sent import Entry
+    from deniable.transport import SenderSettings
 
 __all__ = [
+    "Budget",
+    "Caps",
     "Client",
     "ConfigurationError",
     "DeniableError",
+    "Entry",
+    "Explanation",
     "MetricHandle",
     "ParameterError",
     "PayloadError",
+    "Registry",
     "RegistryError",
+    "SenderSettings",
+    "ServedRegistryError",
+    "StateError",
+    "aflush",
     "close",
     "explain",
     "flush",
     "init",
+    "journal",
     "metric",
     "record",
     "set_consent",
@@ -41,6 +64,26 @@ __all__ = [
 ]
 
 __version__ = "0.1.0"
+
+# An app pays for the client when it calls `init`; one that never does, or only catches our errors, pays for next to nothing.
+_HOMES = {
+    "Budget": "budget",
+    "Caps": "caps",
+    "Client": "client",
+    "ConfigurationError": "errors",
+    "DeniableError": "errors",
+    "Entry": "sent",
+    "Explanation": "explanation",
+    "MetricHandle": "handle",
+    "ParameterError": "errors",
+    "PayloadError": "errors",
+    "Registry": "registry",
+    "RegistryError": "errors",
+    "SenderSettings": "transport",
+    "ServedRegistryError": "errors",
+    "StateError": "errors",
+}
+"""The module of each public class, imported when it is first asked for."""
 
 _EXIT_SECONDS = 1.0
 
@@ -53,15 +96,31 @@ def init(
     registry: str | Path | Registry,
     consent: bool | Callable[[], bool],
     segments: Mapping[str, str] | None = None,
+    settings: SenderSettings | None = None,
+    caps: Caps | None = None,
+    state: str | Path | None = "",
+    registry_key: str | None = None,
     strict: bool = False,
 ) -> Client:
     """Start the process's client; a second call replaces the first. See `Client` for the parameters."""
     global _client  # noqa: PLW0603 - one client for the process is what this function is for
+    from deniable.client import Client  # noqa: PLC0415 - the price of the client, paid by those who use it
+
     if _client is None:
         atexit.register(close, _EXIT_SECONDS)
     else:
         _client.close(0.0)
-    _client = Client(dsn=dsn, registry=registry, consent=consent, segments=segments, strict=strict)
+    _client = Client(
+        dsn=dsn,
+        registry=registry,
+        consent=consent,
+        segments=segments,
+        settings=settings,
+        caps=caps,
+        state=state,
+        registry_key=registry_key,
+        strict=strict,
+    )
     return _client
 
 
@@ -72,6 +131,8 @@ def record(metric: str, value: object) -> bool:
 
 def metric(id_: str) -> MetricHandle:
     """Return a handle that records one metric with whatever client is current; it may be made before `init`."""
+    from deniable.handle import MetricHandle  # noqa: PLC0415 - without the client, so that a module may make one
+
     return MetricHandle(record, id_)
 
 
@@ -86,6 +147,11 @@ def flush(timeout: float = 5.0) -> bool:
     return _client.flush(timeout) if _client else True
 
 
+async def aflush(timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
+    """Do as `flush` does, without holding up the event loop."""
+    return await _client.aflush(timeout) if _client else True
+
+
 def close(timeout: float = 2.0) -> bool:
     """Send what is queued within `timeout` seconds and stop for good."""
     return _client.close(timeout) if _client else True
@@ -96,14 +162,25 @@ def stats() -> dict[str, Any]:
     return _client.stats() if _client else {"disabled": "deniable.init was not called"}
 
 
-def explain(metric: str, value: object = None) -> Explanation:
-    """Explain what recording would send. See `Client.explain`.
+def explain(metric: str, value: object = None) -> Explanation | None:
+    """Explain what recording would send; None before `init`. See `Client.explain`."""
+    return _client.explain(metric, value) if _client else None
 
-    Raises
-    ------
-    ConfigurationError
-        Before `init`.
-    """
-    if _client is None:
-        raise ConfigurationError("call deniable.init before deniable.explain")
-    return _client.explain(metric, value)
+
+def journal() -> list[Entry]:
+    """List the reports that were sent, the newest first; empty before `init`. See `Client.journal`."""
+    return _client.journal() if _client else []
+
+
+if not TYPE_CHECKING:  # it would make a type checker believe in any name
+
+    def __getattr__(name):  # noqa: ANN001, ANN202 - as PEP 562 has it
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module  # noqa: PLC0415 - not before a name is asked for
+
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+        return value
+
+    def __dir__():  # noqa: ANN202
+        return sorted({*globals(), *__all__})

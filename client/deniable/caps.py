@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
-from types import MappingProxyType
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from math import inf, isfinite, log
 from typing import TYPE_CHECKING
 
 from deniable.budget import Budget
-from deniable.errors import ConfigurationError
-from deniable.mechanisms.chain import Chain
+from deniable.errors import ConfigurationError, ParameterError
+from deniable.mechanisms.chain import MAX_ROWS, Chain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
 
 __all__ = ["Caps"]
 
-_NONE: Mapping[str, float] = MappingProxyType({})
+_LARGEST = 1e6  # nats: far beyond use, and e to its power is still a number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,16 +39,41 @@ class Caps:
         Names of the mechanisms allowed; None for all.
     domain_size
         Largest number of listed answers; None for no bound. Texts and keys are bounded by `mechanisms` alone.
+    rows
+        Largest number of rows (cohorts, hash functions) of which a device uses one for good where it keeps permanent responses.
+        It is part of each of its reports: with many rows, few devices share one.
     budget
         What the device may spend in all.
+
+    Raises
+    ------
+    ParameterError
+        If a bound is none.
     """
 
     epsilon: float = 8
     permanent: float = 16
-    metrics: Mapping[str, float] = field(default=_NONE)
-    mechanisms: frozenset[str] | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
+    mechanisms: Collection[str] | None = None
     domain_size: int | None = None
+    rows: int = MAX_ROWS
     budget: Budget = field(default_factory=Budget)
+
+    def __post_init__(self) -> None:
+        for name, nats in (("epsilon", self.epsilon), ("permanent", self.permanent), *self.metrics.items()):
+            wrong = isinstance(nats, bool) or not isinstance(nats, int | float)
+            if wrong or not isfinite(nats) or not 0 < nats <= _LARGEST:
+                raise ParameterError(f"the cap of {name} is a number of nats above 0 and at most {_LARGEST:.0f}", nats)
+        if isinstance(self.mechanisms, str):
+            raise ParameterError("mechanisms is a set of names", self.mechanisms)
+        object.__setattr__(self, "metrics", dict(self.metrics))  # nobody else's to change
+        if self.mechanisms is not None:
+            object.__setattr__(self, "mechanisms", frozenset(self.mechanisms))
+        for name, size, least in (("domain_size", self.domain_size, 2), ("rows", self.rows, 1)):
+            if size is None and name == "domain_size":
+                continue
+            if isinstance(size, bool) or not isinstance(size, int) or size < least:
+                raise ParameterError(f"{name} is a whole number of at least {least}", size)
 
     def check(self, metric: Metric, mechanism: Mechanism) -> None:
         """Refuse a metric that exceeds a bound. The losses are those of the mechanism's integers, not those declared.
@@ -62,12 +88,30 @@ class Caps:
             raise ConfigurationError(f"{metric.id}: this app allows the mechanisms {allowed}; got {mechanism.name}")
         if self.domain_size is not None and not metric.open and metric.domain_size > self.domain_size:
             raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {metric.domain_size}")
-        self._check_loss(metric, "a report", mechanism.epsilon, min(self.epsilon, self.metrics.get(metric.id, inf)))
+        self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
         if metric.epsilon_permanent is not None:
-            permanent = mechanism.epsilon_permanent if isinstance(mechanism, Chain) else inf
+            permanent = mechanism.permanent_ratio if isinstance(mechanism, Chain) else None
             self._check_loss(metric, "a kept answer", permanent, self.permanent)
+            if mechanism.layout.rows > self.rows:
+                rows = f"{mechanism.layout.rows} rows, of which a device keeps one"
+                raise ConfigurationError(f"{metric.id}: this app allows {self.rows} rows; got {rows}")
 
     @staticmethod
-    def _check_loss(metric: Metric, what: str, loss: float, most: float) -> None:
-        if not loss <= most:  # a loss that is no number is no loss to allow
-            raise ConfigurationError(f"{metric.id}: this app allows {most:g} nats for {what}; the registry asks {loss:.6g}")
+    def _check_loss(metric: Metric, what: str, ratio: Fraction | None, most: float) -> None:
+        """Compare a likelihood ratio with e^most, exactly; None is a ratio without a bound."""
+        power = Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(str(most)))
+        if ratio is None or ratio > Fraction(power):
+            loss = "more than any number" if ratio is None else f"{log(ratio.numerator) - log(ratio.denominator):.6g}"
+            raise ConfigurationError(f"{metric.id}: this app allows {most:g} nats for {what}; the registry asks {loss}")
+
+
+def _worst(mechanism: Mechanism) -> Fraction | None:
+    """Return the likelihood ratio that a mechanism states, or a larger one that its p and q give away; None for no bound.
+
+    To support a value, and not to support it, are events whose likelihoods for two answers no mechanism lets differ by more than
+    its ratio. A mechanism in which p is not above q is a mistake.
+    """
+    p, q = mechanism.p, mechanism.q
+    if not q < p < 1:
+        return None
+    return max(mechanism.ratio, (1 - q) / (1 - p), p / q if q > 0 else mechanism.ratio)

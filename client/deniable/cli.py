@@ -24,9 +24,11 @@ __all__ = ["main"]
 
 _EXTRAS = {"deniable_aggregator": "aggregator", "deniable_server": "server"}
 _SUMMARIES = {
+    "attack": "guess what devices hold from all their reports, with and without a kept permanent response",
     "demo": "real devices' answers through real processes, with the truth beside the estimates",
+    "explain": "tell in words what a metric sends, with what probabilities",
     "prove": "prove each mechanism's privacy by walking every draw it can make",
-    "registry": "check a metrics.toml, or compare two",
+    "registry": "check a metrics.toml, compare two, or sign one for devices",
     "serve": "run the ingest server, the query API and the dashboard",
     "rappor": "decode what a google/rappor deployment has collected",
     "worker": "count reports from the stream into tallies",
@@ -69,7 +71,7 @@ def _load(point: EntryPoint) -> Command | None:
         extra = _EXTRAS.get(package)
         if extra is None or (error.name or "").startswith("deniable"):
             raise
-        extra = "demo" if point.name == "demo" else extra
+        extra = "demo" if point.name in ("attack", "demo") else extra
         print(
             f"deniable {point.name} needs {error.name}, which is not installed: pip install 'deniable[{extra}]'",
             file=sys.stderr,

@@ -4,65 +4,83 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections import Counter
 from datetime import UTC, datetime
 from functools import wraps
+from math import isinf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Self
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from deniable import mechanisms, period
+from deniable.caps import Caps
 from deniable.dsn import Dsn
-from deniable.errors import ConfigurationError, DeniableError, ParameterError
-from deniable.explain import Explanation
-from deniable.registry import Metric, Registry, load
-from deniable.report import Report, Stratum, fingerprint
-from deniable.transport import Post, Sender, SenderSettings
+from deniable.environment import sender_settings, state_directory, switched_off
+from deniable.errors import ConfigurationError, DeniableError, ParameterError, StateError
+from deniable.explanation import Explanation
+from deniable.handle import MetricHandle
+from deniable.ledger import Ledger
+from deniable.memo import Memo
+from deniable.question import Question, questions
+from deniable.registry import Registry, load
+from deniable.report import Report
+from deniable.sent import Entry, Journal
+from deniable.spool import Spool
+from deniable.state import State
+from deniable.transport import Batch, Post, Sender, SenderSettings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from deniable.mechanisms import Mechanism
+    from deniable.budget import Budget
 
-__all__ = ["Client", "MetricHandle"]
+__all__ = ["Client"]
 
 log = logging.getLogger("deniable")
 
 _REASONS = (
-    *("disabled", "no_consent", "expired", "unknown_metric", "invalid_value"),
+    *("disabled", "no_consent", "expired", "unknown_metric", "invalid_value", "not_sampled", "this_period", "budget", "state"),
     *("queue_full", "closed", "refused_key", "error"),
 )
 
 P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def _guarded(method: Callable[P, bool]) -> Callable[P, bool]:
-    """Let no error out of a public method unless the client is strict: count it and return False.
+def _guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Let no error out of a public method unless the client is strict: count it and return what `otherwise` makes.
 
     The log names the kind of error and nothing else: a message might repeat what the app passed in.
     """
 
-    @wraps(method)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> bool:
-        client: Client = args[0]  # type: ignore[assignment]
-        try:
-            return method(*args, **kwargs)
-        except Exception as error:
-            if client.strict:
-                raise
-            client.note("error")
-            log.debug("deniable: %s in %s was swallowed", type(error).__name__, method.__name__)
-            return False
+    def decorate(method: Callable[P, T]) -> Callable[P, T]:
+        @wraps(method)
+        def guarded(*args: P.args, **kwargs: P.kwargs) -> T:
+            client: Client = args[0]  # type: ignore[assignment]
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:
+                if client.strict:
+                    raise
+                client.note("error")
+                log.debug("deniable: %s in %s was swallowed", type(error).__name__, method.__name__)
+                result: T = otherwise()
+                return result
 
-    return guarded
+        return guarded
+
+    return decorate
 
 
 class Client:
-    """A telemetry client for one app.
+    """A telemetry client for one app on one device.
 
     Without a DSN, with ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK`` set (to anything but empty or 0), or with a configuration that
     cannot be used, it is a no-op that counts what it drops. In normal mode nothing here raises, prints or waits for the
     network; `flush` and `close` wait at most their timeout.
+
+    What a device has spent, its permanent responses and what could not be sent yet are kept in a directory; all processes of the
+    app on this device share it. Nothing is written before the first report of somebody who agreed.
 
     Parameters
     ----------
@@ -76,10 +94,20 @@ class Client:
         Value of each public breakdown the registry declares, e.g. ``{"platform": "linux"}``.
     settings
         Batching and retries; by default from ``DENIABLE_FLUSH_AT`` and its like.
+    caps
+        What the app allows a registry to ask, and what a device may spend.
+    state
+        Directory to keep things in, in a folder of the app's; by default the environment's ``DENIABLE_STATE_DIR``, or the
+        system's place for such files. None keeps everything in memory, where each start begins anew: for tests and simulations.
+    registry_key
+        Public key (base64, Ed25519) of whoever may publish a registry on the server, which then can only be stricter than the
+        one given here; None to use this one alone.
     strict
         Raise errors instead of counting them; for development and tests.
     post
         Replaces HTTP, for tests.
+    clock
+        Seconds since the epoch; replaced in tests.
 
     Raises
     ------
@@ -95,20 +123,27 @@ class Client:
         consent: bool | Callable[[], bool],
         segments: Mapping[str, str] | None = None,
         settings: SenderSettings | None = None,
+        caps: Caps | None = None,
+        state: str | Path | None = "",
+        registry_key: str | None = None,
         strict: bool = False,
         post: Post | None = None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self.strict = strict
         self._consent = consent
+        self._consented: bool | None = None
+        self._segments = segments or {}
+        self._caps = caps or Caps()
+        self._clock = clock
         # A first `counts[reason] += 1` runs Python code between reading and writing, and threads would lose counts there.
         self._drops: Counter[str] = Counter(dict.fromkeys(_REASONS, 0))
         self._recorded = 0
-        self._epsilon = 0.0
-        self._questions: dict[str, _Question] = {}
+        self._questions: dict[str, Question] = {}
         self._sender: Sender | None = None
-        self.disabled: str | None = _switched_off()
+        self.disabled: str | None = switched_off()
         try:
-            self._open(dsn or os.environ.get("DENIABLE_DSN") or None, registry, segments or {}, settings, post)
+            self._open(dsn or os.environ.get("DENIABLE_DSN") or None, registry, settings, state, registry_key, post)
         except Exception as error:
             if strict:
                 raise
@@ -119,24 +154,59 @@ class Client:
         self,
         dsn: str | None,
         registry: str | Path | Registry,
-        segments: Mapping[str, str],
         settings: SenderSettings | None,
+        state: str | Path | None,
+        registry_key: str | None,
         post: Post | None,
     ) -> None:
         loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
-        self._questions = {
-            id_: _Question(metric, mechanisms.of(metric), loaded.segment(metric, segments))
-            for id_, metric in loaded.metrics.items()
-        }
+        self._questions = questions(loaded, self._segments, self._caps)
+        directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
+        spool = Spool(directory / "spool") if directory else None
+        self._state = State(directory)
+        self._ledger = Ledger(self._state, self._budget(loaded), self._clock)
+        self._memo = Memo(self._state, self._ledger)
+        self._journal = Journal(self._state)
+        if self.disabled:
+            if spool:
+                spool.purge()  # somebody has opted out
+            return
         if dsn is None:
-            self.disabled = self.disabled or "no DSN was given"
+            self.disabled = "no DSN was given"
             return
         parsed = Dsn.parse(dsn)
         if parsed.app != loaded.app:
             raise ConfigurationError(f"the DSN is for app {parsed.app!r} and the registry for app {loaded.app!r}")
-        self._sender = Sender(parsed, settings or _settings_from_environment(), post)
+        chore = self._fetcher(parsed, registry_key, loaded, directory) if registry_key else None
+        self._sender = Sender(parsed, settings or sender_settings(), post, spool=spool, delivered=self._delivered, chore=chore)
+        if not callable(self._consent):
+            self._consented = self._consent
+            self._sender.pause(not self._consent)
 
-    @_guarded
+    def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
+        from deniable.served import Fetcher  # noqa: PLC0415 - only apps whose registry is served need it
+
+        return Fetcher(dsn, key, bundled, self._caps, directory, use=self._use, refuse=self._refuse)
+
+    def _budget(self, registry: Registry) -> Budget:
+        return self._caps.budget.tightened(registry.budget) if registry.budget else self._caps.budget
+
+    def _use(self, registry: Registry) -> None:
+        """Go on with another registry; run by the sending thread."""
+        self._questions = questions(registry, self._segments, self._caps)
+        self._ledger.tighten(self._budget(registry))
+
+    def _refuse(self, reason: str) -> None:
+        """Send nothing any more: the server's registry was tampered with. Run by the sending thread."""
+        self.disabled = reason
+        if self._sender is not None:
+            self._sender.pause(True)  # noqa: FBT003
+        log.warning("deniable is off: %s", reason)
+
+    def _delivered(self, batch: Batch) -> None:
+        self._journal.add(batch.reports)
+
+    @_guarded(bool)
     def record(self, metric: str, value: object) -> bool:
         """Randomise an answer and queue the result.
 
@@ -145,39 +215,63 @@ class Client:
         metric
             Id of a declared metric.
         value
-            The true answer. It is not kept anywhere once this returns.
+            The true answer; None where the metric says which answer that is. It is not kept anywhere once this returns.
 
         Returns
         -------
         bool
-            Whether a report was queued.
+            Whether a report was queued. A metric with a permanent response is reported once a period.
         """
         question = self._questions.get(metric)
         if question is None:
             return self._drop("unknown_metric", ParameterError("a metric is declared in the registry", metric))
         return self._answer(question, value)
 
-    def _answer(self, question: _Question, value: object) -> bool:
-        sender = self._sender
-        if sender is None or self.disabled:
-            return self._drop("disabled")
-        if not (self._consent() if callable(self._consent) else self._consent):
-            sender.purge()  # what was recorded before, and not yet sent, is not sent either
-            return self._drop("no_consent")
-        now = datetime.now(UTC)
-        if question.metric.expired(now.date()):
-            return self._drop("expired")
-        try:
-            position = question.metric.position(value)
-        except ParameterError as error:
-            return self._drop("invalid_value", error)
-        report = Report(question.stratum(now), question.mechanism.randomize(position))
-        dropped = sender.submit(report)
+    def _answer(self, question: Question, value: object) -> bool:
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        refusal = self._refusal(question, now)  # before anything is spent
+        if refusal or self._sender is None:
+            return self._drop(refusal or "disabled")
+        position = None
+        if question.sampled():
+            try:
+                position = question.metric.position(value)
+            except ParameterError as error:
+                return self._drop("invalid_value", error)
+        stratum = question.stratum(now)
+        made = self._randomize(question, stratum.period, position)
+        dropped = made if isinstance(made, str) else self._sender.submit(Report(stratum, made))
         if dropped:
             return self._drop(dropped)
         self._recorded += 1
-        self._epsilon += question.mechanism.epsilon
         return True
+
+    def _refusal(self, question: Question, now: datetime) -> str | None:
+        sender = self._sender
+        if sender is None or self.disabled:
+            return "disabled"
+        if not self._agreed(sender):
+            return "no_consent"
+        return "expired" if question.metric.expired(now.date()) else sender.full
+
+    def _randomize(self, question: Question, period: str, position: int | None) -> bytes | str:
+        """Make a payload, once it is paid for; or tell why there is none. Without a position the answer was not sampled."""
+        if question.chain is not None:
+            return self._memo.respond(question.tag, question.chain, position, period)
+        if position is None:
+            return "not_sampled"
+        return self._ledger.spend(question.cost) or question.mechanism.randomize(position)
+
+    def _agreed(self, sender: Sender) -> bool:
+        agreed = bool(self._consent() if callable(self._consent) else self._consent)
+        if agreed is not self._consented:
+            self._consented = agreed
+            sender.pause(not agreed or self.disabled is not None)
+            if self.disabled:  # by `_refuse`, maybe at this very moment
+                sender.pause(True)  # noqa: FBT003
+            if not agreed:
+                sender.purge()  # what was recorded before, and not yet sent, is not sent either
+        return agreed
 
     def _drop(self, reason: str, error: DeniableError | None = None) -> bool:
         self._drops[reason] += 1
@@ -193,30 +287,47 @@ class Client:
         """Return a handle that records one metric, for hot paths."""
         return MetricHandle(self.record, id_)
 
+    @_guarded(lambda: None)
     def set_consent(self, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
-        """Begin or end collection; taking consent back drops everything not yet sent."""
-        self._consent = consent
-        if not consent and self._sender is not None:
-            self._sender.purge()
+        """Begin or end collection; taking consent back drops everything not yet sent, here and on disk.
 
-    @_guarded
+        What was spent and the permanent responses stay: they are no telemetry, and without them a person who agrees again
+        would be asked anew, at new cost.
+        """
+        self._consent = consent
+        if self._sender is not None and not callable(consent):
+            self._agreed(self._sender)
+
+    @_guarded(bool)
     def flush(self, timeout: float = 5.0) -> bool:
         """Send what is queued; return whether it was all settled within `timeout` seconds."""
         return self._sender.flush(timeout) if self._sender else True
 
-    @_guarded
-    def close(self, timeout: float = 2.0) -> bool:
-        """Send what is queued within `timeout` seconds and stop for good."""
-        return self._sender.close(timeout) if self._sender else True
+    async def aflush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
+        """Do as `flush` does, without holding up the event loop."""
+        import asyncio  # noqa: PLC0415 - whoever calls this has it
 
+        return await asyncio.to_thread(self.flush, timeout)
+
+    @_guarded(bool)
+    def close(self, timeout: float = 2.0) -> bool:
+        """Send what is queued within `timeout` seconds, keep the rest for the next start, and stop for good."""
+        if self._sender is None:
+            return True
+        done = self._sender.close(timeout)
+        self._ledger.settle()
+        return done
+
+    @_guarded(dict)
     def stats(self) -> dict[str, Any]:
         """Count what happened so far. Stays on the device.
 
         Returns
         -------
         dict
-            ``recorded``, ``sent`` and ``rejected`` reports; ``dropped`` by reason; ``epsilon`` recorded so far, in nats, over
-            all metrics; ``disabled``, the reason or None.
+            ``recorded``, ``sent`` and ``rejected`` reports; ``dropped`` by reason; ``spent``: nats that this device has spent and
+            has left, in the window and over its lifetime (None without a bound, or if the state cannot be read); ``disabled``
+            and ``trouble`` (with the state) in words, or None.
         """
         counts = Counter(self._sender.counts if self._sender else {})
         sent, rejected = counts.pop("sent", 0), counts.pop("rejected", 0)
@@ -225,12 +336,23 @@ class Client:
             "sent": sent,
             "rejected": rejected,
             "dropped": dict(self._drops + counts),
-            "epsilon": self._epsilon,
+            "spent": self._spent(),
             "disabled": self.disabled,
+            "trouble": self._ledger.trouble if self._sender else None,
         }
 
-    def explain(self, metric: str, value: object = None) -> Explanation:
-        """Explain what recording would send; nothing is recorded or sent.
+    def _spent(self) -> dict[str, float | None]:
+        names = ("window", "window_left", "lifetime", "lifetime_left")
+        try:
+            spent = self._ledger.spent() if self._sender else None
+        except StateError:
+            spent = None
+        amounts = {name: getattr(spent, name, None) for name in names}
+        return {name: None if amount is None or isinf(amount) else amount for name, amount in amounts.items()}
+
+    @_guarded(lambda: None)
+    def explain(self, metric: str, value: object = None) -> Explanation | None:
+        """Explain what recording would send; nothing is recorded, spent or sent.
 
         Parameters
         ----------
@@ -239,15 +361,25 @@ class Client:
         value
             An answer, to draw a sample report for; optional.
 
+        Returns
+        -------
+        Explanation or None
+            None if the metric is not declared or the answer not in its domain.
+
         Raises
         ------
         ParameterError
-            If the metric is not declared or the answer not in its domain.
+            In these cases, if `strict`.
         """
         question = self._questions.get(metric)
         if question is None:
             raise ParameterError("a metric is declared in the registry", metric)
         return Explanation.of(question.metric, question.mechanism, value)
+
+    @_guarded(list)
+    def journal(self) -> list[Entry]:
+        """List the last thousand reports that were sent, the newest first: an app may show people what left their device."""
+        return self._journal.entries() if self._sender and self._state.begun else []
 
     def __enter__(self) -> Self:
         return self
@@ -257,79 +389,3 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<deniable.Client {'off: ' + self.disabled if self.disabled else 'on'}, {len(self._questions)} metrics>"
-
-
-class MetricHandle:
-    """Records one metric.
-
-    Parameters
-    ----------
-    record
-        `Client.record`, or `deniable.record` for whatever client is current.
-    id_
-        The metric's id.
-    """
-
-    __slots__ = ("_id", "_record")
-
-    def __init__(self, record: Callable[[str, object], bool], id_: str) -> None:
-        self._record = record
-        self._id = id_
-
-    def record(self, value: object) -> bool:
-        """Randomise an answer and queue the result; see `Client.record`."""
-        return self._record(self._id, value)
-
-
-class _Question:
-    """A metric with its mechanism, and the stratum its reports carry at the moment."""
-
-    __slots__ = ("_hour", "_stratum", "mechanism", "metric", "segment", "tag")
-
-    def __init__(self, metric: Metric, mechanism: Mechanism, segment: str) -> None:
-        self.metric = metric
-        self.mechanism = mechanism
-        self.segment = segment
-        self.tag = fingerprint(metric, mechanism.canonical)
-        self._hour: tuple[int, int, int, int] | None = None
-        self._stratum: Stratum | None = None
-
-    def stratum(self, now: datetime) -> Stratum:
-        # No period is shorter than an hour, so its name is worked out once an hour.
-        hour = (now.year, now.month, now.day, now.hour)
-        if self._stratum is None or hour != self._hour:
-            metric = self.metric
-            name = period.of(now, metric.period)
-            self._stratum = Stratum(metric.id, metric.version, self.tag, name, self.segment)
-            self._hour = hour
-        return self._stratum
-
-
-def _switched_off() -> str | None:
-    for name in ("DENIABLE_DISABLED", "DO_NOT_TRACK"):
-        if os.environ.get(name, "") not in ("", "0"):
-            return f"{name} is set"
-    return None
-
-
-def _settings_from_environment() -> SenderSettings:
-    """Read ``DENIABLE_FLUSH_AT`` and its like; a bad value is logged and the default used."""
-    chosen: dict[str, Any] = {}
-    for name, kind in (
-        ("flush_at", int),
-        ("flush_interval", float),
-        ("queue_size", int),
-        ("timeout", float),
-        ("max_tries", int),
-    ):
-        text = os.environ.get(f"DENIABLE_{name.upper()}")
-        if text is None:
-            continue
-        try:
-            number = kind(text)
-            SenderSettings(**{name: number})  # type: ignore[arg-type] # each has its own kind
-        except ValueError:  # ParameterError is one
-            log.warning("DENIABLE_%s is a number above 0; got %r, the default is used", name.upper(), text)
-        else:
-            chosen[name] = number
-    return SenderSettings(**chosen)

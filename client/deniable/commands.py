@@ -1,39 +1,65 @@
-"""Subcommands that need nothing but the SDK: ``registry`` and ``prove``."""
+"""Subcommands that need nothing but the SDK: ``registry``, ``explain`` and ``prove``."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
-from deniable.errors import ParameterError
+from deniable.caps import Caps
+from deniable.errors import ConfigurationError, ParameterError, RegistryError
+from deniable.explanation import Explanation
 from deniable.lint import diff, lint
 from deniable.proof import prove as proof_of
-from deniable.registry import load
+from deniable.registry import load, parse
+from deniable.signature import FILE, MAX_BYTES, Envelope, generate, seal
+from deniable.tighten import tightened
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from deniable.registry import Metric
+
     Run = Callable[[argparse.Namespace], int]
 
-__all__ = ["prove", "registry"]
+__all__ = ["explain", "prove", "registry"]
 
 
 def registry(parser: argparse.ArgumentParser) -> Run:
-    """``deniable registry lint FILE...`` and ``deniable registry diff PUBLISHED PROPOSED``."""
+    """``deniable registry lint | diff | keygen | sign | verify``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("lint", help="explain each fault of a registry with file, metric, rule and value")
     check.add_argument("files", nargs="+", metavar="FILE")
+    check.set_defaults(run=lambda given: max(_lint(file) for file in given.files))
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
     compare.add_argument("published", metavar="PUBLISHED")
     compare.add_argument("proposed", metavar="PROPOSED")
+    compare.set_defaults(run=lambda given: _diff(given.published, given.proposed))
+    keys = actions.add_parser(
+        "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
+    )
+    keys.add_argument("--out", required=True, metavar="FILE", help="where the private key goes; must not exist")
+    keys.set_defaults(run=lambda given: _keygen(given.out))
+    sign = actions.add_parser("sign", help="sign a registry that a server is to hand to devices")
+    sign.add_argument("file", metavar="FILE")
+    sign.add_argument("--key", required=True, metavar="FILE", help="private key, from keygen")
+    sign.add_argument("--out", metavar="FILE", help="default: metrics.signed.json beside metrics.toml")
+    sign.set_defaults(run=lambda given: _sign(Path(given.file), given.key, given.out))
+    verify = actions.add_parser("verify", help="check a signed registry as devices do")
+    verify.add_argument("file", metavar="FILE")
+    verify.add_argument("--public-key", required=True, metavar="KEY", help="as pinned in the app")
+    verify.add_argument(
+        "--against", metavar="FILE", help="the metrics.toml that the app brings along; the caps are the default ones"
+    )
+    verify.set_defaults(run=lambda given: _verify(given.file, given.public_key, given.against))
 
     def run(arguments: argparse.Namespace) -> int:
-        if arguments.action == "diff":
-            return _diff(arguments.published, arguments.proposed)
-        return max(_lint(file) for file in arguments.files)
+        status: int = arguments.run(arguments)
+        return status
 
     return run
 
@@ -57,6 +83,94 @@ def _diff(published: str, proposed: str) -> int:
     breaking = sum(change.breaking for change in changes)
     print(f"{len(changes)} changes, {breaking} breaking")
     return 1 if breaking else 0
+
+
+def _keygen(out: str) -> int:
+    private, public = generate()
+    try:
+        with os.fdopen(os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(private)
+    except OSError as error:
+        raise ConfigurationError(f"the key cannot be written to a new file: {error}") from None
+    print(public)
+    return 0
+
+
+def _sign(file: Path, key: str, out: str | None) -> int:
+    if _lint(str(file)):
+        return 1
+    text = _read(str(file)).decode()  # not as text, which would change the ends of lines
+    revision = parse(text, str(file)).revision
+    if not revision:
+        print(f"error: {file}: -: a registry that is served has a revision, raised with every publication; got none")
+        return 1
+    envelope, public = seal(text, _read(key))
+    written = envelope.write()
+    if len(written) > MAX_BYTES:
+        print(f"error: {file}: -: an envelope has at most {MAX_BYTES} bytes; got {len(written)}")
+        return 1
+    target = Path(out) if out else file.with_suffix(".signed.json")
+    try:
+        target.write_bytes(written)
+    except OSError as error:
+        raise ConfigurationError(f"the envelope cannot be written: {error}") from None
+    print(f"{target}: revision {revision}, SHA-256 of the text {envelope.digest}, public key {public}")
+    return 0
+
+
+def _verify(file: str, public_key: str, against: str | None) -> int:
+    try:
+        envelope = Envelope.read(_read(file))
+        if envelope is None:
+            print(f"error: {file}: this is no envelope")
+            return 1
+        envelope.verify(public_key)
+        served = parse(envelope.text, FILE)
+        if not served.revision:
+            print(f"error: {file}: a registry that is served has a revision; got none")
+            return 1
+        if against:
+            tightened(load(against), served, Caps())
+    except RegistryError as error:
+        for fault in error.faults:
+            print(f"error: {fault}")
+        return 1
+    print(f"{file}: revision {served.revision} of {served.app}, SHA-256 of the text {envelope.digest}")
+    return 0
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"a file cannot be read: {error}") from None
+
+
+def explain(parser: argparse.ArgumentParser) -> Run:
+    """``deniable explain METRIC [ANSWER] [--registry FILE]``."""
+    parser.add_argument("metric", metavar="METRIC")
+    parser.add_argument("answer", nargs="?", metavar="ANSWER", help="to draw an example of a report for; a product's with commas")
+    parser.add_argument("--registry", default="metrics.toml", metavar="FILE", help="default: metrics.toml")
+
+    def run(arguments: argparse.Namespace) -> int:
+        metrics = load(arguments.registry).metrics
+        if arguments.metric not in metrics:
+            raise ParameterError(f"a metric of {arguments.registry} is one of {', '.join(metrics)}", arguments.metric)
+        metric = metrics[arguments.metric]
+        answer = None if arguments.answer is None else _answer(metric, arguments.answer)
+        print(Explanation.of(metric, mechanisms.of(metric), answer))
+        return 0
+
+    return run
+
+
+def _answer(metric: Metric, written: str) -> object:
+    """Read an answer; what is none stays a text, which the metric will refuse."""
+    if metric.type == "boolean":
+        return {"yes": True, "true": True, "no": False, "false": False}.get(written.lower(), written)
+    if metric.type == "key":
+        return int(written) if written.isdecimal() else written
+    return written.split(",") if metric.type == "product" else written
 
 
 def prove(parser: argparse.ArgumentParser) -> Run:
@@ -99,9 +213,14 @@ def _prove(name: str, domain_size: int, epsilon: str, options: dict[str, Any], *
     proof = proof_of(mechanism)
     if as_json:
         record = {"mechanism": name, "domain_size": domain_size, "asked": epsilon, "epsilon": proof.epsilon}
-        print(json.dumps(record | {"ratio": str(proof.ratio), "outputs": proof.outputs, "faults": proof.faults}))
+        record |= {"ratio": str(proof.ratio), "outputs": proof.outputs, "faults": proof.faults}
+        if proof.permanent is not None:
+            record |= {"permanent_ratio": str(proof.permanent), "epsilon_permanent": proof.epsilon_permanent}
+        print(json.dumps(record))
     else:
         verdict = "proved" if proof.holds else "; ".join(proof.faults)
+        if proof.permanent is not None:
+            verdict = f"permanent {proof.epsilon_permanent:.10f}: {verdict}"
         print(
             f"{name:<11} d={domain_size} asked {epsilon}: exact epsilon {proof.epsilon:.10f}, {proof.outputs} payloads: {verdict}"
         )

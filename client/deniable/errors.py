@@ -3,6 +3,7 @@
 DeniableError
 ├── ParameterError        a parameter breaks a rule (also a ValueError)
 ├── RegistryError         a metrics.toml has faults; carries every one of them (also a ValueError)
+│   └── ServedRegistryError   one from a server is not signed, not newer, or asks for more than the app allows
 ├── PayloadError          bytes that no device could have sent (also a ValueError)
 ├── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
 └── StateError            what a device keeps is missing, damaged or cannot be written
@@ -19,7 +20,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["ConfigurationError", "DeniableError", "Fault", "ParameterError", "PayloadError", "RegistryError", "StateError"]
+__all__ = [
+    "ConfigurationError",
+    "DeniableError",
+    "Fault",
+    "ParameterError",
+    "PayloadError",
+    "RegistryError",
+    "ServedRegistryError",
+    "StateError",
+]
 
 
 class DeniableError(Exception):
@@ -103,4 +113,8 @@ class RegistryError(DeniableError, ValueError):
 
     def __init__(self, faults: Sequence[Fault]) -> None:
         super().__init__("\n".join(str(fault) for fault in faults))
-        self.faults = tuple(faults)
+        self.faults: tuple[Fault, ...] = tuple(faults)
+
+
+class ServedRegistryError(RegistryError):
+    """A registry that a server sent must not be used: it is not signed, not newer, or asks for more than the app allows."""

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.mechanisms.chain import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
 
 __all__ = ["Change", "Lint", "diff", "lint"]
@@ -59,16 +61,35 @@ def lint(path: str | Path) -> Lint:
             faults += error.faults
             continue
         warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
-        if metric.open:
-            what = f"{number} candidates" if number else "answers to be discovered"
-            size = mechanism.layout.payload_size
-            notes.append(f"{metric.id}: {mechanism.name}, epsilon {mechanism.epsilon:.6g}, {size} bytes a report, {what}")
-        elif metric.mechanism == "auto":
-            choice = mechanisms.choose(domain_size=metric.domain_size, epsilon=metric.epsilon, max_bytes=metric.max_report_bytes)
-            notes.append(f"{metric.id}: {choice.reason}")
-        else:
-            notes.append(f"{metric.id}: {mechanism.name}, epsilon {mechanism.epsilon:.6g}, as declared")
+        notes.append(f"{metric.id}: {_resolved(metric, mechanism, number)}{_lifetime(metric, mechanism)}")
     return Lint(tuple(faults), tuple(warnings), tuple(notes))
+
+
+def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> str:
+    """Tell which mechanism a metric has, and why."""
+    if metric.open:
+        what = f"{candidates} candidates" if candidates else "answers to be discovered"
+        return f"{mechanism.name}, epsilon {mechanism.epsilon:.6g}, {mechanism.layout.payload_size} bytes a report, {what}"
+    if metric.mechanism == "auto":
+        return mechanisms.choose(
+            domain_size=metric.domain_size,
+            epsilon=metric.epsilon,
+            max_bytes=metric.max_report_bytes,
+            permanent=metric.epsilon_permanent,
+        ).reason
+    return f"{mechanism.name}, epsilon {mechanism.epsilon:.6g}, as declared"
+
+
+def _lifetime(metric: Metric, mechanism: Mechanism) -> str:
+    """Tell what a device that keeps permanent responses may spend on this version of a metric, if its budget allows."""
+    if metric.epsilon_permanent is None or not isinstance(mechanism, Chain):
+        return ""
+    each = mechanism.epsilon_permanent
+    words = f"; all reports of an answer together {each:.6g}"
+    if metric.open:
+        return f"{words}, and as much again for each other answer that a device ever has"
+    kept = mechanism.kept_responses
+    return f"{words}; a device keeps at most {kept} responses, {kept * each:.6g} over its lifetime"
 
 
 def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:

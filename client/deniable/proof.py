@@ -11,20 +11,25 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 from fractions import Fraction
-from math import log
+from math import inf, lcm, log
+from operator import mul
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError, PayloadError
+from deniable.mechanisms.chain import Chain
 from deniable.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from deniable.mechanisms import Mechanism
 
 __all__ = ["Proof", "Tape", "distribution", "prove"]
 
 MAX_WALKS = 2_000_000
+_MAX_PRODUCTS = 1 << 25  # beyond this, of two reports only equal ones are compared
+
+_Masses = dict[bytes, Fraction]  # the exact distribution of payloads
 
 
 class Tape(Source):
@@ -125,6 +130,8 @@ class Proof:
         The ratio that the mechanism declares.
     faults
         Every claim that turned out false, in words; empty when all hold.
+    permanent
+        Worst likelihood ratio of a chain's permanent response; None where it has no bound, or the mechanism is no chain.
     """
 
     name: str
@@ -134,6 +141,7 @@ class Proof:
     ratio: Fraction | None
     declared: Fraction
     faults: tuple[str, ...]
+    permanent: Fraction | None = None
 
     @property
     def holds(self) -> bool:
@@ -143,7 +151,12 @@ class Proof:
     @property
     def epsilon(self) -> float:
         """The exact worst-case loss in nats; infinite when some payload gives a value away."""
-        return float("inf") if self.ratio is None else log(self.ratio)
+        return inf if self.ratio is None else log(self.ratio)
+
+    @property
+    def epsilon_permanent(self) -> float:
+        """The same of a chain's permanent response."""
+        return inf if self.permanent is None else log(self.permanent)
 
 
 def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
@@ -162,6 +175,12 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     is the declared one, whose logarithm is at most the epsilon asked for; payloads have the declared size and unpack; a
     payload supports the true value and every other one with the probability stated, so that the estimator is unbiased with
     the variance stated.
+
+    Of a chain also: the worst likelihood ratio of the permanent response, over all rows, is the declared one and at most
+    e^permanent; values of one `memo_key` have the same permanent response, and no row has more keys than are declared; in every
+    row, a report drawn from a permanent response is distributed as `randomize` of that row; and two reports from one permanent
+    response have no larger likelihood ratio together than the permanent response, whichever two they are (or, where there are
+    very many pairs, whichever report is seen twice).
     """
     values = range(mechanism.domain_size) if values is None else values
     masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in values]  # type: ignore[misc]
@@ -169,11 +188,10 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     if any(sum(mass.values()) != 1 for mass in masses):
         faults.append("probabilities do not sum to 1")
     outputs = set().union(*masses)
-    ratio: Fraction | None = None
-    if any(set(mass) != outputs for mass in masses):
+    ratio = _worst(masses)
+    if ratio is None:
         faults.append("a payload is possible for one value and impossible for another: no finite epsilon")
     else:
-        ratio = max(max(m[y] for m in masses) / min(m[y] for m in masses) for y in outputs)
         if ratio != mechanism.ratio:
             faults.append(f"the worst likelihood ratio is {float(ratio):.12g}, declared is {float(mechanism.ratio):.12g}")
         if log(ratio) > float(mechanism.requested) * (1 + 1e-15):
@@ -189,8 +207,102 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
             if support != claimed:
                 chance = f"{float(support):.12g}, not {name} = {float(claimed):.12g}"
                 faults.append(f"answer {true} supports {value} with probability {chance}")
+    permanent = None
+    if isinstance(mechanism, Chain) and not misfits:
+        permanent, more = _steps(mechanism, values, masses)
+        faults += more
     size = mechanism.domain_size
-    return Proof(mechanism.name, size, mechanism.requested, len(outputs), ratio, mechanism.ratio, tuple(faults))
+    return Proof(mechanism.name, size, mechanism.requested, len(outputs), ratio, mechanism.ratio, tuple(faults), permanent)
+
+
+def _steps(chain: Chain, values: Sequence[int], masses: list[_Masses]) -> tuple[Fraction | None, list[str]]:
+    """Check what a chain claims of its two steps; return the worst ratio of the first, and the claims found false, in words."""
+    faults: dict[str, None] = {}  # each once, in order
+    worst: Fraction | None = Fraction(1)
+    declared = chain.permanent_ratio
+    rows = chain.layout.rows
+    in_row = [_by_row(chain, mass) for mass in masses]
+    for row in range(rows):
+        kept = [_permanent(chain, row, value) for value in values]
+        keys: dict[int, _Masses] = {}
+        for value, mass in zip(values, kept, strict=True):
+            if keys.setdefault(chain.memo_key(row, value), mass) != mass:
+                faults["values of one memo_key have different permanent responses"] = None
+        if len(keys) > chain.kept_responses:
+            faults[f"a device keeps {len(keys)} permanent responses, declared are {chain.kept_responses}"] = None
+        found = _worst(kept)
+        worst = None if worst is None or found is None else max(worst, found)
+        reports = {response: _instant(chain, row, response) for response in set().union(*kept)}
+        for value, mass, whole in zip(values, kept, in_row, strict=True):
+            if _together(mass, reports) != {payload: share * rows for payload, share in whole.get(row, {}).items()}:
+                faults[f"a report in two steps of answer {value} is not distributed as in one"] = None
+        if found is not None and (twice := _twice(kept, reports)) > found:
+            faults[f"two reports have a likelihood ratio of {float(twice):.12g}, the permanent response {float(found):.12g}"] = (
+                None
+            )
+    if worst != declared:
+        words = ["no bound" if ratio is None else f"{float(ratio):.12g}" for ratio in (worst, declared)]
+        faults[f"the worst likelihood ratio of the permanent response is {words[0]}, declared is {words[1]}"] = None
+    if worst is not None and log(worst) > chain.permanent * (1 + 1e-15):
+        faults[f"the permanent epsilon is {log(worst):.12g}, above the {chain.permanent:.12g} asked for"] = None
+    return worst, list(faults)
+
+
+def _permanent(chain: Chain, row: int, value: int) -> _Masses:
+    return distribution(lambda tape: chain.layout.pack(row, chain.respond_permanently(row, value, tape)))
+
+
+def _instant(chain: Chain, row: int, response: bytes) -> _Masses:
+    kept = chain.layout.unpack(response)[1]
+    return distribution(lambda tape: chain.respond_instantly(row, kept, tape))
+
+
+def _by_row(chain: Chain, mass: _Masses) -> dict[int, _Masses]:
+    rows: dict[int, _Masses] = defaultdict(dict)
+    for payload, share in mass.items():
+        rows[chain.layout.unpack(payload)[0]][payload] = share
+    return rows
+
+
+def _worst(masses: Sequence[_Masses]) -> Fraction | None:
+    """Return the worst likelihood ratio of some distributions; None where an outcome is impossible in one and not in another."""
+    outcomes = set().union(*masses)
+    if any(set(mass) != outcomes for mass in masses):
+        return None
+    return max(max(mass[y] for mass in masses) / min(mass[y] for mass in masses) for y in outcomes)
+
+
+def _together(first: _Masses, second: dict[bytes, _Masses]) -> _Masses:
+    both: _Masses = defaultdict(Fraction)
+    for response, share in first.items():
+        for payload, chance in second[response].items():
+            both[payload] += share * chance
+    return dict(both)
+
+
+def _twice(kept: Sequence[_Masses], reports: dict[bytes, _Masses]) -> Fraction:
+    """Return the worst likelihood ratio of two reports from one permanent response."""
+    responses = list(reports)
+    payloads = list(set().union(*reports.values()))
+    # Over common denominators, so that the many sums are of whole numbers.
+    chances = [_whole([reports[response].get(payload, Fraction(0)) for response in responses]) for payload in payloads]
+    weights = [_whole([mass[response] for response in responses]) for mass in kept]
+    scale = [sum(weight) for weight in weights]
+    pairs: Iterable[tuple[int, int]] = ((i, j) for i in range(len(payloads)) for j in range(i + 1))
+    if len(kept) * len(responses) * len(payloads) ** 2 // 2 > _MAX_PRODUCTS:
+        pairs = ((i, i) for i in range(len(payloads)))
+    worst = Fraction(1)
+    for i, j in pairs:
+        both = list(map(mul, chances[i], chances[j]))
+        likely = [Fraction(sum(map(mul, weight, both)), total) for weight, total in zip(weights, scale, strict=True)]
+        if max(likely):
+            worst = max(worst, max(likely) / min(likely))
+    return worst
+
+
+def _whole(shares: list[Fraction]) -> list[int]:
+    denominator = lcm(*(share.denominator for share in shares))
+    return [share.numerator * (denominator // share.denominator) for share in shares]
 
 
 def _supports(mechanism: Mechanism, payloads: set[bytes]) -> tuple[dict[bytes, dict[int, int]], list[str]]:

@@ -35,7 +35,9 @@ def create_app(settings: Settings | None = None) -> Flask:
     if not settings.redis_url:
         raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
     client = connect(settings.redis_url)
-    apps = {name: App.of(registry, client) for name, registry in settings.registries().items()}
+    registries = settings.registries()
+    envelopes = settings.envelopes(registries)
+    apps = {name: App.of(registry, client, envelopes.get(name)) for name, registry in registries.items()}
     flask = Flask(__name__)
     secret = settings.secret or settings.read_keys or token_hex()
     flask.secret_key = sha256(b"deniable session" + secret.encode()).digest()

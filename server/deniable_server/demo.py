@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from deniable import Client, mechanisms, registry
+from deniable import Budget, Caps, Client, mechanisms, registry
 from deniable.errors import ConfigurationError
 from deniable.transport import SenderSettings
-from deniable.weight import exact
+from deniable.weight import MAX_EPSILON, exact
 from deniable_server import population
 from deniable_server.settings import Settings
 from deniable_server.stack import Stack, free_port
@@ -156,7 +156,9 @@ def _answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Ans
     for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):  # these are not the user's answers
         os.environ.pop(name, None)
     settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
-    with Client(dsn=dsn, registry=registry_path, consent=True, settings=settings, strict=True) as client:
+    # Many devices in one process: no budget holds for all of them together, and none of them lasts.
+    caps = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
+    with Client(dsn=dsn, registry=registry_path, consent=True, settings=settings, caps=caps, state=None, strict=True) as client:
         for row in rows:
             for name, value in zip(names, row, strict=True):
                 client.record(name, value)

@@ -1,4 +1,7 @@
-"""Ingest: ``POST /v1/reports`` takes a batch, checks every report of it, and appends it to the stream once."""
+"""Ingest: ``POST /v1/reports`` takes a batch, checks every report of it, and appends it to the stream once.
+
+``GET /v1/registry`` hands devices the signed registry.
+"""
 
 from __future__ import annotations
 
@@ -93,6 +96,19 @@ def reports() -> tuple[Response, int]:
     if first["digest"] != digest:
         raise Problem(422, "idempotency_mismatch", "this Idempotency-Key was used for another upload; draw a new one for each")
     return _answer(first["answer"], duplicate=True)
+
+
+@blueprint.get("/v1/registry")
+def registry() -> Response:
+    """Hand out the signed registry, the same bytes to every device; 304 to one that has it."""
+    envelope = app_by_ingest_key().envelope
+    if envelope is None:
+        raise Problem(404, "no_signed_registry", "this server has no signed registry for devices, which use the one in their app")
+    answer = Response(envelope.write(), mimetype="application/json")
+    answer.set_etag(envelope.digest)  # a device can work it out: nothing that it repeats tells it from others
+    answer.headers["Cache-Control"] = "private, no-cache"
+    answer.make_conditional(request)
+    return answer
 
 
 def _answer(answer: dict[str, Any], *, duplicate: bool) -> tuple[Response, int]:

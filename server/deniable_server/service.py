@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
+    from deniable.signature import Envelope
     from deniable_server.settings import Keys, Settings
 
 __all__ = ["App", "Question", "Service", "service"]
@@ -57,22 +58,25 @@ class App:
         By metric id.
     store
         Its part of the store.
+    envelope
+        The registry as devices are handed it, signed; None where they bring their own.
     """
 
     name: str
     registry: Registry
     questions: dict[str, Question]
     store: Store
+    envelope: Envelope | None = None
 
     @classmethod
-    def of(cls, registry: Registry, client: redis.Redis) -> App:
+    def of(cls, registry: Registry, client: redis.Redis, envelope: Envelope | None = None) -> App:
         """Resolve every metric of a registry."""
         questions = {}
         for metric in registry.metrics.values():
             mechanism = mechanisms.of(metric)
             tag = fingerprint(metric, mechanism.canonical)
             questions[metric.id] = Question(metric, mechanism, tag, registry.candidates(metric))
-        return cls(registry.app, registry, questions, Store(client, registry.app))
+        return cls(registry.app, registry, questions, Store(client, registry.app), envelope)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,13 @@ import os
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from hmac import compare_digest
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from deniable import registry
 from deniable.errors import ConfigurationError
 from deniable.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
+from deniable.signature import Envelope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -62,6 +64,8 @@ class Settings:
         ``redis://``, ``rediss://`` or ``unix://``.
     registry
         Path of metrics.toml; several, one for each app, are joined by ``:``.
+    signed_registry
+        Path of what ``deniable registry sign`` made of it, to be handed to devices; several are joined alike. Empty for none.
     ingest_keys, read_keys
         ``app:key``, separated by commas. Ingest keys are public, read keys are not.
     dashboard
@@ -82,6 +86,7 @@ class Settings:
 
     redis_url: str = ""
     registry: str = ""
+    signed_registry: str = ""
     ingest_keys: str = field(default="", repr=False)
     read_keys: str = field(default="", repr=False)
     dashboard: Literal["key", "open"] = "key"
@@ -143,3 +148,40 @@ class Settings:
         if not loaded:
             raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
         return loaded
+
+    def envelopes(self, registries: Mapping[str, Registry]) -> dict[str, Envelope]:
+        """Read the signed registry of each app that has one. Whether the signature is right is for devices to say.
+
+        Parameters
+        ----------
+        registries
+            By app. What devices are told must be what their reports are checked against.
+
+        Raises
+        ------
+        ConfigurationError
+            If a file cannot be read, holds another registry than the one served, or is for no app of this server.
+        RegistryError
+            With the faults of a file.
+        """
+        found: dict[str, Envelope] = {}
+        for path in filter(None, self.signed_registry.split(os.pathsep)):
+            try:
+                envelope = Envelope.read(Path(path).read_bytes())
+            except OSError as error:
+                raise ConfigurationError(f"DENIABLE_SIGNED_REGISTRY names readable files; {error}") from None
+            if envelope is None:
+                raise ConfigurationError(
+                    f"DENIABLE_SIGNED_REGISTRY names files that `deniable registry sign` made; {path} is none"
+                )
+            signed = registry.parse(envelope.text, path)
+            if signed.app in found:
+                raise ConfigurationError(f"DENIABLE_SIGNED_REGISTRY names one file for each app; {signed.app} has two")
+            if not signed.revision:
+                raise ConfigurationError(f"a registry that is handed to devices has a revision; {path} has none")
+            if registries.get(signed.app) != signed:
+                raise ConfigurationError(
+                    f"{path} holds another registry than this server's for {signed.app}: sign its metrics.toml again"
+                )
+            found[signed.app] = envelope
+        return found

@@ -20,10 +20,12 @@ CASES = [
         (name, d, epsilon)
         for name in (
             *("grr", "sue", "oue", "subset", "local_hash", "hadamard", "general_hadamard", "pgr"),
-            *("rappor", "cms", "hcms", "fast_local_hash"),
+            *("rappor", "cms", "hcms", "fast_local_hash", "l_grr", "l_osue", "loloha"),
         )
         for d, epsilon in ((2, 1), (7, 0.5), (26, 1), (31, 3))
     ),
+    ("dbitflip", 2, 1),  # each report tells of all values; of larger domains see `test_partial`
+    ("dbitflip", 7, 0.5),
 ]
 
 

@@ -24,6 +24,12 @@ def test_likelihood_of_rappor_is_the_exact_distribution(options):
     check_exact(mechanisms.make("rappor", domain_size=3, epsilon="1.2", **options), range(3))
 
 
+@pytest.mark.parametrize(("d", "buckets"), [(3, 1), (4, 2), (5, 3)])
+def test_likelihood_of_sets_is_the_exact_distribution(d, buckets):
+    """A report about a set of values has the likelihoods of its bits, and says nothing of values outside the set."""
+    check_exact(mechanisms.make("dbitflip", domain_size=d, epsilon="1.2", buckets=buckets), range(d))
+
+
 def check_exact(mechanism, values):
     masses = [proof.distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in values]
     payloads = sorted(masses[0])

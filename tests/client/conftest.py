@@ -102,11 +102,12 @@ def chi_square():
 
 
 @pytest.fixture(autouse=True)
-def _quiet_environment(monkeypatch):
+def _quiet_environment(monkeypatch, state_directory):
     """No setting of whoever runs the tests reaches them."""
     for name in list(os.environ):
         if name.startswith("DENIABLE_") or name == "DO_NOT_TRACK":
             monkeypatch.delenv(name)
+    monkeypatch.setenv("DENIABLE_STATE_DIR", str(state_directory))
 
 
 @pytest.fixture(scope="session")
@@ -147,3 +148,19 @@ def in_child():
         return answer
 
     return run
+
+
+@pytest.fixture(scope="session")
+def sealed():
+    """Sign a registry's text, by a key of the tests or another; `sealed.public` is the key to pin."""
+    pytest.importorskip("cryptography", reason="deniable[signed] is not installed")
+    from deniable.signature import generate, seal
+
+    keys = {name: generate() for name in ("ours", "theirs")}
+
+    def envelope(text: str, key: str = "ours") -> bytes:
+        return seal(text, keys[key][0])[0].write()
+
+    envelope.public = keys["ours"][1]
+    envelope.private = keys["ours"][0]
+    return envelope

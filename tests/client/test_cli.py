@@ -97,6 +97,36 @@ def test_diff_of_a_faulty_file(run, file):
     assert "app is a lower-case name" in err
 
 
+def test_explain(run, file):
+    """A metric is explained in words, with an example where an answer is given; what is none is not repeated."""
+    path = file(SOUND.replace('["x", "y", "z"]', '["x", "canary"]'))
+    status, out, _ = run("explain", "a", "canary", "--registry", path)
+    assert status == 0
+    assert "at most 2.72 times (epsilon 1)" in out
+    assert "It might look like this: 0" in out
+    assert "look like this" not in run("explain", "a", "--registry", path)[1]
+    status, out, err = run("explain", "a", "canary2", "--registry", path)
+    assert (status, out) == (2, "")
+    assert "an answer to a is one of the 2 declared values" in err
+    assert "canary2" not in err
+    assert run("explain", "nosuch", "--registry", path)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("table", "answer"),
+    [
+        ('type = "boolean"', "Yes"),
+        ('type = "key"\ndiscover = true', "18446744073709551615"),
+        ('type = "product"\nfactors = { a = ["x", "y"], b = ["x", "y"] }', "x,y"),
+    ],
+)
+def test_explain_reads_answers(run, file, table, answer):
+    """An answer is read as its metric has it."""
+    text = f'format = 1\napp = "shop"\n[metrics.a]\n{table}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    assert "look like this" in run("explain", "a", answer, "--registry", file(text))[1]
+    assert run("explain", "a", "canary", "--registry", file(text))[0] == 2
+
+
 def test_prove(run):
     """A proof is a line: the mechanism, what was asked, the exact epsilon, the verdict."""
     status, out, _ = run("prove", "grr", "coin", "--domain-size", "2", "3", "--epsilon", "1", "2")
@@ -135,6 +165,18 @@ def test_prove_json(run):
     assert (proof["mechanism"], proof["domain_size"], proof["asked"], proof["faults"], proof["outputs"]) == ("grr", 3, "1", [], 3)
     assert Fraction(proof["ratio"]) == Fraction(weight(Fraction(1)), UNIT)
     assert proof["epsilon"] == pytest.approx(1)
+
+
+def test_prove_chains(run):
+    """A chain's proof also tells the exact epsilon of the permanent response, in a line and in an object."""
+    arguments = ("prove", "l_grr", "--domain-size", "3", "--epsilon", "1", "--option", "permanent=3")
+    status, out, _ = run(*arguments)
+    assert status == 0
+    assert out == "l_grr       d=3 asked 1: exact epsilon 1.0000000000, 3 payloads: permanent 3.0000000000: proved\n"
+    status, out, _ = run(*arguments, "--json")
+    proof = json.loads(out)
+    assert Fraction(proof["permanent_ratio"]) == Fraction(weight(Fraction(3)), UNIT)
+    assert proof["epsilon_permanent"] == pytest.approx(3)
 
 
 def test_a_proof_that_fails(run, monkeypatch):
@@ -217,6 +259,7 @@ def points(monkeypatch):
             ("serve", "deniable_server.commands:serve"),
             ("worker", "deniable_aggregator.commands:worker"),
             ("demo", "deniable_server.commands:demo"),
+            ("attack", "deniable_aggregator.attack_commands:attack"),
             ("other", "someone_else:command"),
         )
     ]
@@ -227,7 +270,8 @@ def points(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("command", "missing", "extra"), [("serve", "flask", "server"), ("worker", "numpy", "aggregator"), ("demo", "rich", "demo")]
+    ("command", "missing", "extra"),
+    [("serve", "flask", "server"), ("worker", "numpy", "aggregator"), ("demo", "rich", "demo"), ("attack", "rich", "demo")],
 )
 def test_a_missing_extra(run, points, command, missing, extra):
     """A command whose extra is missing says which install brings it."""

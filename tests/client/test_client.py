@@ -15,7 +15,10 @@ import pytest
 
 import deniable
 from deniable import mechanisms
-from deniable.client import Client, _settings_from_environment
+from deniable.budget import Budget
+from deniable.caps import Caps
+from deniable.client import Client
+from deniable.environment import sender_settings
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
 from deniable.registry import parse
 from deniable.report import fingerprint
@@ -24,6 +27,8 @@ from deniable.transport import SenderSettings
 DSN = "https://canary-key@t.example/shop"
 SEGMENTS = {"platform": "linux"}
 CANARY = "canary-4c1e"
+NO_BUDGET = Caps(budget=Budget(per_window=None, lifetime=None))
+LN3 = 1.0986122886681098
 
 
 class Fake:
@@ -85,23 +90,39 @@ def test_a_recorded_answer_is_sent(client_of, registry):
 
 
 def test_stats(client_of):
-    """Everything is counted once: recorded, sent, dropped by reason, and the epsilon of what was recorded."""
+    """Everything is counted once: recorded, sent, dropped by reason, and what was spent."""
     client = client_of()
-    assert client.stats() == {"recorded": 0, "sent": 0, "rejected": 0, "dropped": {}, "epsilon": 0.0, "disabled": None}
+    nothing = {"window": 0.0, "window_left": 32.0, "lifetime": 0.0, "lifetime_left": 320.0}
+    assert client.stats() == {
+        "recorded": 0,
+        "sent": 0,
+        "rejected": 0,
+        "dropped": {},
+        "spent": nothing,
+        "disabled": None,
+        "trouble": None,
+    }
     for _ in range(3):
         client.record("ui.dark", value=False)
     client.record("nosuch", 1)
     client.record("ui.dark", "yes")
     client.record("old", value=True)
     client.flush(10)
-    spent = 3 * mechanisms.make("coin", domain_size=2).epsilon
+    client.close(10)
+    spent = 3 * LN3
     assert client.stats() == {
         "recorded": 3,
         "sent": 3,
         "rejected": 0,
         "dropped": {"unknown_metric": 1, "invalid_value": 1, "expired": 1},
-        "epsilon": pytest.approx(spent),
+        "spent": {
+            "window": pytest.approx(spent, abs=1e-5),
+            "window_left": pytest.approx(32 - spent, abs=1e-5),
+            "lifetime": pytest.approx(spent, abs=1e-5),
+            "lifetime_left": pytest.approx(320 - spent, abs=1e-5),
+        },
         "disabled": None,
+        "trouble": None,
     }
 
 
@@ -185,7 +206,7 @@ def test_nothing_without_consent(client_of):
     assert not client.record("ui.dark", value=True)
     assert client.flush(5)
     assert client.stats()["dropped"] == {"no_consent": 1}
-    assert client.stats()["epsilon"] == 0
+    assert client.stats()["spent"]["lifetime"] == 0
     assert not post.raw
     assert client._sender._thread is None
 
@@ -349,6 +370,9 @@ def test_no_entropy_no_report(client_of, monkeypatch):
     """When the system refuses randomness, nothing is reported and the loss is counted."""
     post = Fake()
     client = client_of(post)
+    assert client.record("ui.dark", value=True)  # so that there is a state, which needs a secret
+    assert client.flush(5)
+    post.raw.clear()
     mechanisms.of.cache_clear()
     fresh = client_of(post)
 
@@ -365,11 +389,12 @@ def test_no_entropy_no_report(client_of, monkeypatch):
 
 
 def test_a_full_queue(client_of):
-    """Reports beyond the queue are dropped and counted, and cost no epsilon in the count."""
+    """Reports beyond the queue are dropped and counted, and cost nothing."""
     client = client_of(settings=SenderSettings(flush_at=100, flush_interval=60, queue_size=3))
     assert [client.record("ui.dark", value=True) for _ in range(5)] == [True] * 3 + [False] * 2
     assert client.stats()["dropped"] == {"queue_full": 2}
-    assert client.stats()["epsilon"] == pytest.approx(3 * 1.0986122886681098)
+    client._ledger.settle()
+    assert client.stats()["spent"]["lifetime"] == pytest.approx(3 * LN3, abs=1e-5)
 
 
 def test_after_close(client_of):
@@ -385,9 +410,9 @@ def test_after_close(client_of):
 
 
 def test_flush_and_close_keep_their_deadline(client_of):
-    """While the server hangs, both return False in time."""
+    """While the server hangs, both return False in time, where nothing is kept for the next start."""
     release = threading.Event()
-    client = client_of(lambda *_: release.wait(30) and (202, {}, None))
+    client = client_of(lambda *_: release.wait(30) and (202, {}, None), state=None)
     client.record("ui.dark", value=True)
     try:
         began = monotonic()
@@ -446,7 +471,7 @@ def test_reports_of_all_answers_have_one_size(client_of):
     lengths = set()
     for value in ("light", "dark", "system"):
         post = Fake()
-        client = client_of(post)
+        client = client_of(post, caps=NO_BUDGET)
         for _ in range(20):
             client.record("ui.theme", value)
         assert client.flush(10)
@@ -469,7 +494,7 @@ def _busy_switching():
 def test_threads_lose_no_count(client_of):
     """Eight threads record at once, and every answer is accounted for, on both ends."""
     post = Fake()
-    client = client_of(post, settings=SenderSettings(flush_at=50, flush_interval=60, queue_size=100_000))
+    client = client_of(post, settings=SenderSettings(flush_at=50, flush_interval=60, queue_size=100_000), caps=NO_BUDGET)
     start = threading.Barrier(8)
     queued: list[int] = []
 
@@ -493,8 +518,8 @@ def test_threads_lose_no_count(client_of):
     assert sum(queued) == stats["recorded"] == stats["sent"] == 8 * 300
     assert stats["dropped"] == {"unknown_metric": 8 * 150, "invalid_value": 8 * 150}
     assert sum(group["count"] for group in post.groups) == 8 * 300
-    each = mechanisms.make("coin", domain_size=2).epsilon + mechanisms.make("auto", domain_size=3, epsilon="1.0").epsilon
-    assert stats["epsilon"] == pytest.approx(8 * 150 * each)
+    client.close(5)
+    assert client.stats()["spent"]["lifetime"] == pytest.approx(8 * 150 * (LN3 + 1), abs=0.01)
 
 
 def test_every_reason_is_ready(client_of):
@@ -517,21 +542,13 @@ def test_every_reason_is_ready(client_of):
 # periods
 
 
-def test_the_period_follows_the_clock(client_of, monkeypatch):
+def test_the_period_follows_the_clock(client_of):
     """A report carries the period of its moment."""
     post = Fake()
-    client = client_of(post)
-
-    class Clock(datetime):
-        moment = datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC)
-
-        @classmethod
-        def now(cls, tz=None):
-            return cls.moment.astimezone(tz)
-
-    monkeypatch.setattr("deniable.client.datetime", Clock)
+    now = [datetime(2026, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp()]
+    client = client_of(post, clock=lambda: now[0])
     client.record("ui.dark", value=True)
-    Clock.moment = datetime(2027, 1, 1, 0, 0, 0, tzinfo=UTC)
+    now[0] += 1
     client.record("ui.dark", value=True)
     assert client.flush(10)
     assert [group["period"] for group in post.groups] == ["2026-12-31", "2027-01-01"]
@@ -544,7 +561,7 @@ def test_settings_from_the_environment(monkeypatch):
     """Each setting has its variable."""
     for name, value in {"FLUSH_AT": "7", "FLUSH_INTERVAL": "2.5", "QUEUE_SIZE": "9", "TIMEOUT": "0.5", "MAX_TRIES": "2"}.items():
         monkeypatch.setenv(f"DENIABLE_{name}", value)
-    assert _settings_from_environment() == SenderSettings(7, 2.5, 9, 0.5, 2)
+    assert sender_settings() == SenderSettings(7, 2.5, 9, 0.5, 2)
 
 
 @pytest.mark.parametrize("value", ["", "x", "0", "-1", "nan", "inf", "1e300", "-inf"])
@@ -552,7 +569,7 @@ def test_settings_from_the_environment(monkeypatch):
 def test_a_bad_setting_is_logged(monkeypatch, caplog, name, value):
     """A value that cannot be used is logged, and the default is used."""
     monkeypatch.setenv(f"DENIABLE_{name}", value)
-    assert _settings_from_environment() == SenderSettings()
+    assert sender_settings() == SenderSettings()
     assert f"DENIABLE_{name} is a number above 0" in caplog.text
 
 
@@ -571,19 +588,23 @@ def test_explain_sends_nothing(client_of):
     post = Fake()
     client = client_of(post, consent=False)
     told = client.explain("ui.theme", "dark")
-    assert told.sample
+    assert told.report
     assert client.stats()["recorded"] == 0
     assert client.flush(1)
     assert not post.raw
 
 
 def test_explain_refuses(client_of):
-    """An unknown metric or answer is refused, without the answer."""
+    """An unknown metric or answer has no explanation; a strict client says why, without the answer."""
     client = client_of()
+    assert client.explain("nosuch") is None
+    assert client.explain("ui.theme", CANARY) is None
+    assert client.stats()["dropped"] == {"error": 2}
+    strict = client_of(strict=True)
     with pytest.raises(ParameterError, match="a metric is declared in the registry; got 'nosuch'"):
-        client.explain("nosuch")
+        strict.explain("nosuch")
     with pytest.raises(DeniableError) as caught:
-        client.explain("ui.theme", CANARY)
+        strict.explain("ui.theme", CANARY)
     assert CANARY not in str(caught.value)
 
 
@@ -607,8 +628,8 @@ def test_before_init(module):
     assert module.close(1)
     module.set_consent(True)
     assert module.stats() == {"disabled": "deniable.init was not called"}
-    with pytest.raises(ConfigurationError, match=r"call deniable.init before"):
-        module.explain("ui.dark")
+    assert module.explain("ui.dark") is None
+    assert module.journal() == []
 
 
 def test_one_client_for_the_process(module, registry):

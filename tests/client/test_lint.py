@@ -190,6 +190,43 @@ def test_changes_in_a_line():
     assert len(change.what) < 150
 
 
+def test_what_a_lifetime_may_cost(linted):
+    """A note of a metric with permanent responses tells what all reports of an answer spend, and a device at most."""
+    permanent = f"epsilon = 1\nepsilon_permanent = 2\nexpires = 2999-01-01\n{BODY}"
+    found = linted(
+        f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y", "z"]\n{permanent}'
+        f'[metrics.b]\ntype = "categorical"\nvalues = {[f"v{i}" for i in range(50)]}\nmechanism = "loloha"\n{permanent}'.replace(
+            "'", '"'
+        )
+    )
+    assert not found.faults
+    chosen, declared = found.notes
+    assert chosen.startswith("a: l_grr: standard error ")
+    assert chosen.endswith("; all reports of an answer together 2; a device keeps at most 3 responses, 6 over its lifetime")
+    assert declared == (
+        "b: loloha, epsilon 1, as declared; all reports of an answer together 2; a device keeps at most 3 responses, "
+        "6 over its lifetime"
+    )
+
+
+def test_what_each_text_costs(tmp_path):
+    """A device's texts are without number, so a note tells what each of them spends."""
+    registry = tmp_path / "metrics.toml"
+    table = f'[metrics.a]\ntype = "string"\ncandidates = "words.txt"\nepsilon = 1\nepsilon_permanent = 3\n{BODY}'
+    registry.write_text(HEAD + table, "utf-8")
+    (tmp_path / "words.txt").write_text("one\n", "utf-8")
+    (note,) = lint(registry).notes
+    assert note.startswith(
+        "a: rappor, epsilon 1, 5 bytes a report, 1 candidates; all reports of an answer together 3, and as much"
+    )
+
+
+def test_a_metric_without_a_chain(linted):
+    """A mechanism without permanent responses for a metric that has them is a fault, with those that do."""
+    (fault,) = linted(f'[metrics.a]\ntype = "boolean"\nmechanism = "coin"\nepsilon_permanent = 2\n{BODY}').faults
+    assert fault.rule.startswith("a mechanism with permanent responses is auto or one of l_grr, l_osue, ")
+
+
 def test_candidates_are_read(tmp_path):
     """A metric's candidates are read with its registry: a note counts them, and each fault of the file names its line."""
     registry, words = tmp_path / "metrics.toml", tmp_path / "words.txt"

@@ -10,7 +10,11 @@ import pytest
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
-from deniable.mechanisms.direct import Grr
+from deniable.mechanisms.chain import second_flip
+from deniable.mechanisms.direct import Grr, shifts
+from deniable.mechanisms.l_grr import LGrr
+from deniable.mechanisms.l_osue import LOsue
+from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.subset import Subset
 from deniable.mechanisms.unary import Sue
 from deniable.proof import Tape, distribution, prove
@@ -102,6 +106,64 @@ class GrrWithSwappedClaims(Grr):
         return right | {"p": right["q"], "q": right["p"]}
 
 
+class ChainThatDrawsAnewForEachReport(LGrr):
+    """No permanent response: what is kept is the answer."""
+
+    def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002
+        return value
+
+    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:  # noqa: ARG002
+        return self.randomize(kept, source=source)
+
+
+class ChainWithTooMuchNoise(LGrr):
+    """The second step as published, which spends less than epsilon: private, but not what the decoder takes it for."""
+
+    def _parameters(self) -> dict[str, Any]:
+        right = super()._parameters()
+        kept, unit = right["_again"]
+        return right | {"_again": (kept, 2 * unit)}
+
+
+class ChainThatKeepsMoreThanDeclared(LGrr):
+    """Right in all it does, but a device spends more in its lifetime than is said."""
+
+    @property
+    def kept_responses(self) -> int:
+        return self.domain_size - 1
+
+
+class ChainThatSharesResponses(LGrr):
+    """Two values share a response that is drawn for one of them."""
+
+    def memo_key(self, row: int, value: int) -> int:
+        return super().memo_key(row, value) // 2
+
+    def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002
+        (shift,) = shifts(source, self._kept_permanent, self.domain_size, 1)
+        return (value + shift) % self.domain_size
+
+
+class ChainThatDeclaresLess(LOsue):
+    """Its reports are right, its permanent response tells more than it says."""
+
+    def _parameters(self) -> dict[str, Any]:
+        return super()._parameters() | {"permanent_ratio": Fraction(weight(self.requested), UNIT)}
+
+
+class ChainWithAllOfItOnEachBit(Rappor):
+    """The permanent response spends twice what was asked."""
+
+    def _parameters(self) -> dict[str, Any]:
+        right = super()._parameters()
+        all_of_it = Fraction(UNIT, weight(self.requested_permanent) + UNIT)
+        return right | {
+            "permanent_ratio": ((1 - all_of_it) / all_of_it) ** 2,
+            "_flip_permanent": all_of_it,
+            "_flip": second_flip(all_of_it, right["other"]),
+        }
+
+
 def faults(kind, d: int = 4, epsilon: str = "1") -> str:
     return "; ".join(prove(kind(domain_size=d, epsilon=epsilon)).faults)
 
@@ -158,6 +220,48 @@ def test_false_claims():
     assert "not q" in swapped
 
 
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        (ChainThatDrawsAnewForEachReport, "the worst likelihood ratio of the permanent response is no bound, declared is 7.389"),
+        (ChainWithTooMuchNoise, "a report in two steps of answer 0 is not distributed as in one"),
+        (ChainThatKeepsMoreThanDeclared, "a device keeps 4 permanent responses, declared are 3"),
+        (ChainThatSharesResponses, "values of one memo_key have different permanent responses"),
+        (ChainThatDeclaresLess, "the worst likelihood ratio of the permanent response is 7.389"),
+        (ChainWithAllOfItOnEachBit, "the permanent epsilon is 3.99999999999, above the 2 asked for"),
+    ],
+)
+def test_chains_that_do_not_hold(kind, fault):
+    """Each false claim about two steps is found, and the chain without it is proved."""
+    assert fault in faults(kind)
+    assert faults(kind.__base__) == ""
+
+
+def test_two_reports_that_tell_more_than_what_is_kept(monkeypatch):
+    """Two reports from one response are walked together: were they to tell more than it, the proof would say so."""
+    monkeypatch.setattr("deniable.proof._twice", lambda *_: Fraction(8))
+    assert "two reports have a likelihood ratio of 8, the permanent response 7.389" in faults(LGrr)
+
+
+def test_two_reports_tell_less_than_what_is_kept():
+    """Two reports tell more than one and less than the permanent response; equal ones tell as much as any two."""
+    from deniable import proof
+
+    for chain in (LGrr(domain_size=3, epsilon=1), LOsue(domain_size=3, epsilon=1), Rappor(domain_size=3, epsilon=1)):
+        kept = [proof._permanent(chain, 0, value) for value in range(3)]
+        reports = {response: proof._instant(chain, 0, response) for response in kept[0]}
+        all_pairs = proof._twice(kept, reports)
+        assert chain.ratio < all_pairs < chain.permanent_ratio
+        pairs = [[sum(mass[r] * reports[r][y] * reports[r][z] for r in mass) for mass in kept] for y in reports for z in reports]
+        assert all_pairs == max(max(pair) / min(pair) for pair in pairs)
+
+
+def test_many_pairs_are_compared_as_equal_ones(monkeypatch):
+    """Where there are too many pairs of reports, each report seen twice is what is compared, and it is the worst pair here."""
+    monkeypatch.setattr("deniable.proof._MAX_PRODUCTS", 0)
+    assert faults(LGrr) == faults(LOsue) == ""
+
+
 def test_what_a_proof_tells():
     """A proof names its mechanism and carries the exact ratio and the number of payloads."""
     proof = prove(mechanisms.make("oue", domain_size=3, epsilon="1"))
@@ -165,6 +269,8 @@ def test_what_a_proof_tells():
     assert proof.ratio == proof.declared
     assert proof.epsilon == log(proof.ratio)
     assert proof.holds
+    assert (proof.permanent, proof.epsilon_permanent) == (None, inf)
+    assert prove(LGrr(domain_size=3, epsilon=1)).epsilon_permanent == pytest.approx(2)
 
 
 def test_a_tape_walks_every_draw():

@@ -5,20 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import logging
-import os
 import threading
 from base64 import b64decode
-from collections import Counter
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from time import monotonic, sleep
 
 import pytest
 
+from deniable.batch import Batch
 from deniable.dsn import Dsn
 from deniable.errors import ParameterError
 from deniable.report import Report, Stratum
-from deniable.transport import Batch, HttpPost, Sender, SenderSettings
+from deniable.transport import Sender, SenderSettings, Spool
 
 DSN = Dsn("http://t.example", "public-key", "shop")
 STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
@@ -86,10 +83,10 @@ def sending():
     made: list[Sender] = []
     releases: list[threading.Event] = []
 
-    def make(post, settings: SenderSettings = QUICK, count: int = 0) -> Sender:
+    def make(post, settings: SenderSettings = QUICK, count: int = 0, **options) -> Sender:
         if isinstance(post, Hanging):
             releases.append(post.release)
-        sender = Sender(DSN, settings, post)
+        sender = Sender(DSN, settings, post, **options)
         made.append(sender)
         for report in reports(count):
             assert sender.submit(report) is None
@@ -100,15 +97,16 @@ def sending():
         event.set()
     for sender in made:
         sender.close(2)
-        if sender._thread is not None:
-            sender._thread.join(10)
-            assert not sender._thread.is_alive()
+        for thread in (sender._thread, sender._courier and sender._courier.thread):
+            if thread is not None:
+                thread.join(10)
+                assert not thread.is_alive()
 
 
 @pytest.fixture
 def no_jitter(monkeypatch):
     """Retries wait as little as the server allows."""
-    monkeypatch.setattr("deniable.transport.OS", NoJitter)
+    monkeypatch.setattr("deniable.delivery.OS", NoJitter)
 
 
 def eventually(condition, seconds: float = 10) -> bool:
@@ -197,7 +195,7 @@ def test_a_full_queue_drops_the_newest(sending):
     assert post.entered.wait(10)
     first = reports(6)
     assert [sender.submit(r) for r in first] == [None] * 5 + ["queue_full"]
-    assert list(sender._queue) == first[:5]
+    assert list(sender._outbox._queue) == first[:5]
 
 
 # retries
@@ -252,46 +250,6 @@ def test_a_strange_retry_after(sending, retry_after):
     """A Retry-After that is no number of seconds is as good as none."""
     post = Fake((503, {"Retry-After": retry_after}, None), 202)
     assert sending(post, count=1).flush(10)
-
-
-@pytest.mark.usefixtures("no_jitter")
-@pytest.mark.parametrize("retry_after", ["600", "9" * 400])
-def test_nobody_waits_for_ever(sending, monkeypatch, retry_after):
-    """Retry-After is clamped to 300 seconds."""
-    waits = []
-    post = Fake((503, {"Retry-After": retry_after}, None), 202)
-    sender = sending(post)
-
-    def wait_for(_predicate, seconds):
-        waits.append(seconds)
-        return False
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sender._changed, "wait_for", wait_for)
-        sender.submit(reports(1)[0])
-        with sender._changed:
-            sender._flush_to = 1
-            sender._changed.notify_all()
-        assert eventually(lambda: sender.counts["sent"] == 1)
-    assert waits == [300.0]
-
-
-def test_backoff_grows_and_has_a_cap(sending, monkeypatch):
-    """Waits are drawn from [0, 1, 2, 4, ...) seconds, never above 30."""
-    waits = []
-
-    class MostJitter:
-        @staticmethod
-        def below(n: int) -> int:
-            return n - 1
-
-    monkeypatch.setattr("deniable.transport.OS", MostJitter)
-    sender = sending(Fake())
-    monkeypatch.setattr(sender._changed, "wait_for", lambda _predicate, seconds: waits.append(seconds))
-    for attempt in range(8):
-        sender._wait(attempt, {})
-    assert waits == pytest.approx([1, 2, 4, 8, 16, 30, 30, 30], rel=1e-4)
-    monkeypatch.undo()
 
 
 # refusals
@@ -388,7 +346,7 @@ def test_an_unexpected_error_in_a_half(sending):
     sender = sending(post, count=4)
     assert sender.flush(10)
     assert sender.counts == {"sent": 2, "error": 2}
-    assert sender._settled == sender._submitted == 4
+    assert sender._outbox.settled == sender._outbox.submitted == 4
 
 
 # deadlines
@@ -455,7 +413,7 @@ def test_a_flush_in_vain_does_not_end_batching(sending):
     assert eventually(lambda: sender.counts["sent"] == 3)
     sleep(0.1)
     assert post.calls == 2
-    assert len(sender._queue) == 1
+    assert len(sender._outbox._queue) == 1
 
 
 def test_close_sends_what_is_queued(sending):
@@ -541,7 +499,7 @@ def test_a_forked_child_begins_anew(sending, in_child):
     sender = sending(post, count=3)
 
     def child() -> bytes:
-        held = len(sender._queue)
+        held = len(sender._outbox._queue)
         sender.submit(Report(STRATUM, b"ch"))
         done = sender.flush(10)
         return json.dumps([held, done, sender.counts, [p.decode() for b, h, _ in post.calls for p in payloads(b, h)]]).encode()
@@ -558,7 +516,7 @@ def test_a_fork_under_a_held_lock(sending, in_child):
     entered, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with sender._changed:
+        with sender._orders.changed:
             entered.set()
             release.wait(20)
 
@@ -577,121 +535,6 @@ def test_a_fork_under_a_held_lock(sending, in_child):
     finally:
         release.set()
         holder.join(10)
-
-
-# the real thing
-
-
-@contextmanager
-def server(*statuses: int):
-    """Run a local HTTP server that keeps what it is sent, sets a cookie, and answers as told."""
-    seen: list[tuple[str, dict[str, str], bytes]] = []
-    left = list(statuses)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            seen.append((self.path, dict(self.headers.items()), body))
-            status = left.pop(0) if left else 202
-            answer = b'{"accepted": 1, "rejected": 1}' if status == 202 else b"<html>"
-            self.send_response(status)
-            self.send_header("Set-Cookie", "who=you; Path=/")
-            self.send_header("Retry-After", "0")
-            self.send_header("Location", "/elsewhere")
-            self.send_header("Content-Length", str(len(answer)))
-            self.end_headers()
-            self.wfile.write(answer)
-
-        def log_message(self, *_args) -> None:
-            pass
-
-    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    httpd.daemon_threads = True
-    thread = threading.Thread(target=httpd.serve_forever, args=(0.01,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{httpd.server_port}", seen
-    finally:
-        httpd.shutdown()
-        thread.join(10)
-        httpd.server_close()
-
-
-@pytest.fixture
-def _end_sessions(monkeypatch):
-    """Close what `requests` keeps open, so that no socket is left to the garbage collector."""
-    made: list[HttpPost] = []
-    begin = HttpPost.__init__
-
-    def init(self, url: str) -> None:
-        begin(self, url)
-        made.append(self)
-
-    monkeypatch.setattr(HttpPost, "__init__", init)
-    yield
-    for each in made:
-        each._session.close()
-
-
-@pytest.mark.usefixtures("_end_sessions", "no_jitter")
-def test_over_http(monkeypatch):
-    """Batches arrive over HTTP, whole, without cookies and without a word about the device's software."""
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    with server(503, 202, 202) as (url, seen):
-        sender = Sender(Dsn(f"{url}/prefix", "public-key", "shop"), QUICK)
-        for count in (2, 900):
-            for report in reports(count):
-                sender.submit(report)
-            assert sender.flush(20)
-        assert sender.close(5)
-        sender._thread.join(10)
-    assert [path for path, _, _ in seen] == ["/prefix/v1/reports"] * 3
-    assert seen[0][1:] == seen[1][1:], "a retry is the same request"
-    for (_, headers, body), size in zip(seen, (2, 2, 900), strict=True):
-        assert len(payloads(body, headers)) == size
-        assert headers.pop("Idempotency-Key")
-        assert headers.pop("Content-Length") == str(len(body))
-        assert headers.pop("Content-Encoding", None) == ("gzip" if size == 900 else None)
-        assert headers.pop("Host").startswith("127.0.0.1:")
-        assert headers == {
-            "Accept-Encoding": "identity",
-            "Authorization": "Bearer public-key",
-            "Content-Type": "application/json",
-            "User-Agent": "deniable",
-        }
-    assert sender.counts == {"sent": 2, "rejected": 900}
-
-
-@pytest.mark.usefixtures("_end_sessions")
-@pytest.mark.parametrize("status", [301, 302, 307])
-def test_redirects_are_not_followed(status):
-    """The key and the reports go where the DSN says and nowhere else."""
-    with server(status) as (url, seen):
-        answered, headers, document = HttpPost(f"{url}/v1/reports")(b"{}", {"Content-Type": "application/json"}, 10)
-    assert (answered, document, len(seen)) == (status, None, 1)
-    assert headers["retry-after"] == "0", "headers are looked up in any case"
-
-
-@pytest.mark.usefixtures("_end_sessions")
-def test_no_server_at_all():
-    """Where nobody listens, the error is an OSError."""
-    with pytest.raises(OSError, match="refused"):
-        HttpPost("http://127.0.0.1:9/v1/reports")(b"{}", {}, 5)
-
-
-def test_requests_is_imported_by_the_thread_only():
-    """Importing the SDK, and recording with another `post`, never imports requests."""
-    import subprocess
-    import sys
-
-    code = (
-        "import sys, deniable, deniable.transport; print('requests' in sys.modules, 'ssl' in sys.modules, 'numpy' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
-    assert done.stdout.split() == ["False", "False", "False"]
 
 
 # what is logged
@@ -717,31 +560,20 @@ def test_logs_name_no_key_and_no_payload(sending, caplog):
         assert secret not in caplog.text
 
 
-def test_batches_have_keys_of_their_own():
-    """Two batches of the same reports have different random keys."""
-    first, second = Batch.of(tuple(reports(2))), Batch.of(tuple(reports(2)))
-    assert first.body == second.body
-    assert first.key != second.key
-    assert Counter(first.key)["-"] == 4
-    assert first.key[14] == "4", "a random UUID, not one of clock and machine"
-
-
 def test_flush_does_not_wait_for_later_reports(sending):
     """Under steady traffic a flush ends with the reports queued when it began."""
     release = threading.Event()
-    sender = sending(Fake(202))
-    sender._post = lambda *_: (release.wait(10), (202, {}, None))[1]
-    sender.submit(reports(1)[0])
+    sender = sending(lambda *_: (release.wait(10), (202, {}, None))[1], count=1)
     flushed = []
     waiting = threading.Thread(target=lambda: flushed.append(sender.flush(10)))
     waiting.start()
-    assert eventually(lambda: not sender._queue)
+    assert eventually(lambda: not sender._outbox._queue)
     for report in reports(3):
         sender.submit(report)
     release.set()
     waiting.join(10)
     assert flushed == [True]
-    assert len(sender._queue) == 3
+    assert len(sender._outbox._queue) == 3
 
 
 @pytest.mark.parametrize("setting", ["flush_at", "flush_interval", "queue_size", "timeout", "max_tries"])
@@ -750,3 +582,510 @@ def test_settings_are_in_range(setting, value):
     """A setting that would stop or hang the thread is refused when it is given."""
     with pytest.raises(ParameterError, match=setting):
         SenderSettings(**{setting: value})
+
+
+# the spool
+
+
+ONE_TRY = SenderSettings(flush_at=1000, flush_interval=60, max_tries=1)
+
+
+@pytest.fixture
+def spool(tmp_path):
+    return Spool(tmp_path / "spool")
+
+
+def test_what_was_not_delivered_is_spooled(sending, spool):
+    """Reports that nobody took are settled once they are on the disk, and sent after a delivery that succeeds."""
+    post = Fake(OSError("down"))
+    sender = sending(post, ONE_TRY, count=3, spool=spool)
+    assert sender.flush(10)
+    assert (sender.counts, len(spool)) == ({"spooled": 3}, 1)
+    sender.submit(reports(1)[0])
+    assert sender.flush(10)
+    assert eventually(lambda: sender.counts == {"spooled": 3, "sent": 4})
+    assert len(spool) == 0
+    assert post.keys[0] == post.keys[2] != post.keys[1]
+    assert post.calls[0][0] == post.calls[2][0]
+
+
+def test_a_start_sends_what_the_last_run_left(sending, spool, tmp_path):
+    """After a restart the spool goes out, oldest first, with the bytes and keys of before, and not before a report."""
+    before = Fake(*[OSError("down")] * 3)
+    first = sending(before, ONE_TRY, spool=Spool(tmp_path / "spool"))
+    for count in (3, 600, 5):
+        for report in reports(count):
+            first.submit(report)
+        assert first.flush(10)
+    assert first.close(5)
+    after = Fake()
+    second = sending(after, ONE_TRY, spool=spool)
+    assert second._thread is None
+    assert not after.calls
+    second.submit(reports(1)[0])
+    assert second.flush(10)
+    assert eventually(lambda: second.counts["sent"] == 609)
+    assert after.keys[1:] == before.keys
+    assert [body for body, _, _ in after.calls[1:]] == [body for body, _, _ in before.calls]
+
+
+def test_the_spool_is_tried_without_a_new_report(sending, spool):
+    """What the last run left goes out after the interval also where the new report is slow to be sent."""
+    spool.put(Batch.of(tuple(reports(4))))
+    sender = sending(Fake(), SenderSettings(flush_at=100, flush_interval=0.05), spool=spool)
+    sender.submit(reports(1)[0])
+    assert eventually(lambda: sender.counts["sent"] == 5)
+
+
+def test_a_server_that_is_away_is_asked_seldom(sending, spool):
+    """A spooled batch that is not taken stays, is tried once, and then not for a minute."""
+    spool.put(Batch.of(tuple(reports(4))))
+    post = Fake(202, OSError("down"))
+    sender = sending(post, count=1, spool=spool)
+    assert sender.flush(10)
+    assert eventually(lambda: len(post.calls) == 2)
+    assert eventually(lambda: 40 < sender._backlog.left < 80)
+    assert len(spool) == 1
+    sender._backlog.put_off()
+    assert 90 < sender._backlog.left < 150, "twice as long the next time"
+
+
+@pytest.mark.parametrize(("status", "counts"), [(400, {"http_400": 4}), (422, {"http_422": 4}), (500, {"http_500": 4})])
+def test_a_spooled_batch_that_nobody_wants(sending, spool, status, counts):
+    """A spooled batch that the server will never take is removed and counted."""
+    spool.put(Batch.of(tuple(reports(4))))
+    sender = sending(Fake(202, status), count=1, spool=spool)
+    assert sender.flush(10)
+    assert eventually(lambda: sender.counts == {"sent": 1} | counts)
+    assert len(spool) == 0
+
+
+def test_a_spooled_batch_that_is_too_large(sending, spool):
+    """It is replaced by its halves, and nothing is lost."""
+    whole = Batch.of(tuple(reports(5)))
+    spool.put(whole)
+    post = Fake(202, 413)
+    sender = sending(post, count=1, spool=spool)
+    assert sender.flush(10)
+    assert eventually(lambda: sender.counts["sent"] == 6)
+    assert post.keys[1:] == [whole.key, *[half.key for half in whole.halves()]]
+    assert len(spool) == 0
+
+
+def test_a_refused_key_leaves_the_spool(sending, spool):
+    """A key that is refused stops the sender, and the spool stays for a key that is known."""
+    spool.put(Batch.of(tuple(reports(4))))
+    post = Fake(202, 401)
+    sender = sending(post, count=1, spool=spool)
+    assert sender.flush(10)
+    assert eventually(lambda: sender.full == "refused_key")
+    assert sender.submit(reports(1)[0]) == "refused_key"
+    assert len(spool) == 1
+    assert len(post.calls) == 2
+
+
+def test_a_spooled_batch_that_breaks_the_sender(sending, spool):
+    """A batch at which the sender errs is removed, else it would err at every start."""
+    spool.put(Batch.of(tuple(reports(4))))
+    sender = sending(Fake(202, RuntimeError("boom")), count=1, spool=spool)
+    assert sender.flush(10)
+    assert eventually(lambda: sender.counts == {"sent": 1, "error": 4})
+    assert len(spool) == 0
+
+
+@pytest.mark.parametrize("function", ["put", "take"])
+def test_a_spool_that_fails(sending, spool, monkeypatch, function):
+    """With a disk that is full or gone the sender goes on, and the loss is counted."""
+    monkeypatch.setattr(spool, function, lambda *_: False if function == "put" else None)
+    sender = sending(Fake(OSError("down")), ONE_TRY, count=3, spool=spool)
+    assert sender.flush(10)
+    assert sender.counts == {"spool_failed" if function == "put" else "spooled": 3}
+    sender.submit(reports(1)[0])
+    assert sender.flush(10)
+    assert sender.counts["sent"] == 1
+
+
+def test_close_spools_the_rest(sending, spool):
+    """What a hanging server did not take is on the disk when close returns, in time, and so is what was queued behind it."""
+    post = Hanging()
+    sender = sending(post, SenderSettings(flush_at=10, flush_interval=60), count=2500, spool=spool)
+    assert post.entered.wait(10)
+    began = monotonic()
+    assert sender.close(2)
+    assert monotonic() - began < 3.5
+    assert sender.counts == {"spooled": 2500}
+    assert 4 <= len(spool) <= 5, "what is left goes in large batches"
+
+
+def test_close_in_a_long_wait(sending, spool):
+    """Nor does close wait for a server that asked for minutes."""
+    sender = sending(Fake((503, {"Retry-After": "300"}, None)), count=3, spool=spool)
+    began = monotonic()
+    assert sender.close(0.8)
+    assert monotonic() - began < 2.3
+    assert (sender.counts, len(spool)) == ({"spooled": 3}, 1)
+
+
+def test_close_keeps_its_deadline_on_a_slow_disk(sending, spool, monkeypatch):
+    """A disk that hangs does not hold the app up."""
+    release = threading.Event()
+    monkeypatch.setattr(spool, "put", lambda _batch: release.wait(30))
+    sender = sending(Fake(OSError("down")), ONE_TRY, count=3, spool=spool)
+    began = monotonic()
+    assert sender.close(0.3) is False
+    assert monotonic() - began < 1.8
+    release.set()
+
+
+def test_close_sends_the_spool_while_there_is_time(sending, spool):
+    """An app that never runs for long empties its spool as it closes, if the server answers."""
+    for _ in range(3):
+        spool.put(Batch.of(tuple(reports(4))))
+    sender = sending(Fake(), count=1, spool=spool)
+    assert sender.close(10)
+    assert (sender.counts, len(spool)) == ({"sent": 13}, 0)
+
+
+def test_after_close(sending, spool):
+    """A closed sender takes nothing, flushes at once, and closes again at once."""
+    sender = sending(Fake(), count=1, spool=spool)
+    assert sender.close(10)
+    began = monotonic()
+    assert sender.flush(30)
+    assert sender.close(30)
+    assert monotonic() - began < 2
+    assert sender.full == sender.submit(reports(1)[0]) == "closed"
+
+
+def test_purge_empties_the_spool(sending, spool):
+    """What was spooled before consent was taken back is gone when purge returns, without a thread where there was none."""
+    spool.put(Batch.of(tuple(reports(4))))
+    sender = sending(Fake(), spool=spool)
+    sender.purge()
+    assert len(spool) == 0
+    assert sender.counts == {"purged": 4}
+    assert sender._thread is None
+
+
+def test_purge_also_after_a_purge(sending, spool):
+    """What was spooled between two purges is purged, however soon the second comes."""
+    sender = sending(Fake(OSError("down")), ONE_TRY, spool=spool)
+    sender.purge()
+    for report in reports(2):
+        sender.submit(report)
+    assert sender.flush(10)
+    assert len(spool) == 1
+    sender.purge()
+    assert len(spool) == 0
+
+
+def test_purges_of_an_empty_spool_are_cheap(sending, spool, monkeypatch):
+    """An app that keeps recording without consent does not keep reading its disk."""
+    purges = []
+    monkeypatch.setattr(spool, "purge", lambda: purges.append(1))
+    sender = sending(Fake(), spool=spool)
+    for _ in range(50):
+        sender.purge()
+    assert len(purges) == 1
+
+
+def test_purge_on_a_slow_disk(sending, spool, monkeypatch):
+    """A disk that hangs holds purge up for a second, and meanwhile nothing of the spool is sent."""
+    release = threading.Event()
+    spool.put(Batch.of(tuple(reports(4))))
+    monkeypatch.setattr(spool, "purge", lambda: release.wait(30))
+    post = Fake()
+    sender = sending(post, spool=spool)
+    began = monotonic()
+    sender.purge()
+    assert monotonic() - began < 3
+    sender.submit(reports(1)[0])
+    assert sender.flush(0.3) is False
+    assert [len(payloads(b, h)) for b, h, _ in post.calls] == [1]
+    release.set()
+    assert sender.flush(10)
+
+
+def test_purge_while_a_batch_is_on_its_way_to_the_disk(sending, spool, monkeypatch):
+    """A batch that was being written when consent was taken back does not stay."""
+    entered, release = threading.Event(), threading.Event()
+    put = spool.put
+
+    def slow(batch):
+        entered.set()
+        assert release.wait(20)
+        return put(batch)
+
+    monkeypatch.setattr(spool, "put", slow)
+    sender = sending(Fake(OSError("down")), ONE_TRY, spool=spool)
+    sender.submit(reports(1)[0])
+    flushing = threading.Thread(target=sender.flush, args=(10,))
+    flushing.start()
+    assert entered.wait(10)
+    sender.purge()
+    release.set()
+    flushing.join(10)
+    assert len(spool) == 0
+
+
+# a pause
+
+
+def test_a_pause_sends_nothing_and_loses_nothing(sending, spool):
+    """While paused neither the queue nor the spool is sent, also when a batch is full; then both are."""
+    spool.put(Batch.of(tuple(reports(4))))
+    post = Fake()
+    sender = sending(post, SenderSettings(flush_at=2, flush_interval=0.02), spool=spool)
+    sender.pause(True)  # noqa: FBT003
+    for report in reports(5):
+        sender.submit(report)
+    began = monotonic()
+    assert sender.flush(30) is False
+    assert monotonic() - began < 5, "there is nothing to wait for"
+    sleep(0.2)
+    assert not post.calls
+    sender.pause(False)  # noqa: FBT003
+    assert eventually(lambda: sender.counts["sent"] == 9)
+
+
+def test_close_in_a_pause(sending, spool):
+    """What was not sent for a pause is kept when the app ends."""
+    post = Fake()
+    sender = sending(post, spool=spool)
+    sender.pause(True)  # noqa: FBT003
+    for report in reports(5):
+        sender.submit(report)
+    assert sender.close(5)
+    assert (sender.counts, len(spool), post.calls) == ({"spooled": 5}, 1, [])
+
+
+# those who are called
+
+
+def test_delivered_is_told(sending, spool):
+    """What the server took is told once, batch by batch, with the reports in it; what it did not take is not."""
+    told = []
+    sender = sending(Fake(400, 202), spool=spool, delivered=told.append)
+    spool.put(Batch.of(tuple(reports(4))))
+    for _ in range(2):
+        for report in reports(3):
+            sender.submit(report)
+        assert sender.flush(10)
+    assert eventually(lambda: len(told) == 2)
+    assert [len(batch.reports) for batch in told] == [3, 4]
+
+
+def test_delivered_may_err(sending):
+    """An error there is counted, and the batch is sent all the same."""
+
+    def delivered(_batch):
+        raise RuntimeError("boom")
+
+    sender = sending(Fake(), count=3, delivered=delivered)
+    assert sender.flush(10)
+    assert sender.counts == {"sent": 3, "delivered_error": 1}
+
+
+def test_a_flush_from_inside(sending):
+    """A flush, a close and a purge in the sending threads return at once."""
+    answers = []
+
+    def delivered(_batch):
+        began = monotonic()
+        answers.extend([sender.flush(30), sender.close(30)])
+        sender.purge()
+        answers.append(monotonic() - began < 5)
+
+    sender = sending(lambda *_: (sender.flush(30), (202, {}, None))[1], count=3, delivered=delivered)
+    began = monotonic()
+    sender.flush(20)
+    assert monotonic() - began < 10
+    assert eventually(lambda: len(answers) == 3)
+    assert answers == [False, False, True]
+
+
+def test_a_chore_is_done_when_the_thread_starts(sending):
+    """A chore is done with the first report and not before, not in the app's thread, and again after the time it asks for."""
+    done = []
+
+    def chore() -> float:
+        done.append(threading.current_thread().name)
+        return 0.0  # at least a second
+
+    sender = sending(Fake(), chore=chore)
+    assert not done
+    sender.submit(reports(1)[0])
+    assert eventually(lambda: len(done) == 2)
+    assert set(done) == {"deniable-courier"}
+    assert sender.flush(10)
+
+
+@pytest.mark.parametrize("answer", [RuntimeError("boom"), "soon", None])
+def test_a_chore_that_errs(sending, answer):
+    """An error in a chore is counted, and sending goes on."""
+
+    def chore():
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    sender = sending(Fake(), count=1, chore=chore)
+    assert sender.flush(10)
+    assert eventually(lambda: sender.counts == {"sent": 1, "chore_error": 1})
+
+
+def test_no_chore_in_a_pause(sending):
+    """Without consent the server is not asked for anything."""
+    done = threading.Event()
+    sender = sending(Fake(), chore=lambda: done.set() or 100)
+    sender.pause(True)  # noqa: FBT003
+    sender.submit(reports(1)[0])
+    assert not done.wait(0.2)
+    sender.pause(False)  # noqa: FBT003
+    assert done.wait(10)
+
+
+def test_a_chore_that_hangs(sending, spool):
+    """A chore that hangs holds up neither flush nor close beyond their time, and no report is lost."""
+    release = threading.Event()
+    sender = sending(Fake(), count=3, spool=spool, chore=lambda: release.wait(30) or 100)
+    began = monotonic()
+    assert sender.flush(0.2) is False
+    assert sender.close(1)
+    assert monotonic() - began < 3.5
+    assert len(spool) == 1
+    release.set()
+
+
+def test_full_tells_what_submit_would(sending):
+    """Why a report would be dropped is told without one, and without the lock."""
+    post = Hanging()
+    sender = sending(post, SenderSettings(flush_at=2, queue_size=2, flush_interval=60), count=2)
+    assert post.entered.wait(10)
+    assert sender.full is None
+    for report in reports(2):
+        sender.submit(report)
+    with sender._orders.changed:
+        assert sender.full == "queue_full"
+
+
+def test_where_no_thread_can_start(sending, monkeypatch):
+    """Where the system gives no thread, the report is dropped with that reason, and the next one tries again."""
+    sender = sending(Fake())
+    with monkeypatch.context() as patch:
+        patch.setattr("deniable.transport.Thread.start", lambda _self: (_ for _ in ()).throw(RuntimeError("can't start")))
+        assert sender.submit(reports(1)[0]) == "no_thread"
+    assert sender.submit(reports(1)[0]) is None
+    assert sender.flush(10)
+    assert sender.counts == {"sent": 1}
+
+
+def test_without_randomness_close_ends(sending, spool, monkeypatch):
+    """Where the system gives no randomness nothing is sent, and close ends in time."""
+
+    class Broken:
+        @staticmethod
+        def below(_n: int) -> int:
+            raise OSError("no randomness")
+
+    monkeypatch.setattr("deniable.delivery.OS", Broken)
+    post = Fake()
+    sender = sending(post, count=3, spool=spool)
+    began = monotonic()
+    assert sender.close(1)
+    assert monotonic() - began < 2.5
+    assert not post.calls
+    assert len(spool) == 1
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_shares_the_spool(sending, spool, in_child):
+    """A child made while its parent sends has a sender and a spool that work, and takes nothing from its parent."""
+    spool.put(Batch.of(tuple(reports(4))))
+    post = Hanging()
+    sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=3, spool=spool)
+    assert post.entered.wait(10)
+
+    def child() -> bytes:
+        sender._given_post = Fake()
+        sender.submit(reports(1)[0])
+        done = sender.close(10)
+        return json.dumps([done, sender.counts]).encode()
+
+    assert json.loads(in_child(child)) == [True, {"sent": 5}]
+    post.release.set()
+    assert sender.flush(10)
+
+
+EXIT = """
+import sys
+from pathlib import Path
+from deniable.dsn import Dsn
+from deniable.report import Report, Stratum
+from deniable.transport import Sender, SenderSettings, Spool
+sender = Sender(Dsn(sys.argv[1], "key", "shop"), SenderSettings(), spool=Spool(Path(sys.argv[2])))
+for i in range(30):
+    assert sender.submit(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i]))) is None
+"""
+
+
+def test_an_app_that_just_ends(tmp_path, spool):
+    """An app that ends without closing, while the server hangs, ends soon, and its reports are on the disk."""
+    import socket
+    import subprocess
+    import sys
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:  # accepts and never answers
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        began = monotonic()
+        subprocess.run([sys.executable, "-c", EXIT, url, str(tmp_path / "spool")], check=True, timeout=30)
+    assert monotonic() - began < 10
+    assert len(spool.take().reports) == 30
+    spool.begin()
+
+
+SPAWN = """
+import multiprocessing, sys
+from pathlib import Path
+from deniable.dsn import Dsn
+from deniable.report import Report, Stratum
+from deniable.transport import Sender, SenderSettings, Spool
+
+def post(body, headers, timeout):
+    return 202, {}, None
+
+def work(directory, count, results):
+    sender = Sender(Dsn("http://t.example", "key", "shop"), SenderSettings(), post, spool=Spool(Path(directory)))
+    for i in range(count):
+        sender.submit(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i])))
+    done = sender.close(20)
+    results.put((done, sender.counts["sent"]))
+
+if __name__ == "__main__":
+    mine = Sender(Dsn("http://t.example", "key", "shop"), SenderSettings(), post, spool=Spool(Path(sys.argv[2])))
+    mine.submit(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), b"x"))
+    context = multiprocessing.get_context(sys.argv[1])
+    results = context.Queue()
+    processes = [context.Process(target=work, args=(sys.argv[2], 3, results)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    answers = [results.get(timeout=40) for _ in processes]
+    for process in processes:
+        process.join(20)
+    assert answers == [(True, 3)] * 2, answers
+    assert mine.close(20) and mine.counts == {"sent": 1}, mine.counts
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_processes_of_every_kind(tmp_path, method):
+    """Processes made in any way send their own reports, and only these."""
+    import multiprocessing
+    import subprocess
+    import sys
+
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip("this system makes no such processes")
+    script = tmp_path / "script.py"
+    script.write_text(SPAWN)
+    subprocess.run([sys.executable, str(script), method, str(tmp_path / "spool")], check=True, timeout=60)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deniable import mechanisms
-from deniable.errors import PayloadError
+from deniable.errors import ParameterError, PayloadError
 from deniable.layout import Layout
 from deniable.registry import Metric
 from deniable.report import Report, Stratum, encode, fingerprint
@@ -52,6 +52,37 @@ def test_auto(limit):
         if vector["max_bytes"] == limit:
             chosen = mechanisms.make("auto", domain_size=vector["domain_size"], epsilon=vector["epsilon"], max_bytes=limit)
             assert chosen.canonical == vector["canonical"]
+
+
+@pytest.mark.parametrize("vector", load("chains.json")["steps"], ids=lambda v: f"{v['mechanism']}-{v['domain_size']:.3g}")
+def test_both_steps_of_chains(vector):
+    """Permanent responses, and the reports drawn from them, are what they were: a device may keep the former for years."""
+    script = runpy.run_path(str(VECTORS / "generate.py"))["Script"]
+    chain = mechanisms.make(
+        vector["mechanism"], domain_size=vector["domain_size"], epsilon=vector["epsilon"], **vector["options"]
+    )
+    assert str(chain.permanent_ratio) == vector["permanent_ratio"]
+    assert chain.kept_responses == vector["kept_responses"]
+    for drawn in vector["drawn"]:
+        source = script(drawn["seed"])
+        kept = chain.respond_permanently(drawn["row"], drawn["value"], source)
+        assert chain.layout.pack(drawn["row"], kept).hex() == drawn["kept"]
+        assert [chain.respond_instantly(drawn["row"], kept, source).hex() for _ in drawn["reports"]] == drawn["reports"]
+        assert chain.memo_key(drawn["row"], drawn["value"]) == drawn["memo_key"]
+
+
+def test_auto_with_permanent_responses():
+    """Auto chooses what it always chose, with permanent responses too, and its grid meets what it can choose."""
+    vectors = load("chains.json")["auto"]
+    for vector in vectors:
+        given = {name: vector[name] for name in ("domain_size", "epsilon", "permanent", "max_bytes")}
+        if vector["canonical"] is None:
+            with pytest.raises(ParameterError):
+                mechanisms.choose(**given)
+        else:
+            assert mechanisms.choose(**given).mechanism.canonical == vector["canonical"]
+    chosen = {vector["canonical"] and vector["canonical"].split()[0] for vector in vectors}
+    assert chosen >= {"l_grr", "l_osue", "loloha", None}
 
 
 def test_every_mechanism_has_vectors():

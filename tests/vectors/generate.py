@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from deniable import mechanisms
+from deniable.errors import ParameterError
+from deniable.mechanisms.chain import Chain
 from deniable.registry import Metric
 from deniable.report import Report, Stratum, encode, fingerprint
 from deniable.source import Source
@@ -68,6 +70,24 @@ CHOSEN: list[tuple[str, int, str, dict[str, Any]]] = [
     ("fast_local_hash", 10, "1", {}),
     ("fast_local_hash", 1 << 64, "1", {}),
     ("fast_local_hash", 1 << 128, "2.5", {"rows": 100}),
+    ("l_grr", 5, "1", {}),
+    ("l_grr", 300, "2", {"permanent": 3}),
+    ("l_osue", 9, "1", {"permanent": 4}),
+    ("loloha", 10, "1", {}),
+    ("loloha", 3000, "2", {"permanent": 5}),
+    ("dbitflip", 5, "1", {}),
+    ("dbitflip", 12, "1", {"buckets": 1}),
+    ("dbitflip", 100, "2", {}),
+]
+CHAINS: list[tuple[str, int, str, dict[str, Any]]] = [
+    ("l_grr", 5, "1", {"permanent": 2}),
+    ("l_grr", 3, "1", {"permanent": 1}),
+    ("l_osue", 9, "1", {"permanent": 4}),
+    ("loloha", 10, "1", {"permanent": 3}),
+    ("dbitflip", 20, "1", {}),
+    ("rappor", 6, "1", {"permanent": 3}),
+    ("rappor", 1 << 512, "1", {"permanent": 3}),
+    ("google_rappor", 6, "4.5", {"preset": "UMA_RAPPOR_TYPE", "cohorts": 4}),
 ]
 MADE_SO = [(name, domain_size, epsilon, dict[str, Any]()) for name, domain_size, epsilon in MADE] + CHOSEN
 NOISES = 6
@@ -149,6 +169,63 @@ def auto_vectors() -> list[dict[str, Any]]:
         for domain_size in DOMAINS
         for epsilon in EPSILONS
     ]
+
+
+def chosen_chain(domain_size: int, epsilon: str, permanent: str, limit: int) -> str | None:
+    """Return what auto takes, or None where it refuses to choose."""
+    try:
+        choice = mechanisms.choose(domain_size=domain_size, epsilon=epsilon, max_bytes=limit, permanent=permanent)
+    except ParameterError:
+        return None
+    return choice.mechanism.canonical
+
+
+def chain_vectors() -> dict[str, Any]:
+    """Both steps of chains, drawn from `Script`, and choices of auto where permanent responses are kept."""
+    steps = []
+    for name, domain_size, epsilon, options in CHAINS:
+        chain = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
+        assert isinstance(chain, Chain)
+        drawn = []
+        for number, value in enumerate(values_of(domain_size)):
+            seed = f"{name} {domain_size} {epsilon} {number}"
+            source, row = Script(seed), number % chain.layout.rows
+            kept = chain.respond_permanently(row, value, source)
+            reports = [chain.respond_instantly(row, kept, source).hex() for _ in range(2)]
+            drawn.append(
+                {
+                    "seed": seed,
+                    "row": row,
+                    "value": value,
+                    "memo_key": chain.memo_key(row, value),
+                    "kept": chain.layout.pack(row, kept).hex(),
+                    "reports": reports,
+                }
+            )
+        steps.append(
+            {
+                "mechanism": name,
+                "domain_size": domain_size,
+                "epsilon": epsilon,
+                "options": options,
+                "permanent_ratio": str(chain.permanent_ratio),
+                "kept_responses": chain.kept_responses,
+                "drawn": drawn,
+            }
+        )
+    auto = [
+        {
+            "domain_size": domain_size,
+            "epsilon": epsilon,
+            "permanent": permanent,
+            "max_bytes": limit,
+            "canonical": chosen_chain(domain_size, epsilon, permanent, limit),
+        }
+        for limit in (256, 4)
+        for domain_size in DOMAINS
+        for epsilon, permanent in (("0.5", "0.5"), ("1", "2"), ("2", "8"), ("4", "8"))
+    ]
+    return {"steps": steps, "auto": auto}
 
 
 METRICS = [
@@ -236,6 +313,7 @@ def documents() -> dict[str, str]:
     made = {
         "mechanisms.json": mechanism_vectors(),
         "auto.json": auto_vectors(),
+        "chains.json": chain_vectors(),
         "reports.json": report_vectors(),
         "layouts.json": layout_vectors(),
     }

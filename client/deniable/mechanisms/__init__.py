@@ -31,6 +31,10 @@ _CLOSED = {
     "hadamard": ("hadamard", "Hadamard"),
     "general_hadamard": ("general_hadamard", "GeneralHadamard"),
     "pgr": ("projective", "Projective"),
+    "l_grr": ("l_grr", "LGrr"),
+    "l_osue": ("l_osue", "LOsue"),
+    "loloha": ("loloha", "Loloha"),
+    "dbitflip": ("dbitflip", "DBitFlip"),
 }
 """For answers that are listed."""
 _OPEN = {
@@ -44,9 +48,12 @@ _OPEN = {
 _SEARCH = {"pem": ("prefix", "Pem"), "tree_hist": ("prefix", "TreeHist")}
 """For texts and keys to be discovered."""
 _ALL = _CLOSED | _OPEN | _SEARCH
+_CHAINS = ("l_grr", "l_osue", "loloha", "dbitflip", "rappor", "google_rappor")
+"""For answers with permanent responses."""
 
 _AUTO = {True: "pem", False: "fast_local_hash"}
-"""What ``auto`` takes for texts and keys, discovered or looked for: part of registry format 1, like its other choices."""
+"""What ``auto`` takes for texts and keys, discovered or looked for: part of registry format 1, like its other choices. With
+permanent responses it takes ``rappor`` for those looked for."""
 
 
 def names() -> tuple[str, ...]:
@@ -57,11 +64,17 @@ def names() -> tuple[str, ...]:
     return tuple(name for name in _CLOSED | _OPEN if name != "google_rappor")
 
 
-def choose(*, domain_size: int, epsilon: float | str | Fraction, max_bytes: int = MAX_REPORT_BYTES) -> Choice:
+def choose(
+    *,
+    domain_size: int,
+    epsilon: float | str | Fraction,
+    max_bytes: int = MAX_REPORT_BYTES,
+    permanent: float | str | Fraction | None = None,
+) -> Choice:
     """Choose the mechanism of least exact variance that fits a report size; see `deniable.mechanisms.auto.choose`."""
     from deniable.mechanisms import auto  # noqa: PLC0415 - it imports all that it chooses from
 
-    return auto.choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes)
+    return auto.choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes, permanent=permanent)
 
 
 def make(
@@ -125,10 +138,33 @@ def of(metric: Metric) -> Mechanism:
     if name in _ALL and name not in fitting:
         what = "to be discovered" if metric.discover else "that are not listed" if metric.open else "that are listed"
         raise ParameterError(f"a mechanism for answers {what} is one of {', '.join(fitting)}", name)
+    options = dict(metric.parameters)
+    if "permanent" in options:
+        raise ParameterError("a permanent epsilon is declared as epsilon_permanent, beside epsilon", options["permanent"])
+    if metric.epsilon_permanent is not None:
+        return _chain(metric, name, options, [chain for chain in _CHAINS if chain in fitting])
     return make(
         name,
         domain_size=metric.domain_size,
         epsilon=metric.epsilon,
         max_bytes=metric.max_report_bytes,
-        **dict(metric.parameters),
+        **options,
     )
+
+
+def _chain(metric: Metric, name: str, options: dict[str, Any], fitting: list[str]) -> Mechanism:
+    """Make the chain of a metric whose permanent responses are kept."""
+    if metric.discover:
+        raise ParameterError("answers to be discovered have no permanent responses: no mechanism for them is in two steps", name)
+    if metric.open and metric.mechanism == "auto":
+        name = "rappor"
+    if name == "auto":
+        return choose(
+            domain_size=metric.domain_size,
+            epsilon=metric.epsilon,
+            max_bytes=metric.max_report_bytes,
+            permanent=metric.epsilon_permanent,
+        ).mechanism
+    if name in _ALL and name not in fitting:
+        raise ParameterError(f"a mechanism with permanent responses is auto or one of {', '.join(fitting)}", name)
+    return make(name, domain_size=metric.domain_size, epsilon=metric.epsilon, permanent=metric.epsilon_permanent, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.layout import MAX_REPORT_BYTES
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms.base import Mechanism
 
-__all__ = ["CANDIDATES", "Choice", "choose"]
+__all__ = ["CANDIDATES", "Choice", "chains", "choose"]
 
 CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash)
 """What ``auto`` chooses from, in order of preference where two are equal.
@@ -27,6 +27,11 @@ CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadama
 This is part of registry format 1 and must not change: a device and a server of different versions would choose differently.
 A mechanism added later is asked for by name.
 """
+
+_MOST_ROWS = 128
+"""Of a chain: a device keeps one of them for good, and as many as Chrome had cohorts leave many devices to each."""
+_WORST = 4
+"""Times the variance of a chain that is too large, beyond which one that fits is no substitute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,17 @@ class Choice:
         return words
 
 
+def chains() -> tuple[type[Mechanism], ...]:
+    """Return what ``auto`` chooses from where permanent responses are kept, likewise frozen; of RAPPOR, only the basic one."""
+    # Only devices with such metrics pay for importing them.
+    from deniable.mechanisms.l_grr import LGrr  # noqa: PLC0415
+    from deniable.mechanisms.l_osue import LOsue  # noqa: PLC0415
+    from deniable.mechanisms.loloha import Loloha  # noqa: PLC0415
+    from deniable.mechanisms.rappor import Rappor  # noqa: PLC0415
+
+    return LGrr, LOsue, Loloha, Rappor
+
+
 def _error(mechanism: Mechanism) -> float:
     return sqrt(mechanism.mean_variance)
 
@@ -72,7 +88,13 @@ def _size(mechanism: Mechanism) -> str:
     return f"{size} byte" if size == 1 else f"{size} bytes"
 
 
-def choose(*, domain_size: int, epsilon: float | str | Fraction, max_bytes: int = MAX_REPORT_BYTES) -> Choice:
+def choose(
+    *,
+    domain_size: int,
+    epsilon: float | str | Fraction,
+    max_bytes: int = MAX_REPORT_BYTES,
+    permanent: float | str | Fraction | None = None,
+) -> Choice:
     """Choose the mechanism with the least exact variance, averaged over the domain, whose payload fits.
 
     Parameters
@@ -83,24 +105,38 @@ def choose(*, domain_size: int, epsilon: float | str | Fraction, max_bytes: int 
         Privacy loss of a report, in nats.
     max_bytes
         Largest payload allowed, in bytes.
+    permanent
+        Privacy loss of a permanent response, in nats, not less than epsilon; None where none is kept. How many of them a device
+        comes to keep has no part in the choice.
 
     Raises
     ------
     ParameterError
-        If no mechanism fits.
+        If no mechanism fits, or of chains none whose error is near that of a larger one.
     """
+    candidates, options = (CANDIDATES, dict[str, Any]()) if permanent is None else (chains(), {"permanent": permanent})
     considered: list[Mechanism] = []
     first_error: ParameterError | None = None
-    for candidate in CANDIDATES:
+    for candidate in candidates:
         try:
-            considered.append(candidate(domain_size=domain_size, epsilon=epsilon))  # type: ignore[arg-type]
+            made = candidate(domain_size=domain_size, epsilon=epsilon, **options)  # type: ignore[arg-type]
         except ParameterError as error:
             first_error = first_error if candidate is Binary else first_error or error
+        else:
+            basic = getattr(made, "basic", True)  # other RAPPOR is decoded by regression, and its variance is not known
+            if permanent is None or (basic and made.layout.rows <= _MOST_ROWS):
+                considered.append(made)
     if not considered and first_error is not None:
         raise first_error
-    # sorted() is stable: where variances are equal, the smaller payload and then the order of CANDIDATES decides.
+    # sorted() is stable: where variances are equal, the smaller payload and then the order of the candidates decides.
     considered.sort(key=lambda m: (m.mean_variance, m.layout.payload_size))
     for mechanism in considered:
         if mechanism.layout.payload_size <= max_bytes:
+            best = considered[0]
+            if permanent is not None and mechanism.mean_variance > _WORST * best.mean_variance:
+                advice = f"raise max_report_bytes to {best.layout.payload_size}, or name rappor, or loloha with its many rows"
+                raise ParameterError(
+                    f"{mechanism.name} has {_error(mechanism) / _error(best):.3g} times the error: {advice}", max_bytes
+                )
             return Choice(mechanism, tuple(considered), max_bytes)
     raise ParameterError("a mechanism's payload fits in max_report_bytes", max_bytes)

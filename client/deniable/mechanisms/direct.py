@@ -18,13 +18,13 @@ __all__ = ["Binary", "Grr", "shifts"]
 _KEPT = ord("1")
 
 
-def shifts(source: Source, kept: int, size: int, count: int) -> list[int]:
-    """Draw by how much to shift an index modulo `size`: 0 has weight `kept`, every other shift has weight `UNIT`.
+def shifts(source: Source, kept: int, size: int, count: int, unit: int = UNIT) -> list[int]:
+    """Draw by how much to shift an index modulo `size`: 0 has weight `kept`, every other shift has weight `unit`.
 
     The "other" shifts are 1 to ``size - 1``: the truth is not among them. (A "uniform" alternative that includes it would
     tell the truth more often than the probabilities say.)
     """
-    keep = source.bits(kept, kept + (size - 1) * UNIT, count)
+    keep = source.bits(kept, kept + (size - 1) * unit, count)
     others = source.indices(size - 1, count)
     return [0 if digit == _KEPT else other + 1 for digit, other in zip(keep, others, strict=True)]
 

@@ -40,9 +40,7 @@ class LocalHash(Mechanism):
 
     def _parameters(self) -> dict[str, Any]:
         kept = weight(self.requested)
-        family = best_family(self.domain_size, kept)
-        if family is None:
-            raise ParameterError(f"no hash family for this domain has a tally of at most {MAX_CELLS} cells", self.domain_size)
+        family = self._family(kept)
         p, q = _support(family.range_size, kept)
         return {
             "ratio": Fraction(kept, UNIT),
@@ -52,6 +50,12 @@ class LocalHash(Mechanism):
             "family": family,
             "_kept": kept,
         }
+
+    def _family(self, kept: int) -> LinearFamily:
+        family = best_family(self.domain_size, kept)
+        if family is None:
+            raise ParameterError(f"no hash family for this domain has a tally of at most {MAX_CELLS} cells", self.domain_size)
+        return family
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's hash function, and by how much its cell is shifted."""
@@ -70,14 +74,25 @@ class LocalHash(Mechanism):
         return {value for value in range(self.domain_size) if self.family.hash(row, value) == cell}
 
 
-def best_family(domain_size: int, kept: int) -> LinearFamily | None:
-    """Find the complete family of least exact variance whose tally fits, or None; `kept` is the integer weight of e^eps."""
+def best_family(domain_size: int, kept: int, max_rows: int = MAX_CELLS) -> LinearFamily | None:
+    """Find the complete family of least exact variance whose tally fits, or None.
+
+    Parameters
+    ----------
+    domain_size
+        Values.
+    kept
+        The integer weight of e^eps.
+    max_rows
+        Most functions that the family may have.
+    """
     if domain_size > MAX_CELLS:
         return None
     best = kept // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there
     # No tally has more rows than cells, nor a row more than the root of them: at epsilon 16 this saves 17 million trials.
     primes = [g for g in range(2, min(2 * best + 4, isqrt(MAX_CELLS) + 1)) if is_prime(g)]
-    fitting = [family for g in primes if (family := LinearFamily(domain_size, g)).rows * g <= MAX_CELLS]
+    families = (LinearFamily(domain_size, g) for g in primes)
+    fitting = [family for family in families if family.rows <= min(max_rows, MAX_CELLS // family.range_size)]
     return min(fitting, key=lambda f: mean_variance(*_support(f.range_size, kept), domain_size), default=None)
 
 

@@ -12,7 +12,7 @@ from deniable import google_rappor
 from deniable.errors import ParameterError
 from deniable.hashing import PoolFamily, data, key
 from deniable.layout import Layout
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.chain import Chain, flips, second_flip
 from deniable.weight import UNIT, exact, weight
 
 if TYPE_CHECKING:
@@ -21,12 +21,13 @@ if TYPE_CHECKING:
 __all__ = ["Bloom", "GoogleRappor", "Rappor"]
 
 _BASIC = 1024  # values, up to which each may have a bit of its own
+_GOOGLE = ("bits", "hashes", "cohorts", "prob_p", "prob_q", "prob_f")
 _BITS, _HASHES, _COHORTS = 32, 2, 128  # as Chrome had it; enough bits that no unlisted string passes for a candidate
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bloom(Mechanism):
-    """Report the bits of a Bloom filter, each made noisy on its own.
+class Bloom(Chain):
+    """Report the bits of a Bloom filter, each made noisy on its own; a device that keeps a permanent response uses one cohort.
 
     Attributes
     ----------
@@ -34,9 +35,6 @@ class Bloom(Mechanism):
         Probability that a bit of the value's filter, and that any other bit, is reported as 1. (The literature's q* and p*.)
     family : PoolFamily or None
         The hash functions, those of a cohort one after another; None where it is no pool that hashes.
-    permanent_ratio : Fraction or None
-        The worst likelihood ratio of the permanent response, which bounds what all reports of one value tell together; None
-        where there is none.
     """
 
     bits: int = 0
@@ -44,17 +42,17 @@ class Bloom(Mechanism):
     cohorts: int = 0
     one: Fraction = None  # type: ignore[assignment] # set with the other parameters
     other: Fraction = None  # type: ignore[assignment]
-    permanent_ratio: Fraction | None = None
     family: PoolFamily | None = None
-
-    @property
-    def epsilon_permanent(self) -> float:
-        """Privacy loss of all reports of one value together, in nats, where the permanent response is kept."""
-        return float("inf") if self.permanent_ratio is None else log(self.permanent_ratio)
 
     @abstractmethod
     def filter(self, cohort: int, value: int) -> int:
         """Return the Bloom filter of a value as the hash functions of a cohort make it, bit i of the integer being bit i."""
+
+    @property
+    def canonical(self) -> str:
+        """All that device and decoder must agree on; the permanent response too, though no decoder needs it."""
+        # Devices in the field have the hashes before the permanent ratio, which `Chain` would put first.
+        return f"{super(Chain, self).canonical} {self.hashes} {self.permanent_ratio}"
 
     @property
     def basic(self) -> bool:
@@ -136,9 +134,9 @@ class Rappor(Bloom):
     summary = "set some bits of a Bloom filter by the value, flip every bit at random"
     options = ("bits", "hashes", "cohorts", "permanent")
 
-    permanent: float = 0
     _kept: int = 0
-    _kept_permanent: int = 0
+    _flip_permanent: Fraction = Fraction(0)
+    _flip: Fraction = Fraction(0)
     family: PoolFamily = None  # type: ignore[assignment]
 
     def _parameters(self) -> dict[str, Any]:
@@ -151,24 +149,18 @@ class Rappor(Bloom):
             self._set(**{name: given or default})
         if self.hashes > self.bits:
             raise ParameterError("a Bloom filter has at least as many bits as hashes", f"{self.hashes} of {self.bits}")
-        permanent = exact(self.permanent) if self.permanent else min(2 * self.requested, exact(16))
-        if permanent < self.requested:
-            raise ParameterError("permanent is not below epsilon: a report is a noisy copy of it", self.permanent)
+        permanent = self._read_permanent()
         kept, kept_permanent = (weight(epsilon / (2 * self.hashes)) for epsilon in (self.requested, permanent))
         if kept == UNIT:
             raise ParameterError("epsilon leaves at least 2^-32 nats for each bit: fewer hashes, or more epsilon", self.epsilon)
+        flip_permanent = Fraction(UNIT, kept_permanent + UNIT)
         return self._claims(Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)) | {
-            "permanent": float(permanent),
             "permanent_ratio": Fraction(kept_permanent, UNIT) ** (2 * self.hashes),
             "_kept": kept,
-            "_kept_permanent": kept_permanent,
+            "_flip_permanent": flip_permanent,
+            "_flip": second_flip(flip_permanent, Fraction(UNIT, kept + UNIT)),
             "family": PoolFamily(self.name, self.cohorts * self.hashes, self.bits),
         }
-
-    @property
-    def canonical(self) -> str:
-        """All that device and decoder must agree on; the permanent response too, though no decoder needs it."""
-        return f"{super().canonical} {self.hashes} {self.permanent_ratio}"
 
     # Both kinds of bits are flipped with the same probability, so that one draw for each bit does.
 
@@ -192,26 +184,13 @@ class Rappor(Bloom):
             bits |= 1 << self.family.hash(number, value)
         return bits
 
-    # The two steps apart, for a device that keeps the first. Together they are distributed as `randomize` of one cohort.
+    def respond_permanently(self, row: int, value: int, source: Source) -> int:
+        """Draw the noisy filter that is kept for a value."""
+        return self.filter(row, value) ^ flips(source, self._flip_permanent, self.bits)
 
-    def respond_permanently(self, cohort: int, value: int, source: Source) -> int:
-        """Draw the permanent response: the noisy filter that is kept for a value, and of which all its reports are copies.
-
-        A pure function of its arguments and of what the source gives, so a source made from a secret gives the same again.
-        """
-        (flips,) = source.words(UNIT, self._kept_permanent + UNIT, self.bits, 1)
-        return self.filter(cohort, value) ^ flips
-
-    def respond_instantly(self, cohort: int, kept: int, source: Source) -> bytes:
-        """Draw a report from a permanent response.
-
-        The odds of a bit after both steps are those of epsilon: a flip with probability r after one with probability s is a flip
-        with probability s + r - 2 r s.
-        """
-        report, permanent = Fraction(UNIT, self._kept + UNIT), Fraction(UNIT, self._kept_permanent + UNIT)
-        flip = (report - permanent) / (1 - 2 * permanent)
-        (flips,) = source.words(flip.numerator, flip.denominator, self.bits, 1)
-        return self.layout.pack(cohort, kept ^ flips)
+    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
+        """Flip some of the bits kept."""
+        return self.layout.pack(row, kept ^ flips(source, self._flip, self.bits))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +207,9 @@ class GoogleRappor(Bloom):
     bits, hashes, cohorts
         k, h and m.
     prob_p, prob_q, prob_f
-        p, q and f.
+        p, q and f. Where f is 0 the permanent response is the filter itself, and what all reports tell has no bound.
+    permanent
+        Not below what f spends; by default that.
 
     See Also
     --------
@@ -237,7 +218,7 @@ class GoogleRappor(Bloom):
 
     name = "google_rappor"
     summary = "set some bits of a Bloom filter by the value, replace bits at random as google/rappor does"
-    options = ("preset", "bits", "hashes", "cohorts", "prob_p", "prob_q", "prob_f")
+    options = ("preset", *_GOOGLE, "permanent")
 
     preset: str = ""
     prob_p: float | str | None = None
@@ -255,9 +236,15 @@ class GoogleRappor(Bloom):
         if log(claims["ratio"]) > float(self.requested):
             rule = f"these parameters spend {log(claims['ratio']):.6g} nats a report: epsilon is at least that"
             raise ParameterError(rule, float(self.requested))
+        if self.permanent and exact(self.permanent) < params.epsilon_permanent:
+            spent = params.epsilon_permanent
+            rule = f"this prob_f spends {spent:.6g} nats for all reports of an answer: the permanent epsilon is at least that"
+            raise ParameterError(rule, self.permanent)
         half = params.effective_f / 2
         return claims | {
+            "permanent": params.epsilon_permanent,
             "permanent_ratio": ((1 - half) / half) ** (2 * params.hashes) if half else None,
+            "requested_permanent": exact(self.permanent) if self.permanent else Fraction(0),
             "prob_p": str(params.prob_p),
             "prob_q": str(params.prob_q),
             "prob_f": str(params.prob_f),
@@ -265,22 +252,17 @@ class GoogleRappor(Bloom):
         }
 
     def _params(self) -> google_rappor.Params:
-        given = {name: getattr(self, name) for name in self.options[1:] if getattr(self, name) not in (None, 0, "")}
+        given = {name: getattr(self, name) for name in _GOOGLE if getattr(self, name) not in (None, 0, "")}
         given |= {name: getattr(self, name) for name in ("prob_p", "prob_f") if getattr(self, name) == 0}
         if not self.preset:
-            missing = [name for name in self.options[1:] if name not in given]
+            missing = [name for name in _GOOGLE if name not in given]
             if missing:
-                rule = f"google_rappor has a preset or all of {', '.join(self.options[1:])}"
+                rule = f"google_rappor has a preset or all of {', '.join(_GOOGLE)}"
                 raise ParameterError(rule, f"no {', '.join(missing)}")
             return google_rappor.Params(**given)
         if self.preset not in google_rappor.PRESETS:
             raise ParameterError(f"a preset is one of {', '.join(google_rappor.PRESETS)}", self.preset)
         return replace(google_rappor.PRESETS[self.preset], **given)
-
-    @property
-    def canonical(self) -> str:
-        """All that device and decoder must agree on."""
-        return f"{super().canonical} {self.hashes} {self.permanent_ratio}"
 
     @property
     def basic(self) -> bool:
@@ -290,3 +272,14 @@ class GoogleRappor(Bloom):
     def filter(self, cohort: int, value: int) -> int:
         """Return the Bloom filter of a value in a cohort, by MD5."""
         return google_rappor.bloom(data(value, self.domain_size), cohort, self.params)
+
+    def respond_permanently(self, row: int, value: int, source: Source) -> int:
+        """Draw the noisy filter that is kept for a value: of the distribution that the original's has over random secrets.
+
+        A bit that is replaced with probability f by a fair coin is flipped with probability f / 2.
+        """
+        return self.filter(row, value) ^ flips(source, self.params.effective_f / 2, self.bits)
+
+    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
+        """Draw each bit anew, a 1 with probability q where the bit kept is 1, and p where it is 0."""
+        return self.layout.pack(row, google_rappor.instantaneous(kept, self.params, source))

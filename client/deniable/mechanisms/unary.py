@@ -13,12 +13,29 @@ from deniable.weight import UNIT, weight
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["Oue", "Sue", "members"]
+__all__ = ["Oue", "Sue", "draw", "members", "place"]
 
 
 def members(bits: int) -> set[int]:
     """Return the positions of the ones."""
     return {i for i in range(bits.bit_length()) if bits >> i & 1}
+
+
+def draw(source: Source, p: Fraction, q: Fraction, width: int, count: int) -> list[tuple[int, bool]]:
+    """Draw, `count` times, `width` bits that are each 1 with probability q, and one coin that is with probability p."""
+    words = source.words(q.numerator, q.denominator, width, count)
+    coins = source.bits(p.numerator, p.denominator, count)
+    return [(word, coin == ord("1")) for word, coin in zip(words, coins, strict=True)]
+
+
+def place(value: int, drawn: tuple[int, bool]) -> int:
+    """Put a drawn coin in the place of a value's bit."""
+    bits, coin = drawn
+    mask = 1 << value
+    bits |= mask
+    if not coin:
+        bits ^= mask
+    return bits
 
 
 class _Unary(Mechanism):
@@ -43,19 +60,11 @@ class _Unary(Mechanism):
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's bits as if nobody held anything, and the coin of the true value's bit."""
-        d, p, q = self.domain_size, self.p, self.q
-        words = source.words(q.numerator, q.denominator, d, count)
-        coins = source.bits(p.numerator, p.denominator, count)
-        return [(word, coin == ord("1")) for word, coin in zip(words, coins, strict=True)]
+        return draw(source, self.p, self.q, self.domain_size, count)
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Put the coin in the place of the true value's bit."""
-        bits, coin = noise
-        mask = 1 << value
-        bits |= mask
-        if not coin:
-            bits ^= mask
-        return bits.to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
+        return place(value, noise).to_bytes(self.layout.payload_size, "little")
 
     def supported(self, payload: bytes) -> set[int]:
         """Return the values whose bit is 1."""

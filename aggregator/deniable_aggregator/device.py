@@ -1,0 +1,93 @@
+"""Devices that answer one question again and again, on the SDK's own mechanisms and the operating system's generator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.chain import Chain
+from deniable.source import OS
+
+if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
+
+__all__ = ["Device", "Forgetful", "Losing", "Remembering"]
+
+
+class Device(Protocol):
+    """One device, which holds one value for good."""
+
+    def report(self) -> bytes:
+        """Answer once more."""
+        ...
+
+
+class Forgetful:
+    """A device that randomises its answer anew each time.
+
+    Parameters
+    ----------
+    mechanism
+        What it runs.
+    value
+        Its answer.
+    """
+
+    def __init__(self, mechanism: Mechanism, value: int) -> None:
+        self._mechanism, self._value = mechanism, value
+
+    def report(self) -> bytes:
+        """Randomise the answer."""
+        return self._mechanism.randomize(self._value)
+
+
+class Remembering:
+    """A device that draws its row and its permanent response once, and reports copies of it.
+
+    Parameters
+    ----------
+    mechanism
+        The chain that it runs.
+    value
+        Its answer.
+
+    Raises
+    ------
+    ParameterError
+        If the mechanism keeps nothing.
+    """
+
+    def __init__(self, mechanism: Mechanism, value: int) -> None:
+        if not isinstance(mechanism, Chain):
+            raise ParameterError("a device keeps the response of a chain, a mechanism in two steps", mechanism.name)
+        self._chain, self._row = mechanism, OS.below(mechanism.layout.rows)
+        self._kept = mechanism.respond_permanently(self._row, value, OS)
+
+    def report(self) -> bytes:
+        """Copy the kept response, with the noise of one report."""
+        return self._chain.respond_instantly(self._row, self._kept, OS)
+
+
+class Losing:
+    """A device that loses what it keeps, and draws its row and its permanent response again.
+
+    Parameters
+    ----------
+    mechanism
+        The chain that it runs.
+    value
+        Its answer.
+    every
+        Reports after which it does, at least 1.
+    """
+
+    def __init__(self, mechanism: Mechanism, value: int, every: int) -> None:
+        self._mechanism, self._value, self._every = mechanism, value, every
+        self._reports = 0
+
+    def report(self) -> bytes:
+        """Copy what is kept at the moment."""
+        if self._reports % self._every == 0:
+            self._device = Remembering(self._mechanism, self._value)
+        self._reports += 1
+        return self._device.report()

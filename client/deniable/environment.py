@@ -1,0 +1,54 @@
+"""What the environment says. It can switch the SDK off and tune it; it can never make it send more than the app does."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from deniable.state import default_directory
+from deniable.transport import SenderSettings
+
+__all__ = ["sender_settings", "state_directory", "switched_off"]
+
+log = logging.getLogger("deniable")
+
+_NUMBERS: dict[str, Any] = {"flush_at": int, "flush_interval": float, "queue_size": int, "timeout": float, "max_tries": int}
+
+
+def switched_off() -> str | None:
+    """Tell why nothing may be recorded: ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK``, set to anything but empty or 0."""
+    for name in ("DENIABLE_DISABLED", "DO_NOT_TRACK"):
+        if os.environ.get(name, "") not in ("", "0"):
+            return f"{name} is set"
+    return None
+
+
+def state_directory() -> Path:
+    """Return where states are kept: ``DENIABLE_STATE_DIR``, or the system's place for such files.
+
+    Raises
+    ------
+    StateError
+        If there is neither.
+    """
+    given = os.environ.get("DENIABLE_STATE_DIR")
+    return Path(given).expanduser() if given else default_directory()
+
+
+def sender_settings() -> SenderSettings:
+    """Read ``DENIABLE_FLUSH_AT`` and its like; a bad value is logged and the default used."""
+    chosen: dict[str, Any] = {}
+    for name, kind in _NUMBERS.items():
+        text = os.environ.get(f"DENIABLE_{name.upper()}")
+        if text is None:
+            continue
+        try:
+            number = kind(text)
+            SenderSettings(**{name: number})
+        except ValueError:  # ParameterError is one
+            log.warning("DENIABLE_%s is a number above 0; got %r, the default is used", name.upper(), text)
+        else:
+            chosen[name] = number
+    return SenderSettings(**chosen)

@@ -1,0 +1,266 @@
+"""The ledger: what this device has spent over all metrics, in millionths of a nat, as a plain sum.
+
+Spending is written before a report exists. To write for every report would take the app's time, so a process takes a little ahead
+for itself, a *lease*; what it does not use it gives back, and what it takes along when it dies counts as spent.
+
+Time is the wall clock's, but never earlier than any time seen before: a clock set back brings no budget back.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+from math import ceil, inf, log, nextafter
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import StateError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from fractions import Fraction
+    from sqlite3 import Connection
+
+    from deniable.budget import Budget
+    from deniable.state import State
+
+__all__ = ["MICRO", "Ledger", "Spent", "cost"]
+
+MICRO = 1_000_000
+"""Parts of a nat that the ledger counts in."""
+
+_DAY = 86_400
+_PARTS = 64  # of what is left, the most a lease takes: another process, or a crash, is to leave something
+_REPORTS = 1024  # that a lease is for, at most
+_LONGEST_LEASE = 3600.0  # seconds
+_PAUSE = 60.0  # seconds between looks at a budget that was spent
+_TROUBLE_PAUSE = 10.0  # and between tries at a state that could not be used
+_REMEMBERED = 400.0  # days, at least: a window that an update of the app makes longer finds what was spent before
+_ENTER = """
+    INSERT INTO spends (account, moment, cost) VALUES (?, ?, ?)
+    ON CONFLICT (account) DO UPDATE SET moment = excluded.moment, cost = cost + excluded.cost
+"""
+
+
+def cost(ratio: Fraction) -> int:
+    """Return ln(ratio) in millionths of a nat, rounded up.
+
+    Parameters
+    ----------
+    ratio
+        A worst likelihood ratio, at least 1.
+    """
+    loss = log(ratio.numerator) - log(ratio.denominator)
+    return ceil(nextafter(loss, inf) * MICRO)
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a device has spent and may still spend, in nats.
+
+    Parameters
+    ----------
+    window, window_left
+        In the window that ends now; `window_left` is infinite without a bound.
+    lifetime, lifetime_left
+        Ever; likewise.
+    """
+
+    window: float
+    window_left: float
+    lifetime: float
+    lifetime_left: float
+
+
+class Ledger:
+    """Spends within a budget. All processes of the device share it through the state's file.
+
+    Parameters
+    ----------
+    state
+        Where it is kept.
+    budget
+        What may be spent.
+    clock
+        Seconds since the epoch.
+
+    Attributes
+    ----------
+    trouble : str or None
+        Why the state could not be used when it was last tried.
+    """
+
+    def __init__(self, state: State, budget: Budget, clock: Callable[[], float] = time.time) -> None:
+        self._state = state
+        self._clock = clock
+        self.budget = budget
+        self.trouble: str | None = None
+        self._forget()
+
+    def _forget(self) -> None:
+        self._process = os.getpid()
+        self._lease = 0  # what is left of it
+        self._entry: int | None = None  # its row
+        self._ends = 0.0  # on the monotonic clock
+        self._refused = inf  # the least cost that was refused lately
+        self._retry = 0.0  # until when it is not tried again
+
+    def spend(self, amount: int) -> str | None:
+        """Debit a report; return None, or why it may not exist: ``"budget"`` or ``"state"``.
+
+        Parameters
+        ----------
+        amount
+            Millionths of a nat, from `cost`.
+        """
+        with self._state.lock:
+            if self._process != os.getpid():  # the lease is the parent's
+                self._forget()
+            now = time.monotonic()
+            if amount <= self._lease and now < self._ends:
+                self._lease -= amount
+                return None
+            if amount >= self._refused and now < self._retry:
+                return "state" if self.trouble else "budget"
+            return self._renew(amount, now)
+
+    def _renew(self, amount: int, now: float) -> str | None:
+        try:
+            with self._state.transaction() as db:
+                self._settle(db)
+                moment = self.moment(db)
+                left = self.left(db, moment)
+                if left >= amount:
+                    lease = max(amount, int(min(left / _PARTS, amount * _REPORTS)))
+                    seconds = min(_LONGEST_LEASE, self.budget.window * _DAY / 100)
+                    # Entered with the time at which it ends: whatever it pays for lies before.
+                    entry = self.enter(db, None, lease, moment + int(seconds * MICRO))
+            self.trouble = None
+        except StateError as error:
+            self.trouble = str(error)
+            left = -1
+        if left < amount:
+            self._refused, self._retry = amount, now + (_TROUBLE_PAUSE if self.trouble else _PAUSE)
+            return "state" if self.trouble else "budget"
+        self._lease, self._entry, self._ends, self._refused = lease - amount, entry, now + seconds, inf
+        return None
+
+    def tighten(self, budget: Budget) -> None:
+        """Go on with another budget."""
+        self.settle()
+        self.budget = budget
+
+    def settle(self) -> None:
+        """Give back what a lease has left."""
+        with self._state.lock:
+            if self._process == os.getpid() and self._lease:
+                try:
+                    with self._state.transaction() as db:
+                        self._settle(db)
+                except StateError as error:
+                    self.trouble = str(error)
+
+    def _settle(self, db: Connection) -> None:
+        unused, self._lease = self._lease, 0  # first: if this fails, it stays spent
+        if unused:
+            db.execute("UPDATE spends SET cost = cost - ? WHERE id = ?", (unused, self._entry))
+            db.execute("UPDATE facts SET value = value - ? WHERE name = 'lifetime'", (unused,))
+
+    # What follows is for use within a transaction.
+
+    def moment(self, db: Connection) -> int:
+        """Return the time in microseconds, never earlier than any returned before; forget what no window reaches any more."""
+        moment = self._now(db)
+        db.execute("UPDATE facts SET value = ? WHERE name = 'clock'", (moment,))
+        old = moment - int(max(self.budget.window, _REMEMBERED) * _DAY * MICRO)
+        db.execute("DELETE FROM spends WHERE account IS NULL AND moment <= ?", (old,))
+        return moment
+
+    def _now(self, db: Connection) -> int:
+        return max(int(self._clock() * MICRO), int(_fact(db, "clock")))
+
+    @property
+    def _window(self) -> int:
+        return int(self.budget.window * _DAY * MICRO)
+
+    def left(self, db: Connection, moment: int, *, ever: bool = True) -> float:
+        """Return what may be spent, in millionths of a nat.
+
+        Parameters
+        ----------
+        db
+            In a transaction.
+        moment
+            From `moment`.
+        ever
+            Whether the lifetime counts, too.
+        """
+        left = _micro(self.budget.per_window) - self._spent_since(db, moment - self._window)
+        return min(left, _micro(self.budget.lifetime) - _fact(db, "lifetime")) if ever else left
+
+    @staticmethod
+    def _spent_since(db: Connection, moment: int) -> int:
+        (total,) = db.execute("SELECT coalesce(sum(cost), 0) FROM spends WHERE moment > ?", (moment,)).fetchone()
+        return int(total)
+
+    def enter(self, db: Connection, account: bytes | None, amount: int, moment: int) -> int:
+        """Write a spend down; return its row, of a lease."""
+        db.execute("UPDATE facts SET value = value + ? WHERE name = 'lifetime'", (amount,))
+        row = db.execute(_ENTER, (account, moment, amount)).lastrowid
+        assert row is not None  # noqa: S101 - an INSERT has one
+        return row
+
+    def charge(self, db: Connection, account: bytes, amount: int, moment: int, *, drawn: bool) -> bool:
+        """Spend for a kept response; return whether the budget allows.
+
+        Drawing it is spent for good. Using it again costs nothing but room in the window: what the reports of a window tell, they
+        tell in this window, whenever the response was drawn.
+
+        Parameters
+        ----------
+        db
+            In a transaction.
+        account
+            Names the response.
+        amount
+            Millionths of a nat.
+        moment
+            From `moment`.
+        drawn
+            Whether it is drawn now. If it was before, and then lost, this is a new spend.
+        """
+        if drawn:
+            if self.left(db, moment) < amount:
+                return False
+            self.enter(db, account, amount, moment)
+            return True
+        (last,) = db.execute("SELECT moment FROM spends WHERE account = ?", (account,)).fetchone()
+        if last <= moment - self._window and self.left(db, moment, ever=False) < amount:
+            return False
+        db.execute("UPDATE spends SET moment = ? WHERE account = ?", (moment, account))
+        return True
+
+    def spent(self) -> Spent:
+        """Read what was spent; leases count in full.
+
+        Raises
+        ------
+        StateError
+            If the state cannot be used.
+        """
+        if not self._state.begun:  # to look is no reason to begin
+            return Spent(0.0, _micro(self.budget.per_window) / MICRO, 0.0, _micro(self.budget.lifetime) / MICRO)
+        with self._state.transaction() as db:
+            window = self._spent_since(db, self._now(db) - self._window)
+            lifetime = _fact(db, "lifetime")
+        lefts = (_micro(self.budget.per_window) - window, _micro(self.budget.lifetime) - lifetime)
+        return Spent(window / MICRO, lefts[0] / MICRO, lifetime / MICRO, lefts[1] / MICRO)
+
+
+def _fact(db: Connection, name: str) -> Any:
+    return db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0]
+
+
+def _micro(bound: float | None) -> float:
+    """Return a bound in millionths of a nat, rounded down."""
+    return inf if bound is None else int(bound * MICRO)

@@ -1,0 +1,56 @@
+"""Optimised unary encoding in two steps, for questions that are asked again and again."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+from deniable.mechanisms.chain import Chain, flips, second_flip
+from deniable.mechanisms.unary import Oue, draw, place
+from deniable.weight import UNIT, weight
+
+if TYPE_CHECKING:
+    from deniable.source import Source
+
+__all__ = ["LOsue"]
+
+_HALF = Fraction(1, 2)
+
+
+class LOsue(Oue, Chain):
+    """L-OSUE: the permanent response is OUE's, and each report flips every bit of it with the same small probability.
+
+    With a = e^permanent and b = e^epsilon, the permanent response has 1 with probability 1/2 for the true value and 1 / (a + 1)
+    for any other, and a report keeps a bit with probability (1 - ab) / (b - a - ab + 1). Both steps together are OUE of epsilon,
+    exactly: one report is as good as without a permanent response.
+
+    A device keeps a response for each value that its user ever holds.
+
+    References
+    ----------
+    H. H. Arcolezi, J.-F. Couchot, B. Al Bouna, X. Xiao: Improving the utility of locally differentially private protocols for
+    longitudinal and multidimensional frequency estimates. Digital Communications and Networks, 2022.
+    """
+
+    name = "l_osue"
+    summary = "keep noisy bits, a fair coin for the true value and a rare 1 for all others, and flip some in each report"
+    options = ("permanent",)
+
+    _other: Fraction
+    _flip: Fraction
+
+    def _parameters(self) -> dict[str, Any]:
+        kept = weight(self._read_permanent())
+        claims = super()._parameters()
+        other = Fraction(UNIT, kept + UNIT)
+        # A flip leaves the fair coin fair, so only the other bits decide how often it must happen.
+        flip = second_flip(other, claims["q"])
+        return claims | {"permanent_ratio": Fraction(kept, UNIT), "_other": other, "_flip": flip}
+
+    def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002 - there is one row
+        """Draw the bits that are kept for a value."""
+        return place(value, draw(source, _HALF, self._other, self.domain_size, 1)[0])
+
+    def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
+        """Flip some of the bits kept."""
+        return self.layout.pack(row, kept ^ flips(source, self._flip, self.domain_size))

@@ -1,0 +1,42 @@
+"""How often and how patiently reports are sent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+from deniable.errors import ParameterError
+
+__all__ = ["SenderSettings"]
+
+_LARGEST = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class SenderSettings:
+    """How a sender batches and retries.
+
+    Parameters
+    ----------
+    flush_at
+        Reports that make a batch.
+    flush_interval
+        Seconds after which an incomplete batch is sent, give or take a fifth.
+    queue_size
+        Reports held; further ones are dropped and counted.
+    timeout
+        Seconds one request may take.
+    max_tries
+        Attempts at a batch before it goes to the spool, or is given up where there is none.
+    """
+
+    flush_at: int = 100
+    flush_interval: float = 60.0
+    queue_size: int = 10_000
+    timeout: float = 10.0
+    max_tries: int = 4
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            number = getattr(self, each.name)
+            if not 0 < number <= _LARGEST:
+                raise ParameterError(f"{each.name} is a number above 0 and at most {_LARGEST}", number)

@@ -1,0 +1,227 @@
+"""What a device keeps between runs, in one SQLite file that only its owner can read.
+
+The file lies in a directory of the app's own, and the two come into being together: a directory without its file is one whose
+file was deleted. Then nobody knows what was spent, so nothing may be recorded; and a damaged file is treated alike. Whoever wants
+to begin anew removes the directory.
+
+A connection lives no longer than a transaction, so there is none that a fork could copy.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from shutil import rmtree
+from threading import RLock
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
+
+from deniable.errors import StateError
+from deniable.source import OS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from sqlite3 import Connection
+
+__all__ = ["State", "default_directory"]
+
+_FILE = "state.db"
+_FORMAT = 1
+_PATIENCE = 0.25  # seconds to wait for another process: the host app waits, too
+_FORK_PATIENCE = 2.0
+_SECRET_BITS = 256
+_SCHEMA = f"""
+    CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+    CREATE TABLE spends (id INTEGER PRIMARY KEY, account BLOB UNIQUE, moment INTEGER NOT NULL, cost INTEGER NOT NULL);
+    CREATE TABLE questions (tag TEXT PRIMARY KEY, row INTEGER NOT NULL, period TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE responses (account BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE journal (
+        id INTEGER PRIMARY KEY, day TEXT NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL,
+        segment TEXT NOT NULL, payload BLOB NOT NULL
+    );
+    PRAGMA user_version = {_FORMAT};
+"""
+
+
+def default_directory() -> Path:
+    """Return where states are kept unless an app says otherwise, as the operating system wants it.
+
+    Raises
+    ------
+    StateError
+        If the person has no home directory.
+    """
+    try:
+        if sys.platform == "win32":
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "deniable"
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Application Support" / "deniable"
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "deniable"
+    except RuntimeError:
+        raise StateError(
+            "there is no home directory to keep the budget in: say where with state= or DENIABLE_STATE_DIR"
+        ) from None
+
+
+class State:
+    """A device's file, one transaction at a time.
+
+    Parameters
+    ----------
+    directory
+        The app's own directory; made, with the file, by the first transaction. None for memory, which ends with the process.
+
+    Attributes
+    ----------
+    lock : RLock
+        Held during transactions. What is derived from the file and kept in memory is guarded by it, too: a fork waits for it.
+    """
+
+    _alive: ClassVar[WeakSet[State]] = WeakSet()
+
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
+        self.lock = RLock()
+        self._memory: Connection | None = None
+        self._held = False
+        self._alive.add(self)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was ever kept."""
+        return self._memory is not None if self.directory is None else self.directory.exists()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Read and write, durably by the end; nothing is written if the block raises.
+
+        Raises
+        ------
+        StateError
+            If the file is missing, damaged, not ours to write, or busy for too long.
+        """
+        import sqlite3  # noqa: PLC0415 - an app without consent never needs it
+
+        with self.lock:
+            try:
+                connection = self._connect()
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    with connection:  # commits, or rolls back
+                        yield connection
+                finally:
+                    if connection is not self._memory:
+                        connection.close()
+            except (sqlite3.Error, OSError) as error:
+                where = self.directory or "memory"
+                raise StateError(f"the state in {where} cannot be used: {type(error).__name__}: {error}") from None
+
+    def _connect(self) -> Connection:
+        import sqlite3  # noqa: PLC0415
+
+        if self.directory is None:
+            if self._memory is None:
+                self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                _lay_out(self._memory)
+            return self._memory
+        file = self.directory / _FILE
+        if not file.exists():
+            self._make()
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            (format_,) = connection.execute("PRAGMA user_version").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        if format_ != _FORMAT:
+            connection.close()
+            raise StateError(f"{file} is no state of this version (format {format_}, not {_FORMAT}); remove {self.directory}")
+        return connection
+
+    def _make(self) -> None:
+        """Make directory and file as one: under another name first, and renamed when both are on disk."""
+        import sqlite3  # noqa: PLC0415
+
+        directory = self.directory
+        assert directory is not None  # noqa: S101 - `_connect` has seen to it
+        if directory.exists():
+            raise StateError(
+                f"{directory / _FILE} was deleted, and with it what was spent: nothing is recorded any more. "
+                f"To begin anew, which is a new spend, remove {directory}"
+            )
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        fresh = directory.with_name(f".{directory.name}.{OS.below(1 << 64):016x}")
+        fresh.mkdir(mode=0o700)
+        try:
+            file = fresh / _FILE
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            connection = sqlite3.connect(file, isolation_level=None)
+            try:
+                _lay_out(connection)
+            finally:
+                connection.close()
+            _sync(fresh)
+            try:
+                fresh.rename(directory)
+            except OSError:
+                if not (directory / _FILE).exists():  # else another process was first
+                    raise
+            _sync(directory.parent)
+        finally:
+            rmtree(fresh, ignore_errors=True)
+
+    def hold(self) -> None:
+        """Let no thread be amid a transaction: the process is about to be copied, and a child would wait for it for ever."""
+        self._held = self.lock.acquire(timeout=_FORK_PATIENCE)
+
+    def release(self) -> None:
+        """Go on, in the process that was copied."""
+        if self._held:
+            self._held = False
+            self.lock.release()
+
+    def begin(self) -> None:
+        """Begin, in the copy, with a lock that nobody holds."""
+        self._held = False
+        self.lock = RLock()
+
+    @classmethod
+    def hold_all(cls) -> None:
+        """Hold every state of this process."""
+        for each in cls._alive:
+            each.hold()
+
+    @classmethod
+    def release_all(cls) -> None:
+        """Release every state of this process."""
+        for each in cls._alive:
+            each.release()
+
+    @classmethod
+    def begin_all(cls) -> None:
+        """Begin with every state of this process."""
+        for each in cls._alive:
+            each.begin()
+
+
+def _lay_out(connection: Connection) -> None:
+    secret = OS.below(1 << _SECRET_BITS).to_bytes(_SECRET_BITS // 8, "little")
+    connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+    connection.execute("INSERT INTO facts VALUES ('secret', ?), ('lifetime', 0), ('clock', 0)", (secret,))
+
+
+def _sync(directory: Path) -> None:
+    """Write a directory's entries to disk, where the system can."""
+    if sys.platform != "win32":
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(before=State.hold_all, after_in_parent=State.release_all, after_in_child=State.begin_all)

@@ -1,0 +1,191 @@
+"""What an app records during a test, as it was given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
+
+import deniable
+from deniable.client import Client
+from deniable.environment import switched_off
+from deniable.errors import ParameterError
+from deniable.handle import MetricHandle
+from deniable.registry import Registry, load
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import TracebackType
+
+__all__ = ["Capture", "Captured"]
+
+_PACKAGE = f"{Path(deniable.__file__).parent}{os.sep}"
+_OF_THE_NETWORK = ("dsn", "settings", "state", "registry_key", "post")
+
+
+class Captured(NamedTuple):
+    """One answer that an app recorded.
+
+    Parameters
+    ----------
+    metric
+        The metric's id.
+    value
+        The answer, as it was given.
+    """
+
+    metric: str
+    value: Any
+
+
+class Capture:
+    """Captures what every client of the process is given to record, while it is open.
+
+    It does not matter whether the app calls `deniable.init` before, meanwhile or never, nor whether it records by `deniable`, by
+    a `Client` or by a handle. Meanwhile nothing is randomised, queued, kept or sent, no thread is started, and neither a DSN, nor
+    the device's budget, nor the last day of a metric matters.
+
+    Parameters
+    ----------
+    registry
+        What an app that never calls `init` is checked against: a path, a loaded registry, or None for no check. All other
+        answers are checked against the registry of their client.
+    lenient
+        Take what no registry declares, too.
+    consent
+        Drop answers as in production while there is no consent, or DO_NOT_TRACK is set.
+
+    Attributes
+    ----------
+    faults : list of str
+        What was recorded without being declared, with the line that did it.
+    """
+
+    def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = False) -> None:
+        self.lenient = lenient
+        self.consent = consent
+        self.faults: list[str] = []
+        self._registry = load(registry) if isinstance(registry, str | Path) else registry
+        self._taken: list[Captured] = []
+        self._stand_in: Client | None = None
+        self._replaced: list[tuple[Any, str, Any]] = []
+
+    @property
+    def all(self) -> list[Captured]:
+        """Everything recorded, in order."""
+        return list(self._taken)
+
+    def values(self, metric: str) -> list[Any]:
+        """Return the answers recorded for a metric, in order.
+
+        Parameters
+        ----------
+        metric
+            The metric's id.
+
+        Returns
+        -------
+        list
+            Empty if there are none.
+        """
+        return [taken.value for taken in self._taken if taken.metric == metric]
+
+    def clear(self) -> None:
+        """Forget everything recorded, and all faults."""
+        self._taken.clear()
+        self.faults.clear()
+
+    def __enter__(self) -> Self:
+        if deniable._client is None:  # noqa: SLF001 - the app has not called init, and perhaps never will
+            registry = self._registry or Registry("app", {})
+            segments = {name: values[0] for name, values in registry.segments.items()}
+            self._stand_in = Client.__new__(Client)
+            _begin(Client.__init__, self._stand_in, registry=registry, consent=False, segments=segments, strict=True)
+        self._replace(deniable, "_client", self._stand_in or deniable._client)  # noqa: SLF001 - what init sets is undone at the end
+        self._replace_methods()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        while self._replaced:
+            setattr(*self._replaced.pop())
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        self._replaced.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, value)
+
+    def _replace_methods(self) -> None:
+        begin = Client.__init__
+
+        def init(client: Client, *, strict: bool = False, **given: Any) -> None:
+            needed = {name: value for name, value in given.items() if name not in _OF_THE_NETWORK}
+            _begin(begin, client, strict=strict or not self.lenient, **needed)
+            client.strict = strict
+
+        def record(client: Client, metric: str, value: object) -> bool:
+            return self._take(client, metric, value)
+
+        def record_handle(handle: MetricHandle, value: object) -> bool:
+            # A handle that was made before the capture holds the method that was there then.
+            owner = getattr(handle._record, "__self__", None)  # noqa: SLF001
+            return self._take(owner if isinstance(owner, Client) else deniable._client, handle._id, value)  # noqa: SLF001
+
+        def set_consent(client: Client, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as the client has it
+            client._consent = consent  # noqa: SLF001 - nothing is sent or taken back before the capture is over
+
+        def settled(client: Client, timeout: float = 0) -> bool:  # noqa: ARG001
+            return True
+
+        async def settled_async(client: Client, timeout: float = 0) -> bool:  # noqa: ARG001, ASYNC109
+            return True
+
+        self._replace(Client, "__init__", init)
+        self._replace(Client, "record", record)
+        self._replace(MetricHandle, "record", record_handle)
+        self._replace(Client, "set_consent", set_consent)
+        self._replace(Client, "flush", settled)
+        self._replace(Client, "aflush", settled_async)
+        self._replace(Client, "close", settled)
+
+    def _take(self, client: Client | None, metric: str, value: object) -> bool:
+        if client is None or (self.consent and (switched_off() or not _agreed(client))):
+            return False
+        unchecked = self.lenient or (client is self._stand_in and self._registry is None)
+        if not unchecked:
+            try:
+                _check(client, metric, value)
+            except ParameterError as error:
+                self.faults.append(f"{_caller()}: {error}")
+                raise
+        self._taken.append(Captured(metric, value))
+        return True
+
+
+def _begin(begin: Callable[..., None], client: Client, **given: Any) -> None:
+    """Begin a client that reads its registry and is a no-op: it has no DSN and keeps nothing."""
+    dsn = os.environ.pop("DENIABLE_DSN", None)
+    try:
+        begin(client, state=None, **given)
+    finally:
+        if dsn is not None:
+            os.environ["DENIABLE_DSN"] = dsn
+
+
+def _agreed(client: Client) -> bool:
+    consent = client._consent  # noqa: SLF001
+    return bool(consent() if callable(consent) else consent)
+
+
+def _check(client: Client, metric: str, value: object) -> None:
+    question = client._questions.get(metric)  # noqa: SLF001
+    if question is None:
+        raise ParameterError("a metric is declared in the registry", metric)
+    question.metric.position(value)
+
+
+def _caller() -> str:
+    """Name the nearest line that is not ours."""
+    frame = sys._getframe()  # noqa: SLF001 - as `inspect` does, without what else it loads
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

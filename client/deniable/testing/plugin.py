@@ -1,0 +1,50 @@
+"""The pytest fixtures. pytest loads this module in every session, so it loads no other until a fixture is used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from deniable.testing.capture import Capture
+    from deniable.testing.stub import StubServer
+
+__all__ = ["deniable_capture", "deniable_stub_server"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the ini option that names the registry."""
+    parser.addini("deniable_registry", "metrics.toml that the deniable fixtures check against, from the root directory")
+
+
+def _registry(config: pytest.Config) -> Path | None:
+    given: str = config.getini("deniable_registry")
+    return config.rootpath / given if given else None
+
+
+@pytest.fixture
+def deniable_capture(request: pytest.FixtureRequest) -> Iterator[Capture]:
+    """Capture what is recorded during the test, as it was given; see `deniable.testing.Capture`.
+
+    A test that records what the registry does not declare fails, even if the app swallows the error.
+    """
+    from deniable.testing.capture import Capture  # noqa: PLC0415 - see above
+
+    failed_before = request.session.testsfailed
+    with Capture(_registry(request.config)) as capture:
+        yield capture
+    if capture.faults and request.session.testsfailed == failed_before:
+        pytest.fail("recorded what no registry declares:\n" + "\n".join(capture.faults), pytrace=False)
+
+
+@pytest.fixture
+def deniable_stub_server(request: pytest.FixtureRequest) -> Iterator[StubServer]:
+    """Serve for the test on a free port of this machine; see `deniable.testing.StubServer`."""
+    from deniable.testing.stub import StubServer  # noqa: PLC0415 - see above
+
+    with StubServer(_registry(request.config)) as server:
+        yield server

@@ -1,0 +1,502 @@
+"""The averaging attack: the observer's inference against brute force, and what a kept response does to its success."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from base64 import b64decode
+from collections import Counter
+from fractions import Fraction
+from importlib.metadata import EntryPoint
+from itertools import pairwise
+from math import comb, e, exp, log
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from deniable import cli, mechanisms
+from deniable.budget import Budget
+from deniable.caps import Caps
+from deniable.client import Client
+from deniable.errors import ParameterError, PayloadError
+from deniable.mechanisms.chain import Chain
+from deniable.proof import distribution
+from deniable.registry import parse
+from deniable.source import OS
+from deniable.transport import SenderSettings
+from deniable_aggregator import observer
+from deniable_aggregator.attack import FRESH, KEPT, Curve, Way, averaging, checkpoints, losing, simulate
+from deniable_aggregator.device import Losing, Remembering
+from deniable_aggregator.observer import Observer
+
+CHANCE = 1e-8
+"""Probability of a tail below which a number is taken for wrong."""
+
+
+def made(name, size=2, epsilon=1, permanent=2, **options):
+    if name == "dbitflip":  # it has one step
+        epsilon = permanent
+    if name == "google_rappor":
+        return mechanisms.make(name, domain_size=size, epsilon=4, preset="PYTHON_DEFAULT", **options)
+    return mechanisms.make(name, domain_size=size, epsilon=epsilon, permanent=permanent, **options)
+
+
+def chains():
+    plain = [mechanisms.make(name, domain_size=2, epsilon=log(3)) for name in mechanisms.names()]
+    return [each.name for each in plain if isinstance(each, Chain)]
+
+
+TINY = [
+    *((name, size, {}) for name in chains() for size in (2, 3)),
+    ("rappor", 3, {"bits": 4, "hashes": 2, "cohorts": 3}),
+    ("google_rappor", 3, {"bits": 2, "hashes": 2, "cohorts": 2}),
+    ("dbitflip", 4, {"buckets": 2}),
+    ("dbitflip", 3, {"buckets": 1}),
+]
+
+
+def test_chains_are_found():
+    """The search for chains finds them: an empty list would make the tests below pass for nothing."""
+    assert {"rappor", "l_grr", "l_osue", "loloha", "dbitflip"} <= set(chains())
+
+
+def two_reports(chain, row, value):
+    """Compute the exact distribution of two reports from one kept response."""
+
+    def draw(source):
+        kept = chain.respond_permanently(row, value, source)
+        return chain.respond_instantly(row, kept, source) + chain.respond_instantly(row, kept, source)
+
+    return distribution(draw)
+
+
+def agree(logs, masses):
+    """Compare logarithms, up to a common term, with exact probabilities of each value."""
+    total = sum(masses)
+    found = np.exp(logs - np.max(logs))
+    assert found / found.sum() == pytest.approx([float(mass / total) for mass in masses], rel=1e-6, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "size", "options"), TINY)
+def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
+    """Two reports of a kept response tell an observer exactly what the sum over all draws of the chain says."""
+    chain = made(name, size, **options)
+    seeing = Observer(chain)
+    for row in {0, chain.layout.rows - 1}:
+        masses = [two_reports(chain, row, value) for value in range(size)]
+        for pair in masses[0]:
+            agree(seeing.kept(pair, [2])[0], [mass[pair] for mass in masses])
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "options"), [*TINY, ("binary", 2, {}), ("grr", 3, {}), ("oue", 3, {}), ("subset", 4, {})]
+)
+def test_the_likelihood_of_fresh_reports_is_that_of_brute_force(name, size, options):
+    """A report that was randomised anew tells exactly what its distribution under each value says, and two tell the product."""
+    chain = name in chains() or name == "google_rappor"
+    mechanism = made(name, size, **options) if chain else mechanisms.make(name, domain_size=size, epsilon=1)
+    masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(size)]
+    seeing, (first, *others) = Observer(mechanism), masses[0]
+    for payload in others[-40:]:
+        logs = seeing.fresh(first + payload, [0, 1, 2])
+        agree(logs[0], [Fraction(1)] * size)
+        agree(logs[1], [mass[first] for mass in masses])
+        agree(logs[2], [mass[first] * mass[payload] for mass in masses])
+
+
+@pytest.mark.parametrize("prior", [(), (5, 2, 1)])
+@pytest.mark.parametrize(("name", "size", "options"), TINY)
+def test_the_bound_is_that_of_brute_force(name, size, options, prior):
+    """No guess from the kept response is right more often than the sum of its largest joint probabilities says."""
+    chain, prior = made(name, size, **options), (*prior, 1, 1)[:size] if prior else ()
+    shares = [Fraction(weight, sum(prior)) for weight in prior] or [Fraction(1, size)] * size
+    success = Fraction(0)
+    for row in range(chain.layout.rows):
+        masses = [
+            distribution(lambda tape, v=value: chain.layout.pack(row, chain.respond_permanently(row, v, tape)))  # noqa: B023
+            for value in range(size)
+        ]
+        outputs = set().union(*masses)
+        success += sum(max(share * mass.get(y, 0) for share, mass in zip(shares, masses, strict=True)) for y in outputs)
+    bound = Observer(chain, prior).bound()
+    assert bound.exact
+    assert bound.success == pytest.approx(float(success / chain.layout.rows), rel=1e-12)
+
+
+@pytest.mark.parametrize("size", [2, 5, 200])
+def test_the_bound_in_closed_form(size):
+    """L-GRR keeps the truth with odds a to 1 for each other value; two values are told apart with e^permanent to 1 at most."""
+    assert Observer(made("l_grr", size)).bound().success == pytest.approx(e**2 / (e**2 + size - 1), rel=1e-8)
+    for name in chains():
+        assert Observer(made(name)).bound().success <= e**2 / (e**2 + 1) + 1e-9
+
+
+@pytest.mark.parametrize("name", ["rappor", "l_osue"])
+def test_the_bound_of_many_bits(name, monkeypatch):
+    """Where a bit stands for each value, the closed form is the sum over all kept responses."""
+    summed = Observer(made(name, 7)).bound()
+    monkeypatch.setattr(observer, "_OUTPUTS", 100)
+    closed = Observer(made(name, 7)).bound()
+    assert closed.exact
+    assert closed.success == pytest.approx(summed.success, rel=1e-12)
+
+
+def test_a_bound_that_is_too_long_a_sum(monkeypatch):
+    """Without a sum and a closed form the bound is what epsilon allows, and says that it is not exact."""
+    chain = made("rappor", 3, bits=4, hashes=2, cohorts=3)
+    exact = Observer(chain).bound()
+    monkeypatch.setattr(observer, "_OUTPUTS", 10)
+    bound = Observer(chain).bound()
+    assert (exact.exact, bound.exact) == (True, False)
+    assert bound.success == pytest.approx(e**2 / (e**2 + 2), rel=1e-8)
+    assert bound.success > exact.success
+    skewed = Observer(chain, (6, 1, 1)).bound()
+    assert skewed.success == pytest.approx(6 * e**2 / (6 * e**2 + 2), rel=1e-8)
+
+
+def majority(reports, epsilon):
+    """Compute how often most of an odd number of answers are true."""
+    truth = exp(epsilon) / (exp(epsilon) + 1)
+    return sum(comb(reports, k) * truth**k * (1 - truth) ** (reports - k) for k in range(reports // 2 + 1, reports + 1))
+
+
+@pytest.mark.parametrize(("epsilon", "mostly", "surely"), [(0.5, 45, 87), (1, 11, 23), (2, 3, 7)])
+def test_fresh_noise_is_averaged_away(epsilon, mostly, surely):
+    """Without a kept response 45, 11 and 3 reports give 95% of yes-or-no answers away, and twice as many 99%."""
+    assert majority(mostly - 2, epsilon) < 0.95 <= majority(mostly, epsilon)
+    assert majority(surely - 2, epsilon) < 0.99 <= majority(surely, epsilon)
+    seeing = Observer(mechanisms.make("binary", domain_size=2, epsilon=epsilon))
+    curve = simulate(seeing, FRESH, devices=1500, after=(1, mostly, surely))
+    for reports, successes in zip(curve.reports, curve.successes, strict=True):
+        expected = binom(curve.devices, majority(reports, epsilon))
+        assert expected.cdf(successes) > CHANCE
+        assert expected.sf(successes - 1) > CHANCE
+
+
+class Redrawing:
+    """The planted fault: a device that keeps its row and draws its permanent response again for each report."""
+
+    def __init__(self, chain, value):
+        self.chain, self.value, self.row = chain, value, OS.below(chain.layout.rows)
+
+    def report(self):
+        kept = self.chain.respond_permanently(self.row, self.value, OS)
+        return self.chain.respond_instantly(self.row, kept, OS)
+
+
+def beyond(curve, bound):
+    """Compute how likely the best observer would be right so often, or more often, after all reports."""
+    return binom(curve.devices, bound.success).sf(curve.successes[-1] - 1)
+
+
+@pytest.mark.parametrize("name", [*chains(), "google_rappor"])
+def test_a_kept_response_is_not_averaged_away(name):
+    """After 1,000 reports from one kept response an observer is right as often as from that response, and not more often.
+
+    Nor is an observer who takes the reports for independent.
+    """
+    seeing = Observer(made(name, epsilon=0.5, permanent=1))
+    bound = seeing.bound()
+    curve = simulate(seeing, KEPT, devices=120, after=(1000,))
+    assert bound.exact
+    assert beyond(curve, bound) > CHANCE
+    assert binom(curve.devices, bound.success).cdf(curve.successes[-1]) > CHANCE
+    averaged = simulate(seeing, Way("kept", Remembering, Observer.fresh), devices=120, after=(1000,))
+    assert beyond(averaged, bound) > CHANCE
+
+
+@pytest.mark.parametrize("name", chains())
+def test_a_response_that_is_drawn_again_is_found_out(name):
+    """Were the response drawn again for each report, the success would leave its bound, and the test above fail."""
+    # A hash function that cannot tell two values apart hides them for good, so LOLOHA leaves its bound less far behind.
+    epsilon, devices = (0.25, 1000) if name == "loloha" else (0.5, 400)
+    seeing = Observer(made(name, epsilon=epsilon, permanent=2 * epsilon))
+    curve = simulate(seeing, Way("kept", Redrawing, Observer.fresh), devices=devices, after=(300,))
+    assert beyond(curve, seeing.bound()) < CHANCE
+
+
+def test_many_values():
+    """Among a hundred values, too, a kept response stays at its bound while fresh noise gives the answer away."""
+    fresh, kept = averaging(Observer(made("l_grr", 100, epsilon=2, permanent=3)), devices=150, reports=600).curves
+    bound = e**3 / (e**3 + 99)
+    assert fresh.success[-1] > 0.9
+    assert binom(150, bound).sf(kept.successes[-1] - 1) > CHANCE
+
+
+def test_lost_state_is_a_new_spend():
+    """Each loss of the kept response tells an observer more, to the end that noise drawn anew comes to."""
+    seeing = Observer(made("l_grr", epsilon=0.5, permanent=1))
+    curve = simulate(seeing, losing(30), devices=200, after=(30, 900))
+    bound = seeing.bound()
+    assert binom(200, bound.success).sf(curve.successes[0] - 1) > CHANCE
+    assert beyond(curve, bound) < CHANCE
+
+
+def test_the_likelihood_of_lost_state():
+    """Reports before and after a loss are independent, and where nothing was lost the likelihood is that of a kept response."""
+    chain = made("l_osue", 3)
+    device = Losing(chain, 1, 4)
+    payloads = b"".join(device.report() for _ in range(10))
+    size, seeing = chain.layout.payload_size, Observer(chain)
+    parts = [seeing.kept(payloads[i * size : j * size], [j - i])[0] for i, j in ((0, 4), (4, 8), (8, 9))]
+    assert losing(4).logs(seeing, payloads, (3, 9))[1] == pytest.approx(sum(parts))
+    assert losing(10).logs(seeing, payloads, (3, 9)) == pytest.approx(seeing.kept(payloads, (3, 9)))
+
+
+def test_a_device_keeps_its_row_and_loses_it():
+    """A device that remembers names one row in all reports; one that loses its state draws the row again."""
+    chain = mechanisms.make("rappor", domain_size=2, epsilon=1, bits=4, hashes=1, cohorts=4096)
+    for every, rows in ((None, {1}), (5, {3, 4})):  # of four drawn rows fewer than three differ once in 2 million runs
+        device = Remembering(chain, 0) if every is None else Losing(chain, 0, every)
+        seen = [chain.layout.unpack(device.report())[0] for _ in range(20)]
+        assert len(set(seen)) in rows
+        assert every is None or all(len(set(seen[i : i + every])) == 1 for i in range(0, 20, every))
+
+
+def test_a_prior_is_used():
+    """An observer who expects an answer guesses it until the reports say otherwise, and devices follow the prior."""
+    seeing = Observer(made("l_grr", 3, epsilon=0.1, permanent=0.2), (98, 1, 1))
+    assert seeing.chances == pytest.approx([0.98, 0.01, 0.01])
+    curve = simulate(seeing, KEPT, devices=400, after=(1,))
+    assert binom(400, 0.98).cdf(curve.successes[0]) > CHANCE
+    assert binom(400, 0.98).sf(curve.successes[0] - 1) > CHANCE
+
+
+@pytest.mark.parametrize("name", ["l_grr", "dbitflip"])
+def test_reports_that_contradict_one_another(name):
+    """Copies without noise that differ are impossible from one kept response: all values are alike to the observer."""
+    chain = made(name, 2, epsilon=2, permanent=2)
+    pack, seeing = chain.layout.pack, Observer(chain)
+    logs = seeing.kept(pack(0, 0) + pack(0, 1), [2])[0]
+    assert {seeing.guess(logs, OS) for _ in range(60)} == {0, 1}
+
+
+def test_ties_are_broken_at_random():
+    """Of values that are equally likely each is guessed."""
+    seeing = Observer(made("l_grr", 3))
+    assert {seeing.guess(np.array([0.0, -1.0, 1e-13]), OS) for _ in range(60)} == {0, 2}
+
+
+def test_checkpoints():
+    """The observer guesses more rarely as reports become many, and after the last of them."""
+    assert checkpoints(1) == (1,)
+    assert checkpoints(20) == (1, 2, 3, 5, 7, 10, 15, 20)
+    assert checkpoints(1100)[-4:] == (500, 700, 1000, 1100)
+
+
+def test_a_curve():
+    """Intervals are Clopper and Pearson's, and `needed` tells where success has come to stay."""
+    curve = Curve("fresh", (1, 2, 3, 5), (0, 19, 18, 20), 20)
+    tail = 0.025 ** (1 / 20)
+    assert curve.success == (0, 0.95, 0.9, 1)
+    assert (curve.low[0], curve.high[-1]) == (0, 1)
+    assert (curve.high[0], curve.low[-1]) == pytest.approx((1 - tail, tail))
+    assert binom(20, curve.low[1]).sf(18) == pytest.approx(0.025)
+    assert (curve.needed(0.95), curve.needed(0.5), curve.needed(0)) == (5, 2, 1)
+    assert Curve("fresh", (1,), (5,), 10).needed(0.9) is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (lambda: Observer(mechanisms.make("oue", domain_size=257, epsilon=1)), "at most 256 values"),
+        (lambda: Observer(made("l_grr", 3), (1, 2)), "a whole number above 0 for each of 3 values"),
+        (lambda: Observer(made("l_grr", 2), (1, 0)), "a whole number above 0"),
+        (lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(), "a mechanism in two steps; got 'grr'"),
+        (lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0), "a mechanism in two steps; got 'grr'"),
+        (lambda: averaging(Observer(made("l_grr")), devices=0, reports=5), "at least 1 device"),
+        (lambda: averaging(Observer(made("l_grr")), devices=1, reports=0), "at least 1 report"),
+        (lambda: losing(0), "at least 1 report before it loses its state"),
+        (lambda: Observer(made("loloha", 4)).kept(b"\x00\x08", [2]), "reports in one row; got '2 rows'"),
+    ],
+)
+def test_what_makes_no_sense(wrong, words):
+    """A wrong parameter is named with its rule."""
+    with pytest.raises(ParameterError, match=words):
+        wrong()
+
+
+def test_reports_that_no_device_sent():
+    """An observer refuses bytes that the mechanism cannot have sent."""
+    with pytest.raises(PayloadError):
+        Observer(made("l_grr")).kept(b"\x07", [1])
+    with pytest.raises(PayloadError):
+        Observer(made("l_grr")).fresh(b"\x07", [1])
+
+
+METRICS = 60
+REGISTRY = 'format = 1\napp = "shop"\n' + "".join(
+    f"""
+[metrics.m{number}]
+type = "boolean"
+mechanism = "l_grr"
+epsilon = 0.7
+epsilon_permanent = 0.8
+description = "A question that is asked every day"
+owner = "core@shop.example"
+"""
+    for number in range(METRICS)
+)
+
+
+class Wire:
+    """A `Post` that takes everything and keeps the payloads of each metric."""
+
+    def __init__(self):
+        self.payloads = Counter()
+
+    def __call__(self, body, headers, _timeout):
+        text = gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+        for group in json.loads(text)["groups"]:
+            self.payloads[group["metric"]] = (self.payloads[group["metric"]] or b"") + b64decode(group["payloads"])
+        return 202, {}, None
+
+
+@pytest.mark.parametrize(("kept", "days"), [(True, 30), (False, 160)])
+def test_the_sdk_itself(tmp_path, kept, days):
+    """What the real client sends day after day, over several starts, stays at the bound; without its state it does not."""
+    registry, wire, now = parse(REGISTRY), Wire(), 1_800_000_000.0
+    truth = [bool(OS.below(2)) for _ in range(METRICS)]
+    options = {"dsn": "https://key@t.example/shop", "registry": registry, "consent": True, "post": wire, "strict": True}
+    options |= {"caps": Caps(budget=Budget(per_window=None, lifetime=None)), "settings": SenderSettings(flush_interval=60)}
+
+    def clock():
+        return now
+
+    at_once = 10 if kept else 1
+    for _ in range(0, days, at_once):
+        with Client(**options, state=tmp_path if kept else None, clock=clock) as client:
+            for _ in range(at_once):
+                assert all(client.record(f"m{number}", answer) for number, answer in enumerate(truth))
+                assert not client.record("m0", truth[0])  # a second answer in a period is no second report
+                assert client.flush(20)
+                now += 86_400
+    seeing = Observer(mechanisms.of(registry.metrics["m0"]))
+    size = seeing.mechanism.layout.payload_size
+    assert {len(payloads) for payloads in wire.payloads.values()} == {days * size}
+    logs = seeing.kept if kept else seeing.fresh
+    guesses = [seeing.guess(logs(wire.payloads[f"m{number}"], [days])[0], OS) for number in range(METRICS)]
+    right = sum(registry.metrics["m0"].position(answer) == guess for answer, guess in zip(truth, guesses, strict=True))
+    # Within 160 days 59 of 60 answers are found out where nothing is kept, but for one run in 10^7; at the bound, once in 10^8.
+    assert seeing.bound().success == pytest.approx(exp(0.8) / (exp(0.8) + 1))
+    assert (binom(METRICS, seeing.bound().success).sf(right - 1) > CHANCE) == kept
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command and return its status, output and errors."""
+
+    def main(*arguments):
+        status = cli.main(("attack", "averaging", *arguments))
+        return status, *capsys.readouterr()
+
+    return main
+
+
+def test_the_command(run):
+    """The table has both ways, the words the bound and what to do next."""
+    status, out, _ = run("--mechanism", "l_grr", "rappor", "--devices", "30", "--reports", "60")
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0] == "l_grr, 2 values, epsilon 1 a report, 2 for all reports of a kept response; 30 devices of each kind"
+    assert lines[1].split() == ["reports", "noise", "drawn", "anew", "response", "kept"]
+    assert [line.split()[0] for line in lines[2:9]] == ["1", "2", "5", "10", "20", "50", "60"]
+    assert "in the long run no observer is right more often than 88.1%" in out
+    assert "in the long run no observer is right more often than 73.1%" in out
+    assert out.count("Next: declare epsilon_permanent") == 2
+
+
+def test_the_command_without_a_chain(run):
+    """A mechanism that keeps nothing has one way, and the advice is another."""
+    status, out, _ = run("--mechanism", "grr", "--devices", "20", "--reports", "5", "--prior", "3", "1")
+    assert status == 0
+    assert "response kept" not in out
+    assert "Without any report 75.0% would be right" in out
+    assert "% after 5 reports, and more with every report" in out or "reports are enough" in out
+    assert "keeps nothing: ask each person once" in out
+
+
+def test_the_command_in_json(run):
+    """With --json each mechanism is an object with all points."""
+    arguments = ("--mechanism", "l_grr", "--devices", "20", "--reports", "6", "--lose-every", "2", "--domain-size", "4", "--json")
+    status, out, _ = run(*arguments)
+    assert status == 0
+    found = json.loads(out)
+    assert (found["mechanism"], found["domain_size"], found["devices"], found["guess"]) == ("l_grr", 4, 20, 0.25)
+    assert (found["epsilon"], found["epsilon_permanent"]) == pytest.approx((1, 2))
+    assert found["bound"]["exact"]
+    assert found["bound"]["success"] == pytest.approx(e**2 / (e**2 + 3))
+    for way in ("fresh", "kept", "lost"):
+        assert [point["reports"] for point in found[way]] == [1, 2, 3, 5, 6]
+        assert all(point["success"] == point["successes"] / 20 for point in found[way])
+        assert all(low <= point["success"] <= high for point in found[way] for low, high in [point["interval"]])
+
+
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<?xml"), ("png", b"\x89PNG")])
+def test_the_plot(run, tmp_path, ending, start):
+    """--plot writes the format that the file's ending says, for several mechanisms of different kinds."""
+    file = tmp_path / f"averaging.{ending}"
+    mechanisms_ = ("--mechanism", "l_grr", "grr", "rappor", "--devices", "10", "--reports", "20", "--lose-every", "5")
+    status, out, _ = run(*mechanisms_, "--plot", str(file))
+    assert status == 0
+    assert out.endswith(f"Plot: {file}\n")
+    assert file.read_bytes().startswith(start)
+
+
+def test_a_plot_without_matplotlib(run, monkeypatch):
+    """Without matplotlib the command says, before any work, which install brings it."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "deniable_aggregator.attack_plot", raising=False)
+    status, out, err = run("--plot", "averaging.svg")
+    assert (status, out) == (2, "")
+    assert err == "deniable attack: --plot needs matplotlib, which is not installed: pip install 'deniable[demo]'\n"
+
+
+def test_the_command_without_its_extra(run, monkeypatch):
+    """Without what the demo extra brings the command says which install does."""
+
+    class Point(EntryPoint):
+        def load(self):
+            raise ModuleNotFoundError(name="rich")
+
+    point = Point("attack", "deniable_aggregator.attack_commands:attack", "deniable.commands")
+    monkeypatch.setattr(cli, "entry_points", lambda **_: [point])
+    status, _, err = run()
+    assert (status, err) == (2, "deniable attack needs rich, which is not installed: pip install 'deniable[demo]'\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--mechanism", "nosuch"), "a mechanism is one of"),
+        (("--epsilon-permanent", "0.5"), "permanent"),
+        (("--epsilon-permanent", "much"), "much"),
+        (("--domain-size", "300"), "at most 256 values"),
+        (("--devices", "0"), "at least 1 device"),
+        (("--mechanism", "google_rappor", "--preset", "nosuch"), "a preset is one of"),
+        (
+            ("--mechanism", "grr", "--devices", "1", "--reports", "1", "--plot", "/nosuch/folder/a.svg"),
+            "--plot cannot be written",
+        ),
+        (("--mechanism", "grr", "--devices", "1", "--reports", "1", "--plot", "a.nosuch"), "--plot cannot be written"),
+    ],
+)
+def test_wrong_usage(run, arguments, words):
+    """What cannot be done ends with status 2 and the reason."""
+    status, _, err = run(*arguments)
+    assert status == 2
+    assert words in err
+
+
+def test_drawing_apart():
+    """Labels that would cover each other are moved apart, and stay in the picture."""
+    from deniable_aggregator.attack_plot import _apart
+
+    placed = _apart([0.5, 1.0, 1.0, 0.99])
+    assert placed[0] == pytest.approx(0.5 / 1.04)
+    assert max(placed) <= 1
+    ordered = sorted(placed)
+    assert min(b - a for a, b in pairwise(ordered)) > 0.06
+    assert _apart([0.01, 0.02])[0] < _apart([0.01, 0.02])[1]

@@ -1,0 +1,195 @@
+"""What an app allows: every bound refuses what is above it, and losses are worked out, not believed."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, replace
+from fractions import Fraction
+from math import inf, log, nan
+
+import pytest
+
+from deniable import mechanisms
+from deniable.budget import Budget
+from deniable.caps import Caps
+from deniable.errors import ConfigurationError, ParameterError
+from deniable.registry import Metric
+from deniable.weight import UNIT, weight
+
+
+def asked(mechanism="auto", size=4, epsilon="1", **changes):
+    """Declare a metric."""
+    values = tuple(f"v{i}" for i in range(size))
+    return Metric("m", "categorical", values, epsilon, mechanism=mechanism, **changes)
+
+
+def check(caps, metric):
+    caps.check(metric, mechanisms.of(metric))
+
+
+def test_defaults_refuse_the_outrageous():
+    """Without a word from the app a report spends at most 8 nats."""
+    check(Caps(), asked(epsilon="8"))
+    with pytest.raises(ConfigurationError, match=r"m: this app allows 8 nats for a report; the registry asks 8\.00"):
+        check(Caps(), asked(epsilon="8.001"))
+
+
+def test_epsilon_exactly_at_a_cap_is_allowed():
+    """A cap is compared with the integers exactly: neither rounding refuses what is at it, nor allows the next above."""
+    for epsilon in ("0.1", "0.7", "1", "2.5", "7.999"):
+        for name in ("grr", "oue", "subset", "local_hash", "hadamard"):
+            check(Caps(epsilon=float(epsilon)), asked(name, epsilon=epsilon))
+    check(Caps(epsilon=log(3)), asked("coin", size=2, epsilon="1.0986122886681098"))
+
+
+def test_of_two_epsilons_the_stricter_holds():
+    """The cap of one metric holds for it alone, and never loosens the general one."""
+    check(Caps(metrics={"other": 0.5}), asked())
+    with pytest.raises(ConfigurationError, match=r"allows 0\.5 nats"):
+        check(Caps(metrics={"m": 0.5}), asked())
+    with pytest.raises(ConfigurationError, match="allows 2 nats"):
+        check(Caps(epsilon=2, metrics={"m": 7}), asked(epsilon="3"))
+
+
+@pytest.mark.parametrize("allowed", [{"grr"}, frozenset({"grr"}), ["grr"]])
+def test_only_listed_mechanisms_are_allowed(allowed):
+    """What counts is the mechanism that ``auto`` resolves to."""
+    caps = Caps(mechanisms=allowed)
+    check(caps, asked("grr"))
+    check(caps, asked("auto", size=3))
+    with pytest.raises(ConfigurationError, match="this app allows the mechanisms grr; got oue"):
+        check(caps, asked("oue"))
+    with pytest.raises(ConfigurationError, match="the mechanisms none; got grr"):
+        check(Caps(mechanisms=()), asked("grr"))
+
+
+def test_a_domain_has_a_largest_size():
+    """Listed answers are counted; texts are not."""
+    check(Caps(domain_size=4), asked())
+    with pytest.raises(ConfigurationError, match="this app allows 4 answers; got 5"):
+        check(Caps(domain_size=4), asked(size=5))
+    check(Caps(domain_size=4), Metric("m", "string", (), "1", candidates="c.txt"))
+
+
+def test_a_kept_answer_has_a_cap_of_its_own():
+    """The permanent loss is bounded apart from that of a report; one without a bound is refused whatever the cap."""
+    text = Metric("m", "string", (), "1", mechanism="rappor", candidates="c.txt", epsilon_permanent="6")
+    check(Caps(permanent=6), text)
+    with pytest.raises(ConfigurationError, match="this app allows 5 nats for a kept answer; the registry asks"):
+        check(Caps(permanent=5), text)
+    f_zero = (("bits", 16), ("cohorts", 2), ("hashes", 1), ("prob_f", 0), ("prob_p", 0.25), ("prob_q", 0.75))
+    google = Metric("m", "string", (), "8", mechanism="google_rappor", candidates="c.txt", parameters=f_zero)
+    check(Caps(), google)  # reports that are independent have a bound
+    with pytest.raises(ConfigurationError, match="for a kept answer; the registry asks more than any number"):
+        Caps(permanent=1e6).check(replace(google, epsilon_permanent="8"), mechanisms.of(google))
+
+
+def test_a_device_keeps_one_of_few_rows():
+    """A row that a device uses for good would name it if there were many; rows drawn anew for each report would not."""
+    parameters = (("cohorts", 5000),)
+    text = Metric("m", "string", (), "1", mechanism="rappor", candidates="c.txt", parameters=parameters)
+    check(Caps(), text)
+    kept = Metric("m", "string", (), "1", mechanism="rappor", candidates="c.txt", parameters=parameters, epsilon_permanent="2")
+    with pytest.raises(ConfigurationError, match="this app allows 4096 rows; got 5000 rows"):
+        check(Caps(), kept)
+    check(Caps(rows=5000), kept)
+
+
+class Lying:
+    """A mechanism that says of itself whatever it is told to."""
+
+    name = "grr"
+
+    def __init__(self, p, q, ratio, epsilon=0.1):
+        self.p, self.q, self.ratio, self.epsilon = Fraction(p), Fraction(q), Fraction(ratio), epsilon
+
+
+E = Fraction(weight(Fraction(1)), UNIT)
+
+
+@pytest.mark.parametrize(
+    "liar",
+    [
+        Lying(E / (E + 3), 1 / (E + 3), E * 2, epsilon=0.1),  # its integers spend more than it says
+        Lying(Fraction(9, 10), Fraction(1, 30), E),  # so do its probabilities
+        Lying(Fraction(99, 100), Fraction(1, 2), E),  # not to support a value gives it away as well
+        Lying(1, Fraction(1, 2), E),  # no noise
+        Lying(1, 0, E),
+        Lying(1 / (E + 3), E / (E + 3), E),  # p and q swapped
+        Lying(Fraction(1, 4), Fraction(1, 4), E),  # says nothing
+    ],
+)
+def test_what_a_mechanism_says_of_itself_is_not_believed(liar):
+    """The loss is worked out from ratio, p and q; epsilon is not looked at."""
+    with pytest.raises(ConfigurationError, match=r"m: this app allows 1\.05 nats for a report"):
+        Caps(epsilon=1.05).check(asked("grr"), liar)
+
+
+def test_an_honest_mechanism_is_believed():
+    """The same check lets an honest one pass, whatever it calls its epsilon."""
+    Caps(epsilon=1.05).check(asked("grr"), Lying(E / (E + 3), 1 / (E + 3), E, epsilon=99))
+
+
+@pytest.mark.parametrize("name", [*mechanisms.names(), "pem", "tree_hist"])
+def test_no_mechanism_contradicts_itself(name):
+    """What p and q give away is within each real mechanism's ratio, so that none is refused at its own epsilon."""
+    found = 0
+    for size in (2, 3, 8, 100, 1 << 64):
+        try:
+            mechanism = mechanisms.make(name, domain_size=size, epsilon="1.5" if name != "coin" else "1.0986122886681098")
+        except ParameterError:
+            continue
+        found += 1
+        Caps(epsilon=1.5, rows=1 << 40).check(asked(), mechanism)
+        with pytest.raises(ConfigurationError, match="nats for a report"):
+            Caps(epsilon=1).check(asked(), mechanism)
+    assert found
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        *({"epsilon": x} for x in (0, -1, nan, inf, True, "1", 1e7)),
+        *({"permanent": x} for x in (0, nan, inf)),
+        *({"metrics": {"m": x}} for x in (0, nan, inf, None)),
+        *({"domain_size": x} for x in (0, 1, 2.5, True)),
+        *({"rows": x} for x in (0, None, 1.5)),
+        {"mechanisms": "grr"},
+    ],
+)
+def test_a_cap_is_a_bound(bound):
+    """What is no bound is refused when the app starts, not when it is needed."""
+    with pytest.raises(ParameterError):
+        Caps(**bound)
+
+
+def test_caps_do_not_change():
+    """Neither the object nor the mapping that it was made of can be changed behind its back."""
+    own = {"m": 0.5}
+    caps = Caps(metrics=own)
+    own["m"] = 8
+    with pytest.raises(ConfigurationError):
+        check(caps, asked())
+    with pytest.raises(FrozenInstanceError):
+        caps.epsilon = 99
+    assert caps == Caps(metrics={"m": 0.5})
+    assert hash(caps) == hash(Caps(metrics={"m": 0.5}))
+
+
+@pytest.mark.parametrize(
+    ("other", "result"),
+    [
+        (Budget(), (30, 32, 320)),
+        (Budget(window=1, per_window=100, lifetime=1000), (30, 32, 320)),
+        (Budget(window=60, per_window=1, lifetime=10), (60, 1, 10)),
+        (Budget(per_window=None, lifetime=None), (30, 32, 320)),
+    ],
+)
+def test_a_budget_only_tightens(other, result):
+    """In each of its numbers the stricter holds, whichever side it is on."""
+    for tightened in (Budget().tightened(other), other.tightened(Budget())):
+        assert (tightened.window, tightened.per_window, tightened.lifetime) == result
+
+
+def test_a_largest_cap_can_be_compared():
+    """A cap beyond all use is still compared exactly, not as a float that overflows."""
+    check(Caps(epsilon=1e6), asked(epsilon="16"))

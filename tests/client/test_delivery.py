@@ -1,0 +1,176 @@
+"""Attempts at one batch: how long a server may ask to be left alone, and what its last answer means."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from email.utils import formatdate
+
+import pytest
+
+from deniable.batch import Batch
+from deniable.courier import Courier, Orders
+from deniable.delivery import Delivery, _retry_after, _verdict
+from deniable.dsn import Dsn
+from deniable.report import Report, Stratum
+
+BATCH = Batch.of(tuple(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i])) for i in range(4)))
+DSN = Dsn("http://t.example", "public-key", "shop")
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("0", 0), ("7", 7), ("300", 300), ("301", 300), ("9" * 400, 300)])
+def test_seconds(text, seconds):
+    """Retry-After is a number of seconds, never more than 300."""
+    assert _retry_after({"Retry-After": text}) == seconds
+
+
+@pytest.mark.parametrize(("ahead", "seconds"), [(100, 100), (-100, 0), (1e7, 300)])
+def test_a_date(ahead, seconds):
+    """Or a date: the time until then, never more than 300 seconds, none if it is past."""
+    text = formatdate(time.time() + ahead, usegmt=True)
+    assert _retry_after({"Retry-After": text}) == pytest.approx(seconds, abs=5)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "soon", "-1", "1.5", "²", "٣", "GMT", "Wed, 99 Xxx 2026 07:28:00 GMT", "Wed, 21 Oct 99999 07:28:00 GMT"]
+)
+def test_what_says_nothing(text):
+    """Anything else is as good as none."""
+    assert _retry_after({"Retry-After": text}) == 0
+    assert _retry_after({}) == 0
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(202, "accepted"), (413, "large"), (401, "refused"), (403, "refused"), (400, "dropped"), (500, "dropped"), (302, "dropped")]
+    + [(status, "later") for status in (0, 408, 429, 502, 503, 504)],
+)
+def test_statuses(status, kind):
+    """Each status means one thing."""
+    assert _verdict(BATCH, status, None).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("document", "accepted"),
+    [({"accepted": n}, n) for n in range(5)]
+    + [
+        (d, 4)
+        for d in (None, [], "x", {}, {"accepted": 5}, {"accepted": -1}, {"accepted": True}, {"accepted": 2.0}, {"accepted": "2"})
+    ],
+)
+def test_how_many_were_accepted(document, accepted):
+    """The server's number counts if it is one that can be."""
+    assert _verdict(BATCH, 202, document).accepted == accepted
+
+
+def test_a_server_writes_no_log(caplog):
+    """What stands in the answer of a server that lies does not reach the host app's log."""
+    caplog.set_level(logging.DEBUG)
+    for code in ("x\nERROR: fake line", "y" * 10_000, {"z": 1}, "\x1b[2J"):
+        _verdict(BATCH, 400, {"code": code})
+    assert [record.message for record in caplog.records] == ["deniable: 4 reports not delivered: status 400, code None"] * 4
+
+
+class Line:
+    """A delivery whose requests a function answers, and the times of these."""
+
+    def __init__(self, post, *, spooled: bool = False) -> None:
+        self.times: list[float] = []
+        self.orders = Orders(spooled=spooled)
+        self.chores_failed = 0
+
+        def timed(body, headers, timeout):
+            self.times.append(time.monotonic())
+            return post(body, headers, timeout)
+
+        self.courier = Courier(self.orders, lambda: timed, None, lambda: None)
+        self.courier.thread.start()
+        self.delivery = Delivery(DSN, 5.0, self.orders, self.courier)
+
+    def tell(self, **wishes) -> None:
+        with self.orders.changed:
+            for name, value in wishes.items():
+                setattr(self.orders, name, value)
+            self.orders.changed.notify_all()
+
+
+@pytest.fixture
+def line():
+    made: list[Line] = []
+
+    def make(post, **options) -> Line:
+        made.append(Line(post, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.courier.stop()
+        each.courier.thread.join(10)
+        assert not each.courier.thread.is_alive()
+
+
+def test_the_next_batch_waits_as_well(line):
+    """What one batch was told to wait, the next one waits, too: it is the same server."""
+    answers = [(503, {"Retry-After": "1"}, None), (202, {}, None)]
+    slow = line(lambda *_: answers.pop(0))
+    assert slow.delivery.deliver(BATCH, 1).kind == "later"
+    assert slow.delivery.deliver(BATCH, 1).kind == "accepted"
+    assert slow.times[1] - slow.times[0] >= 0.99
+
+
+def test_a_pause_holds_an_attempt(line):
+    """While paused nothing is sent; afterwards it is."""
+    paused = line(lambda *_: (202, {}, None))
+    paused.tell(paused=True)
+    kinds: list[str] = []
+    thread = threading.Thread(target=lambda: kinds.append(paused.delivery.deliver(BATCH, 1).kind))
+    thread.start()
+    thread.join(0.2)
+    assert not paused.times
+    paused.tell(paused=False)
+    thread.join(10)
+    assert kinds == ["accepted"]
+
+
+@pytest.mark.parametrize("wish", [{"purges": 1}, {"closed": True}])
+def test_an_answer_that_nobody_waits_for(line, wish):
+    """When consent is taken back, or the app ends and there is a spool, a request under way holds nothing up."""
+    entered, release = threading.Event(), threading.Event()
+
+    def hang(*_):
+        entered.set()
+        release.wait(20)
+        return 202, {}, None
+
+    hanging = line(hang, spooled=True)
+    kinds: list[str] = []
+    thread = threading.Thread(target=lambda: kinds.append(hanging.delivery.deliver(BATCH, 3).kind))
+    thread.start()
+    assert entered.wait(10)
+    hanging.tell(**wish)
+    thread.join(10)
+    assert kinds == ["later"]
+    release.set()
+
+
+def test_a_request_that_never_ends(line):
+    """A request has its time, however it is spent; while it hangs on, the next one has no answer, and sends nothing."""
+    release = threading.Event()
+    calls: list[int] = []
+
+    def hang(*_):
+        calls.append(1)
+        release.wait(20)
+        return 202, {}, None
+
+    hanging = line(hang)
+    hanging.delivery._timeout = 0.2
+    began = time.monotonic()
+    assert hanging.delivery.deliver(BATCH, 1).kind == "later"
+    assert hanging.delivery.deliver(BATCH, 1).kind == "later"
+    assert time.monotonic() - began < 5
+    assert len(calls) == 1
+    release.set()
+    hanging.delivery._timeout = 10
+    assert hanging.delivery.deliver(BATCH, 1).kind == "accepted"

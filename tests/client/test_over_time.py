@@ -1,0 +1,357 @@
+"""The client over time: permanent answers, budget, sampling, silence, the journal, and what consent takes back."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+from base64 import b64decode
+from datetime import UTC, datetime
+from time import monotonic, sleep
+
+import pytest
+
+from deniable.budget import Budget
+from deniable.caps import Caps
+from deniable.client import Client
+from deniable.errors import ConfigurationError
+from deniable.registry import parse
+from deniable.transport import SenderSettings
+
+DSN = "https://canary-key@t.example/shop"
+CANARY = "canary-4c1e"
+DAY = 86_400.0
+HEAD = 'format = 1\napp = "shop"\n'
+BODY = 'description = "d"\nowner = "o"\n'
+KEPT = f"""{HEAD}
+[metrics."ui.theme"]
+type = "categorical"
+values = ["light", "dark", "system", "not set"]
+none = "not set"
+mechanism = "rappor"
+epsilon = 2
+epsilon_permanent = 2
+{BODY}"""
+PLAIN = f'{HEAD}[metrics.m]\ntype = "boolean"\nepsilon = 1\n{BODY}'
+OFTEN = f'{HEAD}[metrics.m]\ntype = "boolean"\nepsilon = 1\nsample = 0.5\n{BODY}'
+TEXTS = f'{HEAD}[metrics.m]\ntype = "string"\ncandidates = "c.txt"\nepsilon = 2\nepsilon_permanent = 4\n{BODY}'
+
+
+class Fake:
+    """A `Post` that takes everything and keeps it; or, with an error, nothing."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.groups: list[dict] = []
+
+    def __call__(self, body, headers, _timeout):
+        if self.error:
+            raise self.error
+        body = gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+        self.groups += json.loads(body)["groups"]
+        return 202, {}, None
+
+    @property
+    def reports(self) -> list[tuple[str, bytes]]:
+        return [(group["period"], b64decode(group["payloads"])) for group in self.groups]
+
+
+class Device:
+    """A device whose app can be started again and again, at any time."""
+
+    def __init__(self, directory, post) -> None:
+        self.directory, self.post = directory, post
+        self.now = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
+        self.clients: list[Client] = []
+
+    def start(self, registry, **options) -> Client:
+        given = {"dsn": DSN, "consent": True, "state": self.directory, "post": self.post}
+        settings = SenderSettings(flush_interval=60, max_tries=1)
+        text = parse(registry) if isinstance(registry, str) else registry
+        client = Client(registry=text, settings=settings, clock=lambda: self.now, **(given | options))
+        self.clients.append(client)
+        return client
+
+    def await_reports(self, number: int) -> None:
+        """Wait for what the spool sends when it has seen that the server is there."""
+        deadline = monotonic() + 20
+        while sum(group["count"] for group in self.post.groups) < number:
+            assert monotonic() < deadline
+            sleep(0.01)
+
+    def files(self) -> bytes:
+        return b"".join(path.read_bytes() for path in sorted(self.directory.rglob("*")) if path.is_file())
+
+
+@pytest.fixture
+def device(tmp_path):
+    """Give a device with a server that takes everything, and stop its apps after the test."""
+    made = Device(tmp_path / "state", Fake())
+    yield made
+    for client in made.clients:
+        client.close(5)
+
+
+def test_a_kept_answer_over_many_starts(device):
+    """Day after day, start after start, the same answer gives the same permanent response, in one report a day."""
+    for _ in range(20):
+        client = device.start(KEPT)
+        assert client.record("ui.theme", "dark")
+        assert not client.record("ui.theme", "dark")
+        assert client.stats()["dropped"] == {"this_period": 1}
+        client.close(5)
+        device.now += DAY
+    days, payloads = zip(*device.post.reports, strict=True)
+    assert len(set(days)) == 20
+    assert len(set(payloads)) == 1  # without noise of its own, a report is the permanent response
+    assert device.start(KEPT).stats()["spent"]["lifetime"] == pytest.approx(2, abs=1e-5)
+
+
+def test_no_answer_is_an_answer(device):
+    """None is recorded as the answer that stands for it, with a response like any other's."""
+    client = device.start(KEPT)
+    assert client.record("ui.theme", None)
+    device.now += DAY
+    assert client.record("ui.theme", "not set")
+    client.flush(5)
+    assert len({payload for _, payload in device.post.reports}) == 1
+    assert not device.start(PLAIN).record("m", None)
+
+
+def test_texts_keep_their_answers(device):
+    """A metric of texts has permanent responses, too, and the file names none of them."""
+    for _ in range(3):
+        client = device.start(TEXTS)
+        assert client.record("m", CANARY)
+        client.close(5)
+        device.now += DAY
+    rows = {payload[0] for _, payload in device.post.reports}
+    assert len(rows) == 1  # the cohort of this device
+    assert CANARY.encode() not in device.files()
+
+
+def test_a_permanent_epsilon_needs_a_chain(device, caplog):
+    """A mechanism that keeps nothing cannot promise it: the client is off, and says why."""
+    client = device.start(PLAIN.replace("epsilon = 1", 'epsilon = 1\nepsilon_permanent = 2\nmechanism = "grr"'))
+    assert not client.record("m", value=True)
+    assert "l_grr" in client.stats()["disabled"]
+    assert "deniable is off" in caplog.text
+
+
+def test_the_budget_refuses(device):
+    """When the budget is spent nothing is recorded: quietly for the app, visibly in the counts, until time passes."""
+    caps = Caps(budget=Budget(window=1, per_window=3, lifetime=5))
+    for granted in (3, 0):
+        client = device.start(PLAIN, caps=caps)
+        assert sum(client.record("m", value=True) for _ in range(10)) == granted
+        assert client.stats()["dropped"] == {"budget": 10 - granted}
+        client.close(5)
+    device.now += 2 * DAY
+    client = device.start(PLAIN, caps=caps)
+    assert sum(client.record("m", value=True) for _ in range(10)) == 2
+    client.close(5)
+    assert client.stats()["spent"] == {
+        "window": pytest.approx(2, abs=1e-5),
+        "window_left": pytest.approx(1, abs=1e-5),
+        "lifetime": pytest.approx(5, abs=1e-5),
+        "lifetime_left": pytest.approx(0, abs=1e-5),
+    }
+    assert len(device.post.groups) == 2
+
+
+def test_the_stricter_budget_holds(device):
+    """Of the registry's budget and the app's, each bound is the stricter one."""
+    registry = PLAIN.replace("[metrics", "[budget]\nper_window = 2\nlifetime = 100\n[metrics", 1)
+    client = device.start(registry, caps=Caps(budget=Budget(per_window=50, lifetime=4)))
+    assert sum(client.record("m", value=True) for _ in range(10)) == 2
+    assert client.stats()["spent"]["lifetime_left"] == pytest.approx(2, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("caps", "words"),
+    [
+        (Caps(epsilon=0.5), "0.5 nats for a report; the registry asks 1"),
+        (Caps(metrics={"m": 0.25}), "0.25 nats for a report"),
+        (Caps(mechanisms=frozenset({"grr"})), "allows the mechanisms grr; got binary"),
+    ],
+)
+def test_caps_switch_off(device, caps, words):
+    """A registry that asks for more than the app allows is not used at all; strictly, it is an error."""
+    client = device.start(PLAIN, caps=caps)
+    assert not client.record("m", value=True)
+    assert words in client.stats()["disabled"]
+    with pytest.raises(ConfigurationError, match=words.split(";")[0]):
+        device.start(PLAIN, caps=caps, strict=True)
+    assert not device.post.groups
+
+
+def test_caps_on_the_domain(device):
+    """More answers than the app allows are refused like any other excess."""
+    client = device.start(KEPT, caps=Caps(domain_size=3))
+    assert not client.record("ui.theme", "dark")
+    assert "4" in client.stats()["disabled"]
+
+
+def test_sampling_does_not_look(device):
+    """Half of the answers are recorded, drawn before anybody looks at them: a wrong one is found out half of the time."""
+    client = device.start(OFTEN, caps=Caps(budget=Budget(per_window=None, lifetime=None)))
+    taken = sum(client.record("m", value=True) for _ in range(400))
+    assert 100 < taken < 300  # ten standard deviations
+    for _ in range(400):
+        client.record("m", CANARY)
+    dropped = client.stats()["dropped"]
+    assert 100 < dropped["invalid_value"] < 300
+    assert dropped["not_sampled"] == 800 - taken - dropped["invalid_value"]
+
+
+def test_sampling_a_kept_answer_is_drawn_once_a_period(device):
+    """Trying again in the same period is no second draw; what is not drawn costs nothing."""
+    registry = KEPT.replace("epsilon = 2\n", "epsilon = 2\nsample = 0.5\n", 1)
+    client = device.start(registry)
+    taken = 0
+    for _ in range(100):
+        taken += sum(client.record("ui.theme", "dark") for _ in range(5))
+        device.now += DAY
+    assert 10 < taken < 90
+    assert client.stats()["dropped"]["this_period"] == 400
+
+
+def test_the_journal(device):
+    """What was sent is listed, as it was sent; what waits is not."""
+    client = device.start(PLAIN)
+    client.record("m", value=True)
+    assert client.journal() == []
+    client.close(5)
+    (entry,) = device.start(PLAIN).journal()
+    assert (entry.metric, entry.period) == ("m", "2026-11-21")
+    assert bytes.fromhex(entry.payload) == device.post.reports[0][1]
+
+
+def test_what_could_not_be_sent_is_sent_by_the_next_start(device):
+    """Reports outlive the process, with the same key, and are in the journal when they are sent."""
+    device.post.error = ConnectionError()
+    client = device.start(PLAIN)
+    client.record("m", value=True)
+    assert not client.close(5) or client.stats()["sent"] == 0
+    device.post.error = None
+    client = device.start(PLAIN)
+    client.record("m", value=False)
+    assert client.flush(10)
+    device.await_reports(2)
+    client.close(5)
+    assert sum(group["count"] for group in device.post.groups) == 2
+    assert len(client.journal()) == 2
+
+
+@pytest.mark.parametrize("variable", ["DO_NOT_TRACK", "DENIABLE_DISABLED"])
+def test_opting_out_takes_back_what_waits(device, monkeypatch, variable):
+    """Who switches telemetry off takes back what was not sent yet, on disk, too; ledger and responses stay."""
+    device.post.error = ConnectionError()
+    client = device.start(KEPT)
+    client.record("ui.theme", "dark")
+    client.close(5)
+    monkeypatch.setenv(variable, "1")
+    client = device.start(KEPT)
+    assert not client.record("ui.theme", "dark")
+    assert client.stats()["disabled"] == f"{variable} is set"
+    monkeypatch.delenv(variable)
+    device.post.error = None
+    client = device.start(KEPT)
+    device.now += DAY
+    client.record("ui.theme", "dark")
+    client.flush(5)
+    assert len(device.post.groups) == 1
+    assert client.stats()["spent"]["lifetime"] == pytest.approx(2, abs=1e-5)
+
+
+def test_taking_consent_back_keeps_the_ledger(device):
+    """Off and on again buys no fresh randomness and no budget, and takes back what waits in memory and on disk."""
+    device.post.error = ConnectionError()
+    client = device.start(KEPT)
+    client.record("ui.theme", "dark")
+    client.flush(5)
+    client.set_consent(False)
+    assert not client.record("ui.theme", "dark")
+    device.post.error = None
+    client.set_consent(True)
+    for _ in range(3):
+        device.now += DAY
+        assert client.record("ui.theme", "dark")
+    client.flush(5)
+    assert len(device.post.groups) == 3
+    assert len({payload for _, payload in device.post.reports}) == 1
+    assert client.stats()["spent"]["lifetime"] == pytest.approx(2, abs=1e-5)
+
+
+def test_without_consent_nothing_is_written(device):
+    """No consent, no DSN, no record: no file."""
+    device.start(KEPT, consent=False).record("ui.theme", "dark")
+    device.start(KEPT, dsn=None).record("ui.theme", "dark")
+    client = device.start(KEPT)
+    client.explain("ui.theme", "dark")
+    assert (client.stats()["spent"]["lifetime"], client.journal()) == (0, [])
+    assert not device.directory.exists()
+
+
+def test_waiting_for_consent_loses_nothing(device):
+    """A start that does not know yet whether somebody agreed leaves what waits on disk for when they do."""
+    device.post.error = ConnectionError()
+    client = device.start(PLAIN)
+    client.record("m", value=True)
+    client.close(5)
+    device.post.error = None
+    client = device.start(PLAIN, consent=False)
+    assert not client.record("m", value=True)
+    client.flush(1)
+    assert not device.post.groups
+    client.set_consent(True)
+    client.record("m", value=True)
+    assert client.flush(10)
+    device.await_reports(2)
+
+
+def test_a_deleted_state_stops(device):
+    """Who deletes the file gets silence, and the reason; who removes the directory gets a new device."""
+    client = device.start(KEPT)
+    assert client.record("ui.theme", "dark")
+    client.close(5)
+    (device.directory / "shop" / "state.db").unlink()
+    client = device.start(KEPT)
+    device.now += DAY
+    assert not client.record("ui.theme", "dark")
+    assert not device.start(PLAIN).record("m", value=True)
+    assert client.stats()["dropped"] == {"state": 1}
+    assert "was deleted" in client.stats()["trouble"]
+    assert client.stats()["spent"]["lifetime"] is None
+
+
+def test_no_home_no_telemetry(monkeypatch, registry):
+    """Where nothing can be kept, nothing is recorded, unless the app says where."""
+    monkeypatch.delenv("DENIABLE_STATE_DIR")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+
+    def homeless(_cls):
+        raise RuntimeError
+
+    monkeypatch.setattr("pathlib.Path.home", classmethod(homeless))
+    client = Client(dsn=DSN, registry=registry, consent=True, segments={"platform": "linux"}, post=Fake())
+    assert not client.record("ui.dark", value=True)
+    assert "there is no home directory" in client.stats()["disabled"]
+
+
+def test_no_raw_answer_is_kept(device, caplog):
+    """No file, log, count or text of the client has an answer, whatever becomes of it."""
+    caplog.set_level(logging.DEBUG)
+    values = f'["{CANARY}", "other"]'
+    registry = KEPT.replace('["light", "dark", "system", "not set"]', values).replace('none = "not set"\n', "")
+    client = device.start(registry)
+    client.record("ui.theme", CANARY)
+    client.record("ui.theme", CANARY)
+    client.record("ui.theme", f"{CANARY}x")
+    device.post.error = ConnectionError(CANARY)
+    device.now += DAY
+    client.record("ui.theme", CANARY)
+    client.close(5)
+    told = f"{client.stats()}{client!r}{client.journal()}{caplog.text}"
+    assert CANARY not in told
+    assert CANARY.encode() not in device.files()

@@ -1,0 +1,401 @@
+"""One request over real sockets: nothing of the host app in it, and nothing that a server does can run away with it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+import pytest
+
+from deniable.post import Http, HttpPost
+
+OPEN_FILES = Path("/proc/self/fd")
+NO_ANSWER = (OSError,)  # what a sender understands
+HEADERS = {"Content-Type": "application/json"}
+ACCEPTED = b'HTTP/1.1 202 Accepted\r\nSet-Cookie: who=you; Path=/\r\nContent-Length: 15\r\n\r\n{"accepted": 1}'
+
+
+@contextmanager
+def server(behave, context: ssl.SSLContext | None = None):
+    """Accept connections on the loopback, read a request from each, and let `behave` answer it.
+
+    `behave` gets the connection and an event that is set when the test is over.
+    """
+    requests: list[bytes] = []
+    over = threading.Event()
+    listener = socket.create_server(("127.0.0.1", 0))
+    threads: list[threading.Thread] = []
+
+    def read(connection: socket.socket) -> None:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += connection.recv(65536) or b"\r\n\r\n"
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = next((int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length")), 0)
+        while len(body) < length:
+            body += connection.recv(65536)
+        requests.append(head + b"\r\n\r\n" + body)
+
+    def serve(connection: socket.socket) -> None:
+        try:
+            with context.wrap_socket(connection, server_side=True) if context else connection as wrapped:
+                read(wrapped)
+                behave(wrapped, over)
+        except OSError:
+            pass  # the other end is gone
+
+    def accept() -> None:
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threads.append(threading.Thread(target=serve, args=(connection,)))
+            threads[-1].start()
+
+    acceptor = threading.Thread(target=accept)
+    acceptor.start()
+    try:
+        yield f"http{'s' if context else ''}://127.0.0.1:{listener.getsockname()[1]}", requests
+    finally:
+        over.set()
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        for thread in [acceptor, *threads]:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def say(text: bytes):
+    def behave(connection, _over) -> None:
+        connection.sendall(text)
+
+    return behave
+
+
+def hang(_connection, over) -> None:
+    over.wait(30)
+
+
+def drip(text: bytes):
+    def behave(connection, over) -> None:
+        for byte in text * 10_000:
+            connection.sendall(bytes([byte]))
+            if over.wait(0.02):
+                return
+
+    return behave
+
+
+def flood(connection, over) -> None:
+    connection.sendall(b"HTTP/1.1 202 Accepted\r\nConnection: close\r\n\r\n")
+    while not over.is_set():
+        connection.sendall(b"x" * 65536)
+
+
+def post(url: str, timeout: float = 10):
+    return HttpPost(f"{url}/v1/reports")(b"{}", HEADERS, timeout)
+
+
+def test_what_is_sent(monkeypatch):
+    """A request says nothing about the device's software, has no cookie and takes no way through the host's proxies."""
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with server(say(ACCEPTED)) as (url, requests):
+        sender = HttpPost(f"{url}/prefix/v1/reports")
+        for _ in range(2):
+            assert sender(b"{}", {**HEADERS, "Idempotency-Key": "k"}, 10)[::2] == (202, {"accepted": 1})
+    assert requests[0] == requests[1], "no cookie was kept, and each came by a connection of its own"
+    head, _, body = requests[0].partition(b"\r\n\r\n")
+    first, *lines = head.split(b"\r\n")
+    assert (first, body) == (b"POST /prefix/v1/reports HTTP/1.1", b"{}")
+    assert sorted(line.split(b": ")[0].lower() for line in lines) == [
+        b"accept-encoding",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"idempotency-key",
+        b"user-agent",
+    ]
+    assert b"User-Agent: deniable" in lines
+    assert b"Accept-Encoding: identity" in lines
+
+
+def test_no_credentials_of_the_host(monkeypatch, tmp_path):
+    """A .netrc for the server is not read."""
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    with server(say(ACCEPTED)) as (url, requests):
+        post(url)
+    assert b"uthorization" not in requests[0]
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_are_not_followed(status):
+    """The key and the reports go where the address says and nowhere else; headers are looked up in any case."""
+    answer = b"HTTP/1.1 %d Moved\r\nLocation: /elsewhere\r\nRetry-After: 7\r\nContent-Length: 6\r\n\r\n<html>" % status
+    with server(say(answer)) as (url, requests):
+        answered, headers, document = post(url)
+    assert (answered, document, headers["retry-after"], len(requests)) == (status, None, "7", 1)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"garbage\r\n\r\n",
+        b"HTTP/1.1 202 Accepted\r\nContent-Length: 999\r\n\r\n{}",
+        b"HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{}",
+        b"HTTP/1.1 202 Accepted\r\n" + b"x-y: z\r\n" * 5000 + b"\r\n",
+        b"HTTP/1.1 202 Accepted\r\nx: " + b"y" * 100_000 + b"\r\n\r\n",
+    ],
+    ids=["nothing", "garbage", "truncated", "half a chunk", "many headers", "a long header"],
+)
+def test_answers_that_are_none(answer):
+    """What is no whole answer is an OSError, whatever is wrong with it."""
+    with server(say(answer)) as (url, _), pytest.raises(NO_ANSWER):
+        post(url)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"", b"\xff\xfe", b"[" * 60_000, b'{"accepted": NaN'])
+def test_answers_without_sense(body):
+    """An answer that is no JSON is an answer without a document."""
+    with server(say(b"HTTP/1.1 202 Accepted\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))) as (url, _):
+        assert post(url)[::2] == (202, None)
+
+
+def test_a_compressed_answer_does_not_swell():
+    """A small answer that would inflate to a large one is not inflated."""
+    import zlib
+
+    bomb = zlib.compress(bytes(20_000_000))
+    head = b"HTTP/1.1 202 Accepted\r\nContent-Encoding: deflate\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    with server(say(head + bomb)) as (url, _):
+        assert Http()("POST", url, HEADERS, 10, b"{}", largest=100_000)[2] == bomb
+
+
+def test_an_answer_without_end():
+    """Of an answer that never ends no more is read than an answer has."""
+    with server(flood) as (url, _):
+        assert post(url)[::2] == (202, None)
+
+
+def test_a_server_that_hangs():
+    """A server that says nothing is waited for as long as the timeout."""
+    began = monotonic()
+    with server(hang) as (url, _), pytest.raises(NO_ANSWER):
+        post(url, 0.2)
+    assert monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    "text", [b"HTTP/1.1 202 Accepted\r\nx: y", b"HTTP/1.1 202 Accepted\r\nContent-Length: 50000\r\n\r\n"], ids=["headers", "body"]
+)
+def test_a_server_that_drips(text):
+    """A server that sends a byte now and then is cut off when the total is over, though it never exceeds the timeout."""
+    began = monotonic()
+    with server(drip(text)) as (url, _), pytest.raises(NO_ANSWER):
+        Http()("POST", url, HEADERS, 5, b"{}", total=0.3)
+    assert monotonic() - began < 4
+
+
+def test_another_thread_may_cut():
+    """A request under way ends when another thread says so, and the next one is made as ever."""
+    reached = threading.Event()
+
+    def behave(connection, over) -> None:
+        if reached.is_set():
+            connection.sendall(ACCEPTED)
+        else:
+            reached.set()
+            over.wait(30)
+
+    errors: list[OSError] = []
+    with server(behave) as (url, _):
+        http = HttpPost(url)
+
+        def send() -> None:
+            try:
+                http(b"{}", HEADERS, 30)
+            except OSError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        assert reached.wait(10)
+        http.http.cut()
+        thread.join(10)
+        assert not thread.is_alive()
+        assert len(errors) == 1
+        assert http(b"{}", HEADERS, 10)[0] == 202
+    http.http.cut()
+
+
+def test_cut_before_there_is_a_connection(monkeypatch):
+    """A request cut while the name is looked up, which nothing can interrupt, is not sent when the look-up ends."""
+    looking, go_on = threading.Event(), threading.Event()
+    look_up = socket.getaddrinfo
+
+    def slow(*args, **kwargs):
+        looking.set()
+        assert go_on.wait(20)
+        return look_up(*args, **kwargs)
+
+    with server(say(ACCEPTED)) as (url, requests):
+        http = HttpPost(url)
+        monkeypatch.setattr("urllib3.util.connection.socket.getaddrinfo", slow)
+        errors: list[Exception] = []
+
+        def send() -> None:
+            try:
+                http(b"{}", HEADERS, 10)
+            except OSError as error:
+                errors.append(error)
+
+        thread = threading.Thread(target=send)
+        thread.start()
+        assert looking.wait(10)
+        http.http.cut()
+        go_on.set()
+        thread.join(10)
+    assert len(errors) == 1
+    assert not any(requests_with_body.endswith(b"{}") for requests_with_body in requests)
+
+
+def test_no_server_at_all():
+    """Where nobody listens, the error is an OSError."""
+    with pytest.raises(OSError, match="refused"):
+        post("http://127.0.0.1:9", 5)
+
+
+def test_no_socket_is_left_open():
+    """After a request, whatever came of it, the process has as many open files as before."""
+    if not OPEN_FILES.is_dir():
+        pytest.skip("this system does not tell which files are open")
+    post_ = HttpPost("http://127.0.0.1:9/")
+    before = len(list(OPEN_FILES.iterdir()))
+    with pytest.raises(OSError, match="refused"):
+        post_(b"{}", HEADERS, 5)
+    assert len(list(OPEN_FILES.iterdir())) == before
+    with server(say(ACCEPTED)) as (url, _):
+        post(url)
+    with server(flood) as (url, _):
+        post(url)
+    assert len(list(OPEN_FILES.iterdir())) == before
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_forked_child_has_no_socket_of_its_parent(in_child):
+    """A child closes the connection that its parent has open, and the parent's goes on."""
+    reached = threading.Event()
+
+    def behave(connection, over) -> None:
+        reached.set()
+        if not over.wait(0):
+            answer.wait(20)
+        connection.sendall(ACCEPTED)
+
+    answer = threading.Event()
+    statuses: list[int] = []
+    with server(behave) as (url, _):
+        port = url.rpartition(":")[2]
+        http = HttpPost(url)
+        thread = threading.Thread(target=lambda: statuses.append(http(b"{}", HEADERS, 20)[0]))
+        thread.start()
+        assert reached.wait(10)
+
+        def child() -> bytes:
+            http.http.forget()
+            peers = []
+            for name in [path.name for path in OPEN_FILES.iterdir()]:
+                try:
+                    with socket.socket(fileno=os.dup(int(name))) as each:
+                        peers.append(str(each.getpeername()[1]))
+                except OSError:
+                    continue
+            return str(port in peers).encode()
+
+        assert in_child(child) == b"False"
+        answer.set()
+        thread.join(10)
+    assert statuses == [202]
+
+
+# certificates
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    """Make a certificate for the loopback that only those trust who are told to."""
+    openssl = shutil.which("openssl")
+    if openssl is None:
+        pytest.skip("this system has no openssl")
+    directory = tmp_path_factory.mktemp("certificate")
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    subprocess.run(
+        [
+            *(openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"),
+            *("-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"),
+            *("-addext", "subjectAltName=IP:127.0.0.1"),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    return context, certificate
+
+
+@pytest.fixture
+def _no_bundle(monkeypatch):
+    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "SSL_CERT_FILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("_no_bundle")
+@pytest.mark.parametrize("name", ["REQUESTS_CA_BUNDLE", "SSL_CERT_FILE"])
+def test_certificates_of_the_environment(certificate, monkeypatch, name):
+    """A company's certificate is trusted when the environment names it, and only then."""
+    context, path = certificate
+    with server(say(ACCEPTED), context) as (url, requests):
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            post(url)
+        assert not requests
+        monkeypatch.setenv(name, str(path))
+        assert post(url)[0] == 202
+        assert len(requests) == 1
+
+
+@pytest.mark.usefixtures("_no_bundle")
+def test_a_bundle_that_is_missing(monkeypatch, tmp_path):
+    """A file of certificates that is not there is no answer, never a request without checking."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "none.pem"))
+    with pytest.raises(OSError, match="certificate"):
+        post("https://127.0.0.1:9", 5)
+
+
+@pytest.mark.usefixtures("_no_bundle")
+def test_a_handshake_that_hangs():
+    """A server that never ends the handshake is cut off, too."""
+    began = monotonic()
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener, pytest.raises(NO_ANSWER):
+        Http()("POST", f"https://127.0.0.1:{listener.getsockname()[1]}", HEADERS, 20, b"{}", total=0.3)
+    assert monotonic() - began < 5
+
+
+def test_nothing_heavy_is_imported_before_the_first_request():
+    """Importing the SDK's sending half imports neither requests nor ssl nor gzip nor sqlite3."""
+    code = (
+        "import sys, deniable.transport; print([m for m in ('requests', 'urllib3', 'ssl', 'gzip', 'email') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

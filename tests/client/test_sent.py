@@ -1,0 +1,43 @@
+"""The journal: what was sent, randomised as it was, the last thousand of it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from deniable.errors import StateError
+from deniable.report import Report, Stratum
+from deniable.sent import Journal
+from deniable.state import State
+
+
+def report(number: int, segment: str = "") -> Report:
+    return Report(Stratum("ui.theme", 2, "0" * 16, "2026-11-21", segment), number.to_bytes(2, "big"))
+
+
+def test_what_was_sent_is_told(tmp_path):
+    """Each report has its day, what it is counted with and its payload; the newest comes first, also after a restart."""
+    Journal(State(tmp_path / "shop")).add([report(1), report(2, "platform=linux")])
+    Journal(State(tmp_path / "shop")).add([report(3)])
+    entries = Journal(State(tmp_path / "shop")).entries()
+    assert [entry.payload for entry in entries] == ["0003", "0002", "0001"]
+    assert (entries[1].metric, entries[1].version, entries[1].period) == ("ui.theme", 2, "2026-11-21")
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d  ui.theme \(version 2\) for 2026-11-21, platform=linux: 0002", str(entries[1]))
+    assert str(entries[2]).endswith("for 2026-11-21: 0001")
+
+
+def test_the_last_thousand():
+    """Older ones are forgotten, however they came."""
+    journal = Journal(State(None))
+    for start in range(0, 2500, 500):
+        journal.add(report(number) for number in range(start, start + 500))
+    entries = journal.entries()
+    assert [entry.payload for entry in entries] == [number.to_bytes(2, "big").hex() for number in range(2499, 1499, -1)]
+
+
+def test_where_nothing_can_be_kept(tmp_path):
+    """A state that cannot be used is an error that says so."""
+    (tmp_path / "shop").mkdir()
+    with pytest.raises(StateError, match="was deleted"):
+        Journal(State(tmp_path / "shop")).add([report(1)])

@@ -1,0 +1,452 @@
+"""The fetcher: what it uses, ignores and refuses, what it keeps, and when it comes again."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import stat
+from base64 import b64encode
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Event, Thread
+
+import pytest
+
+from deniable.caps import Caps
+from deniable.dsn import Dsn
+from deniable.errors import ConfigurationError
+from deniable.registry import parse
+from deniable.served import Fetcher, HttpGet
+from deniable.signature import MAX_BYTES, Envelope
+
+TEXT = """
+format = 1
+revision = {revision}
+app = "shop"
+[metrics.theme]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = {epsilon}
+description = "d"
+owner = "o"
+"""
+BUNDLED = parse(TEXT.format(revision=1, epsilon=1))
+DAY, HOUR = 86_400, 3_600
+DSN = Dsn.parse("https://pk_12345678@t.example.org/shop")
+
+
+def text(revision, epsilon=0.5):
+    return TEXT.format(revision=revision, epsilon=epsilon)
+
+
+class Device:
+    """A fetcher with a server that answers as it is told, and a note of what came of it."""
+
+    def __init__(self, sealed, directory=None, caps=None, use=None):
+        self.answer = (404, b"")
+        self.asked = []
+        self.used = []
+        self.refused = []
+        self.fetcher = Fetcher(
+            DSN,
+            sealed.public,
+            BUNDLED,
+            caps or Caps(),
+            directory,
+            use=use or self.used.append,
+            refuse=self.refused.append,
+            get=self,
+        )
+
+    def __call__(self, url, headers, timeout):
+        self.asked.append((url, dict(headers), timeout))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def gets(self, body, status=200):
+        self.answer = (status, body)
+        return self.fetcher()
+
+    @property
+    def revisions(self):
+        return [registry.revision for registry in self.used]
+
+
+@pytest.fixture
+def device(sealed):
+    return Device(sealed)
+
+
+def test_a_good_registry_is_used_and_asked_for_again_in_a_day(device, sealed):
+    """It is asked for with the app's key, and next time with the digest of its own text."""
+    seconds = {device.gets(sealed(text(2))) for _ in range(20)}
+    assert device.revisions == [2]
+    assert device.used[0].metrics["theme"].epsilon == "0.5"
+    assert len(seconds) > 10  # jittered
+    assert all(0.9 * DAY <= each <= 1.1 * DAY for each in seconds)
+    url, headers, timeout = device.asked[0]
+    assert url == "https://t.example.org/v1/registry"
+    assert headers == {"Authorization": "Bearer pk_12345678", "Accept": "application/json"}
+    assert timeout <= 60
+    assert device.asked[1][1]["If-None-Match"] == f'"{Envelope.read(sealed(text(2))).digest}"'
+    assert device.gets(b"", 304) >= 0.9 * DAY
+    assert device.gets(sealed(text(3))) >= 0.9 * DAY
+    assert device.revisions == [2, 3]
+    assert not device.refused
+    assert device.fetcher.counts == {"used": 2, "unchanged": 20}
+
+
+def test_nothing_that_a_server_chooses_is_repeated(device, sealed):
+    """Two envelopes of one text, written differently, lead to the same next request: no ETag can name a device."""
+    plain = json.loads(sealed(text(2)))
+    device.gets(json.dumps(plain, indent=7).encode())
+    device.gets(b"", 304)
+    other = Device(sealed)
+    other.gets(json.dumps(dict(reversed(plain.items()))).encode())
+    other.gets(b"", 304)
+    assert device.asked == other.asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ((200, b"<html>Accept our terms</html>"), "no_registry"),
+        ((200, b""), "no_registry"),
+        ((200, None), "no_registry"),  # larger than any
+        ((200, b'{"status": "ok"}'), "no_registry"),
+        ((302, b"elsewhere"), "status"),
+        ((304, b""), "status"),  # nothing was asked about
+        ((404, b'{"code": "no_signed_registry"}'), "status"),
+        ((500, b""), "status"),
+        (OSError("no route"), "unreachable"),
+        (ValueError("a broken answer"), "unreachable"),
+    ],
+)
+def test_no_registry_changes_nothing(device, sealed, answer, reason):
+    """A captive portal, an error or silence is no tampering: the registry in use stays, and an hour later is the next try."""
+    device.answer = answer
+    assert 0.9 * HOUR <= device.fetcher() <= 1.1 * HOUR
+    assert not device.used
+    assert not device.refused
+    assert device.fetcher.counts == {reason: 1}
+    device.gets(sealed(text(2)))
+    assert device.revisions == [2]
+
+
+def bad(name, sealed):
+    """Make a bad envelope."""
+    good = json.loads(sealed(text(4)))
+    return {
+        "another key": lambda: sealed(text(4), "theirs"),
+        "another text": lambda: json.dumps(good | {"registry": text(5)}).encode(),
+        "no signature": lambda: json.dumps({name: good[name] for name in ("format", "registry")}).encode(),
+        "an empty signature": lambda: json.dumps(good | {"signature": ""}).encode(),
+        "zeros": lambda: json.dumps(good | {"signature": b64encode(bytes(64)).decode()}).encode(),
+        "unsigned": text(4).encode,
+        "more members": lambda: json.dumps(good | {"seed": 7}).encode(),
+        "too large": lambda: b" " * (MAX_BYTES + 1),
+        "another app": lambda: sealed(text(4).replace('"shop"', '"blog"')),
+        "no revision": lambda: sealed(text(4).replace("revision = 4", "")),
+        "an older revision": lambda: sealed(text(2)),
+        "the same revision": lambda: sealed(text(3, 0.4)),
+        "more epsilon": lambda: sealed(text(4, 1.5)),
+        "faults": lambda: sealed(text(4, 99)),
+        "no TOML": lambda: sealed("metrics"),
+    }[name]()
+
+
+BAD = {
+    "another key": "the signature is of this text, by the key that the app pins",
+    "another text": "the signature is of this text",
+    "no signature": "an envelope has format, registry, signature",
+    "an empty signature": "a signature is the base64 of 64 bytes",
+    "zeros": "the signature is of this text",
+    "unsigned": "a served registry is signed",
+    "more members": "nothing else; got 'format, registry, seed, signature'",
+    "too large": "an envelope has at most",
+    "another app": "the app is shop; got 'blog'",
+    "no revision": "the revision is at least 1",
+    "an older revision": "the revision is at least 3, which was served before; got 2",
+    "the same revision": "a revision is published once; got 'another text of revision 3'",
+    "more epsilon": "a report spends at most 1 nats; got 1.5",
+    "faults": "epsilon is a number of nats above 0 and at most 16; got 99",
+    "no TOML": "the registry is valid TOML",
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_registry_is_refused_for_good(device, sealed, name):
+    """The reason names the rule; it is not used, and after it nothing is asked for or used any more."""
+    device.gets(sealed(text(3)))
+    assert device.gets(bad(name, sealed)) == DAY
+    assert len(device.refused) == 1
+    assert BAD[name] in device.refused[0]
+    asked = len(device.asked)
+    assert device.gets(sealed(text(9))) == DAY
+    assert (device.revisions, len(device.asked), len(device.refused)) == ([3], asked, 1)
+    assert device.fetcher.counts == {"used": 1, "refused": 1}
+
+
+def test_a_registry_that_the_app_cannot_use_is_refused(sealed):
+    """An error of the client, such as a segment that the app does not give, ends sending; its text is not shown."""
+
+    def broken(_):
+        raise RuntimeError("secret")
+
+    device = Device(sealed, use=broken)
+    device.gets(sealed(text(2)))
+    assert device.refused == ["the served registry cannot be used: RuntimeError"]
+
+
+def test_the_last_good_registry_is_kept(sealed, tmp_path):
+    """A new process uses it before it asks, and without an answer; only its owner can read it, and only the last one stays."""
+    device = Device(sealed, tmp_path)
+    device.gets(sealed(text(2)))
+    device.gets(sealed(text(3)))
+    (file,) = tmp_path.iterdir()
+    assert file.name == "registry-3.json"
+    if os.name == "posix":
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    again = Device(sealed, tmp_path)
+    again.answer = OSError("offline")
+    again.fetcher()
+    assert again.revisions == [3]
+    assert again.asked[0][1]["If-None-Match"] == f'"{Envelope.read(sealed(text(3))).digest}"'
+    assert again.fetcher.counts == {"cache_used": 1, "unreachable": 1}
+
+
+def test_a_restart_does_not_forget_the_revision(sealed, tmp_path):
+    """What was served before an app's restart cannot be rolled back after it."""
+    Device(sealed, tmp_path).gets(sealed(text(5)))
+    for revision, epsilon, words in ((4, 0.5, "at least 5"), (5, 0.4, "published once")):
+        device = Device(sealed, tmp_path)
+        device.gets(sealed(text(revision, epsilon)))
+        assert words in device.refused[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["registry-5.json"]
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "html", "theirs", "edited", "renamed", "directory"])
+def test_a_damaged_file_is_ignored_but_its_revision_is_not(sealed, tmp_path, damage):
+    """What is on disk is checked like what comes from a server; its fault refuses nothing; an older registry stays refused."""
+    Device(sealed, tmp_path).gets(sealed(text(5)))
+    file = tmp_path / "registry-5.json"
+    good = file.read_bytes()
+    if damage == "directory":
+        file.unlink()
+        file.mkdir()
+    else:
+        damaged = {
+            "truncated": good[:50],
+            "empty": b"",
+            "html": b"<html>",
+            "theirs": sealed(text(5), "theirs"),
+            "edited": good.replace(b"epsilon = 0.5", b"epsilon = 0.9"),
+            "renamed": sealed(text(4)),
+        }[damage]
+        file.write_bytes(damaged)
+    device = Device(sealed, tmp_path)
+    device.answer = OSError("offline")
+    device.fetcher()
+    assert not device.used
+    assert not device.refused
+    assert device.fetcher.counts["cache_ignored"] == 1
+    rolled_back = Device(sealed, tmp_path)
+    rolled_back.gets(sealed(text(4)))
+    assert "at least 5" in rolled_back.refused[0]
+    if damage != "renamed":
+        device.gets(sealed(text(5)))  # the same again
+        assert device.revisions == [5]
+
+
+def test_processes_share_what_was_kept(sealed, tmp_path):
+    """A process takes over what another one got, and does not put an older one in its place."""
+    one, other = Device(sealed, tmp_path), Device(sealed, tmp_path)
+    one.gets(sealed(text(2)))
+    other.gets(sealed(text(3)))
+    one.answer = OSError("offline")
+    one.fetcher()
+    assert one.revisions == [2, 3]
+    one.gets(sealed(text(2)))
+    assert "at least 3" in one.refused[0]
+
+
+def test_a_registry_kept_by_an_older_app_is_ignored_by_a_stricter_one(sealed, tmp_path):
+    """After an update of the app its own caps decide, and what an earlier one was served is no reason to stop."""
+    Device(sealed, tmp_path).gets(sealed(text(2, 0.9)))
+    updated = Device(sealed, tmp_path, Caps(epsilon=0.5))
+    updated.answer = OSError("offline")
+    updated.fetcher()
+    assert not updated.used
+    assert not updated.refused
+
+
+@pytest.mark.parametrize("place", ["missing", "file"])
+def test_without_a_place_nothing_is_kept_or_made(sealed, tmp_path, place):
+    """The directory is not this module's to make; without it registries are used all the same, while the process lives."""
+    directory = tmp_path / "shop"
+    if place == "file":
+        directory.write_text("in the way", "utf-8")
+    before = list(tmp_path.iterdir())
+    device = Device(sealed, directory)
+    device.gets(sealed(text(2)))
+    device.gets(sealed(text(3)))
+    assert device.revisions == [2, 3]
+    assert list(tmp_path.iterdir()) == before
+    assert device.fetcher.counts["cache_unwritable"] == 2
+    device.gets(sealed(text(2)))
+    assert "at least 3" in device.refused[0]
+
+
+def test_a_disk_that_fills_up_leaves_no_scraps(sealed, tmp_path, monkeypatch):
+    """A write that fails is counted, and the file that was there before stays whole."""
+    device = Device(sealed, tmp_path)
+    device.gets(sealed(text(2)))
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("deniable.cache.os.fsync", full)
+    device.gets(sealed(text(3)))
+    assert device.revisions == [2, 3]
+    assert [file.name for file in tmp_path.iterdir()] == ["registry-2.json"]
+    assert device.fetcher.counts["cache_unwritable"] == 1
+
+
+def test_a_wrong_key_or_a_missing_package_is_told_at_once(sealed, monkeypatch):
+    """An app that pins a mistyped key, or lacks the extra, learns it when it starts, not when its registry is first changed."""
+    make = {"use": print, "refuse": print}
+    with pytest.raises(ConfigurationError, match="a public key is the base64 of 32 bytes"):
+        Fetcher(DSN, sealed.public[:-2], BUNDLED, Caps(), None, **make)
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "cryptography" else find(name, *rest))
+    with pytest.raises(ConfigurationError, match=r"pip install 'deniable\[signed\]'"):
+        Fetcher(DSN, sealed.public, BUNDLED, Caps(), None, **make)
+
+
+@contextmanager
+def serving(answer):
+    """Serve one page, by a function of the handler."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(dict(self.headers))
+            with suppress(OSError):  # the client may hang up
+                answer(self)
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1/registry", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def plain(handler, body, status=200, **headers):
+    handler.send_response(status)
+    for name, value in headers.items():
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def test_http_asks_plainly():
+    """A request says no more than it must: no cookies, no name but the program's, and it follows no redirect."""
+    pytest.importorskip("requests")
+    with serving(lambda h: plain(h, b"body", 302, Location="/elsewhere", Set_Cookie="id=7")) as (url, asked):
+        get = HttpGet()
+        for _ in range(2):
+            assert get(url, {"Authorization": "Bearer pk"}, 5) == (302, b"body")
+        assert len(asked) == 2
+        for headers in asked:
+            assert set(headers) <= {"Host", "User-Agent", "Accept-Encoding", "Authorization", "Connection"}
+            assert headers["User-Agent"] == "deniable"
+            assert headers["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize("status", [200, 302, 401])
+def test_http_reads_no_more_than_an_envelope(status):
+    """A server that sends without end is cut off after a mebibyte, also where requests would read on by itself."""
+    pytest.importorskip("requests")
+
+    def endless(handler):
+        handler.send_response(status)
+        handler.send_header("Location", "/elsewhere")
+        handler.end_headers()
+        while True:
+            handler.wfile.write(b"x" * 65_536)
+
+    with serving(endless) as (url, _):
+        assert HttpGet()(url, {}, 30) == (status, None)
+
+
+def test_http_waits_no_longer_than_it_says():
+    """A server that drips is cut off when the time is up, though each piece comes in time."""
+    pytest.importorskip("requests")
+    stop = Event()
+
+    def drip(handler):
+        handler.send_response(200)
+        handler.end_headers()
+        while not stop.wait(0.1):
+            handler.wfile.write(b" ")
+            handler.wfile.flush()
+
+    with serving(drip) as (url, _):
+        try:
+            with pytest.raises(OSError):
+                HttpGet()(url, {}, 0.5)
+        finally:
+            stop.set()
+
+
+def test_http_that_breaks_off_is_no_registry(sealed):
+    """A body shorter than announced, or none at all, is an answer that did not come."""
+    pytest.importorskip("requests")
+    good = sealed(text(2))
+
+    def short(handler):
+        handler.send_response(200)
+        handler.send_header("Content-Length", str(len(good) + 1))
+        handler.end_headers()
+        handler.wfile.write(good[:-100])
+
+    with serving(short) as (url, _):
+        device = Device(sealed)
+        device.fetcher._get = HttpGet()
+        device.fetcher._dsn = Dsn.parse(url.replace("http://", "http://pk_12345678@").replace("/v1/registry", "/shop"))
+        device.fetcher()
+    assert not device.used
+    assert not device.refused
+    assert sum(device.fetcher.counts[name] for name in ("unreachable", "no_registry")) == 1
+
+
+def test_http_brings_a_registry(sealed):
+    """Over real sockets: asked for, used, and by its ETag not sent again."""
+    pytest.importorskip("requests")
+    body = sealed(text(2))
+    etag = f'"{Envelope.read(body).digest}"'
+
+    def answer(handler):
+        known = handler.headers.get("If-None-Match") == etag
+        plain(handler, b"" if known else body, 304 if known else 200, ETag=etag)
+
+    with serving(answer) as (url, asked):
+        used = []
+        dsn = Dsn.parse(url.replace("http://", "http://pk_12345678@").replace("/v1/registry", "/shop"))
+        fetcher = Fetcher(dsn, sealed.public, BUNDLED, Caps(), None, use=used.append, refuse=pytest.fail)
+        fetcher()
+        fetcher()
+    assert [registry.revision for registry in used] == [2]
+    assert fetcher.counts == {"used": 1, "unchanged": 1}
+    assert asked[0]["Authorization"] == "Bearer pk_12345678"

@@ -1,0 +1,157 @@
+"""The envelope of a served registry: what is signed, and what is no envelope."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from base64 import b64decode, b64encode
+from hashlib import sha256
+
+import pytest
+
+from deniable.errors import ConfigurationError, ServedRegistryError
+from deniable.signature import MAX_BYTES, Envelope, check_public_key, generate, seal
+
+TEXT = 'format = 1\r\nrevision = 3\napp = "caf\u00e9"\n'
+# RFC 8032, section 7.1, test 1: a key pair that everybody has.
+PUBLIC = b64encode(bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")).decode()
+SIGNATURE = bytes.fromhex(
+    "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e06522490155"  # its R
+    "5fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24655141438e7a100b"  # and S, of the empty message
+)
+
+
+def changed(body, **members):
+    document = json.loads(body) | members
+    return json.dumps({name: value for name, value in document.items() if value is not None}).encode()
+
+
+def test_a_signature_holds_for_its_text_alone(sealed):
+    """What was signed is verified; another text, another signature and another key are not."""
+    body = sealed(TEXT)
+    envelope = Envelope.read(body)
+    assert envelope.text == TEXT
+    envelope.verify(sealed.public)
+    assert Envelope.read(envelope.write()) == envelope
+    assert envelope.digest == sha256(TEXT.encode()).hexdigest()
+    first = envelope.signature[0] ^ 1
+    for forged in (
+        changed(body, registry=TEXT.replace("3", "4")),
+        changed(body, registry=TEXT.replace("\r\n", "\n")),
+        changed(body, registry="\ud800"),
+        changed(body, signature=b64encode(bytes([first]) + envelope.signature[1:]).decode()),
+        changed(body, signature=b64encode(bytes(64)).decode()),
+        sealed(TEXT, "theirs"),
+    ):
+        with pytest.raises(ServedRegistryError, match="the signature is of this text, by the key that the app pins"):
+            Envelope.read(forged).verify(sealed.public)
+
+
+def test_what_is_signed_begins_with_a_header(sealed):
+    """A signature that the same key made for another purpose is none of a registry; ours is Ed25519 as in RFC 8032."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    key = load_pem_private_key(sealed.private, password=None)
+    with pytest.raises(ServedRegistryError, match="another signature"):
+        Envelope(TEXT, key.sign(TEXT.encode())).verify(sealed.public)
+    Envelope(TEXT, key.sign(b"deniable registry 1\n" + TEXT.encode())).verify(sealed.public)
+    Ed25519PublicKey.from_public_bytes(b64decode(PUBLIC)).verify(SIGNATURE, b"")
+    with pytest.raises(ServedRegistryError, match="another signature"):
+        Envelope("", SIGNATURE).verify(PUBLIC)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<!DOCTYPE html><title>Welcome to our hotel</title>",
+        b"\xff\xfe",
+        b"[1, 2]",
+        b'"text"',
+        b"{}",
+        b'{"error": "not found"}',
+        b'{"format": 1, "registry": "format = 1\\n[metrics.theme]',
+        b"[" * 100_000,
+        b"1" * 10_000,
+    ],
+)
+def test_other_documents_are_no_envelope(body):
+    """A page of somebody's network is not an attempt to serve a registry."""
+    assert Envelope.read(body) is None
+
+
+GOOD = {"format": 1, "registry": "x", "signature": b64encode(bytes(64)).decode()}
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'format = 1\n[metrics."ui.theme"]\n', "is signed; got 'a plain metrics.toml'"),
+        ({"signature": None}, "an envelope has format, registry, signature, and nothing else"),
+        ({"registry": None}, "an envelope has"),
+        ({"seed": 7}, "nothing else; got 'format, registry, seed, signature'"),
+        ({"format": 2}, "the format of an envelope is 1; got 2"),
+        ({"format": True}, "the format of an envelope is 1; got True"),
+        ({"registry": {"app": "shop"}}, "registry and signature are texts"),
+        ({"signature": 5}, "registry and signature are texts"),
+        ({"signature": ""}, "a signature is the base64 of 64 bytes"),
+        ({"signature": b64encode(bytes(63)).decode()}, "a signature is the base64 of 64 bytes"),
+        ({"signature": b64encode(bytes(64)).decode()[:-2] + "B="}, "a signature is"),
+        ({"signature": GOOD["signature"] + "\n"}, "a signature is"),
+        ({"signature": "\u00e9" * 88}, "a signature is"),
+        (b" " * (MAX_BYTES + 1), f"an envelope has at most {MAX_BYTES} bytes"),
+    ],
+)
+def test_a_faulty_envelope_is_refused(body, words):
+    """What was meant for an envelope has its exact form, or is refused with the rule."""
+    body = body if isinstance(body, bytes) else changed(json.dumps(GOOD).encode(), **body)
+    with pytest.raises(ServedRegistryError, match=words):
+        Envelope.read(body)
+
+
+def test_a_largest_envelope_is_read():
+    """A mebibyte is allowed, to the byte."""
+    filler = "x" * (MAX_BYTES - len(json.dumps(GOOD)) + 1)
+    body = json.dumps(GOOD | {"registry": filler}).encode()
+    assert len(body) == MAX_BYTES
+    assert Envelope.read(body).text == filler
+
+
+@pytest.mark.parametrize("key", ["", "short", PUBLIC[:-1], PUBLIC + "=", PUBLIC + "\n", "-----BEGIN PRIVATE KEY-----"])
+def test_a_public_key_is_32_bytes(key):
+    """A mistyped key is noticed before anything is served."""
+    with pytest.raises(ConfigurationError, match="a public key is the base64 of 32 bytes"):
+        check_public_key(key)
+
+
+def test_a_key_file_is_ours(sealed):
+    """Only what keygen writes signs: no other kind of key, no public one, nothing encrypted."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import (
+        BestAvailableEncryption,
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+        load_pem_private_key,
+    )
+
+    ours = load_pem_private_key(sealed.private, password=None)
+    other = ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    encrypted = ours.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    public = ours.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    for bad in (b"", b"text", other, encrypted, public):
+        with pytest.raises(ConfigurationError, match="a key file is what `deniable registry keygen` writes"):
+            seal(TEXT, bad)
+    assert seal(TEXT, sealed.private)[1] == sealed.public
+    assert generate()[1] != generate()[1]
+
+
+def test_without_the_extra_the_message_names_it(monkeypatch):
+    """Where cryptography is missing, whoever needs it is told what to install."""
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "cryptography" else find(name, *rest))
+    for use in (generate, lambda: seal(TEXT, b""), lambda: Envelope(TEXT, bytes(64)).verify(PUBLIC)):
+        with pytest.raises(ConfigurationError, match=r"pip install 'deniable\[signed\]'"):
+            use()

@@ -1,0 +1,408 @@
+"""The spool: batches survive the process, within limits, and no file can do harm."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from deniable.batch import Batch
+from deniable.errors import ParameterError
+from deniable.report import Report, Stratum
+from deniable.spool import Spool
+
+STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
+
+
+def batch(count: int = 2, made: float | None = None, size: int = 2) -> Batch:
+    some = Batch.of(tuple(Report(STRATUM, i.to_bytes(2, "big") + os.urandom(size - 2)) for i in range(count)))
+    return some if made is None else Batch(some.key, some.body, some.reports, made)
+
+
+def files(directory: Path) -> list[str]:
+    return sorted(path.name for path in directory.iterdir())
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "state" / "shop" / "spool"
+
+
+@pytest.fixture
+def spool(directory):
+    made = Spool(directory)
+    yield made
+    made.begin()  # lets go of what was taken
+
+
+def test_nothing_on_the_disk_before_the_first_batch(spool, directory):
+    """A spool that never had a batch has no directory, and is empty."""
+    assert (len(spool), spool.take()) == (0, None)
+    spool.purge()
+    assert not directory.parent.parent.exists()
+
+
+def test_kept_whole(spool, directory):
+    """A batch comes back from another spool in the same place with the same key, bytes and reports."""
+    kept = batch(50)
+    assert spool.put(kept)
+    assert files(directory) == [f"{kept.key}.json.gz"]
+    taken = Spool(directory).take()
+    assert (taken.key, taken.body, len(taken.reports)) == (kept.key, kept.body, 50)
+
+
+def test_only_the_owner_may_read(spool, directory):
+    """The directory is its owner's alone, also if it was there before, and so is each file, whatever the umask."""
+    directory.mkdir(parents=True, mode=0o755)
+    before = os.umask(0)
+    try:
+        spool.put(batch())
+    finally:
+        os.umask(before)
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert [path.stat().st_mode & 0o777 for path in directory.iterdir()] == [0o600]
+
+
+def test_oldest_first(spool):
+    """Batches are taken in the order in which they were put, each once."""
+    kept = [batch() for _ in range(5)]
+    for each in kept:
+        spool.put(each)
+    assert [spool.take().key for _ in kept] == [each.key for each in kept]
+    assert spool.take() is None
+    assert len(spool) == 5, "they stay on the disk until they are done with"
+
+
+def test_done_and_released(spool):
+    """A batch that is done with is gone, one that is released is there again."""
+    first, second = batch(), batch()
+    spool.put(first)
+    spool.put(second)
+    spool.done(spool.take())
+    assert len(spool) == 1
+    spool.release(spool.take())
+    assert spool.take().key == second.key
+    assert not spool.counts
+
+
+def test_two_spools_take_different_batches(spool, directory):
+    """Of two that share the directory, none takes what the other has taken, until it is released."""
+    other = Spool(directory)
+    spool.put(batch())
+    spool.put(batch())
+    mine, theirs = spool.take(), other.take()
+    assert mine.key != theirs.key
+    assert other.take() is None
+    spool.release(mine)
+    assert other.take().key == mine.key
+    spool.release(mine)
+    other.done(theirs)
+    assert len(spool) == 1
+    other.begin()
+
+
+def test_a_batch_finished_meanwhile_is_not_taken(spool, directory, monkeypatch):
+    """A file that another process finished between the listing and the locking is left alone."""
+    spool.put(batch())
+    other = Spool(directory)
+    entries = other._entries()
+    monkeypatch.setattr(other, "_entries", lambda: entries)
+    spool.done(spool.take())
+    assert other.take() is None
+    assert not other.counts
+
+
+# limits
+
+
+def test_too_many_files(directory):
+    """Beyond the number of files the oldest go, and their reports are counted."""
+    spool = Spool(directory, max_files=3)
+    kept = [batch(count) for count in (1, 2, 3, 4, 5)]
+    for each in kept:
+        assert spool.put(each)
+    assert [spool.take().key for _ in range(3)] == [each.key for each in kept[2:]]
+    assert spool.counts == {"spool_full": 3}
+    spool.begin()
+
+
+def test_too_many_bytes(directory):
+    """Beyond the number of bytes the oldest go, too; a batch above it goes at once."""
+    spool = Spool(directory, max_bytes=30_000)
+    for _ in range(4):
+        spool.put(batch(5, size=2000))
+    assert len(spool) == 2
+    assert sum(path.stat().st_size for path in directory.iterdir()) <= 30_000
+    spool.put(batch(20, size=2000))
+    assert len(spool) == 0
+    assert spool.counts == {"spool_full": 40}
+
+
+@pytest.mark.parametrize("seconds", [48 * 3600 + 60, -(48 * 3600 + 60)])
+def test_too_old(spool, directory, seconds):
+    """A batch that a server may have forgotten is removed and counted, and so is one from the future."""
+    spool.put(batch(3, made=time.time() - seconds))
+    spool.put(batch(1, made=time.time() - 47 * 3600))
+    assert len(spool.take().reports) == 1
+    assert spool.counts == {"spool_expired": 3}
+    assert len(files(directory)) == 1
+
+
+def test_too_old_when_another_is_put(spool, directory):
+    """Old batches are removed also where nobody takes any."""
+    old = batch(3)
+    spool.put(old)
+    then = time.time() - 49 * 3600
+    os.utime(directory / f"{old.key}.json.gz", (then, then))
+    spool.put(batch(1))
+    assert len(spool) == 1
+    assert spool.counts == {"spool_expired": 3}
+
+
+@pytest.mark.parametrize("limit", ["max_files", "max_bytes", "max_age"])
+@pytest.mark.parametrize("value", [0, -1, float("nan")])
+def test_limits_are_above_zero(directory, limit, value):
+    """A limit that nothing meets is refused when it is given."""
+    with pytest.raises(ParameterError, match=limit):
+        Spool(directory, **{limit: value})
+
+
+# what may lie there
+
+
+KEY = "6f0c2a9e-51b3-4784-9c3e-1234567890ab"
+
+
+def _bomb() -> bytes:
+    return gzip.compress(bytes(50_000_000))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not gzip",
+        gzip.compress(b"not json"),
+        gzip.compress(batch().write())[:-9],
+        gzip.compress(batch().write())[:40] + b"\0" * 40,
+        gzip.compress(batch().write()),  # of another name
+        _bomb(),
+    ],
+    ids=["empty", "no gzip", "no json", "truncated", "garbled", "another's", "bomb"],
+)
+def test_damaged_files(spool, directory, content):
+    """A file that is no batch of its name is removed and counted, and the ones after it are taken."""
+    directory.mkdir(parents=True)
+    (directory / f"{KEY}.json.gz").write_bytes(content)
+    good = batch()
+    spool.put(good)
+    assert spool.take().key == good.key
+    assert spool.counts == {"spool_damaged": 1}
+    assert files(directory) == [f"{good.key}.json.gz"]
+
+
+def test_files_of_others_stay(spool, directory):
+    """Files that do not have the spool's names are not read, moved, counted or removed."""
+    directory.mkdir(parents=True)
+    (directory / "notes.txt").write_text("mine")
+    (directory / f"{KEY}.json").write_text("mine")
+    (directory / f"{KEY}.json.gz").mkdir()
+    os.mkfifo(directory / f"{KEY.replace('6', '7')}.json.gz")  # to open it would wait for ever
+    (directory / f"{KEY.replace('6', '8')}.json.gz").symlink_to(directory / "notes.txt")
+    before = files(directory)
+    assert (len(spool), spool.take()) == (0, None)
+    spool.purge()
+    assert files(directory) == before
+    assert (directory / "notes.txt").read_text() == "mine"
+
+
+def test_unfinished_writes_are_cleared(spool, directory):
+    """What is left of a write that was cut off long ago is removed; one that may be under way is not."""
+    directory.mkdir(parents=True)
+    old, new = directory / f"{KEY}.json.gz.tmp", directory / f"{KEY.replace('6', '7')}.json.gz.tmp"
+    for path in (old, new):
+        path.write_bytes(b"half")
+    os.utime(old, (time.time() - 7200,) * 2)
+    assert spool.take() is None
+    spool.put(batch())
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_purge_removes_all(spool, directory):
+    """A purge removes every batch, also those that somebody has taken, and counts the reports."""
+    for count in (1, 2, 4):
+        spool.put(batch(count))
+    (directory / f"{KEY}.json.gz.tmp").write_bytes(b"half")
+    taken = Spool(directory).take()
+    spool.take()
+    spool.purge()
+    assert files(directory) == []
+    assert spool.counts == {"purged": 7}
+    spool.release(taken)
+    spool.done(taken)
+    assert len(spool) == 0
+
+
+# disks
+
+
+def _failing(*_args, **_kwargs):
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("function", ["fsync", "open", "utime"])
+def test_a_full_disk(spool, directory, monkeypatch, function):
+    """A batch that cannot be written is refused, leaves nothing behind, and the next one is tried."""
+    spool.put(batch())
+    with monkeypatch.context() as patch:
+        patch.setattr(f"deniable.spool.os.{function}", _failing)
+        assert spool.put(batch()) is False
+    assert len(files(directory)) == 1
+    assert spool.put(batch())
+    assert len(spool) == 2
+
+
+def test_a_directory_that_cannot_be(tmp_path):
+    """Where a file stands in the way, nothing is kept and nothing raised."""
+    (tmp_path / "file").write_text("x")
+    spool = Spool(tmp_path / "file" / "spool")
+    assert spool.put(batch()) is False
+    assert (len(spool), spool.take()) == (0, None)
+    spool.purge()
+
+
+def test_a_file_that_stays(spool, monkeypatch):
+    """A batch that is done with but cannot be removed is not taken again by this process, else it would be sent for ever."""
+    spool.put(batch())
+    taken = spool.take()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", _failing)
+        spool.done(taken)
+    assert len(spool) == 1
+    assert spool.take() is None
+
+
+def test_atomic(spool, directory, monkeypatch):
+    """A batch is under its name only when all of it is on the disk."""
+    seen = []
+    fsync = os.fsync
+
+    def look(descriptor: int) -> None:
+        seen.append(files(directory))
+        fsync(descriptor)
+
+    monkeypatch.setattr("deniable.spool.os.fsync", look)
+    kept = batch()
+    spool.put(kept)
+    assert seen == [[f"{kept.key}.json.gz.tmp"], [f"{kept.key}.json.gz"]]
+
+
+# processes
+
+
+TAKE_ALL = """
+import sys
+from pathlib import Path
+from deniable.spool import Spool
+spool = Spool(Path(sys.argv[1]))
+print("ready", flush=True)
+sys.stdin.readline()
+while (taken := spool.take()) is not None:
+    print(taken.key)
+    spool.done(taken)
+"""
+
+
+def test_processes_share_a_directory(spool, directory):
+    """Of many batches, several processes at once take each exactly once and lose none."""
+    kept = [batch() for _ in range(60)]
+    for each in kept:
+        spool.put(each)
+    command = [sys.executable, "-c", TAKE_ALL, str(directory)]
+    processes = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) for _ in range(3)]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 3
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    taken = [process.communicate(timeout=60)[0].split() for process in processes]
+    assert sorted(key for keys in taken for key in keys) == sorted(each.key for each in kept)
+    assert len(spool) == 0
+
+
+def test_a_process_that_dies_lets_go(spool, directory, in_child):
+    """What a process had taken when it died is there for the others."""
+    kept = batch()
+    spool.put(kept)
+
+    def child() -> bytes:
+        return Spool(directory).take().key.encode()
+
+    assert in_child(child) == kept.key.encode()
+    assert spool.take().key == kept.key
+
+
+def test_a_forked_child_takes_nothing_along(spool, in_child):
+    """A child neither ends its parent's hold of a batch nor keeps it beyond the parent's."""
+    spool.put(batch())
+    taken = spool.take()
+
+    def child() -> bytes:
+        spool.begin()
+        return json.dumps([spool.take() is None, len(spool)]).encode()
+
+    assert json.loads(in_child(child)) == [True, 1]
+    spool.release(taken)
+    assert spool.take().key == taken.key
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_fork_under_a_held_lock(spool, in_child):
+    """A child made while another thread writes the spool can use it at once."""
+    entered, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with spool._lock:
+            entered.set()
+            release.wait(20)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert entered.wait(10)
+
+    def child() -> bytes:
+        import signal
+
+        signal.alarm(5)  # the child dies of it rather than wait for ever
+        spool.begin()
+        return str(spool.put(batch())).encode()
+
+    try:
+        assert in_child(child) == b"True"
+    finally:
+        release.set()
+        holder.join(10)
+
+
+def test_what_a_file_holds(spool, directory):
+    """A file has the key, the body, the number of reports and when; neither a name of the device nor the ingest key."""
+    kept = batch(3)
+    spool.put(kept)
+    (path,) = directory.iterdir()
+    raw = path.read_bytes()
+    assert raw[3:8] == bytes(5), "neither a file name nor a time in the gzip header"
+    document = json.loads(gzip.decompress(raw))
+    assert document == {
+        "format": 1,
+        "key": kept.key,
+        "made": int(kept.made),
+        "reports": 3,
+        "body": kept.body.decode(),
+    }

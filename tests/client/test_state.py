@@ -1,0 +1,199 @@
+"""The device's file: made whole or not at all, readable by its owner only, and never silently replaced."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from deniable.errors import StateError
+from deniable.state import State, default_directory
+
+WRITE = """
+import sys
+from pathlib import Path
+from deniable.state import State
+state = State(Path(sys.argv[1]))
+for _ in range(int(sys.argv[2])):
+    with state.transaction() as db:
+        db.execute("UPDATE facts SET value = value + 1 WHERE name = 'lifetime'")
+"""
+
+
+def lifetime(state: State) -> int:
+    with state.transaction() as db:
+        (value,) = db.execute("SELECT value FROM facts WHERE name = 'lifetime'").fetchone()
+        return value
+
+
+def write_and_fail(state: State) -> None:
+    with state.transaction() as db:
+        db.execute("UPDATE facts SET value = 99 WHERE name = 'lifetime'")
+        raise ZeroDivisionError
+
+
+@pytest.fixture
+def state(tmp_path):
+    """Give a state that has begun."""
+    made = State(tmp_path / "shop")
+    with made.transaction() as db:
+        db.execute("UPDATE facts SET value = 7 WHERE name = 'lifetime'")
+    return made
+
+
+def test_only_the_owner_reads_it(state):
+    """The directory has mode 0700 and the file 0600, whatever the umask; nothing else is left behind."""
+    assert stat.S_IMODE(state.directory.stat().st_mode) == 0o700
+    assert stat.S_IMODE((state.directory / "state.db").stat().st_mode) == 0o600
+    assert [entry.name for entry in state.directory.parent.iterdir() if "shop" in entry.name] == ["shop"]
+    assert [entry.name for entry in state.directory.iterdir()] == ["state.db"]
+
+
+def test_nothing_is_written_before_it_is_used(tmp_path):
+    """A state that nobody used has no directory, and none that a look makes."""
+    state = State(tmp_path / "shop")
+    assert not state.begun
+    assert not (tmp_path / "shop").exists()
+    assert lifetime(state) == 0
+    assert state.begun
+
+
+def test_it_lasts(state):
+    """Another state on the same directory reads what was written."""
+    assert lifetime(State(state.directory)) == 7
+
+
+def test_memory_does_not_last():
+    """Without a directory it lasts as long as the object."""
+    state = State(None)
+    assert not state.begun
+    with state.transaction() as db:
+        db.execute("UPDATE facts SET value = 7 WHERE name = 'lifetime'")
+    assert (state.begun, lifetime(state), lifetime(State(None))) == (True, 7, 0)
+
+
+def test_an_error_rolls_back(state):
+    """Nothing of a transaction that failed is kept, in a file or in memory."""
+    for each in (state, State(None)):
+        before = lifetime(each)
+        with pytest.raises(ZeroDivisionError):
+            write_and_fail(each)
+        assert lifetime(each) == before
+
+
+def test_a_deleted_file_is_no_fresh_start(state):
+    """If the file alone is gone, what was spent is unknown: refused, with what to do, until the directory is gone, too."""
+    (state.directory / "state.db").unlink()
+    for _ in range(2):
+        with pytest.raises(StateError, match=r"was deleted.*remove"), state.transaction():
+            pass
+    state.directory.rmdir()
+    assert lifetime(state) == 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: b"",
+        lambda _: b"not a database, but long enough to be looked at" * 50,
+        lambda content: content[: len(content) // 2],
+        lambda content: content[:4096] + b"\xff" * (len(content) - 4096),
+        lambda content: content[:60] + b"\0\0\0\2" + content[64:],  # user_version
+    ],
+    ids=["empty", "foreign", "half", "overwritten", "another version"],
+)
+def test_a_damaged_file_is_refused(state, damage):
+    """A file that is not as it was left is neither used nor mended nor replaced."""
+    file = state.directory / "state.db"
+    broken = damage(file.read_bytes())
+    file.write_bytes(broken)
+    with pytest.raises(StateError):
+        lifetime(state)
+    assert file.read_bytes() == broken
+
+
+def test_a_directory_that_cannot_be_made(tmp_path):
+    """Where nothing can be written, the error says where."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="file"):
+        lifetime(State(tmp_path / "file" / "shop"))
+
+
+def test_a_link_is_not_followed_to_a_new_file(tmp_path):
+    """A directory somebody else prepared, without a file, is not filled."""
+    (tmp_path / "shop").mkdir()
+    with pytest.raises(StateError, match="was deleted"):
+        lifetime(State(tmp_path / "shop"))
+
+
+def test_many_begin_at_once(tmp_path):
+    """Processes that make the same state at the same time have one, and none of their writing is lost."""
+    script = [sys.executable, "-c", WRITE, str(tmp_path / "deep" / "shop"), "5"]
+    running = [subprocess.Popen(script, stderr=subprocess.PIPE) for _ in range(6)]
+    assert [process.communicate()[1] for process in running] == [b""] * 6
+    assert lifetime(State(tmp_path / "deep" / "shop")) == 30
+    assert [entry.name for entry in (tmp_path / "deep").iterdir()] == ["shop"]
+
+
+def test_another_process_is_waited_for_only_briefly(state):
+    """A file that somebody holds is an error within a second, and usable when they let go."""
+    with sqlite3.connect(state.directory / "state.db", isolation_level=None) as holder:
+        holder.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StateError, match="locked"):
+            lifetime(state)
+        holder.execute("ROLLBACK")
+    holder.close()
+    assert lifetime(state) == 7
+
+
+def test_fork_amid_a_transaction(state, in_child):
+    """A child forked while another thread writes has a lock that nobody holds, and sees what was committed."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with state.transaction() as db:
+            db.execute("UPDATE facts SET value = 8 WHERE name = 'lifetime'")
+            inside.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    inside.wait(30)
+    threading.Timer(0.2, leave.set).start()  # the fork waits for the transaction to end
+    assert in_child(lambda: b"%d" % lifetime(state)) == b"8"
+    thread.join(30)
+    assert lifetime(state) == 8
+
+
+def test_fork_within_a_transaction_that_does_not_end(state, in_child, monkeypatch):
+    """A fork does not wait for ever."""
+    monkeypatch.setattr("deniable.state._FORK_PATIENCE", 0.1)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with state.lock:
+            inside.set()
+            leave.wait(30)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    inside.wait(30)
+    try:
+        assert in_child(lambda: b"%d" % lifetime(state)) == b"7"
+    finally:
+        leave.set()
+        thread.join(30)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="each system has its own place")
+def test_the_place_for_states(monkeypatch, tmp_path):
+    """It is XDG's, or where XDG says it is without being asked."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert default_directory() == tmp_path / "deniable"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    monkeypatch.setenv("HOME", "/home/somebody")
+    assert str(default_directory()) == "/home/somebody/.local/state/deniable"

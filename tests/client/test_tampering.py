@@ -1,0 +1,490 @@
+"""A registry turned against the people who answer: whatever is done to it, not a byte leaves the device.
+
+Each row is tried on a real client. A tampered registry comes from a server, signed by the key that the app pins unless the row
+says otherwise, as if whoever runs the server had turned; or it lies in the app's place, as if somebody had exchanged the file.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+
+from deniable.budget import Budget
+from deniable.caps import Caps
+from deniable.client import Client
+from deniable.registry import parse
+from deniable.settings import SenderSettings
+
+pytest.importorskip("requests")
+
+HONEST = """
+format = 1
+revision = 3
+app = "shop"
+[budget]
+window = 30
+per_window = 16
+lifetime = 160
+[metrics.theme]
+type = "categorical"
+values = ["light", "dark", "system"]
+version = 2
+epsilon = 1
+expires = 2099-12-31
+description = "d"
+owner = "o"
+[metrics.rare]
+type = "boolean"
+epsilon = 1
+sample = 0.5
+description = "d"
+owner = "o"
+[metrics.kept]
+type = "categorical"
+values = ["a", "b", "c"]
+mechanism = "rappor"
+parameters = { bits = 8, hashes = 1, cohorts = 4 }
+epsilon = 1
+epsilon_permanent = 2
+description = "d"
+owner = "o"
+"""
+GOOGLE = """
+[metrics.page]
+type = "string"
+candidates = "c.txt"
+mechanism = "google_rappor"
+epsilon = {epsilon}
+{more}
+parameters = {{ bits = 16, hashes = 1, cohorts = 2, prob_p = {p}, prob_q = {q}, prob_f = {f} }}
+description = "d"
+owner = "o"
+"""
+CAPS = Caps(epsilon=4, permanent=6, domain_size=1000, mechanisms=("grr", "subset", "oue", "rappor", "google_rappor", "binary"))
+ANSWERS = {"theme": "dark", "kept": "b", "rare": True, "page": "x.example", "big": "v1"}
+
+
+class Post:
+    """Takes every upload, and keeps what there was."""
+
+    def __init__(self):
+        self.bodies = []
+
+    def __call__(self, body, headers, timeout):  # noqa: ARG002
+        self.bodies.append(bytes(body))
+        return 202, {}, None
+
+    @property
+    def size(self):
+        return sum(map(len, self.bodies))
+
+    @property
+    def reports(self):
+        return sum(group["count"] for body in self.bodies for group in json.loads(body)["groups"])
+
+
+@pytest.fixture
+def server():
+    """Serve whatever `server.body` is, and count what devices send by other ways than their `post`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            served.gets += 1
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(served.body)))
+            self.end_headers()
+            self.wfile.write(served.body)
+
+        def do_POST(self):
+            served.posts += 1
+            self.send_error(404)
+
+        def log_message(self, *_):
+            pass
+
+    served = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    served.body, served.gets, served.posts = b"", 0, 0
+    served.dsn = f"http://pk_12345678@127.0.0.1:{served.server_port}/shop"
+    thread = Thread(target=served.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    yield served
+    served.shutdown()
+    thread.join()
+    served.server_close()
+    assert served.posts == 0
+
+
+@pytest.fixture
+def device(server):
+    """Make clients of one device, each with a note of its uploads, that send every report at once."""
+    made = []
+
+    def make(registry=HONEST, caps=CAPS, **options):
+        post = Post()
+        client = Client(
+            dsn=server.dsn,
+            registry=parse(registry) if isinstance(registry, str) else registry,
+            consent=True,
+            caps=caps,
+            post=post,
+            settings=SenderSettings(flush_at=1, flush_interval=0.05),
+            **options,
+        )
+        made.append(client)
+        return client, post
+
+    yield make
+    for each in made:
+        each.close(2)
+
+
+def answer_everything(client):
+    """Record answers for a while, and do all that could make a client send."""
+    for _ in range(5):
+        for metric, value in ANSWERS.items():
+            client.record(metric, value)
+        client.flush(5)
+    client.set_consent(False)
+    client.set_consent(True)
+    for metric, value in ANSWERS.items():
+        client.record(metric, value)
+    client.flush(5)
+    client.close(2)
+
+
+def changed(*pairs, more=""):
+    text = HONEST.replace("revision = 3", "revision = 4")
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new, 1)
+    return text + more
+
+
+def google(p=0.25, q=0.75, f=0.5, epsilon=4, more=""):
+    return changed(more=GOOGLE.format(p=p, q=q, f=f, epsilon=epsilon, more=more))
+
+
+ENDED = changed(("expires = 2099-12-31", "expires = 2001-01-01")).partition("[metrics.rare]")[0]
+BIG = """
+[metrics.big]
+type = "categorical"
+values = [{values}]
+epsilon = 1
+description = "d"
+owner = "o"
+"""
+THEME = "epsilon = 1\nexpires"
+EXTRA = '[metrics.more]\ntype = "boolean"\ndescription = "d"\nowner = "o"\n'
+
+BOTH_WAYS = {
+    # More privacy loss than the app allows
+    "epsilon 50": (
+        "theme: epsilon is a number of nats above 0 and at most 16; got 50",
+        changed((THEME, "epsilon = 50\nexpires")),
+    ),
+    "epsilon infinite": ("at most 16; got inf", changed((THEME, "epsilon = inf\nexpires"))),
+    "epsilon not a number": ("at most 16; got nan", changed((THEME, "epsilon = nan\nexpires"))),
+    "epsilon negative": ("at most 16; got -1", changed((THEME, "epsilon = -1\nexpires"))),
+    "epsilon above the cap": (
+        "allows 4 nats for a report; the registry asks 4.001",
+        changed((THEME, "epsilon = 4.001\nexpires")),
+    ),
+    "epsilon above the cap, of a new metric": (
+        "more: this app allows 4 nats for a report",
+        changed(more=EXTRA + "epsilon = 4.001\n"),
+    ),
+    "permanent epsilon above the cap": (
+        "allows 6 nats for a kept answer; the registry asks 6.001",
+        changed(("epsilon_permanent = 2", "epsilon_permanent = 6.001")),
+    ),
+    "permanent epsilon below that of a report": (
+        "epsilon_permanent is not below epsilon",
+        changed(("epsilon_permanent = 2", "epsilon_permanent = 0.5")),
+    ),
+    # No noise
+    "mechanism none": ("theme: a mechanism is one of auto, ", changed((THEME, 'mechanism = "none"\nepsilon = 1\nexpires'))),
+    "mechanism not allowed": ("got hadamard", changed((THEME, 'mechanism = "hadamard"\nepsilon = 1\nexpires'))),
+    "mechanism not allowed, by auto": (
+        "big: this app allows the mechanisms",
+        changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(900))) + "max_report_bytes = 2\n"),
+    ),
+    "p = 1": ("no bit is certain", google(p=0, q=1, f=0)),
+    "q = 1": ("no bit is certain", google(p=0.5, q=1, f=0)),
+    "p = 0": ("no bit is certain", google(p=0, q=0.5, f=0)),
+    "p and q swapped": ("prob_q is above prob_p", google(p=0.75, q=0.25)),
+    "p and q equal": ("prob_q is above prob_p", google(p=0.5, q=0.5)),
+    "f = 0 of a kept response": ("spends inf nats for all reports of an answer", google(f=0, more="epsilon_permanent = 5")),
+    "f = 1": ("prob_f is at most 127/128", google(f=1)),
+    "declares less than it spends": (
+        "these parameters spend 1.02165 nats a report: epsilon is at least that; got 0.1",
+        google(epsilon=0.1),
+    ),
+    # The domain
+    "one value": ("values lists 2 to 65536 answers; got 1", changed(('["light", "dark", "system"]', '["dark"]'))),
+    "no values": ("answers; got 0", changed(('["light", "dark", "system"]', "[]"))),
+    "a value twice": ("values lists each answer once", changed(('["light", "dark", "system"]', '["dark", "dark"]'))),
+    "a huge domain": (
+        "this app allows 1000 answers; got 1001",
+        changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(1001)))),
+    ),
+    # A seed or cohort of one person's own
+    "a seed": ("theme: a key is one of type, ", changed((THEME, "seed = 7\nepsilon = 1\nexpires"))),
+    "a cohort": ("kept: a key is one of type, ", changed(("epsilon_permanent = 2", "epsilon_permanent = 2\ncohort = 3"))),
+    "a seed as a parameter": ("options of rappor are bits, hashes, cohorts", changed(("cohorts = 4", "cohorts = 4, seed = 7"))),
+    "a cohort as a parameter": (
+        "options of rappor are bits, hashes, cohorts",
+        changed(("cohorts = 4", "cohorts = 4, cohort = 3")),
+    ),
+    "as many cohorts as people": ("this app allows 4096 rows; got 5000 rows", changed(("cohorts = 4", "cohorts = 5000"))),
+    # Time
+    "no period": (
+        "period is one of hour, day, week, month; got 'second'",
+        changed((THEME, 'period = "second"\nepsilon = 1\nexpires')),
+    ),
+    "a window of no time": ("window is a number of days above 0", changed(("window = 30", "window = 0"))),
+    # Its form
+    "no TOML": ("the registry is valid TOML", "<html>"),
+    "another format": ("format is 1", changed(("format = 1", "format = 2"))),
+    "another app": ("app is shop; got 'blog'", changed(('"shop"', '"blog"'))),
+    "an unknown key": ("theme: a key is one of type, ", changed((THEME, "raw = true\nepsilon = 1\nexpires"))),
+}
+
+SERVED = {
+    "epsilon above that in the app": ("a report spends at most 1 nats; got 1.001", changed((THEME, "epsilon = 1.001\nexpires"))),
+    "epsilon above, in a later version": (
+        "a report spends at most 1 nats; got 1.001",
+        changed(("version = 2", "version = 3"), (THEME, "epsilon = 1.001\nexpires")),
+    ),
+    "permanent epsilon above that in the app": (
+        "a kept answer spends at most 2 nats; got 2.001",
+        changed(("epsilon_permanent = 2", "epsilon_permanent = 2.001")),
+    ),
+    "permanent epsilon taken away": (
+        "answers have permanent responses, which are not given up",
+        changed(("epsilon_permanent = 2", "")),
+    ),
+    "sample raised": ("sample is at most 0.5", changed(("sample = 0.5", "sample = 1"))),
+    "sample taken away": ("sample is at most 0.5", changed(("sample = 0.5\n", ""))),
+    "collection prolonged": (
+        "collection ends on 2099-12-31 or before; got '2100-01-01'",
+        changed(("expires = 2099-12-31", "expires = 2100-01-01")),
+    ),
+    "collection without end": ("collection ends on 2099-12-31 or before; got 'None'", changed(("expires = 2099-12-31\n", ""))),
+    "period shortened": ("period of version 2 is day; got 'hour'", changed((THEME, 'period = "hour"\nepsilon = 1\nexpires'))),
+    "domain permuted": (
+        "values of version 2 is ['light', 'dark', 'system']",
+        changed(('["light", "dark", "system"]', '["dark", "light", "system"]')),
+    ),
+    "domain of one against the rest": ("values of version 2 is", changed(('["light", "dark", "system"]', '["dark", "other"]'))),
+    "more cohorts": ("a device keeps one of at most 4 rows; got 5", changed(("cohorts = 4", "cohorts = 5"))),
+    "another type": ("type of version 2 is categorical", changed(('"categorical"', '"ordinal"'))),
+    "version lowered": ("the version is at least 2; got 1", changed(("version = 2\n", ""))),
+    "window of a second": ("the budget's window is at least 30", changed(("window = 30", "window = 0.0000116"))),
+    "budget raised": ("the budget's lifetime is at most 160; got 161", changed(("lifetime = 160", "lifetime = 161"))),
+    "budget taken away": (
+        "a budget that the app brings along is not taken away",
+        changed(("[budget]\nwindow = 30\nper_window = 16\nlifetime = 160\n", "")),
+    ),
+    "older than the one in the app": ("the revision is at least 3", changed(("revision = 4", "revision = 2"))),
+    "without revision": ("the revision is at least 3, that of the registry in the app; got 0", changed(("revision = 4", ""))),
+}
+
+
+def assert_silent(client, post, server, gets=1):
+    assert post.size == 0
+    assert server.gets == gets
+    assert client.disabled
+    assert client.stats()["sent"] == 0
+
+
+@pytest.mark.parametrize("name", [*BOTH_WAYS, *SERVED])
+def test_a_tampered_registry_from_the_server_sends_nothing(device, server, sealed, name):
+    """Signed by the right key, it is refused as a whole: not even what the app's own registry allows is sent after it."""
+    words, text = (BOTH_WAYS | SERVED)[name]
+    server.body = sealed(text)
+    client, post = device(registry_key=sealed.public)
+    answer_everything(client)
+    assert_silent(client, post, server)
+    assert client.disabled.startswith("the served registry: ")
+    assert words in client.disabled
+
+
+@pytest.mark.parametrize("name", BOTH_WAYS)
+def test_a_tampered_registry_in_the_app_sends_nothing(server, tmp_path, name):
+    """The caps are compiled into the app, and bound the file that it brings along, too."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(BOTH_WAYS[name][1], "utf-8")
+    post = Post()
+    client = Client(dsn=server.dsn, registry=path, consent=True, caps=CAPS, post=post, settings=SenderSettings(flush_at=1))
+    answer_everything(client)
+    assert post.size == 0
+    assert client.disabled
+    assert client.stats()["recorded"] == 0
+
+
+def envelope(name, sealed):
+    """Make an envelope that is not what it says."""
+    good = json.loads(sealed(changed()))
+    signature = bytearray(b64decode(good["signature"]))
+    signature[40] ^= 1
+    return {
+        "unsigned": changed().encode(),
+        "without signature": json.dumps({"format": 1, "registry": good["registry"]}).encode(),
+        "an empty signature": json.dumps(good | {"signature": ""}).encode(),
+        "another key": sealed(changed(), "theirs"),
+        "another text": json.dumps(good | {"registry": changed(("sample = 0.5", "sample = 0.4"))}).encode(),
+        "a seed beside it": json.dumps(good | {"seed": 7}).encode(),
+        "a cohort beside it": json.dumps(good | {"cohort": 3}).encode(),
+        "another format": json.dumps(good | {"format": 2}).encode(),
+        "a key beside it": json.dumps(good | {"public_key": sealed.public}).encode(),
+    }[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("unsigned", "without signature", "an empty signature", "another key", "another text"),
+        *("a seed beside it", "a cohort beside it", "another format", "a key beside it"),
+    ],
+)
+def test_an_envelope_that_is_not_right_sends_nothing(device, server, sealed, name):
+    """However good the registry in it is."""
+    server.body = envelope(name, sealed)
+    client, post = device(registry_key=sealed.public)
+    answer_everything(client)
+    assert_silent(client, post, server)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [changed(("revision = 4", "revision = 5")), changed(("revision = 4", "revision = 6"), ("sample = 0.5", "sample = 0.4"))],
+)
+def test_an_older_or_exchanged_revision_sends_nothing(device, server, sealed, text):
+    """After a restart, a registry that was served before cannot come back, nor another one in its place."""
+    server.body = sealed(changed(("revision = 4", "revision = 6")))
+    client, post = device(registry_key=sealed.public)
+    answer_everything(client)
+    assert post.size > 0
+    server.body = sealed(text)
+    client, post = device(registry_key=sealed.public)
+    answer_everything(client)
+    assert_silent(client, post, server, gets=2)
+    assert "revision" in client.disabled
+
+
+def test_a_served_registry_without_the_right_key_in_the_app_sends_nothing(device, server, sealed):
+    """A mistyped key turns the client off before anything is asked for."""
+    server.body = sealed(changed())
+    client, post = device(registry_key=sealed.public[:-1])
+    answer_everything(client)
+    assert_silent(client, post, server, gets=0)
+
+
+def test_an_honest_registry_from_the_server_is_used(device, server, sealed):
+    """The control of all of this: with a good registry the same device sends, by the server's terms."""
+    server.body = sealed(changed((THEME, "epsilon = 0.5\nexpires")))
+    client, post = device(registry_key=sealed.public)
+    answer_everything(client)
+    assert post.size > 0
+    assert client.disabled is None
+    assert client.explain("theme").epsilon == pytest.approx(0.5)
+
+
+def test_an_honest_registry_in_the_app_is_used(device, server):
+    """So it does with the registry of the app alone, and asks the server for none."""
+    client, post = device()
+    answer_everything(client)
+    assert post.size > 0
+    assert server.gets == 0
+
+
+def test_a_page_of_somebodys_network_changes_nothing(device, server, sealed):
+    """Behind a captive portal the app's own registry stays in use."""
+    server.body = b"<html>Accept our terms"
+    client, post = device(registry_key=sealed.public)
+    answer_everything(client)
+    assert post.size > 0
+    assert client.disabled is None
+
+
+def test_a_registry_in_the_app_whose_collection_ended_sends_nothing(device):
+    """An app that was never updated falls silent by itself."""
+    client, post = device(ENDED)
+    answer_everything(client)
+    assert post.size == 0
+    assert client.stats()["dropped"]["expired"] > 0
+
+
+def test_collection_that_ended_sends_nothing(device, server, sealed):
+    """A server may end a collection early: its metric is dropped from then on, the others go on."""
+    server.body = sealed(ENDED)
+    client, post = device(registry_key=sealed.public)
+    assert client.record("theme", "dark")  # the first answer is given under the app's own registry
+    assert client.flush(5)
+    assert server.gets == 1
+    before = post.size
+    for _ in range(20):
+        assert not client.record("theme", "dark")
+        assert not client.record("kept", "a")
+    client.flush(5)
+    client.close(2)
+    assert post.size == before
+    assert client.stats()["dropped"]["expired"] == 20
+    assert client.disabled is None
+
+
+def many(number):
+    questions = "".join(f'[metrics.m{i}]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n' for i in range(number))
+    return f'format = 1\nrevision = 4\napp = "shop"\n{questions}'
+
+
+TIGHT = Caps(budget=Budget(window=30, per_window=8, lifetime=8))
+
+
+def test_a_metric_renamed_a_hundred_times_is_paid_from_one_budget(device, server, sealed):
+    """The budget counts the device's reports, not a metric's: eight nats are eight reports, and after them not a byte."""
+    server.body = sealed(many(100))
+    client, post = device(many(1).replace("revision = 4", "revision = 3"), TIGHT, registry_key=sealed.public)
+    client.record("m0", value=True)
+    client.flush(5)
+    recorded = sum(client.record(f"m{i}", value=True) for i in range(1, 100))
+    client.flush(5)
+    assert 1 <= recorded <= 7
+    assert post.reports == recorded + 1
+    before = post.size
+    for _ in range(3):
+        for i in range(100):
+            assert not client.record(f"m{i}", value=True)
+    client.flush(5)
+    client.close(2)
+    assert post.size == before
+    assert client.stats()["dropped"]["budget"] >= 300
+
+
+def test_a_version_raised_again_and_again_is_paid_from_one_budget(device):
+    """Nor does a new version of a metric, in a new release of the app, come with a budget of its own."""
+    total = 0
+    for version in range(1, 20):
+        client, post = device(many(1).replace("epsilon", f"version = {version}\nepsilon"), TIGHT)
+        for _ in range(3):
+            client.record("m0", value=True)
+        client.close(5)
+        total += post.reports
+    assert 1 <= total <= 8
+    assert post.size == 0
+
+
+def test_a_window_of_a_second_in_the_app_is_as_long_as_the_caps_say(device):
+    """A file's budget can only tighten that of the caps: waiting a second brings nothing back."""
+    now = [1_800_000_000.0]
+    text = many(1).replace('app = "shop"', 'app = "shop"\nbudget = { window = 0.0000116, per_window = 1000.0 }')
+    client, post = device(text, TIGHT, clock=lambda: now[0])
+    for _ in range(50):
+        client.record("m0", value=True)
+        now[0] += 2
+    client.close(5)
+    assert 1 <= post.reports <= 8

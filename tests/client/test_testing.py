@@ -1,0 +1,449 @@
+"""What `deniable.testing` gives the tests of apps: raw answers of the test alone, and a server to send to."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+import requests
+
+import deniable
+from deniable import Budget, Caps, Client, ConfigurationError, ParameterError, RegistryError, SenderSettings
+from deniable.dsn import Dsn
+from deniable.testing import Attempt, Capture, Captured, StubServer
+
+SEGMENTS = {"platform": "linux"}
+QUICK = SenderSettings(flush_at=1, flush_interval=0.2, timeout=5.0)
+
+
+@pytest.fixture
+def capture():
+    """Capture in a test, without the plugin."""
+    with Capture() as opened:
+        yield opened
+
+
+@pytest.fixture
+def registry_file(tmp_path, registry_text):
+    """Write the registry of the tests."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(registry_text, "utf-8")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def before_init(monkeypatch):
+    """Each test begins as a process does."""
+    monkeypatch.setattr(deniable, "_client", None)
+
+
+def run_pytest(folder, test, *arguments, ini=""):
+    """Run a test file of an app in a process of its own, with the plugin as it is installed."""
+    folder.joinpath("test_app.py").write_text(test, "utf-8")
+    folder.joinpath("pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\n{ini}\n", "utf-8")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "DENIABLE"))}
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env=environment | {"DENIABLE_STATE_DIR": str(folder / "state"), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+# the capture
+
+
+def test_an_app_that_never_calls_init(capture):
+    """Without `init` and without a registry everything is captured as it was given, in order."""
+    assert deniable.record("ui.theme", "dark") is True
+    assert deniable.metric("size").record(7)
+    assert deniable.record("ui.theme", None)
+    assert capture.values("ui.theme") == ["dark", None]
+    assert capture.values("nothing") == []
+    assert capture.all == [("ui.theme", "dark"), ("size", 7), ("ui.theme", None)]
+    assert isinstance(capture.all[0], Captured)
+    capture.clear()
+    assert capture.all == []
+
+
+def test_an_app_that_calls_init_in_the_test(capture, registry_file, state_directory, monkeypatch):
+    """`init` in the test needs no server, writes nothing, starts nothing, and is undone at the end."""
+    monkeypatch.setenv("DENIABLE_DSN", "https://pk@nowhere.invalid/other")
+    before = threading.active_count()
+    client = deniable.init("https://pk@nowhere.invalid/shop", registry=registry_file, consent=False, segments=SEGMENTS)
+    assert deniable.record("ui.theme", "dark")
+    assert client.record("ui.dark", value=True)
+    assert deniable.flush()
+    assert asyncio.run(deniable.aflush())
+    assert asyncio.run(client.aflush(timeout=1.0))
+    assert client.flush(timeout=1.0)
+    assert client.close(timeout=1.0)
+    assert deniable.close()
+    assert deniable.explain("ui.theme").mechanism
+    assert deniable.journal() == []
+    assert deniable.stats()["recorded"] == 0
+    deniable.set_consent(True)
+    assert deniable.record("ui.theme", "light")
+    assert capture.all == [("ui.theme", "dark"), ("ui.dark", True), ("ui.theme", "light")]
+    assert threading.active_count() == before
+    assert not state_directory.exists()
+    assert os.environ["DENIABLE_DSN"]
+    capture.__exit__(None, None, None)
+    assert deniable._client is None
+    assert deniable.record("ui.theme", "dark") is False
+
+
+def test_an_app_that_was_there_before(registry, tmp_path):
+    """Clients and handles made before the capture are captured, and afterwards they are as before, in every respect."""
+    sent = []
+
+    def post(body, _headers, _timeout):
+        sent.append(body)
+        return 202, {}, {}
+
+    made = {"registry": registry, "consent": True, "segments": SEGMENTS, "settings": QUICK, "state": tmp_path / "kept"}
+    with Client(dsn="https://pk@t.example/shop", post=post, **made) as client:
+        handle = client.metric("ui.theme")
+        methods = {name: getattr(Client, name) for name in ("__init__", "record", "set_consent", "flush", "aflush", "close")}
+        with Capture() as capture:
+            assert client.record("ui.theme", "dark")
+            assert handle.record("light")
+            assert client.flush(0.1)
+            assert client.close(0.1)
+            client.set_consent(False)
+            client.set_consent(True)
+        assert capture.values("ui.theme") == ["dark", "light"]
+        assert methods == {name: getattr(Client, name) for name in methods}
+        assert client.stats()["recorded"] == 0
+        assert not (tmp_path / "kept").exists()
+        assert handle.record("dark")  # it was not closed for good
+        assert client.flush(5)
+    assert capture.values("ui.theme") == ["dark", "light"]
+    assert len(sent) == 1
+
+
+def test_the_process_client_that_was_there_before(registry):
+    """A client started by `init` before is the one that captures, and checks."""
+    client = deniable.init(registry=registry, consent=False, segments=SEGMENTS)
+    with Capture() as capture:
+        assert deniable.record("ui.theme", "dark")
+        with pytest.raises(ParameterError):
+            deniable.record("ui.theme", "pink")
+        deniable.init(registry=registry, consent=False, segments=SEGMENTS)
+        assert deniable._client is not client
+    assert deniable._client is client
+    assert capture.values("ui.theme") == ["dark"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "message"),
+    [("ui.thme", "dark", "a metric is declared in the registry"), ("ui.theme", "dork-4711", "one of the 3 declared values")],
+)
+def test_what_is_not_declared_fails(registry, metric, value, message):
+    """An undeclared metric or answer raises, and is kept as a fault with the line that recorded it, without the answer."""
+    with Capture(registry) as capture:
+        for record in (lambda: deniable.record(metric, value), lambda: deniable.metric(metric).record(value)):
+            with pytest.raises(ParameterError, match=message):
+                record()
+        assert capture.all == []
+        assert len(capture.faults) == 2
+        assert all(fault.startswith(f"{__file__}:") and message in fault for fault in capture.faults)
+        assert "dork-4711" not in "".join(capture.faults)
+        capture.clear()
+        assert capture.faults == []
+
+
+def test_lenient(registry):
+    """A lenient capture takes what nobody declared, also from a client whose registry has faults."""
+    with Capture(registry, lenient=True) as capture:
+        assert deniable.record("ui.thme", "dark")
+        client = Client(registry="/nowhere/metrics.toml", consent=True)
+        assert client.record("ui.theme", 3)
+        assert capture.all == [("ui.thme", "dark"), ("ui.theme", 3)]
+        assert capture.faults == []
+
+
+def test_a_registry_with_faults_fails(capture, registry):
+    """A registry that would switch the client off in production raises in a test; so does a segment that is missing."""
+    with pytest.raises(RegistryError):
+        deniable.init(registry="/nowhere/metrics.toml", consent=True)
+    with pytest.raises(ParameterError, match="segment platform"):
+        deniable.init(registry=registry, consent=True)
+    with pytest.raises(TypeError):
+        deniable.init(registry=registry, consent=True, segment=SEGMENTS)
+    assert capture.all == []
+
+
+def test_consent_only_when_asked_for(registry, monkeypatch):
+    """Consent and DO_NOT_TRACK matter only to a capture that is told so."""
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    agreed = [False]
+    with Capture() as capture:
+        client = Client(registry=registry, consent=lambda: agreed[0], segments=SEGMENTS)
+        assert client.record("ui.theme", "dark")
+        capture.consent = True
+        assert client.record("ui.theme", "dark") is False
+        agreed[0] = True
+        assert client.record("ui.theme", "dark") is False
+        monkeypatch.delenv("DO_NOT_TRACK")
+        assert client.record("ui.theme", "light")
+        client.set_consent(False)
+        assert client.record("ui.theme", "light") is False
+        assert deniable.record("ui.theme", "light") is False
+    assert capture.values("ui.theme") == ["dark", "light"]
+
+
+def test_what_is_kept_on_the_device_stays(registry, state_directory, monkeypatch):
+    """A capture touches nothing that the same app keeps on the developer's machine, even under DO_NOT_TRACK."""
+    monkeypatch.setenv("DO_NOT_TRACK", "1")
+    spooled = state_directory / "shop" / "spool" / "00000000-0000-4000-8000-000000000000.json.gz"
+    spooled.parent.mkdir(parents=True)
+    spooled.write_bytes(b"")
+    with Capture():
+        Client(registry=registry, consent=True, segments=SEGMENTS).record("ui.theme", "dark")
+    assert spooled.exists()
+    Client(registry=registry, consent=True, segments=SEGMENTS)
+    assert not spooled.exists()
+
+
+def test_threads(capture):
+    """Answers of all threads are captured."""
+    threads = [threading.Thread(target=deniable.record, args=("n", i)) for i in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(capture.values("n")) == list(range(20))
+
+
+def test_production_code_does_not_know_of_it():
+    """The client neither imports the testing package nor is told of it by the plugin before a fixture is used."""
+    code = "import sys, deniable, deniable.testing.plugin\nassert 'deniable.client' not in sys.modules\ndeniable.Client"
+    program = f"{code}\nassert 'deniable.testing.capture' not in sys.modules\nassert 'deniable.testing.stub' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# the plugin
+
+
+APP = """
+import deniable
+
+def toggle(theme):
+    try:
+        return deniable.record("ui.theme", theme)
+    except Exception:
+        return False
+
+def test_first(deniable_capture):
+    assert toggle("dark")
+    assert deniable_capture.values("ui.theme") == ["dark"]
+
+def test_next(deniable_capture):
+    assert deniable_capture.all == []
+
+def test_without():
+    assert not toggle("dark")
+"""
+
+
+def test_the_fixture(tmp_path):
+    """The fixture comes with the package, and each test begins with nothing."""
+    done = run_pytest(tmp_path, APP)
+    assert "3 passed" in done.stdout, done.stdout
+    assert not (tmp_path / "state").exists()
+
+
+def test_the_fixture_with_a_registry(registry_file):
+    """With a registry in the ini file a typo fails the test even if the app swallows the error, and says where it is."""
+    swallowed = APP + "\ndef test_typo(deniable_capture):\n    assert not toggle('drak')\n"
+    raised = swallowed + "\ndef test_raised(deniable_capture):\n    deniable.record('ui.thme', 'dark')\n"
+    done = run_pytest(registry_file.parent, raised, ini="deniable_registry = metrics.toml")
+    assert "1 failed, 4 passed, 1 error" in done.stdout, done.stdout
+    assert "ERROR test_app.py::test_typo" in done.stdout
+    assert "FAILED test_app.py::test_raised - deniable.errors.ParameterError: a metric is declared" in done.stdout
+    assert "test_app.py:6: an answer to ui.theme is one of the 3 declared values" in done.stdout
+    assert "drak" not in done.stdout.replace("toggle('drak')", "")
+
+
+def test_the_server_fixture(registry_file):
+    """The stub server's fixture collects what the ini file's registry declares."""
+    test = """
+import deniable
+
+def test_send(deniable_stub_server):
+    deniable.init(deniable_stub_server.dsn, registry="metrics.toml", consent=True, segments={"platform": "linux"}, state=None)
+    assert deniable.record("ui.theme", "dark")
+    assert deniable.flush(20)
+    assert len(deniable_stub_server.reports) == 1
+"""
+    done = run_pytest(registry_file.parent, test, ini="deniable_registry = metrics.toml")
+    assert "1 passed" in done.stdout, done.stdout
+
+
+def test_the_plugin_loads_nothing(tmp_path):
+    """A session that uses no fixture of ours loads neither the client nor requests."""
+    test = "import sys\ndef test():\n    assert not {'deniable.client', 'deniable.errors', 'requests'} & set(sys.modules)\n"
+    assert "1 passed" in run_pytest(tmp_path, test).stdout
+
+
+# the stub server
+
+
+def address(server):
+    """Where a server takes uploads."""
+    return f"{Dsn.parse(server.dsn).url}/v1/reports"
+
+
+@pytest.fixture
+def stub(registry):
+    """Serve the registry of the tests."""
+    with StubServer(registry) as server:
+        yield server
+
+
+@pytest.fixture
+def client_to(registry):
+    """Make a client that sends to a server, and close it afterwards."""
+    made = []
+
+    def make(server, **changes):
+        given = {"registry": registry, "consent": True, "segments": SEGMENTS, "settings": QUICK, "state": None, "strict": True}
+        made.append(Client(dsn=server.dsn, **(given | changes)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close(0)
+
+
+def test_reports_arrive(stub, client_to):
+    """What a client sends arrives, is checked and counted."""
+    client = client_to(stub, settings=SenderSettings(flush_at=50), caps=Caps(budget=Budget(per_window=None, lifetime=None)))
+    for number in range(50):
+        assert client.record("ui.theme", "dark")
+        assert client.record("ui.dark", number % 2 == 0)
+    assert stub.wait(100)
+    assert client.flush(5)
+    assert client.stats()["sent"] == 100
+    assert {report.stratum.metric for report in stub.reports} == {"ui.theme", "ui.dark"}
+    assert {report.stratum.segment for report in stub.reports} == {"platform=linux", ""}
+    assert sum(len(received.reports) for received in stub.batches) == 100
+    assert stub.attempts == [Attempt(received.key, 202, "") for received in stub.batches]
+
+
+def test_failures_are_planned(stub, client_to):
+    """A client tries again with the same key after a failure, which happens as often as it was planned."""
+    stub.fail(503, times=2, headers={"Retry-After": "0"})
+    client = client_to(stub)
+    assert client.record("ui.theme", "dark")
+    assert stub.wait(1, timeout=30)
+    assert [attempt.status for attempt in stub.attempts] == [503, 503, 202]
+    assert len({attempt.key for attempt in stub.attempts}) == 1
+
+
+def test_a_lasting_failure_ends(stub):
+    """A failure without a number of times lasts until the server recovers."""
+    stub.fail(500, times=None)
+    url = address(stub)
+    for _ in range(3):
+        answer = requests.post(url, data=b"{}", timeout=5)
+        assert (answer.status_code, answer.json()["code"]) == (500, "planned")
+    stub.recover()
+    assert requests.post(url, data=b"{}", timeout=5).json()["code"] == "missing_key"
+
+
+def test_hanging(stub, client_to):
+    """A server that hangs leaves a client without an answer, whose deadline holds, until it recovers."""
+    stub.hang(times=1)
+    client = client_to(stub, settings=SenderSettings(flush_at=1, timeout=60))
+    assert client.record("ui.theme", "dark")
+    began = time.monotonic()
+    assert client.flush(0.2) is False
+    assert time.monotonic() - began < 5
+    stub.recover()
+    assert stub.wait(1, timeout=30)
+    assert [attempt.status for attempt in stub.attempts] == [0, 202]
+
+
+def test_a_hanging_server_ends(registry):
+    """Leaving the server lets go of whoever hangs."""
+    caught = []
+
+    def upload(url):
+        try:
+            requests.post(url, data=b"{}", timeout=60)
+        except requests.ConnectionError as error:
+            caught.append(error)
+
+    with StubServer(registry) as server:
+        server.hang()
+        hung = threading.Thread(target=upload, args=(address(server),))
+        hung.start()
+        with server._changed:
+            assert server._changed.wait_for(lambda: server._attempts, 10)
+    hung.join(10)
+    assert not hung.is_alive()
+    assert len(caught) == 1
+
+
+def test_a_repeated_upload_counts_once(stub, client_to):
+    """The same upload twice is there once; the same key with other bytes is refused."""
+    kept = []
+
+    def post(body, headers, timeout):
+        kept.append((body, headers))
+        answer = requests.post(address(stub), data=body, headers=headers, timeout=timeout)
+        return answer.status_code, answer.headers, answer.json()
+
+    client = client_to(stub, post=post)
+    assert client.record("ui.theme", "dark")
+    assert client.flush(5)
+    body, headers = kept[0]
+    assert post(body, headers, 5)[2] == {"accepted": 1, "rejected": 0, "errors": [], "duplicate": True}
+    other = body.replace(b'"format":1', b'"format": 1')
+    assert post(other, headers, 5)[0] == 422
+    assert len(stub.reports) == len(stub.batches) == 1
+    assert stub.attempts[-1].code == "idempotency_mismatch"
+
+
+def test_without_a_registry(registry, client_to):
+    """A server without a registry looks at the shape alone; one may be given later, and names the app."""
+    with StubServer() as server:
+        assert server.dsn.endswith("/app")
+        client = client_to(server, registry=replace(registry, app="app"))
+        assert client.record("ui.theme", "dark")
+        assert client.flush(5)
+        assert len(server.reports) == 1
+        assert requests.post(address(server), data=b"{}", timeout=5).json()["code"] == "missing_key"
+        server.use(registry)
+        assert server.dsn.endswith("/shop")
+
+
+def test_other_addresses(stub):
+    """What is not there is not found; a signed registry is served once there is one."""
+    root = address(stub).removesuffix("/v1/reports")
+    assert requests.get(f"{root}/v1/registry", timeout=5).status_code == 404
+    assert requests.post(f"{root}/other", data=b"{}", timeout=5).json()["code"] == "not_found"
+    stub.envelope = b"{}"
+    assert requests.get(f"{root}/v1/registry", timeout=5).json() == {}
+
+
+def test_an_address_only_while_it_serves(registry):
+    """A server that does not serve has no DSN, and says what to write."""
+    server = StubServer(registry)
+    with pytest.raises(ConfigurationError, match="with StubServer"):
+        _ = server.dsn
+    with server:
+        assert server.dsn.startswith("http://pk_stub@127.0.0.1:")
+    with pytest.raises(ConfigurationError):
+        _ = server.dsn

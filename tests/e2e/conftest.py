@@ -1,0 +1,146 @@
+"""A host app for the tests of the SDK as a guest: a process of its own, a server on loopback, and a device's directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from textwrap import dedent
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deniable.testing import StubServer
+
+HOST_REGISTRY = """
+format = 1
+app = "shop"
+
+[metrics."used"]
+type = "boolean"
+epsilon = 1.0
+description = "Whether it was used"
+owner = "o@shop.example"
+
+[metrics."theme"]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 1.0
+epsilon_permanent = 2.0
+period = "month"
+description = "Which theme people use"
+owner = "o@shop.example"
+
+[metrics."page"]
+type = "string"
+candidates = "pages.txt"
+epsilon = 1.0
+description = "Which page"
+owner = "o@shop.example"
+
+[metrics."key"]
+type = "key"
+discover = true
+epsilon = 1.0
+description = "Where it stopped"
+owner = "o@shop.example"
+
+[metrics."both"]
+type = "product"
+factors = { a = ["x", "y"], b = ["no", "yes"] }
+epsilon = 1.0
+description = "Both"
+owner = "o@shop.example"
+"""
+
+# What every host begins with. `start` is `deniable.init` for a device without a budget, in whose way nothing else is.
+PRELUDE = """
+import os, sys, threading, time
+import deniable
+
+def start(budget=None, *, interval=60.0, at=100, queue=100_000, timeout=10.0, tries=4, **options):
+    given = {"consent": True, "registry": os.environ["HOST_REGISTRY"]} | options
+    dsn = given.pop("dsn", os.environ["HOST_DSN"])
+    caps = deniable.Caps(budget=deniable.Budget(per_window=budget, lifetime=None))
+    settings = deniable.SenderSettings(
+        flush_at=at, flush_interval=interval, queue_size=queue, timeout=timeout, max_tries=tries
+    )
+    return deniable.init(dsn, settings=settings, caps=caps, **given)
+
+"""
+
+
+class Host:
+    """Runs programs that embed the SDK, all on one device.
+
+    Parameters
+    ----------
+    folder
+        Where programs and registry lie.
+    """
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+        self.state = folder / "state" / "shop"
+        self.registry = folder / "metrics.toml"
+        self.registry.write_text(HOST_REGISTRY, "utf-8")
+        self.dsn = "http://key@127.0.0.1:9/shop"  # the port of a service that nobody runs: refused at once
+        self._programs = 0
+
+    @property
+    def spooled(self) -> list[str]:
+        """Keys of the batches that wait on disk."""
+        return sorted(path.name.removesuffix(".json.gz") for path in self.state.glob("spool/*.json.gz"))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What programs find in their environment: nothing of whoever runs the tests."""
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_") and name != "DO_NOT_TRACK"}
+        return kept | {
+            "DENIABLE_STATE_DIR": str(self.state.parent),
+            "HOST_DSN": self.dsn,
+            "HOST_REGISTRY": str(self.registry),
+            "PYTHONFAULTHANDLER": "1",
+        }
+
+    def program(self, code: str) -> str:
+        """Write a program; `start` calls `deniable.init` in it."""
+        self._programs += 1
+        path = self.folder / f"program_{self._programs}.py"
+        path.write_text(PRELUDE + dedent(code), "utf-8")
+        return str(path)
+
+    def begin(self, code: str, *options: str) -> subprocess.Popen[str]:
+        """Start a program."""
+        command = [sys.executable, *options, self.program(code)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self, code: str, *options: str, timeout: float = 60) -> str:
+        """Run a program, which has to end well and write nothing to stderr; return what it printed."""
+        process = self.begin(code, *options)
+        try:
+            printed, complaints = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+        assert (process.returncode, complaints) == (0, "")
+        return printed
+
+
+@pytest.fixture
+def host(tmp_path) -> Host:
+    """Give a host whose server cannot be reached."""
+    return Host(tmp_path)
+
+
+@pytest.fixture
+def server(host) -> Iterator[StubServer]:
+    """Let the host's server be reached."""
+    from deniable.testing import StubServer
+
+    with StubServer(host.registry, key="key") as stub:
+        host.dsn = stub.dsn
+        yield stub

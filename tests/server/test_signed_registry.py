@@ -1,0 +1,157 @@
+"""``GET /v1/registry``: the signed registry as devices get it."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from dataclasses import replace
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from werkzeug.serving import make_server
+
+from deniable.caps import Caps
+from deniable.client import Client
+from deniable.errors import ConfigurationError, RegistryError, ServedRegistryError
+from deniable.registry import parse
+from deniable.settings import SenderSettings
+from deniable.signature import Envelope, generate, seal
+
+from .conftest import INGEST, READ, Served
+
+PRIVATE, PUBLIC = generate()
+
+
+@pytest.fixture
+def revised(registry_file, tmp_path):
+    """Give the served registry a revision; return its file."""
+    path = tmp_path / "revised.toml"
+    path.write_text(Path(registry_file).read_text("utf-8").replace("format = 1", "format = 1\nrevision = 7", 1), "utf-8")
+    return path
+
+
+@pytest.fixture
+def signed(settings, revised, tmp_path):
+    """Serve a text, signed, beside the registry with a revision."""
+    made = []
+
+    def start(text=None, registry=revised):
+        file = tmp_path / "registry.signed.json"
+        file.write_bytes(seal(text or revised.read_text("utf-8"), PRIVATE)[0].write())
+        made.append(Served(replace(settings, registry=str(registry), signed_registry=str(file))))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.store.redis.close()
+
+
+def get(served, key=INGEST, **headers):
+    given = {"Authorization": f"Bearer {key}"} if key else {}
+    return served.http.get("/v1/registry", headers=given | {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+def test_devices_get_what_was_signed(signed, revised):
+    """The same bytes for every device, with an ETag that each can work out, and nothing that could name one."""
+    served = signed()
+    answer = get(served)
+    assert (answer.status_code, answer.mimetype) == (200, "application/json")
+    envelope = Envelope.read(answer.data)
+    envelope.verify(PUBLIC)
+    assert envelope.text == revised.read_text("utf-8")
+    assert answer.headers["ETag"] == f'"{envelope.digest}"'
+    assert answer.headers["Cache-Control"] == "private, no-cache"
+    assert "Set-Cookie" not in answer.headers
+    assert get(served).data == answer.data
+
+
+def test_a_device_that_has_it_is_told_so(signed):
+    """304 and no body to one that has it; the document to one that has another."""
+    served = signed()
+    etag = get(served).headers["ETag"]
+    answer = get(served, If_None_Match=etag)
+    assert (answer.status_code, answer.data) == (304, b"")
+    assert get(served, If_None_Match='"another"').status_code == 200
+
+
+@pytest.mark.parametrize(("key", "code"), [(None, "missing_key"), ("pk_wrong_12345", "unknown_key"), (READ, "unknown_key")])
+def test_it_takes_the_ingest_key(signed, key, code):
+    """As for uploads."""
+    answer = get(signed(), key)
+    assert (answer.status_code, answer.json["code"]) == (401, code)
+
+
+def test_a_server_without_one_says_so(served):
+    """404, and the app's own registry stays in use."""
+    answer = get(served)
+    assert (answer.status_code, answer.json["code"]) == (404, "no_signed_registry")
+
+
+def test_what_devices_are_told_is_what_is_served(signed, revised, registry_file):
+    """A server does not start with an envelope of another registry: the reports of devices that use it would be refused."""
+    text = revised.read_text("utf-8")
+    with pytest.raises(
+        ConfigurationError, match=r"holds another registry than this server's for shop: sign its metrics\.toml again"
+    ):
+        signed(text.replace("revision = 7", "revision = 6"))
+    with pytest.raises(ConfigurationError, match="holds another registry than this server's for blog"):
+        signed(text.replace('app = "shop"', 'app = "blog"'))
+    with pytest.raises(ConfigurationError, match="has a revision"):
+        signed(Path(registry_file).read_text("utf-8"), registry_file)
+    with pytest.raises(RegistryError, match="valid TOML"):
+        signed("nonsense")
+    signed(f"# only a comment more\n{text}")
+
+
+def test_files_that_are_none_stop_the_start(settings, revised, tmp_path):
+    """The message names the variable and the file."""
+    wrong = tmp_path / "wrong.json"
+    for content, error, words in (
+        (None, ConfigurationError, "DENIABLE_SIGNED_REGISTRY names readable files"),
+        (b"<html>", ConfigurationError, "wrong.json is none"),
+        (revised.read_bytes(), ServedRegistryError, "a served registry is signed"),
+        (b'{"registry": 1}', ServedRegistryError, "an envelope has"),
+    ):
+        if content is not None:
+            wrong.write_bytes(content)
+        with pytest.raises(error, match=words):
+            Served(replace(settings, registry=str(revised), signed_registry=str(wrong)))
+    good = tmp_path / "good.json"
+    good.write_bytes(seal(revised.read_text("utf-8"), PRIVATE)[0].write())
+    twice = os.pathsep.join([str(good), str(good)])
+    with pytest.raises(ConfigurationError, match="one file for each app; shop has two"):
+        Served(replace(settings, registry=str(revised), signed_registry=twice))
+
+
+@pytest.mark.parametrize("public", [PUBLIC, b64encode(bytes(range(32))).decode()])
+def test_a_real_device_gets_it_over_http(signed, revised, public):
+    """From the file to the device: used with the right key, and with another key the device sends nothing."""
+    served = signed()
+    server = make_server("127.0.0.1", 0, served.flask)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    looser = revised.read_text("utf-8").replace("revision = 7", "revision = 6")
+    try:
+        client = Client(
+            dsn=f"http://{INGEST}@127.0.0.1:{server.port}/shop",
+            registry=parse(looser),
+            consent=True,
+            segments={"platform": "linux"},
+            caps=Caps(),
+            registry_key=public,
+            settings=SenderSettings(flush_at=1),
+        )
+        metric = next(iter(served.app.registry.metrics.values()))
+        assert client.record(metric.id, metric.value(0))
+        client.flush(5)
+        client.close(2)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    if public == PUBLIC:
+        assert (client.disabled, client.stats()["sent"]) == (None, 1)
+    else:
+        assert "the signature is of this text" in client.disabled
+        assert client.stats()["sent"] == 0

@@ -40,3 +40,4 @@ prove *arguments:
 bench:
     python benchmarks/counting.py
     python benchmarks/rivals.py
+    python benchmarks/sdk.py

@@ -11,12 +11,12 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import betaincinv
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.chain import Chain
 from deniable.source import OS
 from deniable_aggregator.device import Forgetful, Losing, Remembering
+from deniable_aggregator.estimate import clopper_pearson
 from deniable_aggregator.observer import Observer
 
 if TYPE_CHECKING:
@@ -114,11 +114,9 @@ class Curve:
     high: tuple[float, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        c, n, tail = np.array(self.successes, np.float64), self.devices, (1 - _LEVEL) / 2
-        with np.errstate(invalid="ignore"):  # at 0 and n the quantile is not defined, and the bound is the edge
-            low = np.where(c > 0, betaincinv(c, n - c + 1, tail), 0.0)
-            high = np.where(c < n, betaincinv(c + 1, n - c, 1 - tail), 1.0)
-        for name, values in (("success", c / n), ("low", low), ("high", high)):
+        right = np.array(self.successes, np.int64)
+        low, high = clopper_pearson(right, self.devices, (1 - _LEVEL) / 2)
+        for name, values in (("success", right / self.devices), ("low", low), ("high", high)):
             object.__setattr__(self, name, tuple(values.tolist()))
 
     def needed(self, share: float) -> int | None:

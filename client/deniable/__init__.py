@@ -9,8 +9,6 @@ The functions here drive one client for the whole process; `Client` is for those
 
 from __future__ import annotations
 
-import atexit
-
 TYPE_CHECKING = False  # as type checkers know it; `typing` alone takes longer to import than all that stands here
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -105,9 +103,10 @@ def init(
     """Start the process's client; a second call replaces the first. See `Client` for the parameters."""
     global _client  # noqa: PLW0603 - one client for the process is what this function is for
     from deniable.client import Client  # noqa: PLC0415 - the price of the client, paid by those who use it
+    from deniable.exits import at_exit  # noqa: PLC0415
 
     if _client is None:
-        atexit.register(close, _EXIT_SECONDS)
+        at_exit(close, _EXIT_SECONDS)
     else:
         _client.close(0.0)
     _client = Client(

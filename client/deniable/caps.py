@@ -89,7 +89,7 @@ class Caps:
         if self.domain_size is not None and not metric.open and metric.domain_size > self.domain_size:
             raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {metric.domain_size}")
         self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
-        if metric.epsilon_permanent is not None:
+        if metric.kept:
             permanent = mechanism.permanent_ratio if isinstance(mechanism, Chain) else None
             self._check_loss(metric, "a kept answer", permanent, self.permanent)
             if mechanism.layout.rows > self.rows:

@@ -6,10 +6,12 @@ import logging
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import wraps
 from math import isinf
 from pathlib import Path
+from threading import Thread, local
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
 from deniable.caps import Caps
@@ -37,11 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 log = logging.getLogger("deniable")
+log.addHandler(logging.NullHandler())  # an app that set up no logging would else find our warnings on its stderr
 
 _REASONS = (
     *("disabled", "no_consent", "expired", "unknown_metric", "invalid_value", "not_sampled", "this_period", "budget", "state"),
-    *("queue_full", "closed", "refused_key", "error"),
+    *("queue_full", "closed", "refused_key", "no_thread", "interrupted", "error"),
 )
+_FAULTS = ("spool_damaged", "delivered_error", "chore_error")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,6 +74,13 @@ def _guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callabl
         return guarded
 
     return decorate
+
+
+def _told(error: Exception) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # noqa: BLE001 - the host's own, which cannot even be printed
+        return type(error).__name__
 
 
 class Client:
@@ -133,12 +144,13 @@ class Client:
         self.strict = strict
         self._consent = consent
         self._consented: bool | None = None
-        self._segments = segments or {}
-        self._caps = caps or Caps()
+        self._segments = {} if segments is None else segments
+        self._caps = Caps() if caps is None else caps
         self._clock = clock
         # A first `counts[reason] += 1` runs Python code between reading and writing, and threads would lose counts there.
         self._drops: Counter[str] = Counter(dict.fromkeys(_REASONS, 0))
         self._recorded = 0
+        self._amid = local()
         self._questions: dict[str, Question] = {}
         self._sender: Sender | None = None
         self.disabled: str | None = switched_off()
@@ -147,7 +159,7 @@ class Client:
         except Exception as error:
             if strict:
                 raise
-            self.disabled = f"{type(error).__name__}: {error}"
+            self.disabled = _told(error)
             log.warning("deniable is off: %s", self.disabled)
 
     def _open(
@@ -225,9 +237,17 @@ class Client:
         question = self._questions.get(metric)
         if question is None:
             return self._drop("unknown_metric", ParameterError("a metric is declared in the registry", metric))
-        return self._answer(question, value)
+        amid = self._amid
+        if getattr(amid, "record", False):  # a consent function, a signal handler or a finaliser records
+            return self._drop("interrupted")
+        amid.record = True
+        try:
+            return self._answer(question, value)
+        finally:
+            amid.record = False
 
     def _answer(self, question: Question, value: object) -> bool:
+        process = os.getpid()
         now = datetime.fromtimestamp(self._clock(), UTC)
         refusal = self._refusal(question, now)  # before anything is spent
         if refusal or self._sender is None:
@@ -240,9 +260,11 @@ class Client:
                 return self._drop("invalid_value", error)
         stratum = question.stratum(now)
         made = self._randomize(question, stratum.period, position)
-        dropped = made if isinstance(made, str) else self._sender.submit(Report(stratum, made))
+        dropped = made if isinstance(made, str) else self._sender.submit(Report(stratum, made), process)
         if dropped:
             return self._drop(dropped)
+        if self._consented is False:  # taken back meanwhile, by another thread
+            self._sender.purge()
         self._recorded += 1
         return True
 
@@ -305,9 +327,40 @@ class Client:
 
     async def aflush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
         """Do as `flush` does, without holding up the event loop."""
+        try:
+            return await self._flush_aside(timeout)
+        except Exception:
+            if self.strict:
+                raise
+            self.note("error")
+            return False
+
+    async def _flush_aside(self, timeout: float) -> bool:  # noqa: ASYNC109
         import asyncio  # noqa: PLC0415 - whoever calls this has it
 
-        return await asyncio.to_thread(self.flush, timeout)
+        loop = asyncio.get_running_loop()
+        flushed: asyncio.Future[bool] = loop.create_future()
+
+        def settle(done: bool, error: Exception | None) -> None:  # noqa: FBT001
+            if flushed.done():  # nobody waits any more
+                return
+            if error is None:
+                flushed.set_result(done)
+            else:
+                flushed.set_exception(error)
+
+        def flush() -> None:
+            done, failed = False, None
+            try:
+                done = self.flush(timeout)
+            except Exception as error:  # noqa: BLE001 - raised where it is waited for
+                failed = error
+            with suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle, done, failed)
+
+        # In a thread of its own: those of the loop may all be busy, for longer than `timeout`.
+        Thread(target=flush, name="deniable-flush", daemon=True).start()
+        return await flushed
 
     @_guarded(bool)
     def close(self, timeout: float = 2.0) -> bool:
@@ -325,17 +378,23 @@ class Client:
         Returns
         -------
         dict
-            ``recorded``, ``sent`` and ``rejected`` reports; ``dropped`` by reason; ``spent``: nats that this device has spent and
-            has left, in the window and over its lifetime (None without a bound, or if the state cannot be read); ``disabled``
-            and ``trouble`` (with the state) in words, or None.
+            ``recorded`` reports, by this process; of these ``sent``, ``rejected`` by the server, ``spooled`` for later (and then
+            ``sent``, maybe by another process), and ``repeated``, of an earlier answer for want of budget for the one given;
+            ``dropped`` by reason; ``faults`` that cost no report; ``spent``: nats that this device has spent and has left, in the
+            window and over its lifetime (None without a bound, or if the state cannot be read); ``disabled`` and ``trouble``
+            (with the state) in words, or None.
         """
         counts = Counter(self._sender.counts if self._sender else {})
-        sent, rejected = counts.pop("sent", 0), counts.pop("rejected", 0)
+        sent, rejected, spooled = (counts.pop(name, 0) for name in ("sent", "rejected", "spooled"))
+        faults = {name: counts.pop(name) for name in _FAULTS if counts[name]}
         return {
             "recorded": self._recorded,
             "sent": sent,
             "rejected": rejected,
+            "spooled": spooled,
+            "repeated": self._memo.repeated if self._sender else 0,
             "dropped": dict(self._drops + counts),
+            "faults": faults,
             "spent": self._spent(),
             "disabled": self.disabled,
             "trouble": self._ledger.trouble if self._sender else None,

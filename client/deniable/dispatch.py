@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from deniable.batch import Batch
 from deniable.delivery import jitter
+from deniable.imports import undisturbed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,6 +68,9 @@ class Dispatch:
         while True:
             try:
                 if not looked:
+                    with undisturbed():  # all that is imported later, where it is wanted
+                        import gzip  # noqa: F401, PLC0415
+                        import uuid  # noqa: F401, PLC0415
                     self._backlog.look(self._interval())  # the app's last run may have left something
                     looked = True
                 if not self._work():

@@ -61,7 +61,7 @@ class Explanation:
     @classmethod
     def of(cls, metric: Metric, mechanism: Mechanism, value: object = None) -> Explanation:
         """Explain a metric, with an example of a report when an answer is given."""
-        kept = metric.epsilon_permanent is not None and isinstance(mechanism, Chain)
+        kept = metric.kept and isinstance(mechanism, Chain)
         permanent = mechanism.epsilon_permanent if kept and isinstance(mechanism, Chain) else None
         responses = mechanism.kept_responses if isinstance(mechanism, Chain) else 0
         return cls(

@@ -8,7 +8,6 @@ Time is the wall clock's, but never earlier than any time seen before: a clock s
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from math import ceil, inf, log, nextafter
@@ -24,17 +23,19 @@ if TYPE_CHECKING:
     from deniable.budget import Budget
     from deniable.state import State
 
-__all__ = ["MICRO", "Ledger", "Spent", "cost"]
+__all__ = ["MICRO", "TROUBLE_PAUSE", "Ledger", "Spent", "cost"]
 
 MICRO = 1_000_000
 """Parts of a nat that the ledger counts in."""
+
+TROUBLE_PAUSE = 10.0
+"""Seconds between tries at a state that could not be used: each may take the app's time."""
 
 _DAY = 86_400
 _PARTS = 64  # of what is left, the most a lease takes: another process, or a crash, is to leave something
 _REPORTS = 1024  # that a lease is for, at most
 _LONGEST_LEASE = 3600.0  # seconds
 _PAUSE = 60.0  # seconds between looks at a budget that was spent
-_TROUBLE_PAUSE = 10.0  # and between tries at a state that could not be used
 _REMEMBERED = 400.0  # days, at least: a window that an update of the app makes longer finds what was spent before
 _ENTER = """
     INSERT INTO spends (account, moment, cost) VALUES (?, ?, ?)
@@ -98,10 +99,11 @@ class Ledger:
         self._forget()
 
     def _forget(self) -> None:
-        self._process = os.getpid()
+        self._lock = self._state.lock
         self._lease = 0  # what is left of it
-        self._entry: int | None = None  # its row
-        self._ends = 0.0  # on the monotonic clock
+        self._entry = (0, 0)  # its row, and when it ends
+        self._ends = 0.0  # on the monotonic clock, which may stand still while the device sleeps
+        self._ends_at = 0.0  # on the wall clock, which may be set back
         self._refused = inf  # the least cost that was refused lately
         self._retry = 0.0  # until when it is not tried again
 
@@ -114,10 +116,10 @@ class Ledger:
             Millionths of a nat, from `cost`.
         """
         with self._state.lock:
-            if self._process != os.getpid():  # the lease is the parent's
+            if self._lock is not self._state.lock:  # a fork has made another: the lease is the parent's
                 self._forget()
             now = time.monotonic()
-            if amount <= self._lease and now < self._ends:
+            if amount <= self._lease and now < self._ends and self._clock() < self._ends_at:
                 self._lease -= amount
                 return None
             if amount >= self._refused and now < self._retry:
@@ -134,26 +136,30 @@ class Ledger:
                     lease = max(amount, int(min(left / _PARTS, amount * _REPORTS)))
                     seconds = min(_LONGEST_LEASE, self.budget.window * _DAY / 100)
                     # Entered with the time at which it ends: whatever it pays for lies before.
-                    entry = self.enter(db, None, lease, moment + int(seconds * MICRO))
+                    end = moment + int(seconds * MICRO)
+                    entry = (self.enter(db, None, lease, end), end)
             self.trouble = None
         except StateError as error:
             self.trouble = str(error)
             left = -1
         if left < amount:
-            self._refused, self._retry = amount, now + (_TROUBLE_PAUSE if self.trouble else _PAUSE)
+            self._refused, self._retry = amount, now + (TROUBLE_PAUSE if self.trouble else _PAUSE)
             return "state" if self.trouble else "budget"
-        self._lease, self._entry, self._ends, self._refused = lease - amount, entry, now + seconds, inf
+        self._lease, self._entry, self._refused = lease - amount, entry, inf
+        self._ends, self._ends_at = now + seconds, end / MICRO
         return None
 
     def tighten(self, budget: Budget) -> None:
         """Go on with another budget."""
-        self.settle()
-        self.budget = budget
+        with self._state.lock:
+            self.settle()
+            self._lease = 0  # if it could not be given back
+            self.budget = budget
 
     def settle(self) -> None:
         """Give back what a lease has left."""
         with self._state.lock:
-            if self._process == os.getpid() and self._lease:
+            if self._lock is self._state.lock and self._lease:
                 try:
                     with self._state.transaction() as db:
                         self._settle(db)
@@ -163,8 +169,10 @@ class Ledger:
     def _settle(self, db: Connection) -> None:
         unused, self._lease = self._lease, 0  # first: if this fails, it stays spent
         if unused:
-            db.execute("UPDATE spends SET cost = cost - ? WHERE id = ?", (unused, self._entry))
-            db.execute("UPDATE facts SET value = value - ? WHERE name = 'lifetime'", (unused,))
+            # Its end tells it from another's in the same row: the directory may have been removed, and the device begun anew.
+            ours = "account IS NULL AND id = ? AND moment = ?"
+            if db.execute(f"UPDATE spends SET cost = cost - ? WHERE {ours}", (unused, *self._entry)).rowcount:  # noqa: S608
+                db.execute("UPDATE facts SET value = value - ? WHERE name = 'lifetime'", (unused,))
 
     # What follows is for use within a transaction.
 
@@ -227,15 +235,15 @@ class Ledger:
         moment
             From `moment`.
         drawn
-            Whether it is drawn now. If it was before, and then lost, this is a new spend.
+            Whether it is drawn now. If it was before, and then lost, or its spend was, this is a new spend.
         """
-        if drawn:
+        last = db.execute("SELECT moment FROM spends WHERE account = ?", (account,)).fetchone()
+        if drawn or last is None:
             if self.left(db, moment) < amount:
                 return False
             self.enter(db, account, amount, moment)
             return True
-        (last,) = db.execute("SELECT moment FROM spends WHERE account = ?", (account,)).fetchone()
-        if last <= moment - self._window and self.left(db, moment, ever=False) < amount:
+        if last[0] <= moment - self._window and self.left(db, moment, ever=False) < amount:
             return False
         db.execute("UPDATE spends SET moment = ? WHERE account = ?", (moment, account))
         return True

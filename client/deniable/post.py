@@ -12,6 +12,8 @@ from contextlib import suppress
 from threading import Lock, Timer
 from typing import TYPE_CHECKING, Any, Protocol
 
+from deniable.imports import undisturbed
+
 if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
@@ -41,8 +43,10 @@ class Http:
     """
 
     def __init__(self) -> None:
-        import requests  # noqa: F401, PLC0415 - so that its import is not part of the first request
+        with undisturbed():  # and so that no import is part of the first request
+            import encodings.idna  # noqa: F401, PLC0415 - for the name of the server
 
+            import requests  # noqa: F401, PLC0415
         self._wire: _Wire | None = None
 
     def __call__(

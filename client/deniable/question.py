@@ -43,19 +43,18 @@ class Question:
         Fingerprint of the metric's meaning.
     """
 
-    __slots__ = ("_hour", "_sample", "_stratum", "chain", "cost", "mechanism", "metric", "segment", "tag")
+    __slots__ = ("_made", "_sample", "chain", "cost", "mechanism", "metric", "segment", "tag")
 
     def __init__(self, metric: Metric, segment: str) -> None:
         self.metric = metric
         self.segment = segment
         self.mechanism = mechanisms.of(metric)
-        kept = metric.epsilon_permanent is not None
+        kept = metric.kept
         self.chain = self.mechanism if kept and isinstance(self.mechanism, Chain) else None
         self.cost = cost(self.mechanism.ratio)
         self.tag = fingerprint(metric, self.mechanism.canonical)
         self._sample = Fraction(metric.sample)
-        self._hour: tuple[int, int, int, int] | None = None
-        self._stratum: Stratum | None = None
+        self._made: tuple[tuple[int, int, int, int], Stratum] | None = None
 
     def sampled(self) -> bool:
         """Draw whether an answer is recorded; nobody has looked at it yet."""
@@ -63,14 +62,14 @@ class Question:
 
     def stratum(self, now: datetime) -> Stratum:
         """Return what a report made now is counted with."""
-        # No period is shorter than an hour, so its name is worked out once an hour.
+        # No period is shorter than an hour, so its name is worked out once an hour. One attribute, so that threads agree.
         hour = (now.year, now.month, now.day, now.hour)
-        if self._stratum is None or hour != self._hour:
+        made = self._made
+        if made is None or made[0] != hour:
             metric = self.metric
             name = period.of(now, metric.period)
-            self._stratum = Stratum(metric.id, metric.version, self.tag, name, self.segment)
-            self._hour = hour
-        return self._stratum
+            made = self._made = (hour, Stratum(metric.id, metric.version, self.tag, name, self.segment))
+        return made[1]
 
 
 def questions(registry: Registry, segments: Mapping[str, str], caps: Caps) -> dict[str, Question]:

@@ -146,6 +146,11 @@ class Metric:
         return self.type in OPEN_TYPES
 
     @property
+    def kept(self) -> bool:
+        """Whether devices keep a permanent response to each answer, and report it once a period."""
+        return self.epsilon_permanent is not None
+
+    @property
     def domain_size(self) -> int:
         """Number of possible answers."""
         if self.open:

@@ -25,7 +25,6 @@ MAX_VALUES = 1 << 16
 OPEN_TYPES = ("string", "key")
 """Types whose answers are too many to be listed."""
 MAX_REVISION = 1 << 53
-MAX_REVISION = 1 << 53
 TYPES = ("boolean", "categorical", "ordinal", "product", *OPEN_TYPES)
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")

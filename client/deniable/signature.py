@@ -17,6 +17,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, Fault, ServedRegistryError
+from deniable.imports import undisturbed
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -207,7 +208,8 @@ def _public(key: Ed25519PrivateKey) -> str:
 def _ed25519() -> ModuleType:
     """Import it where it is used, in the sending thread: it takes its time."""
     check_installed()
-    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
+    with undisturbed():
+        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
 
     return ed25519
 

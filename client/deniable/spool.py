@@ -153,6 +153,9 @@ class Spool:
             if not _lock(descriptor) or os.fstat(descriptor).st_nlink == 0:
                 return None  # another process sends it, or just did
             batch = _read(descriptor)
+            if sys.platform == "win32":  # where no open file can be removed, and no lock asks for it to stay open
+                os.close(descriptor)
+                descriptor = -1
             if batch is None or f"{batch.key}{_SUFFIX}" != entry.name:
                 self._drop(entry, "spool_damaged", 1)
                 return None
@@ -234,7 +237,8 @@ class Spool:
                         self._remove(each.name)
 
     def _open_directory(self) -> None:
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # Not the directory above: without its state it would be one whose state was deleted.
+        self._directory.mkdir(mode=0o700, exist_ok=True)
         if self._directory.stat().st_mode & 0o077:
             self._directory.chmod(0o700)
 

@@ -10,8 +10,10 @@ A connection lives no longer than a transaction, so there is none that a fork co
 from __future__ import annotations
 
 import os
+import re
 import sys
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from shutil import rmtree
 from threading import RLock
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
 from deniable.errors import StateError
+from deniable.forks import over_forks
 from deniable.source import OS
 
 if TYPE_CHECKING:
@@ -30,12 +33,20 @@ __all__ = ["State", "default_directory"]
 _FILE = "state.db"
 _FORMAT = 1
 _PATIENCE = 0.25  # seconds to wait for another process: the host app waits, too
-_FORK_PATIENCE = 2.0
 _SECRET_BITS = 256
+_UNFINISHED_AGE = 3600.0  # seconds: whoever made it has died
+# Over a truncated journal a commit is on disk for good. A deleted one may be back after a power failure, and with it what was
+# spent before. Other systems than macOS know no fullfsync; what is forgotten is overwritten.
+_SETTINGS = """
+    PRAGMA journal_mode = TRUNCATE;
+    PRAGMA synchronous = FULL;
+    PRAGMA fullfsync = ON;
+    PRAGMA secure_delete = ON;
+"""
 _SCHEMA = f"""
     CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
     CREATE TABLE spends (id INTEGER PRIMARY KEY, account BLOB UNIQUE, moment INTEGER NOT NULL, cost INTEGER NOT NULL);
-    CREATE TABLE questions (tag TEXT PRIMARY KEY, row INTEGER NOT NULL, period TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE questions (tag TEXT PRIMARY KEY, row INTEGER NOT NULL, period TEXT NOT NULL, last BLOB) WITHOUT ROWID;
     CREATE TABLE responses (account BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
     CREATE TABLE journal (
         id INTEGER PRIMARY KEY, day TEXT NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL,
@@ -76,7 +87,8 @@ class State:
     Attributes
     ----------
     lock : RLock
-        Held during transactions. What is derived from the file and kept in memory is guarded by it, too: a fork waits for it.
+        Guards what is derived from the file and kept in memory; a fork waits for it. Transactions have a lock of their own: who
+        needs nothing but memory does not wait for the disk. Who wants both takes this one first.
     """
 
     _alive: ClassVar[WeakSet[State]] = WeakSet()
@@ -84,14 +96,20 @@ class State:
     def __init__(self, directory: Path | None) -> None:
         self.directory = directory
         self.lock = RLock()
+        self._writing = RLock()
+        self._amid = False
         self._memory: Connection | None = None
-        self._held = False
         self._alive.add(self)
 
     @property
     def begun(self) -> bool:
         """Whether anything was ever kept."""
-        return self._memory is not None if self.directory is None else self.directory.exists()
+        if self.directory is None:
+            return self._memory is not None
+        try:
+            return self.directory.exists()
+        except OSError:  # in a directory that is closed to us; whoever uses it is told so
+            return True
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -104,19 +122,27 @@ class State:
         """
         import sqlite3  # noqa: PLC0415 - an app without consent never needs it
 
-        with self.lock:
+        process = os.getpid()
+        with self._writing:
+            if self._amid:  # it would wait for itself
+                raise StateError("a transaction ends before another begins; this one is of a signal handler, or a finaliser")
+            self._amid = True
             try:
                 connection = self._connect()
                 try:
                     connection.execute("BEGIN IMMEDIATE")
                     with connection:  # commits, or rolls back
                         yield connection
+                        if os.getpid() != process:  # a signal handler forked amid this
+                            raise StateError("a transaction is its process's, and this is a copy of that")
                 finally:
                     if connection is not self._memory:
                         connection.close()
             except (sqlite3.Error, OSError) as error:
                 where = self.directory or "memory"
                 raise StateError(f"the state in {where} cannot be used: {type(error).__name__}: {error}") from None
+            finally:
+                self._amid = False
 
     def _connect(self) -> Connection:
         import sqlite3  # noqa: PLC0415
@@ -127,11 +153,17 @@ class State:
                 _lay_out(self._memory)
             return self._memory
         file = self.directory / _FILE
-        if not file.exists():
-            self._make()
+        # In this order: another process may make both in between.
+        if not self.directory.exists():
+            self._make(self.directory)
+        elif not file.exists():
+            raise StateError(
+                f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
+                f"To begin anew, which is a new spend, remove {self.directory}"
+            )
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE)
         try:
-            connection.execute("PRAGMA synchronous = FULL")
+            connection.executescript(_SETTINGS)
             (format_,) = connection.execute("PRAGMA user_version").fetchone()
         except BaseException:
             connection.close()
@@ -141,18 +173,13 @@ class State:
             raise StateError(f"{file} is no state of this version (format {format_}, not {_FORMAT}); remove {self.directory}")
         return connection
 
-    def _make(self) -> None:
+    @staticmethod
+    def _make(directory: Path) -> None:
         """Make directory and file as one: under another name first, and renamed when both are on disk."""
         import sqlite3  # noqa: PLC0415
 
-        directory = self.directory
-        assert directory is not None  # noqa: S101 - `_connect` has seen to it
-        if directory.exists():
-            raise StateError(
-                f"{directory / _FILE} was deleted, and with it what was spent: nothing is recorded any more. "
-                f"To begin anew, which is a new spend, remove {directory}"
-            )
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(directory.parent)
+        _remove_unfinished(directory)
         fresh = directory.with_name(f".{directory.name}.{OS.below(1 << 64):016x}")
         fresh.mkdir(mode=0o700)
         try:
@@ -173,32 +200,11 @@ class State:
         finally:
             rmtree(fresh, ignore_errors=True)
 
-    def hold(self) -> None:
-        """Let no thread be amid a transaction: the process is about to be copied, and a child would wait for it for ever."""
-        self._held = self.lock.acquire(timeout=_FORK_PATIENCE)
-
-    def release(self) -> None:
-        """Go on, in the process that was copied."""
-        if self._held:
-            self._held = False
-            self.lock.release()
-
     def begin(self) -> None:
-        """Begin, in the copy, with a lock that nobody holds."""
-        self._held = False
+        """Begin in a forked child, with locks that nobody holds."""
         self.lock = RLock()
-
-    @classmethod
-    def hold_all(cls) -> None:
-        """Hold every state of this process."""
-        for each in cls._alive:
-            each.hold()
-
-    @classmethod
-    def release_all(cls) -> None:
-        """Release every state of this process."""
-        for each in cls._alive:
-            each.release()
+        self._writing = RLock()
+        self._amid = False
 
     @classmethod
     def begin_all(cls) -> None:
@@ -206,11 +212,34 @@ class State:
         for each in cls._alive:
             each.begin()
 
+    @classmethod
+    def locks(cls) -> Iterator[RLock]:
+        """List the locks of every state of this process, in the order in which they are taken."""
+        for each in cls._alive:
+            yield from (each.lock, each._writing)  # noqa: SLF001 - our own
+
 
 def _lay_out(connection: Connection) -> None:
     secret = OS.below(1 << _SECRET_BITS).to_bytes(_SECRET_BITS // 8, "little")
     connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
     connection.execute("INSERT INTO facts VALUES ('secret', ?), ('lifetime', 0), ('clock', 0)", (secret,))
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for good."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        _sync(folder.parent)
+
+
+def _remove_unfinished(directory: Path) -> None:
+    """Remove what processes left that died while they made this directory."""
+    name = re.compile(rf"\.{re.escape(directory.name)}\.[0-9a-f]{{16}}")
+    with suppress(OSError):  # another process does the same
+        for each in directory.parent.iterdir():
+            if name.fullmatch(each.name) and time.time() - each.stat().st_mtime > _UNFINISHED_AGE:
+                rmtree(each, ignore_errors=True)
 
 
 def _sync(directory: Path) -> None:
@@ -223,5 +252,4 @@ def _sync(directory: Path) -> None:
             os.close(handle)
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(before=State.hold_all, after_in_parent=State.release_all, after_in_child=State.begin_all)
+over_forks(State.locks, State.begin_all)

@@ -8,7 +8,6 @@ than it said.
 
 from __future__ import annotations
 
-import atexit
 import os
 import time
 from collections import Counter
@@ -22,13 +21,16 @@ from deniable.batch import Batch
 from deniable.courier import Courier, Orders
 from deniable.delivery import Delivery
 from deniable.dispatch import Dispatch
+from deniable.exits import at_exit
+from deniable.forks import over_forks
 from deniable.outbox import Outbox
 from deniable.post import HttpPost, Post
 from deniable.settings import SenderSettings
 from deniable.spool import Spool
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from threading import Condition
 
     from deniable.dsn import Dsn
     from deniable.report import Report
@@ -96,6 +98,12 @@ class Sender:
         self._thread: Thread | None = None
 
     @classmethod
+    def locks(cls) -> Iterator[Condition]:
+        """List the locks of every sender of this process."""
+        for each in cls._alive:
+            yield each._orders.changed  # noqa: SLF001 - our own
+
+    @classmethod
     def begin_all(cls) -> None:
         """Begin anew in a forked child: it has no sending threads, and its parent will send the parent's reports."""
         for each in cls._alive:
@@ -131,8 +139,11 @@ class Sender:
             return "refused_key"
         return "queue_full" if self._outbox.full else None
 
-    def submit(self, report: Report) -> str | None:
-        """Queue a report; return None, or why it was dropped."""
+    def submit(self, report: Report, process: int | None = None) -> str | None:
+        """Queue a report; return None, or why it was dropped: also when it was made by another process than this one."""
+        outbox = self._outbox  # if a signal handler forks now, the child puts the report where it is never sent from
+        if process is not None and process != os.getpid():
+            return "interrupted"
         with self._orders.changed:
             dropped = self.full
             if dropped is not None:
@@ -140,8 +151,8 @@ class Sender:
             if self._thread is None and not self._start():
                 return "no_thread"
             self._backlog.touch()
-            self._outbox.put(report)
-        return None
+            outbox.put(report)
+        return None if outbox is self._outbox else "interrupted"
 
     def flush(self, timeout: float) -> bool:
         """Send what is queued now; return whether all of it was settled within `timeout` seconds: sent, spooled or lost.
@@ -233,6 +244,5 @@ class Sender:
         return self._outbox.settled >= target and not self._backlog.purging
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=Sender.begin_all)
-atexit.register(Sender.close_all, _EXIT_SECONDS)
+over_forks(Sender.locks, Sender.begin_all)
+at_exit(Sender.close_all, _EXIT_SECONDS)

@@ -139,6 +139,7 @@ def _described(question: Question, measured: dict[str, Any]) -> dict[str, Any]:
         "limit": None if limit is None else chart.share(limit, limit),
         "rest": None if rest["frequency"] is None else chart.share(rest["frequency"], rest["stderr"]),
         "odds": f"{odds:,.2f}",
+        "kept": question.metric.kept,
         "updated": datetime.fromisoformat(measured["updated"]) if measured["updated"] else None,
         "expires": expires,
         "expired": question.metric.expired(datetime.now(UTC).date()),

@@ -12,6 +12,7 @@ import redis
 from flask import Blueprint, jsonify, request
 
 from deniable.errors import ParameterError
+from deniable.mechanisms.chain import Chain
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.association import from_product
@@ -114,7 +115,7 @@ def describe(app: App, question: Question) -> dict[str, Any]:
 def measure(
     app: App, question: Question, period: str | None = None, segment: str | None = None, level: float = _LEVEL
 ) -> dict[str, Any]:
-    """Estimate a metric.
+    """Estimate a metric over one period or, if none is given, over all; over the latest where permanent responses are kept.
 
     Returns
     -------
@@ -131,6 +132,9 @@ def measure(
         404, if nothing was counted for the period or segment asked for.
     """
     strata = _current(app, question)
+    if period is None and question.metric.kept:
+        # A device's reports of several periods are copies of one permanent response: pooled, their errors would be understated.
+        period = max((stratum.period for stratum in strata if segment in (None, stratum.segment)), default=None)
     chosen = [stratum for stratum in strata if period in (None, stratum.period) and segment in (None, stratum.segment)]
     if not chosen and (period is not None or segment is not None):
         raise Problem(404, "nothing_counted", "nothing was counted for this period and segment")
@@ -214,6 +218,8 @@ def _description(question: Question) -> dict[str, Any]:
         "discover": metric.discover,
         "mechanism": mechanism.name,
         "epsilon": mechanism.epsilon,
+        "epsilon_permanent": mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Chain) else None,
+        "sample": float(metric.sample),
         "report_bytes": mechanism.layout.payload_size,
     }
 

@@ -97,6 +97,9 @@ def test_stats(client_of):
         "recorded": 0,
         "sent": 0,
         "rejected": 0,
+        "spooled": 0,
+        "repeated": 0,
+        "faults": {},
         "dropped": {},
         "spent": nothing,
         "disabled": None,
@@ -114,6 +117,9 @@ def test_stats(client_of):
         "recorded": 3,
         "sent": 3,
         "rejected": 0,
+        "spooled": 0,
+        "repeated": 0,
+        "faults": {},
         "dropped": {"unknown_metric": 1, "invalid_value": 1, "expired": 1},
         "spent": {
             "window": pytest.approx(spent, abs=1e-5),
@@ -615,7 +621,7 @@ def test_explain_refuses(client_of):
 def module(monkeypatch):
     """Give the package as before `init`, whatever the tests did with it."""
     monkeypatch.setattr(deniable, "_client", None)
-    monkeypatch.setattr(deniable.atexit, "register", lambda *_: None)
+    monkeypatch.setattr("deniable.exits.at_exit", lambda *_: None)
     yield deniable
     deniable.close(5)
 

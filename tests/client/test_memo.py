@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
+from random import Random
 
 import pytest
 
@@ -169,13 +171,69 @@ def test_a_period_that_is_not_sampled_is_over(device):
     assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-12"), bytes)
 
 
-def test_a_spent_budget_keeps_the_old_answers(device):
-    """When no new response can be paid for, those that are kept go on being reported, in the same period, too."""
+def test_a_spent_budget_keeps_the_last_answer(device):
+    """When no new response can be paid for, the last one is reported: silence would tell that the answer has changed."""
     mine = device(lifetime=2)
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-10"), bytes)
-    assert mine.memo.respond("tag", CHAIN, 6, "2026-11") == "budget"
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-11"), bytes)
+    first = mine.memo.respond("tag", BARE, 5, "2026-10")
+    assert isinstance(first, bytes)
+    mine.start()
+    assert mine.memo.respond("tag", BARE, 6, "2026-11") == first
+    assert mine.memo.respond("tag", BARE, 5, "2026-11") == "this_period"
+    assert mine.memo.respond("tag", BARE, None, "2026-12") == "not_sampled"
+    assert mine.memo.respond("tag", BARE, 7, "2027-01") == first
+    assert len(mine.rows("responses")) == 1
     assert mine.ledger.spent().lifetime == COST / MICRO
+
+
+def would_report(mine: Device, value: int) -> bool:
+    """Tell whether an answer would be reported now, and leave everything as it was."""
+    reported = False
+    with suppress(ZeroDivisionError), mine.state.transaction() as db:
+        reported = isinstance(mine.memo._kept(db, "one", CHAIN, value, "2100-01"), bytes)
+        raise ZeroDivisionError
+    return reported
+
+
+def test_whether_there_is_a_report_does_not_depend_on_the_answer(device):
+    """Whatever was answered and when, whether the next answer is reported is the same for all answers."""
+    chance = Random(20261121)  # of the times and answers, not of what is drawn
+    spoken = Counter()
+    for run in range(60):
+        mine = device(window=5, per_window=chance.choice((2, 4)), lifetime=chance.choice((None, 6, 12)))
+        mine.directory = mine.directory.with_name(f"shop{run}")
+        mine.start()
+        for number in range(chance.randrange(2, 12)):
+            mine.clock.now += DAY * chance.choice((1, 1, 1, 2, 6))
+            mine.memo.respond(chance.choice(("one", "two", "three")), CHAIN, chance.randrange(3), periods(99)[number])
+        mine.clock.now += DAY * chance.choice((1, 2))
+        outcomes = {would_report(mine, value) for value in range(4)}
+        assert len(outcomes) == 1
+        spoken += Counter(outcomes)
+    assert min(spoken[True], spoken[False]) > 3
+
+
+def test_a_lost_spend_is_a_new_one(device):
+    """If a response is kept and its entry in the ledger is gone, it is paid for like the first time."""
+    mine = device()
+    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-10"), bytes)
+    with mine.state.transaction() as db:
+        db.execute("DELETE FROM spends")
+    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-11"), bytes)
+    assert mine.ledger.spent().lifetime == 2 * COST / MICRO
+
+
+def test_a_held_state_takes_no_time_twice(device, monkeypatch):
+    """After a try that was in vain, the state is left alone for some seconds: each try takes the app's time."""
+    mine = device()
+    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-10"), bytes)
+    now = 0.0
+    monkeypatch.setattr("deniable.memo.time.monotonic", lambda: now)
+    (mine.directory / "state.db").rename(mine.directory / "elsewhere")
+    assert mine.memo.respond("tag", CHAIN, 5, "2026-11") == "state"
+    (mine.directory / "elsewhere").rename(mine.directory / "state.db")
+    assert mine.memo.respond("tag", CHAIN, 5, "2026-11") == "state"
+    now = 11.0
+    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-11"), bytes)
 
 
 def test_a_response_counts_in_every_window_that_uses_it(device):

@@ -188,6 +188,19 @@ def test_an_answer_without_end():
         assert post(url)[::2] == (202, None)
 
 
+def test_a_redirect_without_end():
+    """Nor of the body of a redirect, which is not followed either."""
+
+    def behave(connection, over) -> None:
+        connection.sendall(b"HTTP/1.1 302 Found\r\nLocation: /elsewhere\r\nConnection: close\r\n\r\n")
+        while not over.is_set():
+            connection.sendall(b"x" * 65536)
+
+    with server(behave) as (url, requests):
+        assert Http()("POST", url, HEADERS, 5, b"{}", total=5)[::2] == (302, None)
+    assert len(requests) == 1
+
+
 def test_a_server_that_hangs():
     """A server that says nothing is waited for as long as the timeout."""
     began = monotonic()
@@ -311,6 +324,8 @@ def test_a_forked_child_has_no_socket_of_its_parent(in_child):
         thread = threading.Thread(target=lambda: statuses.append(http(b"{}", HEADERS, 20)[0]))
         thread.start()
         assert reached.wait(10)
+        while not http.http._wire._connection.sock._io_refs:  # until it reads, when a close alone would close nothing
+            thread.join(0.01)
 
         def child() -> bytes:
             http.http.forget()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 from subprocess import PIPE
 
@@ -17,7 +18,7 @@ import pytest
 from deniable.batch import Batch
 from deniable.errors import ParameterError
 from deniable.report import Report, Stratum
-from deniable.spool import Spool
+from deniable.spool import Spool, _lock
 
 STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
 
@@ -33,7 +34,8 @@ def files(directory: Path) -> list[str]:
 
 @pytest.fixture
 def directory(tmp_path):
-    return tmp_path / "state" / "shop" / "spool"
+    (tmp_path / "shop").mkdir()
+    return tmp_path / "shop" / "spool"
 
 
 @pytest.fixture
@@ -47,7 +49,14 @@ def test_nothing_on_the_disk_before_the_first_batch(spool, directory):
     """A spool that never had a batch has no directory, and is empty."""
     assert (len(spool), spool.take()) == (0, None)
     spool.purge()
-    assert not directory.parent.parent.exists()
+    assert not directory.exists()
+
+
+def test_the_directory_above_is_not_made(tmp_path):
+    """A device that was removed while the app ran is not begun anew by its spool: it would be one without a state."""
+    spool = Spool(tmp_path / "gone" / "spool")
+    assert not spool.put(batch())
+    assert not (tmp_path / "gone").exists()
 
 
 def test_kept_whole(spool, directory):
@@ -110,14 +119,32 @@ def test_two_spools_take_different_batches(spool, directory):
 
 
 def test_a_batch_finished_meanwhile_is_not_taken(spool, directory, monkeypatch):
-    """A file that another process finished between the listing and the locking is left alone."""
-    spool.put(batch())
+    """A file that another process finished between the opening and the locking is left alone."""
+    kept = batch()
+    spool.put(kept)
+    lock = _lock
+
+    def late(descriptor: int) -> bool:
+        monkeypatch.setattr("deniable.spool._lock", lock)
+        Spool(directory).done(kept)
+        return lock(descriptor)
+
+    monkeypatch.setattr("deniable.spool._lock", late)
+    assert spool.take() is None
+    assert not spool.counts
+
+
+def test_a_release_reaches_everybody(spool, directory):
+    """A batch that is released is there for others though a child that was forked meanwhile has its file open."""
+    kept = batch()
+    spool.put(kept)
+    taken = spool.take()
+    of_the_child = os.dup(spool._held[taken.key])
+    spool.release(taken)
     other = Spool(directory)
-    entries = other._entries()
-    monkeypatch.setattr(other, "_entries", lambda: entries)
-    spool.done(spool.take())
-    assert other.take() is None
-    assert not other.counts
+    assert other.take().key == kept.key
+    other.begin()
+    os.close(of_the_child)
 
 
 # limits
@@ -207,6 +234,18 @@ def test_damaged_files(spool, directory, content):
     assert spool.take().key == good.key
     assert spool.counts == {"spool_damaged": 1}
     assert files(directory) == [f"{good.key}.json.gz"]
+
+
+def test_a_bomb_takes_no_memory(spool, directory):
+    """Of a small file that would inflate to a large one no more is read than a batch has."""
+    directory.mkdir(parents=True)
+    (directory / f"{KEY}.json.gz").write_bytes(_bomb())
+    tracemalloc.start()
+    try:
+        assert spool.take() is None
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_files_of_others_stay(spool, directory):
@@ -311,7 +350,7 @@ def test_atomic(spool, directory, monkeypatch):
 TAKE_ALL = """
 import sys
 from pathlib import Path
-from deniable.spool import Spool
+from deniable.spool import Spool, _lock
 spool = Spool(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

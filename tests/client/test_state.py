@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from shutil import rmtree
 
 import pytest
 
@@ -16,11 +19,18 @@ from deniable.state import State, default_directory
 WRITE = """
 import sys
 from pathlib import Path
+from deniable.errors import StateError
 from deniable.state import State
 state = State(Path(sys.argv[1]))
-for _ in range(int(sys.argv[2])):
-    with state.transaction() as db:
-        db.execute("UPDATE facts SET value = value + 1 WHERE name = 'lifetime'")
+done = 0
+while done < int(sys.argv[2]):
+    try:
+        with state.transaction() as db:
+            db.execute("UPDATE facts SET value = value + 1 WHERE name = 'lifetime'")
+        done += 1
+    except StateError as error:
+        if "locked" not in str(error):  # by another one, for longer than an app would wait
+            raise
 """
 
 
@@ -46,11 +56,42 @@ def state(tmp_path):
 
 
 def test_only_the_owner_reads_it(state):
-    """The directory has mode 0700 and the file 0600, whatever the umask; nothing else is left behind."""
+    """The directory has mode 0700 and the files 0600, whatever the umask; beside the file there is an empty one of SQLite's."""
     assert stat.S_IMODE(state.directory.stat().st_mode) == 0o700
-    assert stat.S_IMODE((state.directory / "state.db").stat().st_mode) == 0o600
     assert [entry.name for entry in state.directory.parent.iterdir() if "shop" in entry.name] == ["shop"]
-    assert [entry.name for entry in state.directory.iterdir()] == ["state.db"]
+    files = {entry.name: entry.stat() for entry in state.directory.iterdir()}
+    assert {stat.S_IMODE(status.st_mode) for status in files.values()} == {0o600}
+    assert set(files) == {"state.db", "state.db-journal"}
+    assert files["state.db-journal"].st_size == 0
+
+
+def test_folders_above_it_are_the_owners(tmp_path):
+    """Folders that are made for it can be looked into by nobody else: what lies there tells which apps somebody uses."""
+    lifetime(State(tmp_path / "state" / "deniable" / "shop"))
+    assert stat.S_IMODE((tmp_path / "state").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "state" / "deniable").stat().st_mode) == 0o700
+
+
+def test_a_commit_outlives_a_power_failure(state):
+    """What SQLite keeps to undo a transaction undoes none that has ended, even if the disk forgets that it was removed."""
+    journal = state.directory / "state.db-journal"
+    kept = state.directory / "kept"
+    with state.transaction() as db:
+        db.execute("UPDATE facts SET value = 8 WHERE name = 'lifetime'")
+        os.link(journal, kept)
+    kept.replace(journal)
+    assert lifetime(state) == 8
+
+
+def test_what_is_forgotten_is_overwritten(state):
+    """A row that was deleted leaves no bytes behind, in no file."""
+    canary = b"canary-9f1c" * 20
+    with state.transaction() as db:
+        db.execute("INSERT INTO responses VALUES (?, ?)", (b"account", canary))
+    assert canary in (state.directory / "state.db").read_bytes()
+    with state.transaction() as db:
+        db.execute("DELETE FROM responses")
+    assert not any(b"canary" in entry.read_bytes() for entry in state.directory.iterdir())
 
 
 def test_nothing_is_written_before_it_is_used(tmp_path):
@@ -91,7 +132,7 @@ def test_a_deleted_file_is_no_fresh_start(state):
     for _ in range(2):
         with pytest.raises(StateError, match=r"was deleted.*remove"), state.transaction():
             pass
-    state.directory.rmdir()
+    rmtree(state.directory)
     assert lifetime(state) == 0
 
 
@@ -139,6 +180,56 @@ def test_many_begin_at_once(tmp_path):
     assert [entry.name for entry in (tmp_path / "deep").iterdir()] == ["shop"]
 
 
+def test_another_may_begin_between_two_looks(tmp_path, monkeypatch):
+    """A process that finds nothing, and a moment later what another has made meanwhile, does not take it for a deleted file."""
+    look, looks = Path.exists, 0
+
+    def exists(path: Path) -> bool:
+        nonlocal looks
+        found = look(path)
+        looks += 1
+        if looks == 1:
+            lifetime(State(tmp_path / "shop"))
+        return found
+
+    monkeypatch.setattr(Path, "exists", exists)
+    assert lifetime(State(tmp_path / "shop")) == 0
+
+
+def test_what_the_dead_left_is_removed(tmp_path, monkeypatch):
+    """A directory that a process was making when it died goes with a beginning an hour later, and nothing of another name."""
+    with monkeypatch.context() as dying:
+        dying.setattr("deniable.state.rmtree", lambda *_args, **_options: None)
+        dying.setattr(Path, "rename", lambda *_: (tmp_path / "nothing").stat())
+        with pytest.raises(StateError):
+            lifetime(State(tmp_path / "shop"))
+    (left,) = [entry.name for entry in tmp_path.iterdir() if "shop" in entry.name]
+    others = {f".shop.x.{'0' * 16}", ".shop.backup", f"{left}.backup", f".shop.{'0' * 15}g"}
+    for name in others:
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (0, 0))
+    young = State(tmp_path / "shop")
+    assert lifetime(young) == 0
+    assert (tmp_path / left).exists()  # somebody may be making it
+    os.utime(tmp_path / left, (0, 0))
+    rmtree(tmp_path / "shop")
+    assert lifetime(young) == 0
+    assert {entry.name for entry in tmp_path.iterdir() if "shop" in entry.name} == {"shop"} | others
+
+
+def test_a_directory_closed_to_us(tmp_path, monkeypatch):
+    """To ask whether anything was kept, where we may not even look, is no error."""
+
+    def exists(_path: Path) -> bool:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "exists", exists)
+    state = State(tmp_path / "shop")
+    assert state.begun
+    with pytest.raises(StateError, match="PermissionError"):
+        lifetime(state)
+
+
 def test_another_process_is_waited_for_only_briefly(state):
     """A file that somebody holds is an error within a second, and usable when they let go."""
     with sqlite3.connect(state.directory / "state.db", isolation_level=None) as holder:
@@ -171,7 +262,7 @@ def test_fork_amid_a_transaction(state, in_child):
 
 def test_fork_within_a_transaction_that_does_not_end(state, in_child, monkeypatch):
     """A fork does not wait for ever."""
-    monkeypatch.setattr("deniable.state._FORK_PATIENCE", 0.1)
+    monkeypatch.setattr("deniable.forks._PATIENCE", 0.1)
     inside, leave = threading.Event(), threading.Event()
 
     def hold() -> None:

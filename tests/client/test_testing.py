@@ -43,7 +43,7 @@ def before_init(monkeypatch):
     monkeypatch.setattr(deniable, "_client", None)
 
 
-def run_pytest(folder, test, *arguments, ini=""):
+def run_pytest(folder, test, *arguments, ini="", **variables):
     """Run a test file of an app in a process of its own, with the plugin as it is installed."""
     folder.joinpath("test_app.py").write_text(test, "utf-8")
     folder.joinpath("pytest.ini").write_text(f"[pytest]\nfilterwarnings = error\n{ini}\n", "utf-8")
@@ -51,7 +51,7 @@ def run_pytest(folder, test, *arguments, ini=""):
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
-        env=environment | {"DENIABLE_STATE_DIR": str(folder / "state"), "COLUMNS": "200"},
+        env=environment | {"DENIABLE_STATE_DIR": str(folder / "state"), "COLUMNS": "200"} | variables,
         capture_output=True,
         text=True,
         check=False,
@@ -293,7 +293,8 @@ def test_send(deniable_stub_server):
 def test_the_plugin_loads_nothing(tmp_path):
     """A session that uses no fixture of ours loads neither the client nor requests."""
     test = "import sys\ndef test():\n    assert not {'deniable.client', 'deniable.errors', 'requests'} & set(sys.modules)\n"
-    assert "1 passed" in run_pytest(tmp_path, test).stdout
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # others may load what they like
+    assert "1 passed" in run_pytest(tmp_path, test, "-p", "deniable.testing.plugin", **alone).stdout
 
 
 # the stub server

@@ -510,13 +510,13 @@ def test_a_forked_child_begins_anew(sending, in_child):
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-def test_a_fork_under_a_held_lock(sending, in_child):
-    """A child made while another thread held the lock does not wait for it for ever."""
-    sender = sending(Fake(), count=1)
+def test_a_fork_under_a_held_lock(sending, spool, in_child):
+    """A child made while another thread held the locks does not wait for them for ever."""
+    sender = sending(Fake(), count=1, spool=spool)
     entered, release = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with sender._orders.changed:
+        with sender._orders.changed, spool._lock:
             entered.set()
             release.wait(20)
 
@@ -528,10 +528,10 @@ def test_a_fork_under_a_held_lock(sending, in_child):
         import signal
 
         signal.alarm(5)  # the child dies of it rather than wait for ever
-        return repr(sender.submit(reports(1)[0])).encode()
+        return repr((sender.submit(reports(1)[0]), spool.put(Batch.of(tuple(reports(1)))))).encode()
 
     try:
-        assert in_child(child) == b"None"
+        assert in_child(child) == b"(None, True)"
     finally:
         release.set()
         holder.join(10)
@@ -630,11 +630,22 @@ def test_a_start_sends_what_the_last_run_left(sending, spool, tmp_path):
 
 
 def test_the_spool_is_tried_without_a_new_report(sending, spool):
-    """What the last run left goes out after the interval also where the new report is slow to be sent."""
+    """What the last run left goes out after the interval also where no delivery of this one tells that the server is there."""
     spool.put(Batch.of(tuple(reports(4))))
-    sender = sending(Fake(), SenderSettings(flush_at=100, flush_interval=0.05), spool=spool)
+    post = Fake(*[lambda body, headers: 400 if len(payloads(body, headers)) == 1 else 202] * 2)
+    sender = sending(post, SenderSettings(flush_at=100, flush_interval=0.05), spool=spool)
     sender.submit(reports(1)[0])
-    assert eventually(lambda: sender.counts["sent"] == 5)
+    assert eventually(lambda: sender.counts == {"sent": 4, "http_400": 1})
+
+
+def test_what_this_run_spooled_is_tried_without_a_new_report(sending, spool):
+    """A batch that was not delivered is tried again in a minute, whatever else is recorded."""
+    sender = sending(Fake(202, OSError("down")), ONE_TRY, spool=spool)
+    for expected in ({"sent": 1}, {"sent": 1, "spooled": 1}):
+        sender.submit(reports(1)[0])
+        assert sender.flush(10)
+        assert eventually(lambda expected=expected: sender.counts == expected and not sender._backlog.due)
+    assert 40 < sender._backlog.left < 80
 
 
 def test_a_server_that_is_away_is_asked_seldom(sending, spool):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
 
     from deniable.testing import StubServer
 
-HOST_REGISTRY = """
+HOST_REGISTRY = f"""
 format = 1
 app = "shop"
 
@@ -34,6 +36,14 @@ period = "month"
 description = "Which theme people use"
 owner = "o@shop.example"
 
+[metrics."plugin"]
+type = "categorical"
+values = {[f"p{number}" for number in range(400)]}
+mechanism = "oue"  # so that no two reports are alike
+epsilon = 1.0
+description = "Which plugin"
+owner = "o@shop.example"
+
 [metrics."page"]
 type = "string"
 candidates = "pages.txt"
@@ -50,7 +60,7 @@ owner = "o@shop.example"
 
 [metrics."both"]
 type = "product"
-factors = { a = ["x", "y"], b = ["no", "yes"] }
+factors = {{ a = ["x", "y"], b = ["no", "yes"] }}
 epsilon = 1.0
 description = "Both"
 owner = "o@shop.example"
@@ -115,17 +125,24 @@ class Host:
 
     def begin(self, code: str, *options: str) -> subprocess.Popen[str]:
         """Start a program."""
-        command = [sys.executable, *options, self.program(code)]
-        pipe = subprocess.PIPE
-        return subprocess.Popen(command, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+        return self.spawn(*options, self.program(code))
 
-    def run(self, code: str, *options: str, timeout: float = 60) -> str:
+    def spawn(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start Python."""
+        command = [sys.executable, *arguments]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            command, env=self.environment, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True
+        )
+
+    def run(self, code: str, *options: str, timeout: float = 30) -> str:
         """Run a program, which has to end well and write nothing to stderr; return what it printed."""
         process = self.begin(code, *options)
         try:
             printed, complaints = process.communicate(timeout=timeout)
         finally:
-            process.kill()
+            with suppress(OSError):  # its children have ended, too
+                os.killpg(process.pid, signal.SIGKILL)
         assert (process.returncode, complaints) == (0, "")
         return printed
 

@@ -121,3 +121,33 @@ def test_health_and_readiness(served):
     ready = served.http.get("/readyz")
     assert ready.status_code == 200
     assert ready.get_json()["parts"] == {"store": {"ok": True}, "backlog:shop": {"ok": True, "batches": 0, "limit": 50}}
+
+
+def test_one_period_at_a_time_where_responses_are_kept(serve, registry_file):
+    """Copies of one permanent response are not pooled over periods, which would understate errors; others are."""
+    text = registry_file.read_text("utf-8")
+    registry = text.replace('mechanism = "grr"', 'mechanism = "l_grr"\nepsilon_permanent = 2.0\nsample = 0.5')
+    served = serve(registry)
+    days = [period.of(datetime.now(UTC) - timedelta(days=ago), "day") for ago in (1, 0)]
+    for number, day in enumerate(days, 3):
+        for metric in ("ui.theme", "export.used"):
+            served.post({"format": 1, "groups": [served.group(metric, [1] * number, period=day)]})
+    served.drain()
+
+    def asked(path):
+        body = served.get(f"/api/v1/metrics/{path}").get_json()
+        return body["n"], body["period"]
+
+    assert asked("ui.theme") == (4, days[1])
+    assert asked(f"ui.theme?period={days[0]}") == (3, days[0])
+    assert asked("export.used") == (7, None)
+    body = served.get("/api/v1/metrics/ui.theme").get_json()
+    assert body["periods"] == days
+    assert (round(body["epsilon_permanent"], 6), body["sample"]) == (2, 0.5)
+    assert served.get("/api/v1/metrics/export.used").get_json()["epsilon_permanent"] is None
+    page = served.http.get("/m/ui.theme").get_data(as_text=True)
+    assert "Latest period" in page
+    assert "All periods" not in page
+    assert "report it once a day" in page
+    assert "of all reports of an answer ε = 2" in page
+    assert "All periods" in served.http.get("/m/export.used").get_data(as_text=True)

@@ -18,8 +18,7 @@ from deniable.registry import parse
 from deniable.settings import SenderSettings
 from deniable.signature import Envelope, generate, seal
 
-from .conftest import INGEST, READ, Served
-
+INGEST, READ = "pk_test_12345678", "rk_test_12345678"
 PRIVATE, PUBLIC = generate()
 
 
@@ -32,19 +31,29 @@ def revised(registry_file, tmp_path):
 
 
 @pytest.fixture
-def signed(settings, revised, tmp_path):
-    """Serve a text, signed, beside the registry with a revision."""
+def start(served):
+    """Start a server with other settings."""
     made = []
 
-    def start(text=None, registry=revised):
-        file = tmp_path / "registry.signed.json"
-        file.write_bytes(seal(text or revised.read_text("utf-8"), PRIVATE)[0].write())
-        made.append(Served(replace(settings, registry=str(registry), signed_registry=str(file))))
+    def another(settings):
+        made.append(type(served)(settings))
         return made[-1]
 
-    yield start
+    yield another
     for each in made:
         each.store.redis.close()
+
+
+@pytest.fixture
+def signed(start, settings, revised, tmp_path):
+    """Serve a text, signed, beside the registry with a revision."""
+
+    def serve(text=None, registry=revised):
+        file = tmp_path / "registry.signed.json"
+        file.write_bytes(seal(text or revised.read_text("utf-8"), PRIVATE)[0].write())
+        return start(replace(settings, registry=str(registry), signed_registry=str(file)))
+
+    return serve
 
 
 def get(served, key=INGEST, **headers):
@@ -104,7 +113,7 @@ def test_what_devices_are_told_is_what_is_served(signed, revised, registry_file)
     signed(f"# only a comment more\n{text}")
 
 
-def test_files_that_are_none_stop_the_start(settings, revised, tmp_path):
+def test_files_that_are_none_stop_the_start(start, settings, revised, tmp_path):
     """The message names the variable and the file."""
     wrong = tmp_path / "wrong.json"
     for content, error, words in (
@@ -116,12 +125,12 @@ def test_files_that_are_none_stop_the_start(settings, revised, tmp_path):
         if content is not None:
             wrong.write_bytes(content)
         with pytest.raises(error, match=words):
-            Served(replace(settings, registry=str(revised), signed_registry=str(wrong)))
+            start(replace(settings, registry=str(revised), signed_registry=str(wrong)))
     good = tmp_path / "good.json"
     good.write_bytes(seal(revised.read_text("utf-8"), PRIVATE)[0].write())
     twice = os.pathsep.join([str(good), str(good)])
     with pytest.raises(ConfigurationError, match="one file for each app; shop has two"):
-        Served(replace(settings, registry=str(revised), signed_registry=twice))
+        start(replace(settings, registry=str(revised), signed_registry=twice))
 
 
 @pytest.mark.parametrize("public", [PUBLIC, b64encode(bytes(range(32))).decode()])

@@ -141,7 +141,7 @@ def of(metric: Metric) -> Mechanism:
     options = dict(metric.parameters)
     if "permanent" in options:
         raise ParameterError("a permanent epsilon is declared as epsilon_permanent, beside epsilon", options["permanent"])
-    if metric.epsilon_permanent is not None:
+    if metric.kept:
         return _chain(metric, name, options, [chain for chain in _CHAINS if chain in fitting])
     return make(
         name,

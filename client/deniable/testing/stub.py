@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import deque
 from dataclasses import dataclass
 from hashlib import sha256
@@ -201,8 +202,7 @@ class StubServer:
             self._changed.notify_all()
 
     def __enter__(self) -> Self:
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stub": self}))
-        self._http.daemon_threads = True
+        self._http = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"stub": self}))
         Thread(target=self._http.serve_forever, args=(0.05,), name="deniable-stub-server", daemon=True).start()
         return self
 
@@ -255,6 +255,16 @@ class StubServer:
         answer, reports = check(body, self._registry)
         self._received[key] = digest, Received(key, tuple(reports), answer)
         return answer | {"duplicate": False}
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 128  # of an app that forks, all children may call at once
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a connection that the app has cut, as it may when it ends; see `_Handler.log_message`."""
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

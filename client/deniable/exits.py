@@ -1,0 +1,67 @@
+"""The end of a process: the functions of `atexit`, and of `multiprocessing`, whose children leave those out."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["at_exit"]
+
+
+class _Leaving:
+    """Calls a function when the process ends, once.
+
+    Parameters
+    ----------
+    function
+        To be called with `seconds`.
+    seconds
+        How long it may take.
+    """
+
+    def __init__(self, function: Callable[[float], object], seconds: float) -> None:
+        self._function = function
+        self._seconds = seconds
+        atexit.register(self.leave)
+        if hasattr(os, "register_at_fork"):  # Windows has no fork
+            os.register_at_fork(after_in_child=self.join)
+        self.join()
+
+    def leave(self) -> None:
+        """Call the function; somebody who presses Ctrl-C does not want to wait for it, and sees nothing of it."""
+        with suppress(KeyboardInterrupt):
+            self._function(self._seconds)
+
+    def join(self) -> None:
+        """Ask `multiprocessing`, if this process uses it, to call the function at the end of a child."""
+        util: Any = sys.modules.get("multiprocessing.util")
+        process: Any = sys.modules.get("multiprocessing.process")
+        if util is None or process is None:
+            return
+        # A child forgets, when it begins, what it was asked to do at its end; but not what to do after it has begun.
+        util.register_after_fork(self, _Leaving.ask)
+        if process.parent_process() is not None:
+            self.ask()
+
+    def ask(self) -> None:
+        """Ask in a child that has begun."""
+        sys.modules["multiprocessing.util"].Finalize(None, self.leave, exitpriority=0)
+
+
+def at_exit(function: Callable[[float], object], seconds: float) -> None:
+    """Have a function called when this process ends, or a child of it, unless by a signal or `os._exit`.
+
+    Parameters
+    ----------
+    function
+        Called with `seconds`; it does nothing when called again.
+    seconds
+        How long it may take.
+    """
+    _Leaving(function, seconds)

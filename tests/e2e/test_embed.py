@@ -1,0 +1,66 @@
+"""The guide's promises: its example runs, its registry is sound, and every reason that it explains exists."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from deniable import client, mechanisms, registry
+from deniable.lint import lint
+from deniable.testing import StubServer
+
+ROOT = Path(__file__).parents[2]
+GUIDE = (ROOT / "docs" / "embed.md").read_text("utf-8")
+
+
+def block(language, after=""):
+    found = re.search(rf"{after}.*?```{language}\n(.*?)```", GUIDE, re.DOTALL)
+    assert found
+    return found[1]
+
+
+def test_the_registry_is_sound(tmp_path):
+    """The guide's registry has neither faults nor warnings."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(block("toml"), "utf-8")
+    found = lint(path)
+    assert (found.faults, found.warnings) == ((), ())
+
+
+def test_the_example_runs(tmp_path):
+    """The guide's example sends one report, explains it, counts the second as of the same period, and lists what was sent."""
+    (tmp_path / "metrics.toml").write_text(block("toml"), "utf-8")
+    with StubServer(registry.load(tmp_path / "metrics.toml")) as server:
+        example = block("python", "<!-- embed example -->").replace("https://PUBLIC_KEY@telemetry.example.org/shop", server.dsn)
+        done = subprocess.run(
+            [sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "all reports of one answer, however many" in done.stdout
+    assert "\n1 2.0\n" in done.stdout  # of this period already; spent over the lifetime
+    assert re.search(r"ui.theme \(version 1\) for \d{4}-W\d\d: 0[0-3]$", done.stdout.strip())
+    assert len(server.reports) == 1
+
+
+def test_reasons_are_explained():
+    """Every reason for which the client drops an answer is in the guide's table."""
+    table = GUIDE[GUIDE.index("## 8.") :]
+    assert [reason for reason in client._REASONS if f"`{reason}`" not in table] == []
+
+
+def test_the_table_of_reports_needed():
+    """The numbers of reports in the guide are what the exact variance asks for."""
+    for epsilon, written in re.findall(r"^\| ([\d.]+) \|.*\| ([\d,]+) \|$", GUIDE, re.MULTILINE):
+        made = mechanisms.choose(domain_size=8, epsilon=epsilon).mechanism
+        needed = (1.96 / 0.02) ** 2 * (made.variance(0.1, 1) + 0.1 * 0.9)
+        assert abs(int(written.replace(",", "")) / needed - 1) < 0.03
+
+
+def test_links_lead_somewhere():
+    """Every relative link of the guides leads to a file."""
+    for name in ("embed.md", "threat-model.md", "averaging.md"):
+        links = re.findall(r"\]\(([^)]+)\)", (ROOT / "docs" / name).read_text("utf-8"))
+        assert [link for link in links if "://" not in link and not (ROOT / "docs" / link).exists()] == []

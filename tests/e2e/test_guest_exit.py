@@ -1,0 +1,162 @@
+"""How the SDK lets its host end: at once, without a word, and with what was not sent kept for the next start."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from contextlib import contextmanager
+from textwrap import dedent
+from threading import Thread
+from time import monotonic
+
+import pytest
+
+BARE = "import sqlite3, requests, gzip, logging"
+RECORD = """
+start()
+for _ in range(5):
+    assert deniable.record("used", True)
+"""
+SLACK = 8.0  # seconds that a busy machine may add; a server that hangs would take longer
+
+
+@contextmanager
+def black_hole():
+    """Listen, and never accept, read or answer."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(1)
+        yield f"http://key@127.0.0.1:{deaf.getsockname()[1]}/shop"
+
+
+def seconds(host, code: str) -> float:
+    began = monotonic()
+    host.run(code)
+    return monotonic() - began
+
+
+@pytest.mark.parametrize("trouble", ["down", "hangs", "refuses"])
+def test_the_end_while_the_server_is_away(host, server, trouble):
+    """A host ends within a second or so of a bare one, quietly; its reports are on disk, and sent once by the next start."""
+    server.hang() if trouble == "hangs" else server.fail(503, times=None)
+    if trouble == "down":
+        with socket.socket() as unused:
+            unused.bind(("127.0.0.1", 0))
+            there, host.dsn = host.dsn, f"http://key@127.0.0.1:{unused.getsockname()[1]}/shop"
+    bare = seconds(host, BARE)
+    assert seconds(host, RECORD) - bare < 2.5
+    (key,) = host.spooled
+    assert not server.reports
+    server.recover()
+    if trouble == "down":
+        host.dsn = there
+    host.run("start(); deniable.record('used', False); deniable.close(10)")
+    assert server.wait(6, 10)
+    assert host.spooled == []
+    assert {received.key: len(received.reports) for received in server.batches}.get(key) == 5
+    assert len(server.reports) == 6
+
+
+def test_a_black_hole(host):
+    """A server that takes the connection and never answers holds nobody up."""
+    with black_hole() as host.dsn:
+        assert seconds(host, RECORD) - seconds(host, BARE) < 2.5
+    assert len(host.spooled) == 1
+
+
+ENDS = {
+    "a thread that exits": "t = threading.Thread(target=sys.exit, args=(3,)); t.start(); t.join()",
+    "a thread that still records": """
+        def work():
+            while True:
+                deniable.record("used", True)
+                time.sleep(0.0005)
+        threading.Thread(target=work, daemon=True).start()
+        time.sleep(0.05)
+    """,
+    "a function of atexit that records and flushes": """
+        import atexit
+        atexit.register(lambda: (deniable.record("used", True), deniable.flush(0.2), deniable.stats()))
+    """,
+    "one that runs after us": """
+        import atexit
+        deniable.close(0.5)
+        atexit.register(lambda: [deniable.record("used", True), deniable.flush(1), deniable.close(1), deniable.journal(),
+            deniable.set_consent(False), deniable.set_consent(True), deniable.explain("used"), deniable.metric("used").record(1)])
+    """,
+    "objects that record when they die": """
+        import builtins
+        class Last:
+            def __init__(self):
+                self.me = self
+                self.handle = deniable.metric("used")
+            def __del__(self):
+                deniable.record("used", True)
+                self.handle.record(False)
+                deniable.record("theme", "dark")
+                deniable.record("nosuch", 1)
+                deniable.flush(0.1), deniable.stats(), deniable.journal(), deniable.explain("used"), deniable.close(0.1)
+        kept, builtins.last, sys.last, deniable.last, sys.modules["last"] = Last(), Last(), Last(), Last(), Last()
+        os.environ.last = deniable._client.last = Last()
+    """,
+    "nothing recorded": "",
+    "a client of its own": """
+        client = deniable.Client(dsn=os.environ["HOST_DSN"], registry=os.environ["HOST_REGISTRY"], consent=True)
+        client.record("used", True)
+    """,
+    "init again and again": "[start() and deniable.record('used', True) for _ in range(20)]",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_quiet_ends(host, server, end):
+    """However the host ends, nothing is printed, and its exit status is its own, though the server hangs."""
+    server.hang()
+    began = monotonic()
+    assert host.run(f"start()\ndeniable.record('used', True)\n{dedent(ENDS[end])}") == ""
+    assert monotonic() - began < SLACK
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("os._exit(7)", 7),
+        ("sys.exit(7)", 7),
+        ("os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)", -signal.SIGTERM),
+        ("signal.signal(signal.SIGTERM, lambda *_: sys.exit(5)); os.kill(os.getpid(), signal.SIGTERM); time.sleep(30)", 5),
+    ],
+)
+def test_statuses(host, server, end, status):
+    """The exit status stays what the host says, and nothing is printed, though the server hangs."""
+    server.hang()
+    process = host.begin(f"import signal\n{RECORD}\n{end}")
+    assert process.communicate(timeout=20) == ("", "")
+    assert process.returncode == status
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signal")
+@pytest.mark.parametrize("presses", [1, 2])
+def test_an_interrupt(host, server, presses):
+    """Ctrl-C shows the host's own traceback and nothing of ours; pressed again while we wait for the server, it ends that."""
+    server.hang()
+    # Flushed, so that requests is there: Python forgets that Ctrl-C ended it when a dataclass is made later, in any thread.
+    process = host.begin(RECORD + "deniable.flush(0.5)\nprint('ready', flush=True)\ntime.sleep(30)")
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    shown: list[str] = []
+    reader = Thread(target=lambda: shown.extend(process.stderr))
+    reader.start()
+    if presses == 2:
+        while not any("KeyboardInterrupt" in line for line in shown):
+            assert reader.is_alive()
+            reader.join(0.01)
+        process.send_signal(signal.SIGINT)
+    process.wait(20)
+    reader.join(10)
+    text = "".join(shown)
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        pipe.close()
+    assert text.count("Traceback") == 1
+    assert "client/deniable" not in text
+    assert process.returncode == -signal.SIGINT

@@ -1,0 +1,263 @@
+"""Processes that die, stop and race over one state: what was reported was paid for, and a kept response stays what it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import contextmanager
+from random import Random
+from shutil import rmtree, which
+from typing import TYPE_CHECKING
+
+import pytest
+
+from deniable import ledger, mechanisms
+from deniable.budget import Budget
+from deniable.ledger import MICRO, Ledger
+from deniable.memo import Memo
+from deniable.state import State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+LIFETIME = 5000
+LAST = 150  # system call of a kind that is tried
+PLAIN_COST = MICRO // 100
+# Without noise of its own, a report is the permanent response: what is kept can be seen.
+CHAIN = mechanisms.make("rappor", domain_size=16, epsilon=2, permanent=2)
+COST = ledger.cost(CHAIN.permanent_ratio)
+
+DEVICE = f"""
+import os, sys, time
+from pathlib import Path
+from deniable import ledger, mechanisms, memo, state
+from deniable.budget import Budget
+ledger._REPORTS = 3  # so that a lease is renewed all the time
+ledger.TROUBLE_PAUSE = memo.TROUBLE_PAUSE = 0.01
+state._PATIENCE = 0.05
+chain = mechanisms.make("rappor", domain_size=16, epsilon=2, permanent=2)
+mine = state.State(Path(sys.argv[1]))
+spends = ledger.Ledger(mine, Budget(per_window=None, lifetime={LIFETIME}))
+memos = memo.Memo(mine, spends)
+out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
+def plain():
+    if spends.spend({PLAIN_COST}) is None:
+        os.write(out, b"plain\\n")
+def kept(value, period):
+    made = memos.respond("tag", chain, value, period)
+    if isinstance(made, bytes):
+        os.write(out, f"kept {{value}} {{period}} {{made.hex()}}\\n".encode())
+"""
+# Periods of five milliseconds, with the same names in all processes.
+FOR_EVER = f"""{DEVICE}
+os.write(1, b"r")
+while True:
+    plain()
+    now = time.time_ns() // 5_000_000
+    kept(now % 7, f"{{now:020}}")
+"""
+# One process for each line of input, which is the name of its period; the nth dies at its nth system call of a kind.
+STEP_BY_STEP = f"""{DEVICE}
+from contextlib import suppress
+nothing = os.open(os.devnull, os.O_RDWR)
+idle = {{
+    "mkdir": lambda: os.mkdir("/"),
+    "rename": lambda: os.rename("/no such file", "/no such file"),
+    "fsync": lambda: os.fsync(nothing),
+    "fdatasync": lambda: os.fdatasync(nothing),
+    "ftruncate": lambda: os.ftruncate(nothing, 0),
+    "pwrite64": lambda: os.pwrite(nothing, b"-", 0),
+}}[sys.argv[3]]
+def once(number, period):
+    for _ in range({LAST} - number):
+        with suppress(OSError):
+            idle()
+    kept(5, period)
+    for _ in range(4):
+        plain()
+    kept(6, period + "+")
+    spends.settle()
+for number, line in enumerate(sys.stdin, 1):
+    if os.fork() == 0:
+        try:
+            once(number, line.strip())
+        except BaseException:
+            os._exit(1)
+        os._exit(0)
+    os.write(1, b"%d\\n" % os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+class Device:
+    """A device whose processes write down each report before they do anything else."""
+
+    def __init__(self, folder) -> None:
+        self.directory = folder / "device" / "shop"
+        self.reports = folder / "reports"
+        self.reports.touch()
+
+    @property
+    def arguments(self) -> tuple[str, str]:
+        return str(self.directory), str(self.reports)
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start a process and wait until it is about to record."""
+        process = subprocess.Popen([sys.executable, "-c", FOR_EVER, *self.arguments], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        assert process.stdout.read(1) == b"r"
+        return process
+
+    def check(self) -> Counter[str]:
+        """Hold every promise to what was reported; return how many reports of each kind there were."""
+        lines = self.reports.read_text().splitlines()
+        kept = [line.split()[1:] for line in lines if line.startswith("kept")]
+        periods = Counter(period for _, period, _ in kept)
+        assert not [period for period, times in periods.items() if times > 1]
+        responses = {(value, content) for value, _, content in kept}
+        assert len(responses) == len({value for value, _ in responses})
+        counts = Counter(line.split()[0] for line in lines)
+        with State(self.directory).transaction() as db:
+            assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            (spent,) = db.execute("SELECT value FROM facts WHERE name = 'lifetime'").fetchone()
+            assert counts["plain"] * PLAIN_COST + len(responses) * COST <= spent <= LIFETIME * MICRO
+            assert db.execute("SELECT coalesce(sum(cost), 0) FROM spends").fetchone() == (spent,)
+            (unpaid,) = db.execute(
+                "SELECT count(*) FROM responses WHERE account NOT IN (SELECT account FROM spends WHERE account NOT NULL)"
+            ).fetchone()
+            assert unpaid == 0
+        return counts
+
+
+@pytest.fixture
+def device(tmp_path):
+    """Give a device that never did anything."""
+    return Device(tmp_path)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    process.kill()
+    process.wait(30)
+    assert process.stdout is not None
+    process.stdout.close()
+
+
+def test_killed_at_any_moment(device):
+    """However often the only process is killed, and wherever, all reports were paid for and all responses stay."""
+    chance = Random(20261121)
+    for _ in range(40):
+        process = device.start()
+        time.sleep(chance.random() * 0.04)
+        kill(process)
+        device.check()
+    counts = device.check()
+    assert counts["plain"] > 4  # a busy machine lets them do little
+    assert counts["kept"] > 2
+    # Beside it may be what was never finished, which the next beginning after an hour removes.
+    assert [each.name for each in device.directory.parent.iterdir() if not each.name.startswith(".")] == ["shop"]
+
+
+def test_killed_and_stopped_while_others_go_on(device):
+    """Processes that stop amid a transaction, go on later, or die, cost others reports, but no promise."""
+    chance = Random(20261122)
+    running = [device.start() for _ in range(2)]
+    kills = 0
+    try:
+        while kills < 24:
+            time.sleep(chance.random() * 0.03)
+            if len(running) < 6:
+                running.append(device.start())
+            process = chance.choice(running)
+            process.send_signal(chance.choice((signal.SIGSTOP, signal.SIGCONT, signal.SIGCONT)))
+            if chance.random() < 0.5:
+                running.remove(process)
+                kill(process)
+                kills += 1
+    finally:
+        for process in running:
+            kill(process)
+    counts = device.check()
+    assert counts["plain"] > 4  # a busy machine lets them do little
+    assert counts["kept"] > 2
+
+
+def test_a_stopped_process_holds_nobody_up(device):
+    """While a process is stopped amid a transaction, another is refused at once, and reports again when that one goes on."""
+    script = f"""{DEVICE}
+with mine.transaction() as db:
+    db.execute("UPDATE facts SET value = value WHERE name = 'clock'")
+    os.write(1, b"r")
+    sys.stdin.read(1)
+"""
+    command = [sys.executable, "-c", script, *device.arguments]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdin is not None
+        assert holder.stdout is not None
+        assert holder.stdout.read(1) == b"r"
+        holder.send_signal(signal.SIGSTOP)
+        state = State(device.directory)
+        spends = Ledger(state, Budget())
+        memo = Memo(state, spends)
+        begun = time.monotonic()
+        assert {spends.spend(1) for _ in range(100)} == {"state"}
+        assert {memo.respond("tag", CHAIN, 1, "2026-11") for _ in range(100)} == {"state"}
+        assert time.monotonic() - begun < 10  # a quarter of a second each, and not a hundred times that
+        holder.send_signal(signal.SIGCONT)
+        holder.stdin.close()
+        holder.wait(30)
+    assert Ledger(state, Budget()).spend(1) is None
+
+
+@pytest.fixture(scope="module")
+def _tracing():
+    """Skip where no process can be ended at its nth system call."""
+    probe = ["strace", "-qq", "-o", os.devnull, "-e", "inject=write:signal=KILL:when=1", sys.executable, "-c", "print(1)"]
+    if which("strace") is None:
+        pytest.skip("strace is not installed: it is what ends a process at its nth system call")
+    if subprocess.run(probe, check=False, timeout=60, capture_output=True).returncode not in (
+        -signal.SIGKILL,
+        128 + signal.SIGKILL,
+    ):
+        pytest.skip("this system lets no process trace another")
+
+
+@contextmanager
+def dying(call: str, device: Device) -> Iterator[Callable[[str], int]]:
+    """Give a function that runs a process in a given period, the nth of which dies at its nth call, and returns its status."""
+    trace = ["strace", "-f", "-qq", "-o", os.devnull, "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={LAST}"]
+    command = [*trace, sys.executable, "-c", STEP_BY_STEP, *device.arguments, call]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1) as driver:
+        assert driver.stdin is not None
+        assert driver.stdout is not None
+
+        def run(period: str) -> int:
+            driver.stdin.write(f"{period}\n")
+            return int(driver.stdout.readline())
+
+        yield run
+        driver.stdin.close()
+
+
+@pytest.mark.parametrize("call", ["mkdir", "rename", "fsync", "fdatasync", "ftruncate", "pwrite64"])
+@pytest.mark.parametrize("fresh", [True, False], ids=["while it begins", "later"])
+@pytest.mark.usefixtures("_tracing")
+def test_killed_at_every_step(device, call, fresh):
+    """Wherever a process dies between two writes to the disk, the next one finds a state it can go on with."""
+    deaths = 0
+    if not fresh:
+        device.check()  # begins
+    with dying(call, device) as run:
+        while (status := run(f"{deaths:09}")) == -signal.SIGKILL:
+            deaths += 1
+            device.check()
+            if fresh:
+                rmtree(device.directory.parent)
+                device.reports.write_text("")
+    assert status == 0
+    assert deaths < LAST
+    assert device.check()["kept"] >= 2
+    assert deaths or call in ("mkdir", "rename", "fsync")  # which only a beginning needs

@@ -36,6 +36,10 @@ demo *arguments:
 prove *arguments:
     deniable prove {{arguments}}
 
+# Kill, stop and cut off everything under load, by seed: nothing lost, nothing counted twice
+chaos *arguments:
+    python benchmarks/chaos.py {{arguments}}
+
 # Figures of the README
 bench:
     python benchmarks/counting.py

@@ -64,4 +64,5 @@ def decode(entry: bytes) -> list[Group]:
             for *names, rows, width, kind, payloads in _decoder.decode(entry)
         ]
     except (msgspec.DecodeError, ValueError, TypeError) as error:
-        raise PayloadError("entry", f"a stream entry is a batch as the ingest writes it: {error}") from None
+        # The kind of error only: its words may repeat what stands in the entry, and the reason is logged.
+        raise PayloadError("entry", f"a stream entry is a batch as the ingest writes it ({type(error).__name__})") from None

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from redis import Redis
@@ -37,11 +37,19 @@ from redis.retry import Retry
 
 from deniable.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from deniable_aggregator import durability as durability_
+
 __all__ = ["StoreServer", "open_store"]
 
 logger = logging.getLogger(__name__)
 
-_SETTINGS = 'daemonize no\ndir .\nappendonly yes\nappendfsync everysec\nsave ""\nmaxmemory-policy noeviction\n'
+_SETTINGS = 'daemonize no\ndir .\nsave ""\nmaxmemory-policy noeviction\n'
+_DURABLE: dict[durability_.Name, str] = {
+    "memory": "appendonly no\n",
+    "everysec": "appendonly yes\nappendfsync everysec\n",
+    "always": "appendonly yes\nappendfsync always\n",
+}
 _LOG = "server.log"
 _LONGEST_SOCKET = 100  # bytes of its path, for which the kernel has 104 on macOS and 108 on Linux
 _LOCK_TRIES = 40
@@ -84,7 +92,12 @@ class StoreServer:
 
 
 def open_store(
-    redis_url: str | None = None, *, directory: Path | None = None, executable: Path | None = None, timeout: float = 10.0
+    redis_url: str | None = None,
+    *,
+    directory: Path | None = None,
+    executable: Path | None = None,
+    timeout: float = 10.0,
+    durability: durability_.Name = "everysec",
 ) -> StoreServer:
     """Decide which store to use, and start it unless it is a given one.
 
@@ -101,6 +114,8 @@ def open_store(
         The server to start, instead of looking for one.
     timeout
         Seconds until it must answer, which includes loading what `directory` holds.
+    durability
+        What the server has to keep; with ``"memory"`` nothing is left when it ends, whatever the directory.
 
     Raises
     ------
@@ -115,7 +130,8 @@ def open_store(
             folder = _folder(directory, undo)
             lock = _lock(folder, undo)
             url, listen = _address(folder)
-            process = _launch(binary if executable else _runnable(binary, folder), folder, listen, lock)
+            settings = _SETTINGS + _DURABLE[durability] + listen
+            process = _launch(binary if executable else _runnable(binary, folder), folder, settings, lock)
             undo.callback(_terminate, process)
             os.pwrite(lock, f"{process.pid:<10}".encode(), 0)
             version = _await_version(process, url, folder / _LOG, timeout)
@@ -202,21 +218,21 @@ def _runnable(binary: Path, folder: Path) -> Path:
     return binary
 
 
-def _launch(binary: Path, folder: Path, listen: str, lock: int) -> subprocess.Popen[bytes]:
+def _launch(binary: Path, folder: Path, settings: str, lock: int) -> subprocess.Popen[bytes]:
     """Start the server. It reads its settings from a pipe, so that a password is neither in a file nor in its arguments."""
     tie = None
     if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
         tie = partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
     (folder / _LOG).touch(0o600)
     reader, writer = os.pipe()
-    with open(reader, "rb") as settings, (folder / _LOG).open("ab") as log:  # noqa: PTH123 - a descriptor, not a path
+    with open(reader, "rb") as given, (folder / _LOG).open("ab") as log:  # noqa: PTH123 - a descriptor, not a path
         with open(writer, "wb") as pipe:  # noqa: PTH123
-            pipe.write((_SETTINGS + listen).encode())  # fits the pipe's buffer, so nobody need read yet
+            pipe.write(settings.encode())  # fits the pipe's buffer, so nobody need read yet
         return subprocess.Popen(
             [binary, "-"],
             cwd=folder,
             env=os.environ | {"LC_ALL": "C"},  # some versions refuse to start in a locale that is not installed
-            stdin=settings,
+            stdin=given,
             stdout=log,
             stderr=log,
             umask=0o077,

@@ -9,9 +9,19 @@ Keys of one app share a hash tag, so that one script may touch them all on a Red
 ``{app}:tally:<stratum>``
     string of big-endian int64 cells, so that BITFIELD adds to it in place and a read is one GET;
 ``{app}:tallies:<metric>``
-    hash from each stratum of a metric to the second of its last commit;
+    hash from each stratum of a metric to the hour of its last commit;
+``{app}:weights:<stratum>``
+    a string like that of the tally: how many reports set none, one, ... all of the bits, where reports have bits;
+``{app}:alarms``
+    hash from each metric to what looks for made-up reports found, by `deniable_aggregator.watch`;
+``{app}:watched``
+    the Unix time of the last such look;
 ``{app}:dead``
-    capped stream of entries that could not be counted, with the reason.
+    capped stream of entries that could not be counted, with the reason;
+``{app}:workers``
+    sorted set of the workers that live, by the Unix time of their last sign of life;
+``{app}:caught``
+    the Unix time when a worker last had read all that there was.
 """
 
 from __future__ import annotations
@@ -19,10 +29,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 from deniable.report import Stratum
 from deniable_aggregator import tally as tallies
@@ -33,25 +45,31 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.layout import Layout
+    from deniable_aggregator.durability import Durability
     from deniable_aggregator.tally import Tally
 
-__all__ = ["GROUP", "Appended", "Entry", "Store", "connect"]
+__all__ = ["GROUP", "Appended", "Entry", "Store", "Weights", "connect"]
 
 GROUP = "agg"
 _SEPARATOR = "|"
 _DEAD_LETTERS = 10_000
+_HOUR = 3600  # the shortest period, and the finest time that is kept of anything
 
 
-def connect(url: str) -> redis.Redis:
+def connect(url: str, *, timeout: float = 10.0) -> redis.Redis:
     """Open a connection pool.
 
     Parameters
     ----------
     url
         ``redis://``, ``rediss://`` or ``unix://``.
+    timeout
+        Seconds to wait for an answer; more than the longest blocking read.
     """
-    # The socket timeout must exceed the longest blocking read, or redis-py retries it ten times over.
-    return redis.Redis.from_url(url, socket_timeout=10, socket_connect_timeout=5)
+    # Of itself redis-py tries ten times, with pauses; whoever waits for us has given up by then. One more try finds a store
+    # that was started anew: the first one only finds the old connection closed. Every script may be sent twice.
+    retry = Retry(NoBackoff(), 1, (redis.ConnectionError,))
+    return redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=min(timeout, 2.0), retry=retry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +104,18 @@ class Entry:
     body: bytes | None
 
 
+class Weights(NamedTuple):
+    """The weight tally of a stratum, beside the tally that goes by the stratum itself.
+
+    Parameters
+    ----------
+    stratum
+        What the reports are counted with.
+    """
+
+    stratum: Stratum
+
+
 class Store:
     """The shared state of one app.
 
@@ -95,17 +125,25 @@ class Store:
         A redis client.
     app
         The app's name.
+    durability
+        What an upload that was appended has survived.
     """
 
-    def __init__(self, client: redis.Redis, app: str) -> None:
+    def __init__(self, client: redis.Redis, app: str, durability: Durability | None = None) -> None:
         self.redis = client
         self.app = app
+        self._durability = durability
         self.stream = f"{{{app}}}:reports"
         self.dead = f"{{{app}}}:dead"
+        self.workers = f"{{{app}}}:workers"
+        self.caught = f"{{{app}}}:caught"
+        self.alarms = f"{{{app}}}:alarms"
+        self.watched = f"{{{app}}}:watched"
         self._append = _script(client, "append")
         self._commit = _script(client, "commit")
         self._bury = _script(client, "bury")
         self._leave = _script(client, "leave")
+        self._look = _script(client, "look")
 
     # Ingest
 
@@ -123,13 +161,31 @@ class Store:
         cap
             Entries the backlog may hold.
         ttl
-            Seconds to remember the key.
+            Seconds to remember the key, at least; up to an hour longer, since the end of its life must not tell its beginning.
+
+        Raises
+        ------
+        redis.RedisError
+            If the store cannot be used, or does not keep the promised durability. The batch may have been appended all the
+            same; sent again with its key, it is appended once.
         """
+        self.ensure()
         outcome, previous = cast(
             "tuple[bytes, bytes]",
             self._append(keys=[self.stream, self._idem(key)], args=[entry, remember, cap, ttl]),
         )
         return Appended(outcome.decode(), previous)
+
+    def ensure(self) -> None:
+        """See, now and then, that the store keeps the promised durability.
+
+        Raises
+        ------
+        redis.RedisError
+            If it does not, or cannot be asked.
+        """
+        if self._durability:
+            self._durability.ensure(self.redis)
 
     def recall(self, key: str) -> bytes | None:
         """Return what was remembered of an upload, or None."""
@@ -152,7 +208,9 @@ class Store:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    def commit(self, consumer: str, ids: Sequence[bytes], deltas: Mapping[Stratum, NDArray[np.int64]], now: int) -> list[bytes]:
+    def commit(
+        self, consumer: str, ids: Sequence[bytes], deltas: Mapping[Stratum | Weights, NDArray[np.int64]], now: int
+    ) -> list[bytes]:
         """Add deltas and remove the entries they came from, all or nothing.
 
         Parameters
@@ -162,9 +220,9 @@ class Store:
         ids
             The entries, all of them counted in the deltas.
         deltas
-            Cells to add, by stratum.
+            Cells to add, to the tallies and the weight tallies of strata.
         now
-            Unix time in seconds.
+            Unix time in seconds, of which the hour is kept: a tally of one report must not tell its second.
 
         Returns
         -------
@@ -172,10 +230,11 @@ class Store:
             Entries that this consumer no longer owns. If there is one, nothing was written.
         """
         keys = [self.stream]
-        args: list[Any] = [GROUP, consumer, now, len(ids), *ids]
-        for stratum, cells in deltas.items():
+        args: list[Any] = [GROUP, consumer, now - now % _HOUR, len(ids), *ids]
+        for of, cells in deltas.items():
+            stratum, key = (of.stratum, self._weights) if isinstance(of, Weights) else (of, self._tally)
             name = _name(stratum)
-            keys += [self._tally(name), self._index(stratum.metric)]
+            keys += [key(name), self._index(stratum.metric)]
             changed = np.flatnonzero(cells)
             pairs = np.column_stack([changed, cells[changed]]).ravel().tolist()
             args += [name, " ".join(map(str, pairs))]
@@ -189,10 +248,21 @@ class Store:
         """Forget a consumer, unless it has entries pending (deleting it would lose them)."""
         return bool(self._leave(keys=[self.stream], args=[GROUP, consumer]))
 
+    def look(self, life: int) -> tuple[int, int, int, int, int]:
+        """Count the batches that wait, those in hand, the milliseconds any waits at most (or -1), dead letters, living workers.
+
+        Parameters
+        ----------
+        life
+            Seconds for which a worker is believed to live without a sign of it.
+        """
+        keys = [self.stream, self.dead, self.workers, self.caught]
+        return cast("tuple[int, int, int, int, int]", self._look(keys=keys, args=[GROUP, life]))
+
     # Query
 
     def strata(self, metric: str) -> dict[Stratum, int]:
-        """List every stratum counted for a metric, with the Unix second of its last commit."""
+        """List every stratum counted for a metric, with the Unix time of the hour of its last commit."""
         found = cast("dict[bytes, bytes]", self.redis.hgetall(self._index(metric)))
         return {_stratum(name.decode()): int(updated) for name, updated in found.items()}
 
@@ -201,6 +271,18 @@ class Store:
         values = cast("list[bytes | None]", self.redis.mget([self._tally(_name(s)) for s in strata])) if strata else []
         read = [tallies.from_cells(layout, np.frombuffer(value, ">i8").astype(np.int64)) for value in values if value]
         return tallies.merge(tallies.empty(layout), *read)
+
+    def read_weights(self, layout: Layout, strata: Sequence[Stratum]) -> NDArray[np.int64]:
+        """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros where none were counted."""
+        total = np.zeros(layout.width + 1, np.int64)
+        values = cast("list[bytes | None]", self.redis.mget([self._weights(_name(s)) for s in strata])) if strata else []
+        for value in filter(None, values):
+            cells = np.frombuffer(value, ">i8")
+            total[: len(cells)] += cells
+        return total
+
+    def _weights(self, name: str) -> str:
+        return f"{{{self.app}}}:weights:{name}"
 
     def _tally(self, name: str) -> str:
         return f"{{{self.app}}}:tally:{name}"

@@ -19,11 +19,11 @@ from uuid import uuid4
 import redis
 
 from deniable.errors import PayloadError
-from deniable_aggregator import batch, tally
-from deniable_aggregator.store import GROUP, Entry, Store
+from deniable_aggregator import batch, pulse, tally, weights
+from deniable_aggregator.store import GROUP, Entry, Store, Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from threading import Event
 
     import numpy as np
@@ -32,11 +32,16 @@ if TYPE_CHECKING:
     from deniable.layout import Layout
     from deniable.report import Stratum
 
+    _Deltas = dict[Stratum | Weights, NDArray[np.int64]]
+
 __all__ = ["Worker", "WorkerSettings"]
 
 log = logging.getLogger("deniable.worker")
 
-_TRANSIENT = (redis.ConnectionError, redis.TimeoutError, redis.OutOfMemoryError, redis.ReadOnlyError)
+_LOST = (redis.ConnectionError, redis.TimeoutError)
+"""Whether the store did what it was told is not known."""
+_TRANSIENT = (*_LOST, redis.OutOfMemoryError, redis.ReadOnlyError)
+_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
 """Away, full, or failing over: the entries in hand are kept until the store takes them."""
 
 
@@ -74,16 +79,25 @@ class Worker:
         One for each app, of one Redis.
     settings
         How to read.
+    watches
+        Called after every commit, and whenever there is nothing to read. Each decides whether it is time to look at what was
+        counted.
     """
 
-    def __init__(self, stores: Sequence[Store], settings: WorkerSettings | None = None) -> None:
+    def __init__(
+        self, stores: Sequence[Store], settings: WorkerSettings | None = None, *, watches: Sequence[Callable[[], None]] = ()
+    ) -> None:
         self._stores = {store.stream: store for store in stores}
         self._redis = stores[0].redis
         self._settings = settings or WorkerSettings()
-        self._claim_at = 0.0
+        self._watches = watches
+        self._claim_at = self._beat_at = 0.0
+        self._caught = 0.0
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self.counted = 0
         self.buried = 0
+        self.cut_off = False
+        """Whether the store could not be used when last tried; if so at the end, entries may be left in hand."""
 
     def run(self, stop: Event, *, burst: bool = False) -> None:
         """Count until told to stop, then leave.
@@ -95,7 +109,7 @@ class Worker:
         burst
             Return as soon as the stream is empty.
         """
-        joined = False
+        joined = again = False
         pause = 0.1
         while not stop.is_set():
             try:
@@ -103,22 +117,32 @@ class Worker:
                     for store in self._stores.values():
                         store.join()
                     joined = True
-                entries = self._claim() or self._read(block=not burst)
+                entries = self._again() if again else self._claim() or self._read(block=not burst)
                 for stream, read in entries.items():
                     self._settle(self._stores[stream], read, stop)
+                self._beat()
+                self._watch()
+                self.cut_off = False
                 pause = 0.1
-                if burst and not entries:
+                if burst and not again and not entries:
                     break
+                again = again and bool(entries)
             except redis.RedisError as error:
                 # Redis is away or was emptied: nothing is lost, entries that were handed out are claimed again later.
                 log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, pause)
+                self.cut_off = True
                 joined = False
+                again = isinstance(error, _LOST) or (again and _transient(error))
                 stop.wait(pause)
                 pause = min(2 * pause, 5.0)
+        if self.cut_off:  # it would only be waited for
+            return
         try:
             for store in self._stores.values():
                 store.leave(self.consumer)
+                pulse.stop(store, self.consumer)
         except redis.RedisError as error:
+            self.cut_off = True
             log.warning("left without telling the store (%s)", type(error).__name__)
 
     def _read(self, *, block: bool) -> dict[str, list[Entry]]:
@@ -129,7 +153,30 @@ class Worker:
             count=self._settings.batch,
             block=self._settings.block_ms if block else None,
         )
-        return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply)}
+        entries = {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply)}
+        if all(len(read) < self._settings.batch for read in entries.values()):
+            self._caught = time.time()
+        return entries
+
+    def _again(self) -> dict[str, list[Entry]]:
+        """Read what is in our hands already: the store may have handed out entries in an answer that never came."""
+        reply = self._redis.xreadgroup(GROUP, self.consumer, dict.fromkeys(self._stores, "0"), count=self._settings.batch)
+        return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply) if read}
+
+    def _watch(self) -> None:
+        for watch in self._watches:
+            try:
+                watch()
+            except redis.RedisError:
+                raise
+            except Exception as error:  # noqa: BLE001 - reports are counted whatever becomes of the looks at them
+                log.error("a look for made-up reports failed (%s)", type(error).__name__)  # noqa: TRY400 - text may hold counts
+
+    def _beat(self) -> None:
+        if time.monotonic() >= self._beat_at:
+            for store in self._stores.values():
+                pulse.beat(store, self.consumer, time.time(), self._caught)
+            self._beat_at = time.monotonic() + pulse.BEAT_SECONDS
 
     def _claim(self) -> dict[str, list[Entry]]:
         """Take over entries whose worker has died, now and then; put aside those that were taken over too often."""
@@ -137,27 +184,36 @@ class Worker:
             return {}
         claimed: dict[str, list[Entry]] = {}
         for store in self._stores.values():
-            _, read, *_ = cast(
-                "tuple[bytes, list[Any]]",
-                self._redis.xautoclaim(
-                    store.stream, GROUP, self.consumer, self._settings.min_idle_ms, "0-0", count=self._settings.batch
-                ),
-            )
-            entries = [entry for entry in _entries(read) if not self._given_up(store, entry)]
+            entries = self._claim_of(store)
             if entries:
                 claimed[store.stream] = entries
         if not claimed:  # else there may be more to claim, at once
             self._claim_at = time.monotonic() + self._settings.claim_every
         return claimed
 
-    def _given_up(self, store: Store, entry: Entry) -> bool:
-        pending = cast(
-            "list[dict[str, Any]]", self._redis.xpending_range(store.stream, GROUP, entry.id, entry.id, 1, self.consumer)
-        )
-        if pending and pending[0]["times_delivered"] > self._settings.max_deliveries:
-            self._bury(store, entry, f"delivered more than {self._settings.max_deliveries} times")
-            return True
-        return False
+    def _claim_of(self, store: Store) -> list[Entry]:
+        """Take over entries of one app: those that were handed out once together, any others one by one.
+
+        If one of them is what its worker died of, none but that one is tried again and again.
+        """
+        while True:
+            idle = cast(
+                "list[dict[str, Any]]",
+                self._redis.xpending_range(store.stream, GROUP, "-", "+", self._settings.batch, idle=self._settings.min_idle_ms),
+            )
+            ids = [each["message_id"] for each in idle if each["times_delivered"] == 1] or [
+                each["message_id"] for each in idle[:1]
+            ]
+            if not ids:
+                return []
+            entries = _entries(
+                cast("list[Any]", self._redis.xclaim(store.stream, GROUP, self.consumer, self._settings.min_idle_ms, ids))
+            )
+            if ids == [idle[0]["message_id"]] and idle[0]["times_delivered"] >= self._settings.max_deliveries:
+                for entry in entries:
+                    self._bury(store, entry, f"delivered more than {self._settings.max_deliveries} times")
+            elif entries:
+                return entries
 
     def _settle(self, store: Store, entries: list[Entry], stop: Event) -> None:
         """Count and commit entries; those that another worker has taken over meanwhile are left to it."""
@@ -185,12 +241,14 @@ class Worker:
             for id_ in stale:
                 del groups[id_]
 
-    def _commit(self, store: Store, ids: list[bytes], deltas: dict[Stratum, NDArray[np.int64]], stop: Event) -> list[bytes]:
+    def _commit(self, store: Store, ids: list[bytes], deltas: _Deltas, stop: Event) -> list[bytes]:
         pause = 0.1
         while True:
             try:
                 return store.commit(self.consumer, ids, deltas, int(time.time()))
-            except _TRANSIENT as error:
+            except redis.RedisError as error:
+                if not _transient(error):
+                    raise
                 # Whether it went through may not be known, but it can be sent again: if it did, the entries are stale.
                 log.warning("a commit waits for the store (%s)", type(error).__name__)
                 if stop.wait(pause):
@@ -201,6 +259,10 @@ class Worker:
         if store.bury(self.consumer, entry.id, reason):
             self.buried += 1
             log.error("a batch of %s was put aside: %s", store.app, reason)
+
+
+def _transient(error: redis.RedisError) -> bool:
+    return isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_WORDS)
 
 
 def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[Entry]:
@@ -221,9 +283,15 @@ def _countable(groups: list[batch.Group]) -> bool:
     return True
 
 
-def _count(batches: Iterable[list[batch.Group]]) -> dict[Stratum, NDArray[np.int64]]:
+def _count(batches: Iterable[list[batch.Group]]) -> _Deltas:
     payloads: dict[tuple[Stratum, Layout], list[bytes]] = defaultdict(list)
     for groups in batches:
         for group in groups:
             payloads[group.stratum, group.layout].append(group.payloads)
-    return {stratum: tally.count(layout, b"".join(parts)).cells for (stratum, layout), parts in payloads.items()}
+    deltas: _Deltas = {}
+    for (stratum, layout), parts in payloads.items():
+        joined = b"".join(parts)
+        deltas[stratum] = tally.count(layout, joined).cells
+        if layout.kind == "bits":
+            deltas[Weights(stratum)] = weights.count(layout, joined)
+    return deltas

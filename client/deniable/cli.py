@@ -26,11 +26,14 @@ _EXTRAS = {"deniable_aggregator": "aggregator", "deniable_server": "server"}
 _SUMMARIES = {
     "attack": "guess what devices hold from all their reports, with and without a kept permanent response",
     "demo": "real devices' answers through real processes, with the truth beside the estimates",
+    "keys": "make, list and revoke the keys of an app",
+    "dlq": "look at batches that could not be counted, and have them counted after all",
     "explain": "tell in words what a metric sends, with what probabilities",
     "prove": "prove each mechanism's privacy by walking every draw it can make",
     "registry": "check a metrics.toml, compare two, or sign one for devices",
     "serve": "run the ingest server, the query API and the dashboard",
     "rappor": "decode what a google/rappor deployment has collected",
+    "status": "tell how much waits to be counted, and whether anybody works on it",
     "worker": "count reports from the stream into tallies",
 }
 

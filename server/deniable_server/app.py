@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import logging
 from hashlib import sha256
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
-from flask import Flask
+from flask import Flask, request
+from flask.sessions import SecureCookieSessionInterface
+from redis import RedisError
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.durability import Durability
 from deniable_aggregator.store import connect
-from deniable_server import dashboard, ingest, problem, query
-from deniable_server.service import App, Service
+from deniable_server import dashboard, gate, ingest, openapi, pipeline, problem, query
+from deniable_server.keys import Key
+from deniable_server.limits import Limits
+from deniable_server.ring import Ring
+from deniable_server.service import App, Service, service
 from deniable_server.settings import Keys, Settings
 
+if TYPE_CHECKING:
+    from types import ModuleType
+
 __all__ = ["create_app"]
+
+log = logging.getLogger("deniable.server")
+
+_STORE_SECONDS = 3.0  # an upload asks the store twice, and is answered before a device gives up, after ten
 
 
 def create_app(settings: Settings | None = None) -> Flask:
@@ -34,16 +50,46 @@ def create_app(settings: Settings | None = None) -> Flask:
     settings = settings or Settings.from_environment()
     if not settings.redis_url:
         raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
-    client = connect(settings.redis_url)
+    client = connect(settings.redis_url, timeout=_STORE_SECONDS)
+    durability = Durability(settings.durability)
     registries = settings.registries()
     envelopes = settings.envelopes(registries)
-    apps = {name: App.of(registry, client, envelopes.get(name)) for name, registry in registries.items()}
+    apps = {name: App.of(registry, client, envelopes.get(name), durability) for name, registry in registries.items()}
+    try:
+        if settings.serves != "query":  # which writes nothing that anybody was promised
+            durability.check(client)
+    except RedisError as error:  # no reason not to start: a store that comes later is looked at before it is used
+        log.warning("the store cannot be asked yet whether it keeps durability %s (%s)", durability.name, type(error).__name__)
     flask = Flask(__name__)
     secret = settings.secret or settings.read_keys or token_hex()
     flask.secret_key = sha256(b"deniable session" + secret.encode()).digest()
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
-    flask.extensions["deniable"] = Service(settings, apps, Keys(settings.ingest_keys), Keys(settings.read_keys))
+    flask.session_interface = _Sessions()
+    roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
+    given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
+    flask.extensions["deniable"] = Service(settings, apps, Ring(client, apps, given), Limits(client, settings))
     problem.register(flask)
-    for part in (ingest, query, dashboard):
+    gate.register(flask, settings)
+    for part in _parts(settings.serves):
         flask.register_blueprint(part.blueprint)
+    if settings.serves == "ingest":  # whoever watches the process asks it, whatever it serves
+        flask.add_url_rule("/healthz", view_func=query.healthz)
+        flask.add_url_rule("/readyz", view_func=query.readyz)
+    if settings.trusted_proxies:
+        # Only these two headers: nothing here goes by a host, a port or a prefix.
+        flask.wsgi_app = ProxyFix(  # type: ignore[method-assign]
+            flask.wsgi_app, x_for=settings.trusted_proxies, x_proto=settings.trusted_proxies, x_host=0
+        )
     return flask
+
+
+def _parts(serves: str) -> tuple[ModuleType, ...]:
+    reading = (query, pipeline, openapi, dashboard)
+    return {"ingest": (ingest,), "query": reading}.get(serves, (ingest, *reading))
+
+
+class _Sessions(SecureCookieSessionInterface):
+    """The session's cookie, which a browser that came over https never sends in the clear."""
+
+    def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
+        return service().settings.secure_cookie == "always" or request.is_secure

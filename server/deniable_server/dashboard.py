@@ -16,11 +16,13 @@ from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import redis
-from flask import Blueprint, abort, current_app, make_response, redirect, render_template, request, session, url_for
+from flask import Blueprint, abort, make_response, redirect, render_template, request, session, url_for
 from werkzeug.exceptions import HTTPException
 
+from deniable_aggregator.alarm import influence
 from deniable_server import chart
-from deniable_server.problem import RETRY_SECONDS, Problem
+from deniable_server.pipeline import alarms
+from deniable_server.problem import RETRY_SECONDS, Problem, log_failure
 from deniable_server.query import measure
 from deniable_server.service import service
 
@@ -65,7 +67,7 @@ def index() -> Response:
     """List the metrics of an app."""
     app = _app()
     cards = [_card(app, question) for question in app.questions.values()]
-    return _page("index.html", app=app, cards=cards, total=sum(card["n"] for card in cards))
+    return _page("index.html", app=app, cards=cards, total=sum(card["n"] for card in cards), alarms=alarms(app))
 
 
 @blueprint.get("/m/<id_>")
@@ -89,6 +91,8 @@ def metric(id_: str) -> Response:
         order=order,
         chosen={name: value for name, value in chosen.items() if value},
         compact=len(measured["estimates"]) > _COMPACT,
+        alarms=alarms(app).get(id_, []),
+        influence=influence(question.mechanism),
         **_picture(measured, order),
     )
 
@@ -167,6 +171,8 @@ def _app() -> App:
     name = session.get("app", "")
     if name not in apps or not 0 <= time() - session.get("since", 0) < _SESSION_SECONDS:
         _sign_in()
+    if not service().ring.holds(name, session.get("key", ""), "read"):  # it was revoked since
+        _sign_in()
     return apps[name]
 
 
@@ -192,12 +198,19 @@ def enter() -> BaseResponse:
     """Open the session of the app whose read key was given."""
     if not _from_our_form():
         return _page("login.html", 400, error="This form was open for too long. Please enter the key again.")
-    name = service().read_keys.app(request.form.get("key", "").strip())
-    if name is None or name not in service().apps:
+    try:
+        service().limits.login()
+    except Problem as problem:
+        page = _page("login.html", problem.status, error="Too many attempts came from your address. Please wait a while.")
+        page.headers["Retry-After"] = str(problem.retry_after)
+        return page
+    key = service().ring.find(request.form.get("key", "").strip(), "read", anew=True)
+    if key is None:
         return _page("login.html", 401, error="This read key is not known here. Check for a typo, and that it was not revoked.")
     wanted = session.get("wanted") or url_for(".index")
     session.clear()
-    session.update(app=name, since=int(time()))
+    session.update(app=key.app, key=key.id, since=int(time()))
+    service().ring.note(key)
     return redirect(wanted, 303)
 
 
@@ -245,7 +258,7 @@ def _on_http(error: HTTPException) -> Response:
 
 @blueprint.errorhandler(Exception)
 def _on_error(error: Exception) -> Response:
-    current_app.logger.error("%s in %s", type(error).__name__, request.url_rule, exc_info=current_app.debug)
+    log_failure(error)
     return _failure(500, "The server failed to make this page. Its log says where.")
 
 

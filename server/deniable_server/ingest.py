@@ -27,7 +27,7 @@ from deniable_server.service import service
 if TYPE_CHECKING:
     from deniable_server.service import App, Question
 
-__all__ = ["blueprint"]
+__all__ = ["Batch", "Group", "blueprint"]
 
 blueprint = Blueprint("ingest", __name__)
 
@@ -39,7 +39,9 @@ _MAX_ERRORS = 100
 _Count = Annotated[int, msgspec.Meta(ge=0, le=report.MAX_INFLATED_BYTES)]
 
 
-class _Group(msgspec.Struct, forbid_unknown_fields=True):
+class Group(msgspec.Struct, forbid_unknown_fields=True):
+    """Reports of one metric, version, period and segment, their payloads one after another in base64."""
+
     metric: str
     version: _Count
     fingerprint: str
@@ -49,12 +51,14 @@ class _Group(msgspec.Struct, forbid_unknown_fields=True):
     payloads: str
 
 
-class _Batch(msgspec.Struct, forbid_unknown_fields=True):
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """What an upload holds."""
+
     format: int
-    groups: list[_Group]
+    groups: list[Group]
 
 
-_decoder = msgspec.json.Decoder(_Batch)
+_decoder = msgspec.json.Decoder(Batch)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ def reports() -> tuple[Response, int]:
     if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
         raise Problem(400, "idempotency_key", f"an upload carries an Idempotency-Key of 1 to {_MAX_KEY} characters, e.g. a UUID")
     body = _body()
-    digest = sha256(body).hexdigest()
+    # With the key in it, which the store does not have, nobody who reads the store can try which reports the upload held.
+    digest = sha256(f"{key}\n".encode() + body).hexdigest()
     remembered = app.store.recall(key)
     if remembered is None:
         answer, entry = _checked(app, body)
@@ -120,8 +125,6 @@ def _body() -> bytes:
     limits = service().settings
     if request.content_length is None:
         raise Problem(411, "length_required", "an upload says its length in Content-Length")
-    if request.content_length > limits.max_body_bytes:
-        raise Problem(413, "body_too_large", f"an upload has at most {limits.max_body_bytes} bytes; send smaller batches")
     if request.mimetype != "application/json":
         raise Problem(415, "media_type", "an upload's Content-Type is application/json")
     encoding = request.headers.get("Content-Encoding", "identity").lower()
@@ -179,7 +182,7 @@ def _checked(app: App, body: bytes) -> tuple[dict[str, Any], bytes]:
     return {"accepted": accepted, "rejected": rejected, "errors": errors}, batch.encode(groups)
 
 
-def _group(app: App, group: _Group, now: datetime) -> tuple[batch.Group, tuple[str, int, str] | None]:
+def _group(app: App, group: Group, now: datetime) -> tuple[batch.Group, tuple[str, int, str] | None]:
     """Check a group; return its good reports, and code, number and rule of its bad ones."""
     question = _question(app, group)
     _check_period(question, group.period, now)
@@ -197,7 +200,7 @@ def _group(app: App, group: _Group, now: datetime) -> tuple[batch.Group, tuple[s
     return batch.Group(stratum, layout, good), (reason.code, bad, str(reason)) if reason else None
 
 
-def _question(app: App, group: _Group) -> Question:
+def _question(app: App, group: Group) -> Question:
     question = app.questions.get(group.metric)
     if question is None:
         raise Problem(400, "unknown_metric", f"the registry of {app.name} declares no such metric")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from http import HTTPStatus
+from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 import redis
-from flask import Flask, Response, json, request
+from flask import Flask, Response, current_app, json, request
 from werkzeug.exceptions import HTTPException
 
 if TYPE_CHECKING:
     from werkzeug.exceptions import NotFound
 
-__all__ = ["RETRY_SECONDS", "Problem", "register"]
+__all__ = ["RETRY_SECONDS", "Problem", "log_failure", "register"]
 
 RETRY_SECONDS = 5
 
@@ -66,6 +68,13 @@ _CODES = {
 }
 
 
+def log_failure(error: Exception) -> None:
+    """Log a bug: its kind, the route and the places in the code, at no level its message, which may repeat what a client sent."""
+    places = (f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in extract_tb(error.__traceback__))
+    route = request.url_rule or "an unknown route"
+    current_app.logger.error("%s in %s: %s", type(error).__name__, route, " < ".join(reversed(list(places))))
+
+
 def register(app: Flask) -> None:
     """Turn every error of the app into a problem."""
 
@@ -91,6 +100,5 @@ def register(app: Flask) -> None:
 
     @app.errorhandler(Exception)
     def on_error(error: Exception) -> Response:
-        # The kind of error and the route are logged, not its message: that might repeat what a client sent.
-        app.logger.error("%s in %s", type(error).__name__, request.url_rule or "an unknown route", exc_info=app.debug)
+        log_failure(error)
         return Problem(500, "internal", "the server failed; the upload was not counted unless it was accepted").response()

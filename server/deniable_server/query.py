@@ -14,7 +14,7 @@ from flask import Blueprint, jsonify, request
 from deniable.errors import ParameterError
 from deniable.mechanisms.chain import Chain
 from deniable.mechanisms.prefix import PrefixTree
-from deniable_aggregator import decode
+from deniable_aggregator import decode, pulse
 from deniable_aggregator.association import from_product
 from deniable_aggregator.discovery import discover
 from deniable_aggregator.estimate import finite
@@ -56,12 +56,16 @@ def readyz() -> tuple[Response, int]:
     parts: dict[str, Any] = {}
     for app in service().apps.values():
         try:
-            backlog = app.store.backlog()
+            felt = pulse.feel(app.store)
+            if service().settings.serves != "query":
+                app.store.ensure()
         except redis.RedisError:
             parts["store"] = {"ok": False}
             break
         parts["store"] = {"ok": True}
-        parts[f"backlog:{app.name}"] = {"ok": backlog < limit, "batches": backlog, "limit": limit}
+        parts[f"backlog:{app.name}"] = {"ok": felt.backlog < limit, "batches": felt.backlog, "limit": limit}
+        # Reports can be taken while nobody counts them, so these are only told.
+        parts[f"worker:{app.name}"] = {"ok": True, "workers": felt.workers, "lag_seconds": felt.lag, "dead_letters": felt.dead}
     ready = all(part["ok"] for part in parts.values())
     return jsonify(status="ok" if ready else "unavailable", parts=parts), 200 if ready else 503
 

@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
     from deniable.signature import Envelope
-    from deniable_server.settings import Keys, Settings
+    from deniable_aggregator.durability import Durability
+    from deniable_server.limits import Limits
+    from deniable_server.ring import Ring
+    from deniable_server.settings import Settings
 
 __all__ = ["App", "Question", "Service", "service"]
 
@@ -69,14 +72,16 @@ class App:
     envelope: Envelope | None = None
 
     @classmethod
-    def of(cls, registry: Registry, client: redis.Redis, envelope: Envelope | None = None) -> App:
+    def of(
+        cls, registry: Registry, client: redis.Redis, envelope: Envelope | None = None, durability: Durability | None = None
+    ) -> App:
         """Resolve every metric of a registry."""
         questions = {}
         for metric in registry.metrics.values():
             mechanism = mechanisms.of(metric)
             tag = fingerprint(metric, mechanism.canonical)
             questions[metric.id] = Question(metric, mechanism, tag, registry.candidates(metric))
-        return cls(registry.app, registry, questions, Store(client, registry.app), envelope)
+        return cls(registry.app, registry, questions, Store(client, registry.app, durability), envelope)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +94,16 @@ class Service:
         As read at the start.
     apps
         By name.
-    ingest_keys, read_keys
+    ring
         Which app a key opens.
+    limits
+        How often keys and sources may ask.
     """
 
     settings: Settings
     apps: dict[str, App]
-    ingest_keys: Keys
-    read_keys: Keys
+    ring: Ring
+    limits: Limits
 
 
 def service() -> Service:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from hmac import compare_digest
@@ -13,15 +14,18 @@ from deniable import registry
 from deniable.errors import ConfigurationError
 from deniable.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable.signature import Envelope
+from deniable_aggregator import durability as durability_
+from deniable_server import rate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from deniable.registry import Registry
 
 __all__ = ["Keys", "Settings"]
 
 _HOURS = 3600
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?|https?://\[[0-9a-f:]+\](:[0-9]+)?")  # as browsers write it
 
 
 class Keys:
@@ -50,6 +54,10 @@ class Keys:
                 found = app
         return found
 
+    def __iter__(self) -> Iterator[tuple[str, bytes]]:
+        """Go through the apps, each with the SHA-256 of a key."""
+        return ((app, digest) for digest, app in self._apps)
+
     def __repr__(self) -> str:
         return f"<keys of {', '.join(app for _, app in self._apps) or 'no app'}>"
 
@@ -66,12 +74,30 @@ class Settings:
         Path of metrics.toml; several, one for each app, are joined by ``:``.
     signed_registry
         Path of what ``deniable registry sign`` made of it, to be handed to devices; several are joined alike. Empty for none.
+    serves
+        ``ingest``: uploads and signed registries; ``query``: the query API and the dashboard; ``all``. A server of its own for
+        each can use a store's user that may do nothing else.
     ingest_keys, read_keys
-        ``app:key``, separated by commas. Ingest keys are public, read keys are not.
+        ``app:key``, separated by commas, beside those that ``deniable keys`` made. Ingest keys are public, read keys are not.
     dashboard
         ``key``: pages ask for a read key; ``open``: whoever reaches the server may look (for loopback).
+    secure_cookie
+        ``auto``: the dashboard's session cookie is Secure where the page came over https; ``always``: it is, even where neither
+        this server nor a trusted proxy knows of it.
     secret
-        Signs the dashboard's session cookie; derived from the read keys when empty, so that all processes agree.
+        Signs the dashboard's session cookie; derived from `read_keys` when empty, so that all processes agree; and where
+        these are empty too, each start of a server draws one: give one if several servers show the same pages.
+    cors_origins
+        Web origins whose pages may send reports and read the registry, separated by commas; ``*`` for any, empty for none.
+    durability
+        What an upload that was answered has survived: ``memory``, ``everysec`` or ``always``.
+    trusted_proxies
+        Proxies in front of this server, whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
+    rate_limit_key, rate_limit_source
+        Requests that a key, and an address, may make: ``600/minute``, or ``off``. An ingest key is that of all devices of an app.
+        A device sends one batch a minute, or a hundred reports at once; many devices may share an address.
+    rate_limit_login
+        Attempts to sign in to the dashboard that an address may make.
     max_backlog
         Batches that may wait to be counted before uploads are refused.
     max_body_bytes, max_inflated_bytes
@@ -87,10 +113,18 @@ class Settings:
     redis_url: str = ""
     registry: str = ""
     signed_registry: str = ""
+    serves: Literal["all", "ingest", "query"] = "all"
     ingest_keys: str = field(default="", repr=False)
     read_keys: str = field(default="", repr=False)
     dashboard: Literal["key", "open"] = "key"
+    secure_cookie: Literal["auto", "always"] = "auto"
     secret: str = field(default="", repr=False)
+    trusted_proxies: int = field(default=0, metadata={"least": 0})
+    rate_limit_key: str = "300000/minute"
+    rate_limit_source: str = "600/minute"
+    rate_limit_login: str = "10/minute"
+    cors_origins: str = "*"
+    durability: durability_.Name = "everysec"
     max_backlog: int = 10_000
     max_body_bytes: int = MAX_BODY_BYTES
     max_inflated_bytes: int = MAX_INFLATED_BYTES
@@ -99,8 +133,24 @@ class Settings:
     clock_skew: int = 1 * _HOURS
 
     def __post_init__(self) -> None:
+        if self.durability not in durability_.NAMES:
+            raise ConfigurationError(f"DENIABLE_DURABILITY is memory, everysec or always; got {self.durability!r}")
         if self.dashboard not in ("key", "open"):
             raise ConfigurationError(f"DENIABLE_DASHBOARD is key or open; got {self.dashboard!r}")
+        if self.serves not in ("all", "ingest", "query"):
+            raise ConfigurationError(f"DENIABLE_SERVES is all, ingest or query; got {self.serves!r}")
+        if self.secure_cookie not in ("auto", "always"):
+            raise ConfigurationError(f"DENIABLE_SECURE_COOKIE is auto or always; got {self.secure_cookie!r}")
+        for origin in self.origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ConfigurationError(f"DENIABLE_CORS_ORIGINS is *, or origins such as https://shop.example; got {origin!r}")
+        for limit in ("rate_limit_key", "rate_limit_source", "rate_limit_login"):
+            rate.parse(f"DENIABLE_{limit.upper()}", getattr(self, limit))
+
+    @property
+    def origins(self) -> frozenset[str]:
+        """The web origins of `cors_origins`."""
+        return frozenset(filter(None, (origin.strip() for origin in self.cors_origins.split(","))))
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
@@ -118,8 +168,9 @@ class Settings:
             if text is None:
                 continue
             if isinstance(each.default, int):
-                if not text.isdecimal() or not int(text):
-                    raise ConfigurationError(f"{variable} is a whole number above 0; got {text!r}")
+                least = each.metadata.get("least", 1)
+                if not text.isdecimal() or int(text) < least:
+                    raise ConfigurationError(f"{variable} is a whole number of at least {least}; got {text!r}")
                 given[each.name] = int(text)
             else:
                 given[each.name] = text

@@ -93,7 +93,9 @@ class Stack:
 
     def _start(self) -> None:
         apps = self.settings.registries()
-        store = self._undo.enter_context(embedded.open_store(self.settings.redis_url or None, directory=self._directory))
+        store = self._undo.enter_context(
+            embedded.open_store(self.settings.redis_url or None, directory=self._directory, durability=self.settings.durability)
+        )
         self.origin = store.origin
         _ping(store)
         settings = replace(self.settings, redis_url=store.url)

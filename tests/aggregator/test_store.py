@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import fakeredis
 import numpy as np
 import pytest
@@ -57,10 +59,26 @@ def test_a_full_backlog_refuses_and_remembers_nothing(store):
 
 
 def test_remembered_keys_expire(store):
-    """What is remembered of an upload has a limited life."""
+    """What is remembered of an upload has a limited life, whose end tells the hour of the upload and no more."""
     append(store, "k")
     key = next(key for key in store.redis.scan_iter() if b":idem:" in key)
-    assert 0 < store.redis.ttl(key) <= 60
+    assert 60 < store.redis.ttl(key) <= 60 + 3600
+    assert store.redis.expiretime(key) % 3600 == 60
+
+
+def test_entries_tell_the_hour_of_their_arrival(store):
+    """The id of an entry is that of its hour with a number, which goes on counting where a clock was set back."""
+    append(store, "a")
+    append(store, "b")
+    (first, _), (second, _) = store.redis.xrange(store.stream)
+    now = int(time.time())
+    milliseconds, number = map(int, first.split(b"-"))
+    assert milliseconds in {1000 * (now - now % 3600 - 3600 * ago) for ago in (0, 1)}
+    assert second == f"{milliseconds}-{number + 1}".encode()
+    later = milliseconds + 48 * 3600 * 1000
+    store.redis.xadd(store.stream, {"d": b"x"}, id=f"{later}-7")
+    assert append(store, "c").outcome == "appended"
+    assert store.redis.xrevrange(store.stream, count=1)[0][0] == f"{later}-8".encode()
 
 
 def test_commit_adds_and_deletes_together(store):
@@ -75,11 +93,11 @@ def test_commit_adds_and_deletes_together(store):
     assert store.redis.xpending(store.stream, GROUP)["pending"] == 0
     assert store.read(layout, [THEME]).counts.tolist() == [[1, 0, 0, 2, 0]]
     assert store.read(layout, [THEME, OTHER]).counts.tolist() == [[1, 7, 0, 2, 0]]
-    assert store.strata("ui.theme") == {THEME: 1000, OTHER: 1000}
+    assert store.strata("ui.theme") == {THEME: 0, OTHER: 0}  # the hour, no more
     append(store, "c")
-    assert store.commit("w1", read(store, "w1"), {THEME: np.array([0, 0, 0, 0, 9])}, 2000) == []
+    assert store.commit("w1", read(store, "w1"), {THEME: np.array([0, 0, 0, 0, 9])}, 9000) == []
     assert store.read(layout, [THEME]).counts.tolist() == [[1, 0, 0, 2, 9]]
-    assert store.strata("ui.theme")[THEME] == 2000
+    assert store.strata("ui.theme")[THEME] == 7200
 
 
 def test_a_stale_commit_writes_nothing(store):
@@ -122,7 +140,8 @@ def test_bury_moves_an_owned_entry(store):
     assert store.bury("w1", id_, "entry: bad")
     assert not store.bury("w1", id_, "entry: bad")
     assert store.backlog() == 0
-    ((_, fields),) = store.redis.xrange(store.dead)
+    ((buried, fields),) = store.redis.xrange(store.dead)
+    assert int(buried.split(b"-")[0]) % 3_600_000 == 0  # the hour, no more
     assert fields == {b"reason": b"entry: bad", b"id": id_, b"d": b"poison"}
 
 

@@ -195,3 +195,82 @@ def test_a_full_store_keeps_the_worker_waiting(store):
     thread.join(20)
     assert (worker.counted, worker.buried) == (40, 0)
     assert store.read(INDEX, [ONE]).n == 40
+
+
+def test_a_batch_that_kills_workers_takes_no_other_with_it(store):
+    """Entries that were in hand with it are counted, each tried alone once they were handed out twice; it alone is put aside."""
+
+    class Fragile(Worker):
+        def _settle(self, store, entries, stop):
+            if any(entry.body and b"pill" in entry.body for entry in entries):
+                raise SystemExit  # as if it were killed
+            super()._settle(store, entries, stop)
+
+    for key in range(20):
+        send(store, key, Group(ONE if key != 7 else ONE._replace(segment="pill"), INDEX, b"\1\2"))
+    counted = buried = deaths = 0
+    while store.backlog():
+        time.sleep(0.02)
+        worker = Fragile([store], WorkerSettings(min_idle_ms=10, claim_every=0.0, max_deliveries=4))
+        try:
+            worker.run(threading.Event(), burst=True)
+        except SystemExit:
+            deaths += 1
+        counted, buried = counted + worker.counted, buried + worker.buried
+    assert (counted, buried, deaths) == (38, 1, 4)
+    ((_, fields),) = store.redis.xrange(store.dead)
+    assert b"pill" in fields[b"d"]
+
+
+def test_an_answer_that_is_lost_while_reading_delays_nothing(store, monkeypatch):
+    """Entries that the store handed out in an answer that never came are counted at once, not when they are taken over."""
+    import redis
+
+    for key in range(30):
+        send(store, key, Group(ONE, INDEX, b"\1"))
+    read = Worker._read
+    losses = iter([True])
+
+    def lossy_read(self, *, block):
+        entries = read(self, block=block)
+        if next(losses, False):
+            raise redis.TimeoutError
+        return entries
+
+    monkeypatch.setattr(Worker, "_read", lossy_read)
+    worker = drain(store, batch=8)
+    assert (worker.counted, store.backlog()) == (30, 0)
+
+
+def test_an_error_of_the_disk_keeps_the_worker_waiting(store, monkeypatch):
+    """While the store refuses to write, a commit is tried again; nothing is put aside, and a stop in between is told."""
+    import redis
+
+    send(store, 1, Group(ONE, INDEX, b"\1"))
+    commit = Store.commit
+    stop = threading.Event()
+
+    def refused(*_):
+        stop.set()
+        raise redis.ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
+
+    monkeypatch.setattr(Store, "commit", refused)
+    worker = Worker([store])
+    worker.run(stop)
+    assert (worker.cut_off, worker.buried, store.backlog()) == (True, 0, 1)
+    monkeypatch.setattr(Store, "commit", commit)
+    time.sleep(0.02)
+    assert drain(store, min_idle_ms=10, claim_every=0.0).counted == 1
+
+
+def test_the_reason_of_a_dead_letter_repeats_nothing_of_it(store, caplog):
+    """Neither the log nor the dead letter's reason has a word of an entry that could not be read."""
+    import msgspec
+
+    wire = [("canary", 1, "f", "p", "", 1, 5, "canary-kind", b"canary")]
+    for body in (b"canary", msgspec.msgpack.encode(wire), msgspec.msgpack.encode([["canary"]])):
+        store.redis.xadd(store.stream, {"d": body})
+    assert drain(store).buried == 3
+    assert "canary" not in caplog.text
+    for _, fields in store.redis.xrange(store.dead):
+        assert b"canary" not in fields[b"reason"]

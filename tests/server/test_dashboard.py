@@ -92,7 +92,7 @@ def redis() -> fakeredis.FakeRedis:
 @pytest.fixture
 def make(tmp_path, monkeypatch, redis) -> Callable[..., Flask]:
     """Make a server over the store, of one or several registries."""
-    monkeypatch.setattr("deniable_server.app.connect", lambda _url: redis)
+    monkeypatch.setattr("deniable_server.app.connect", lambda _url, **_: redis)
 
     def build(*registries: str, **settings: Any) -> Flask:
         paths = []
@@ -213,7 +213,7 @@ def test_the_list_describes_every_metric(app, client):
         assert text in html
     assert "31 Dec 2999" in html
     assert "Collection ended on 1 Jan 2001" in html
-    assert '<time datetime="2026-11-21T11:28:00+00:00">21 Nov 2026, 11:28 UTC</time>' in html
+    assert '<time datetime="2026-11-21T11:00:00+00:00">21 Nov 2026, 11:00 UTC</time>' in html
     assert 'href="/m/usage.hour"' in html
     assert "No reports counted yet" not in html
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from deniable_server.keys import ROLES
 from deniable_server.settings import Settings
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ def test_every_error_code_is_documented(code):
 def test_every_endpoint_is_documented(served):
     """Each address of the API stands in docs/http.md."""
     for rule in served.flask.url_map.iter_rules():
-        if rule.endpoint.startswith(("ingest", "query")):
+        if rule.endpoint.startswith(("ingest", "query", "pipeline")):
             assert rule.rule.replace("<id_>", "{id}") in DOCS
 
 
@@ -46,3 +47,15 @@ def test_every_setting_is_documented():
     """Each setting stands in the class's docstring, from which docs and help are read."""
     for each in fields(Settings):
         assert re.search(rf"^    .*\b{each.name}\b", Settings.__doc__, re.MULTILINE), each.name
+
+
+def test_access_is_documented():
+    """Each role of a key, each user of the store that is shipped, and each limit stands in docs/access.md."""
+    access = (ROOT / "docs" / "access.md").read_text("utf-8")
+    users = [line.split()[1] for line in (ROOT / "deploy" / "users.acl").read_text("utf-8").splitlines()]
+    limits = [f"DENIABLE_{each.name.upper()}" for each in fields(Settings) if each.name.startswith("rate_limit_")]
+    for name in (*ROLES, *(user for user in users if user != "default"), *limits, "DENIABLE_SERVES", "DENIABLE_TRUSTED_PROXIES"):
+        assert f"`{name}" in access, name
+    for each in fields(Settings):
+        if each.name.startswith("rate_limit_"):
+            assert f"`{each.default}`" in access

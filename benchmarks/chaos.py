@@ -1,0 +1,65 @@
+"""Chaos, by seed: a whole service under load, in which everything is killed, stopped and cut off, as in tests/faults.
+
+What each run checks: the tallies are those of the accepted reports, to the unit; every upload that was ever answered with 202
+is among them. Ends with 1 if anything was lost or counted twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
+
+from chaos import Run, Stage
+from processes import servers
+
+COLUMNS = (
+    "kills",
+    "at before",
+    "at inside",
+    "at after",
+    "stalls",
+    "server kills",
+    "redis kills",
+    "cuts",
+    "replays",
+    "503",
+    "uploads",
+)
+
+
+def main() -> int:
+    """Run from the command line; 1 if anything was lost or counted twice."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--runs", type=int, default=50)
+    parser.add_argument("--seed", type=int, default=1, help="of the first run")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of chaos in each run")
+    parser.add_argument("--store", choices=servers(), default=next(iter(servers())))
+    arguments = parser.parse_args()
+    row = "{:>5} " + "{:>13}" * len(COLUMNS) + "{:>9} {:>9} {:>7}"
+    print(row.format("seed", *COLUMNS, "accepted", "counted", "seconds"))
+    total, faults = Run(0), 0
+    with Stage(servers()[arguments.store]) as stage:
+        for seed in range(arguments.seed, arguments.seed + arguments.runs):
+            run = stage.run(seed, arguments.seconds)
+            _print(row, str(seed), run)
+            for fault in run.faults[:5]:
+                print(f"      {fault}")
+            faults += len(run.faults)
+            for name in ("done", "accepted", "counted"):
+                getattr(total, name).update(getattr(run, name))
+            total.seconds += run.seconds
+    _print(row, "all", total)
+    print(f"{arguments.runs} runs on {arguments.store}, {faults} faults")
+    return int(faults > 0)
+
+
+def _print(row: str, name: str, run: Run) -> None:
+    numbers = [run.done[column] for column in COLUMNS]
+    print(row.format(name, *numbers, run.accepted.total(), run.counted.total(), f"{run.seconds:.1f}"), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,197 @@
+"""Alarms: silent on honest reports, whatever people hold, and loud on what no device would have sent."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+
+from deniable import mechanisms
+from deniable.proof import distribution
+from deniable_aggregator import alarm, law, poisoning, tally, weights
+
+TINY = [
+    ("grr", 3, {}),
+    ("oue", 3, {}),
+    ("subset", 4, {}),
+    ("hadamard", 4, {}),
+    ("pgr", 5, {}),
+    ("local_hash", 3, {}),
+    ("dbitflip", 4, {"buckets": 2}),
+    ("rappor", 4, {"bits": 3, "hashes": 2, "cohorts": 2}),
+    ("cms", 4, {"rows": 2, "width": 2}),
+]
+
+
+def examined(mechanism, payloads):
+    counted = tally.count(mechanism.layout, payloads)
+    ones = weights.count(mechanism.layout, payloads) if mechanism.layout.kind == "bits" else None
+    return alarm.examine(mechanism, counted, ones)
+
+
+@pytest.mark.parametrize(("name", "domain_size", "options"), TINY)
+def test_no_p_value_is_too_small(name, domain_size, options):
+    """Over every outcome of two reports, with its exact probability, each test's p-value is one, whatever people hold."""
+    mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=2, **options)
+    masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(domain_size)]
+    payloads = sorted(set().union(*masses))
+    found = {pair: examined(mechanism, b"".join(pair)) for pair in product(payloads, repeat=2)}
+    for held in ((0, 0), (0, 1), (domain_size - 1, 1)):
+        chance = {pair: float(masses[held[0]][pair[0]] * masses[held[1]][pair[1]]) for pair in found}
+        for place in range(len(found[payloads[0], payloads[0]])):
+            total = defaultdict(float)
+            for pair, findings in found.items():
+                total[findings[place].p_value] += chance[pair]
+            reached = 0.0
+            for level, mass in sorted(total.items()):
+                reached += mass
+                assert reached <= level * (1 + 1e-9), (place, level)
+
+
+def simulated(mechanism, held, rng):
+    """Draw the tally and the weights of honest reports of a population, each of them exactly distributed, in one go."""
+    layout, known = mechanism.layout, law.of(mechanism)
+    n = int(held.sum())
+    if layout.kind == "bits":
+        counts = rng.binomial(held, known.high) + rng.binomial(n - held, known.low)
+        ones = rng.multinomial(n, known.weights[0] / known.weights[0].sum())
+        return tally.Tally(layout, counts[None, :], np.array([n])), ones
+    cells = np.zeros(layout.rows * layout.width, np.int64)
+    for value, number in enumerate(held):
+        supports = np.array([value in mechanism.supported(layout.pack(*divmod(c, layout.width))) for c in range(len(cells))])
+        cells += rng.multinomial(number, np.where(supports, known.high, known.low) / layout.rows)
+    return tally.from_cells(layout, cells), None
+
+
+POPULATIONS = {
+    "one": lambda d: np.eye(d)[0],
+    "uniform": lambda d: np.full(d, 1 / d),
+    "zipf": lambda d: 1 / np.arange(1, d + 1) / (1 / np.arange(1, d + 1)).sum(),
+}
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+@pytest.mark.parametrize("name", ["grr", "oue", "sue", "local_hash", "hadamard", "pgr", "general_hadamard"])
+def test_honest_reports_raise_no_alarm(name, population):
+    """Many honest strata of one to ten million reports raise none, and their p-values stay as rare as they say."""
+    rng = np.random.default_rng(11)
+    mechanism = mechanisms.make(name, domain_size=12, epsilon=1)
+    shares = POPULATIONS[population](12)
+    findings = [
+        alarm.examine(mechanism, *simulated(mechanism, rng.multinomial(n, shares), rng))
+        for n in np.geomspace(1, 1e7, 40).astype(int)
+    ]
+    assert sum(map(len, findings)) >= 80
+    assert not any(alarm.raised(findings))
+    small = sum(each.p_value < 0.01 for some in findings for each in some)
+    assert small <= 8  # of 160 at most, of which 1.6 are expected: probability below 1e-3 for this seed, which is fixed
+
+
+DETECTED = [
+    ("grr", {}, {"set"}),
+    ("l_grr", {}, {"set"}),
+    ("oue", {}, {"weight"}),
+    ("sue", {}, {"weight"}),
+    ("l_osue", {}, {"weight"}),
+    ("rappor", {}, {"weight"}),
+    ("rappor", {"cohorts": 8, "bits": 32, "hashes": 2}, {"weight"}),
+    ("cms", {}, {"weight"}),
+    ("local_hash", {}, {"row", "cell"}),
+    ("loloha", {}, {"row", "cell"}),
+    ("fast_local_hash", {}, {"row", "cell"}),
+    ("hadamard", {}, {"cell"}),
+    ("general_hadamard", {}, {"cell"}),
+    ("pgr", {}, {"cell", "value"}),
+]
+TARGETS = [40, 41, 42, 43, 44]
+
+
+@pytest.mark.parametrize(("name", "options", "tests"), DETECTED)
+def test_maximal_gain_is_seen(name, options, tests):
+    """A tenth of reports made for the greatest gain raises the alarms that fit the mechanism, by far."""
+    mechanism = mechanisms.make(name, domain_size=64, epsilon=1, **options)
+    rng = np.random.default_rng(2)
+    n = 20_000
+    honest = [mechanism.randomize(int(value)) for value in np.minimum(rng.geometric(0.1, n) - 1, 63)]
+    made = poisoning.maximal_gain(mechanism, TARGETS, n // 9, rng)
+    (found,) = alarm.raised([examined(mechanism, b"".join(honest) + made)], 1e-8)
+    assert tests <= {each.test for each in found}
+    for each in found:
+        if each.test == "set":
+            assert set(TARGETS) & set(each.values)
+
+
+def test_who_runs_the_mechanism_on_a_lie_is_not_seen():
+    """Reports of people who all claim one answer, and randomise it, pass: an honest population could have sent them."""
+    for name in ("grr", "oue", "subset", "local_hash", "hadamard"):
+        mechanism = mechanisms.make(name, domain_size=64, epsilon=1)
+        found = examined(mechanism, b"".join(mechanism.randomize(7) for _ in range(5000)))
+        assert not any(alarm.raised([found], 1e-9)), name
+
+
+def test_counts_that_are_too_low_together():
+    """Where each of many counts is low by no more than chance allows, all of them together are still found."""
+    mechanism = mechanisms.make("general_hadamard", domain_size=100, epsilon=1)
+    known, n = law.of(mechanism), 100_000
+    width = mechanism.layout.width
+    low = n * known.low - 2.5 * np.sqrt(n * known.low)
+    cells = np.full(width, int(low))
+    high = int(n * known.high)
+    raised = int((n - cells.sum()) / (high - low))
+    cells[:raised] = high
+    single, together = alarm.examine(mechanism, tally.from_cells(mechanism.layout, cells))
+    assert single.p_value > 0.01
+    assert together.p_value < 1e-20
+    assert "below those of values that nobody holds" in together.what
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "tests"),
+    [
+        ("grr", {}, ["cell", "cell", "set"]),
+        ("oue", {}, ["cell", "cell", "set", "weight"]),
+        ("rappor", {"cohorts": 8, "bits": 32, "hashes": 2}, ["cell", "weight", "row"]),
+        ("cms", {}, ["cell", "value", "weight", "row"]),
+        ("local_hash", {}, ["cell", "cell", "value", "row"]),
+        ("hadamard", {}, ["cell", "cell", "value", "value"]),
+        ("general_hadamard", {}, ["cell", "cell"]),
+        ("fast_local_hash", {"rows": 5}, ["cell", "cell", "row"]),
+    ],
+)
+def test_which_tests_there_are(name, options, tests):
+    """Each mechanism has the tests that its reports allow: bits of many rows, which share them, are not taken together."""
+    mechanism = mechanisms.make(name, domain_size=12, epsilon=1, **options)
+    assert [each.test for each in examined(mechanism, mechanism.randomize(3))] == tests
+
+
+def test_impossible_reports():
+    """One report that no draw can make is enough."""
+    mechanism = mechanisms.make("subset", domain_size=12, epsilon=1)
+    honest = b"".join(mechanism.randomize(3) for _ in range(50))
+    empty = mechanism.layout.pack(0, 0)
+    (found,) = alarm.raised([examined(mechanism, honest + empty)], 1e-9)
+    assert [(each.test, each.p_value) for each in found] == [("weight", 0.0)]
+    assert found[0].what.startswith("1 of 51 reports have 0 bits set; of honest ones 0.0")
+
+
+def test_findings_of_nothing():
+    """Without reports, or without a law, nothing is found; without weights, all but these."""
+    mechanism = mechanisms.make("oue", domain_size=5, epsilon=1)
+    assert alarm.examine(mechanism, tally.empty(mechanism.layout)) == []
+    counted = tally.count(mechanism.layout, mechanism.randomize(1))
+    assert [each.test for each in alarm.examine(mechanism, counted)] == ["cell", "cell", "set"]
+
+
+def test_the_family_of_a_look():
+    """An alarm's p-value is that of all tests of the look; findings keep their places."""
+    quiet, loud = alarm.Finding("row", 0.5, "-"), alarm.Finding("cell", 1e-6, "-", (3,))
+    assert alarm.raised([[quiet, loud], [], [quiet]]) == [[alarm.Finding("cell", 3e-6, "-", (3,))], [], []]
+    assert alarm.raised([[quiet] * 100 + [loud]])[0] == []
+    assert alarm.raised([]) == []
+
+
+def test_the_influence_of_one_report():
+    """At d = 128 and epsilon 1, an OUE report moves a count by 3.16 respondents, as one that supports and no other does."""
+    assert alarm.influence(mechanisms.make("oue", domain_size=128, epsilon=1)) == pytest.approx(3.16, abs=0.01)

@@ -1,0 +1,96 @@
+"""Erasure: what was counted is gone from the disk of a real store."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+import numpy as np
+import pytest
+from redis.exceptions import NoPermissionError
+
+from deniable.report import Stratum
+from deniable_aggregator import embedded
+from deniable_aggregator.erasure import Erasure
+from deniable_aggregator.store import GROUP, Store, connect
+
+SECRET = b"an-entry-that-was-counted"
+THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
+
+
+@pytest.fixture(scope="module", params=["wheel", "redis-server"])
+def folder_and_store(request, tmp_path_factory):
+    """Start a store of our own with its data where we can look."""
+    from pathlib import Path
+    from shutil import which
+
+    executable = None
+    if request.param == "redis-server":
+        if which("redis-server") is None:
+            pytest.skip("no redis-server on PATH")
+        executable = Path(which("redis-server"))
+    folder = tmp_path_factory.mktemp("store")
+    with embedded.open_store(directory=folder, executable=executable) as server, connect(server.url) as client:
+        yield folder, Store(client, "shop")
+
+
+def on_disk(folder):
+    return b"".join(path.read_bytes() for path in folder.rglob("*.aof"))
+
+
+def await_rewriting(store):
+    deadline = time.monotonic() + 20
+    while (info := store.redis.info("persistence"))["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return info["aof_rewrites"]
+
+
+def test_what_was_counted_leaves_the_disk(folder_and_store):
+    """The file has an entry when it is counted, and not after the next look; what is not counted yet stays."""
+    folder, store = folder_and_store
+    store.join()
+    store.append(SECRET, key="a", remember=b"-", cap=10, ttl=60)
+    ((_, ((id_, _),)),) = store.redis.xreadgroup(GROUP, "w", {store.stream: ">"})
+    assert store.commit("w", [id_], {THEME: np.array([1, 2])}, 1) == []
+    store.append(b"an-entry-that-waits", key="b", remember=b"-", cap=10, ttl=60)
+    deadline = time.monotonic() + 10
+    while SECRET not in on_disk(folder):  # written within a second
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    Erasure([store])()
+    await_rewriting(store)
+    assert SECRET not in on_disk(folder)
+    assert store.strata("ui.theme")
+    assert store.backlog() == 1
+
+
+def test_many_ask_no_more_often_than_one(folder_and_store):
+    """A look asks for nothing if there was a rewriting since the last one, and does if there was none."""
+    _, store = folder_and_store
+    one, two = Erasure([store], every=0.0), Erasure([store], every=0.0)
+    one()
+    first = await_rewriting(store)
+    two._seen = first - 1
+    two()
+    assert await_rewriting(store) == first
+    two()
+    assert await_rewriting(store) == first + 1
+    lazy = Erasure([store])
+    lazy()
+    second = await_rewriting(store)
+    lazy()
+    assert await_rewriting(store) == second
+
+
+def test_a_store_that_refuses_is_told_of(folder_and_store, monkeypatch, caplog):
+    """Where the store lets nobody ask, the log says what stays on its disk, and reports are counted all the same."""
+    _, store = folder_and_store
+
+    def refuse(*_):
+        raise NoPermissionError("user worker")
+
+    monkeypatch.setattr(store.redis, "bgrewriteaof", refuse)
+    with caplog.at_level(logging.WARNING):
+        Erasure([store])()
+    assert "append-only file" in caplog.text

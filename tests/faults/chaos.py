@@ -1,0 +1,336 @@
+"""Chaos, by seed: a whole service of real processes under load, in which everything is killed, stopped and cut off.
+
+What a run checks: the tallies are those of the accepted reports, to the unit; every upload that was ever answered with 202 is
+among them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from base64 import b64encode
+from collections import Counter
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import UUID
+
+import requests
+from processes import APP, Redis, Workers, children, end
+from proxy import Proxy
+
+from deniable import mechanisms, period, registry
+from deniable.report import Stratum, fingerprint
+from deniable_aggregator import tally
+from deniable_aggregator.dead import DeadLetters
+from deniable_aggregator.store import GROUP, Store, connect
+from deniable_server.stack import free_port
+
+KEY = "pk_chaos_12345678"
+REGISTRY = """
+format = 1
+app = "shop"
+""" + "".join(
+    f"""
+[metrics."{name}"]
+type = "categorical"
+values = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
+epsilon = 1.0
+mechanism = "{mechanism}"
+period = "month"
+description = "One of ten"
+owner = "o@shop.example"
+"""
+    for name, mechanism in (("index", "grr"), ("bits", "oue"), ("rows", "local_hash"))
+)
+WORKERS = 3
+
+
+@dataclass
+class Upload:
+    """One upload, the same bytes at each try, and what became of it."""
+
+    key: str
+    body: bytes
+    counted: dict[str, bytes]
+    answered: int = 0
+    wrong: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Run:
+    """What a run did and saw."""
+
+    seed: int
+    done: Counter[str] = field(default_factory=Counter)
+    accepted: Counter[str] = field(default_factory=Counter)
+    counted: Counter[str] = field(default_factory=Counter)
+    faults: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Stage:
+    """The service: a store, gunicorn behind one proxy and before another, ready for runs.
+
+    Parameters
+    ----------
+    binary
+        The store's server.
+    durability
+        What is promised, and kept.
+    settings
+        Further settings of the server.
+    """
+
+    def __init__(self, binary: Path, durability: str = "always", **settings: object) -> None:
+        self._settings = {"durability": durability} | settings
+        self._undo = ExitStack()
+        self.folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True)))
+        self._path = self.folder / "metrics.toml"
+        self._path.write_text(REGISTRY, "utf-8")
+        self.registry = registry.load(self._path)
+        self.mechanisms = {name: mechanisms.of(metric) for name, metric in self.registry.metrics.items()}
+        self.redis = Redis(binary, self.folder, durability)
+
+    def __enter__(self):
+        with ExitStack() as undo:
+            undo.push(self._undo)
+            self.redis.start()
+            undo.callback(self.redis.kill)
+            self.inner = undo.enter_context(Proxy(self.redis.port))
+            self.url = f"redis://127.0.0.1:{self.inner.port}"
+            port = free_port()
+            environment = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")} | {
+                "DENIABLE_REDIS_URL": self.url,
+                "DENIABLE_REGISTRY": str(self._path),
+                "DENIABLE_INGEST_KEYS": f"{APP}:{KEY}",
+                "DENIABLE_RATE_LIMIT_KEY": "off",
+                "DENIABLE_RATE_LIMIT_SOURCE": "off",
+                "WEB_CONCURRENCY": "2",
+            }
+            environment |= {f"DENIABLE_{name.upper()}": str(value) for name, value in self._settings.items()}
+            command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", f"127.0.0.1:{port}"]
+            log = undo.enter_context((self.folder / "server.log").open("ab"))
+            self.server = subprocess.Popen(
+                [*command, "deniable_server:create_app()"], env=environment, stdout=log, stderr=log, start_new_session=True
+            )
+            undo.callback(end, self.server)
+            self.outer = undo.enter_context(Proxy(port))
+            self.store = Store(connect(f"redis://127.0.0.1:{self.redis.port}"), APP)
+            undo.callback(self.store.redis.close)
+            self._await_server()
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self._undo.close()
+
+    def _await_server(self) -> None:
+        deadline = time.monotonic() + 40
+        while time.monotonic() < deadline:
+            with suppress(requests.RequestException):
+                if requests.get(f"http://127.0.0.1:{self.outer.port}/readyz", timeout=5).status_code == 200:
+                    return
+            time.sleep(0.05)
+        raise AssertionError("the server does not get ready:\n" + (self.folder / "server.log").read_text()[-2000:])
+
+    def server_processes(self) -> list[int]:
+        """List the processes that answer requests."""
+        return children(self.server.pid)
+
+    # Load
+
+    def upload(self, chance: random.Random) -> Upload:
+        """Make up a batch of reports that the server accepts."""
+        groups, counted = [], {}
+        for name in chance.sample(sorted(self.mechanisms), chance.randint(1, 3)):
+            mechanism, metric = self.mechanisms[name], self.registry.metrics[name]
+            payloads = b"".join(mechanism.randomize(chance.randrange(10)) for _ in range(chance.randint(1, 20)))
+            counted[name] = payloads
+            group = {
+                "metric": name,
+                "version": metric.version,
+                "fingerprint": fingerprint(metric, mechanism.canonical),
+                "period": self.period,
+                "segment": "",
+                "count": len(payloads) // mechanism.layout.payload_size,
+                "payloads": b64encode(payloads).decode(),
+            }
+            groups.append(group)
+        body = requests.models.complexjson.dumps({"format": 1, "groups": groups}).encode()
+        return Upload(str(UUID(int=chance.getrandbits(128))), body, counted)
+
+    @property
+    def period(self) -> str:
+        return period.of(datetime.now(UTC), "month")
+
+    def device(self, run: Run, seed: str, stop: threading.Event, sent: list[Upload]) -> None:
+        """Send uploads one after another, each until it is answered, some once more, some given up."""
+        chance = random.Random(seed)
+        session = requests.Session()
+        while not stop.is_set():
+            upload = self.upload(chance)
+            sent.append(upload)
+            tries = chance.choice([1, 1000, 1000, 1000, 1000, 1000, 1000])  # some devices go away before they know
+            wanted = chance.choice([1, 1, 1, 2, 3])  # and some do not believe the first answer
+            deadline = time.monotonic() + 60
+            while tries and upload.answered < wanted and time.monotonic() < deadline:
+                tries -= 1
+                if chance.random() < 0.3:  # a copy that was given up is still under way
+                    copy = threading.Thread(target=self._post, args=(run, None, upload))
+                    copy.start()
+                    self._post(run, session, upload)
+                    copy.join()
+                else:
+                    self._post(run, session, upload)
+                if upload.wrong:
+                    break
+            if tries and not upload.answered:
+                upload.wrong.append("never answered")
+        session.close()
+
+    def post(self, upload: Upload, session: requests.Session | None = None) -> requests.Response:
+        """Send an upload once."""
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "Idempotency-Key": upload.key}
+        url = f"http://127.0.0.1:{self.outer.port}/v1/reports"
+        return (session or requests).post(url, data=upload.body, headers=headers, timeout=10)
+
+    def _post(self, run: Run, session: requests.Session | None, upload: Upload) -> None:
+        try:
+            answer = self.post(upload, session)
+        except requests.RequestException:
+            run.done["unanswered"] += 1
+            time.sleep(0.02)
+            return
+        if answer.status_code == 202:
+            upload.answered += 1
+            run.done["replays"] += bool(answer.json()["duplicate"])
+        elif answer.status_code == 503 and answer.headers.get("Retry-After"):
+            run.done["503"] += 1
+            time.sleep(0.05)
+        else:
+            upload.wrong.append(f"{answer.status_code} {answer.text[:200]}")
+
+    # Faults
+
+    def trouble(self, run: Run, chance: random.Random, workers: Workers) -> None:
+        """Do one bad thing."""
+        what = chance.choices(
+            ["kill worker", "stall worker", "kill server", "kill redis", "drop", "delay", "deaf"], [6, 3, 2, 2, 3, 2, 2]
+        )[0]
+        if what == "kill worker":
+            run.done["kills"] += workers.hit(signal.SIGKILL, chance)
+        elif what == "stall worker":
+            run.done["stalls"] += workers.hit(signal.SIGSTOP, chance)
+        elif what == "kill server":
+            for pid in self.server_processes()[:1]:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                run.done["server kills"] += 1
+        elif what == "kill redis":
+            self.redis.kill()
+            time.sleep(chance.uniform(0, 0.3))
+            self.redis.start()
+            run.done["redis kills"] += 1
+        else:
+            proxy = chance.choice([self.inner, self.outer])
+            run.done["cuts"] += 1
+            if what == "drop":
+                proxy.drop()
+            elif what == "delay":
+                proxy.delay = chance.uniform(0.01, 0.2)
+                time.sleep(0.3)
+                proxy.delay = 0.0
+            else:
+                proxy.deaf = True
+                time.sleep(chance.uniform(0.01, 0.1))
+                proxy.deaf = False
+
+    def run(self, seed: int, seconds: float = 3.0, *, rate: float = 0.08) -> Run:
+        """Cause chaos for some seconds, let the dust settle, and compare.
+
+        Parameters
+        ----------
+        seed
+            Of all choices; the times are the machine's.
+        seconds
+            Of chaos.
+        rate
+            Chance that a worker kills or stops itself at each point of a commit.
+        """
+        chance, run, began = random.Random(seed), Run(seed), time.monotonic()
+        self.store.redis.flushall()
+        workers = Workers(self.url, self.folder)
+        workers.record.unlink(missing_ok=True)
+        stop, sent = threading.Event(), [[] for _ in range(3)]
+        devices = [
+            threading.Thread(target=self.device, args=(run, f"{seed}:{number}", stop, uploads))
+            for number, uploads in enumerate(sent)
+        ]
+        for device in devices:
+            device.start()
+        try:
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                workers.tend()
+                workers.start(seed, rate, WORKERS)
+                time.sleep(chance.uniform(0.05, 0.3))
+                self.trouble(run, chance, workers)
+        finally:
+            stop.set()
+            for device in devices:
+                device.join(70)
+            self.drain(workers, seed)
+            workers.stop()
+        if workers.record.exists():
+            for line in workers.record.read_text().splitlines():
+                name, point = line.split()
+                run.done[{"SIGKILL": "kills", "SIGSTOP": "stalls", "CUT": "cuts"}[name]] += 1
+                run.done[f"at {point}"] += 1
+        self.uploads = [upload for uploads in sent for upload in uploads]
+        self.compare(run, self.uploads)
+        run.seconds = time.monotonic() - began
+        return run
+
+    def drain(self, workers: Workers, seed: int) -> None:
+        """Have the rest counted by workers that nobody kills."""
+        deadline = time.monotonic() + 45
+        while self.store.backlog() and time.monotonic() < deadline:
+            workers.tend()
+            workers.start(seed, 0.0, 1)
+            time.sleep(0.05)
+
+    def compare(self, run: Run, uploads: list[Upload]) -> None:
+        """Set what was accepted beside what was counted."""
+        faults = run.faults
+        faults += [fault for upload in uploads for fault in upload.wrong]
+        expected = {name: tally.empty(mechanism.layout) for name, mechanism in self.mechanisms.items()}
+        for upload in uploads:
+            kept = self.store.recall(upload.key) is not None
+            if upload.answered and not kept:
+                faults.append("an upload was answered with 202 and is gone")
+            if kept:  # appended in the same script
+                run.done["uploads"] += 1
+                for name, payloads in upload.counted.items():
+                    expected[name] = tally.merge(expected[name], tally.count(self.mechanisms[name].layout, payloads))
+        for name, mechanism in self.mechanisms.items():
+            metric = self.registry.metrics[name]
+            stratum = Stratum(name, metric.version, fingerprint(metric, mechanism.canonical), self.period, "")
+            counted = self.store.read(mechanism.layout, [stratum])
+            run.accepted[name], run.counted[name] = expected[name].n, counted.n
+            if counted != expected[name]:
+                faults.append(f"{name}: accepted {expected[name].n}, counted {counted.n}")
+        if backlog := self.store.backlog():
+            faults.append(f"{backlog} batches are not counted")
+        if dead := len(DeadLetters(self.store)):
+            faults.append(f"{dead} batches were put aside")
+        self.store.join()
+        if self.store.redis.xpending(self.store.stream, GROUP)["pending"]:
+            faults.append("something is in a worker's hands still")

@@ -1,0 +1,162 @@
+"""The processes of a service under test: a store that may be killed, workers that kill themselves."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from redis import RedisError
+
+from deniable_aggregator.store import connect
+from deniable_server.stack import free_port
+
+if TYPE_CHECKING:
+    import random
+
+APP = "shop"
+CLAIM_AFTER = 0.6
+HERE = Path(__file__).parent
+
+
+def servers() -> dict[str, Path]:
+    """Find the servers to run on: the packaged one, and the wheel's."""
+    from deniable_aggregator.embedded import _find
+
+    found = {}
+    if packaged := shutil.which("redis-server"):
+        found["redis-server"] = Path(packaged)
+    found["wheel"] = _find(None)[0]
+    return found
+
+
+def _outlive_full_disks() -> None:
+    """Make a file that cannot grow an error, and not the end."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+
+
+class Redis:
+    """A server that may be killed, and started again with what it has on disk."""
+
+    def __init__(self, binary: Path, folder: Path, fsync: str) -> None:
+        self.port = free_port()
+        self._command = [
+            str(binary), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--daemonize", "no",
+            "--appendonly", "yes", "--appendfsync", fsync, "--maxmemory-policy", "noeviction", "--logfile", "redis.log",
+        ]  # fmt: skip
+        self._process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            self._command,
+            env=os.environ | {"LC_ALL": "C"},
+            start_new_session=True,
+            preexec_fn=_outlive_full_disks,  # noqa: PLW1509 - one system call
+        )
+        client = connect(f"redis://127.0.0.1:{self.port}")
+        deadline = time.monotonic() + 20
+        while True:
+            try:
+                client.ping()
+                break
+            except RedisError:
+                assert time.monotonic() < deadline, "redis does not start"
+                time.sleep(0.02)
+        client.close()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def fill_disk(self, *, full: bool) -> None:
+        """Let its files grow no longer, or let them again."""
+        resource.prlimit(
+            self._process.pid, resource.RLIMIT_FSIZE, (1 if full else resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+        )
+
+
+class Workers:
+    """Workers that are started anew as they die."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        self._url, self._folder = url, folder
+        self.record = folder / "victims"
+        self._running: list[subprocess.Popen] = []
+        self._stopped: dict[int, float] = {}
+        self._numbers = count()
+
+    def start(self, seed: int, rate: float, number: int) -> None:
+        options = ["--redis-url", self._url, "--app", APP, "--batch", "5"]
+        options += ["--claim-after", str(CLAIM_AFTER), "--max-deliveries", "50"]
+        victim = [str(HERE / "victim.py"), f"{seed}:{next(self._numbers)}", str(rate), str(self.record)]
+        for _ in range(number - len(self._running)):
+            log = (self._folder / "workers.log").open("ab")
+            with log:
+                self._running.append(
+                    subprocess.Popen(
+                        [sys.executable, *victim, "worker", *options], stdout=log, stderr=log, start_new_session=True
+                    )
+                )
+
+    def tend(self) -> None:
+        """Bury the dead; wake those that have slept for twice the time after which their entries are claimed."""
+        self._running = [process for process in self._running if process.poll() is None]
+        for process in self._running:
+            if _state(process.pid) == "T":
+                since = self._stopped.setdefault(process.pid, time.monotonic())
+                if time.monotonic() > since + 2 * CLAIM_AFTER:
+                    del self._stopped[process.pid]
+                    process.send_signal(signal.SIGCONT)
+
+    def alive(self) -> int:
+        """Count those that run."""
+        return sum(process.poll() is None for process in self._running)
+
+    def hit(self, number: signal.Signals, chance: random.Random) -> bool:
+        """Send a signal to one of them."""
+        if not self._running:
+            return False
+        chance.choice(self._running).send_signal(number)
+        return True
+
+    def stop(self) -> None:
+        """Let all end as they should, also those that sleep."""
+        for process in self._running:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGTERM)
+        for process in self._running:
+            process.wait(30)
+        self._running = []
+
+
+def _state(pid: int) -> str:
+    with suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def children(pid: int) -> list[int]:
+    with suppress(OSError):
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
+
+
+def end(process: subprocess.Popen) -> None:
+    process.terminate()
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,236 @@
+"""Clients that send slowly, too much, or no HTTP at all: the others are answered, memory stays bounded, nothing is explained."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from deniable_server.patience import REQUEST_SECONDS
+from deniable_server.settings import Settings
+from deniable_server.stack import Stack, free_port
+
+REGISTRY = Path(__file__).parents[2] / "deploy" / "metrics.toml"
+INGEST, READ = "pk_test_12345678", "rk_test_12345678"
+MANY = 60  # several times the threads of all processes
+PATIENCE = 8.0  # seconds, in which an honest client is answered on a busy machine, too
+
+UPLOAD = f"POST /v1/reports HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {INGEST}\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    """Serve with two processes of four threads, as `deniable serve` does."""
+    folder = tmp_path_factory.mktemp("served")
+    settings = Settings(registry=str(REGISTRY), ingest_keys=f"shop:{INGEST}", read_keys=f"shop:{READ}")
+    with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=folder / "log") as stack:
+        stack.log = folder / "log"
+        yield stack
+
+
+def connect(served):
+    host, _, port = served.bind.partition(":")
+    return socket.create_connection((host, int(port)), timeout=30)
+
+
+def read_all(connection):
+    """Read until the server is done; a connection that it takes back counts as done."""
+    received = b""
+    try:
+        while piece := connection.recv(1 << 16):
+            received += piece
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def ask(served, request):
+    with connect(served) as connection:
+        connection.sendall(request)
+        return read_all(connection)
+
+
+def status(answer):
+    """Return status and code; whatever is refused is told so in the one shape, with nothing of the server's insides."""
+    found = re.match(rb"HTTP/1\.[01] (\d{3})", answer)
+    assert found, answer
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"Traceback" not in answer
+    if int(found[1]) < 400:
+        return int(found[1]), None
+    assert b"application/problem+json" in head
+    return int(found[1]), json.loads(body)["code"]
+
+
+def seconds_of_honest_clients(served):
+    """Let one client after another ask something; return how long the slowest waited."""
+    slowest = 0.0
+    for _ in range(20):
+        begun = time.monotonic()
+        assert status(ask(served, b"GET /v1/registry HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")) == (401, "missing_key")
+        slowest = max(slowest, time.monotonic() - begun)
+    return slowest
+
+
+BEGINNINGS = {
+    "nothing": b"",
+    "part of the first line": b"POST /v1/rep",
+    "part of the headers": UPLOAD.encode(),
+    "part of a body": (UPLOAD + "Idempotency-Key: k\r\nContent-Length: 1000\r\n\r\n{").encode(),
+    "part of a form": b"POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    b"Content-Length: 1000\r\n\r\nkey=",
+    "a chunked body": b"POST /login HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nke",
+    "too long a body": (UPLOAD + "Idempotency-Key: k\r\nContent-Length: 9000000\r\n\r\n{").encode(),
+}
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_many_that_never_finish_stop_nobody(served, beginning):
+    """Whatever part of a request they have sent, clients that go silent leave the threads to the others."""
+    with ExitStack() as open_:
+        for _ in range(MANY):
+            open_.enter_context(connect(served)).sendall(BEGINNINGS[beginning])
+        assert seconds_of_honest_clients(served) < PATIENCE
+
+
+def test_many_that_do_not_hang_up_stop_nobody(served):
+    """A client that keeps its connection when the server closes it is not waited for."""
+    begun = time.monotonic()
+    with ExitStack() as open_:
+        for _ in range(MANY):
+            connection = open_.enter_context(connect(served))
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert status(read_all(connection)) == (200, None)
+        assert seconds_of_honest_clients(served) < PATIENCE
+    assert time.monotonic() - begun < 2 * PATIENCE
+
+
+def test_who_drips_is_shown_out(served):
+    """A request has a time in which to arrive, however regularly a byte of it comes."""
+    begun = time.monotonic()
+    with connect(served) as connection:
+        connection.sendall(b"GET /healthz HTTP/1.1\r\n")
+        connection.settimeout(0.25)
+        while time.monotonic() - begun < 4 * REQUEST_SECONDS:
+            try:
+                connection.sendall(b"X: y\r\n" if time.monotonic() - begun > 1 else b"A")
+                if not connection.recv(1):
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+    assert REQUEST_SECONDS * 0.9 < time.monotonic() - begun < 3 * REQUEST_SECONDS
+
+
+def test_a_slow_upload_is_taken(served):
+    """A body that comes in pieces, after the server said that it may, is a body like any other."""
+    body = b'{"format": 1, "groups": []}'
+    with connect(served) as connection:
+        head = (
+            f"{UPLOAD}Idempotency-Key: slow\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        connection.sendall(head.encode()[:70])
+        time.sleep(0.05)
+        connection.sendall(head.encode()[70:])
+        assert connection.recv(1 << 16).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(body[:9])
+        time.sleep(0.05)
+        connection.sendall(body[9:])
+        answer = read_all(connection)
+    assert status(answer[answer.rindex(b"HTTP/1.1") :]) == (422, "all_rejected")
+
+
+def test_requests_in_one_breath_are_answered_in_turn(served):
+    """Requests that come together on one connection, cut anywhere, get an answer each."""
+    one = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    last = b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    for cut in (1, len(one) - 1, len(one), len(one) + 7):
+        with connect(served) as connection:
+            connection.sendall((one * 3 + last)[:cut])
+            time.sleep(0.05)
+            connection.sendall((one * 3 + last)[cut:])
+            assert read_all(connection).count(b"HTTP/1.1 200 OK") == 4
+
+
+STRANGE = {
+    "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03canary\r\n\r\n", (400, "malformed_request")),
+    "a method nobody knows": (b"CANARY / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", (405, "method_not_allowed")),
+    "another version": (b"GET / HTTP/7.1\r\nHost: x\r\n\r\n", (400, "malformed_request")),
+    "a long address": (b"GET /" + b"canary" * 600 + b" HTTP/1.1\r\nHost: x\r\n\r\n", (414, "address_too_long")),
+    "a long header": (b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"canary" * 900 + b"\r\n\r\n", (431, "headers_too_large")),
+    "many headers": (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: canary\r\n" * 50 + b"\r\n", (431, "headers_too_large")),
+    "headers without end": (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"X: canary\r\n" * 9000, (431, "headers_too_large")),
+    "an impossible header": (b"GET / HTTP/1.1\r\nHost: x\r\nX canary: 1\r\n\r\n", (400, "malformed_request")),
+    "a folded header": (b"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n canary\r\n\r\n", (400, "malformed_request")),
+    "two lengths": (UPLOAD.encode() + b"Content-Length: 5\r\nContent-Length: 6\r\n\r\n123456", (400, "malformed_request")),
+    "two equal lengths": (UPLOAD.encode() + b"Content-Length: 5\r\nContent-Length: 5\r\n\r\n12345", (400, "malformed_request")),
+    "a list of lengths": (UPLOAD.encode() + b"Content-Length: 5, 5\r\n\r\n12345", (400, "malformed_request")),
+    "a signed length": (UPLOAD.encode() + b"Content-Length: +5\r\n\r\n12345", (400, "malformed_request")),
+    "length and chunks": (
+        UPLOAD.encode() + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        (400, "malformed_request"),
+    ),
+    "an unknown coding": (UPLOAD.encode() + b"Transfer-Encoding: canary\r\n\r\n", (501, "transfer_coding")),
+    "chunks": (UPLOAD.encode() + b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n0\r\n\r\n", (411, "length_required")),
+    "an odd expectation": (UPLOAD.encode() + b"Expect: canary\r\nContent-Length: 0\r\n\r\n", (417, "expectation")),
+    "a huge length": (UPLOAD.encode() + b"Content-Length: " + b"9" * 40 + b"\r\n\r\n", (413, "body_too_large")),
+    "a huge body": (UPLOAD.encode() + b"Content-Length: 8000000\r\n\r\n" + bytes(8_000_000), (413, "body_too_large")),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_strange_requests_are_refused_in_one_shape(served, name):
+    """What is no request that we take gets a problem with a code, and leaves nothing of itself in the log."""
+    request, expected = STRANGE[name]
+    with connect(served) as connection:
+        try:
+            connection.sendall(request)
+        except OSError:
+            assert name == "a huge body"  # the server does not listen for ever; what it said can be read all the same
+        assert status(read_all(connection)) == expected
+    log = served.log.read_bytes()
+    assert b"canary" not in log
+    assert b"127.0.0.1" not in log
+    assert b"Traceback" not in log
+
+
+def peak_bytes(served):
+    """Return the most memory that each of gunicorn's processes has ever had."""
+    master = served._processes["server"].pid
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            lines = dict(line.split(":", 1) for line in (folder / "status").read_text().splitlines())
+        except OSError:  # has ended meanwhile
+            continue
+        if int(lines["PPid"]) == master:
+            found[int(folder.name)] = int(lines["VmHWM"].split()[0]) * 1024
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_a_bomb_costs_little_memory(served):
+    """256 KiB that would inflate a thousandfold are refused with a few megabytes spent, however many come."""
+    bomb = gzip.compress(bytes(240 << 20))
+    assert len(bomb) < 256 * 1024
+    head = f"{UPLOAD}Idempotency-Key: k\r\nContent-Encoding: gzip\r\nConnection: close\r\nContent-Length: {len(bomb)}\r\n\r\n"
+    for _ in range(4):
+        assert status(ask(served, head.encode() + bomb)) == (413, "inflated_too_large")
+    before = peak_bytes(served)
+    assert len(before) == 2
+    with ExitStack() as open_:
+        connections = [open_.enter_context(connect(served)) for _ in range(24)]
+        for connection in connections:
+            connection.sendall(head.encode() + bomb)
+        for connection in connections:
+            assert status(read_all(connection)) == (413, "inflated_too_large")
+    after = peak_bytes(served)
+    assert after.keys() == before.keys()
+    assert all(after[pid] - before[pid] < 48 << 20 for pid in before), (before, after)

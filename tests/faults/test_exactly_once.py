@@ -1,0 +1,50 @@
+"""Whatever dies when, accepted reports are counted, and counted once. `just chaos` does more of the same."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("flask")
+
+SECONDS = 2.5
+
+
+@pytest.fixture(scope="module", params=["redis-server", "wheel"])
+def stage(request):
+    """Start the service on each server in turn."""
+    from chaos import Stage
+    from processes import servers
+
+    found = servers()
+    if request.param not in found:
+        pytest.skip(f"no {request.param} here")
+    with Stage(found[request.param]) as stage:
+        yield stage
+
+
+@pytest.mark.parametrize("seed", [1001, 1002])
+def test_accepted_is_counted(stage, seed):
+    """Workers, server processes and the store are killed, stopped and cut off under load; no report is lost or counted twice."""
+    run = stage.run(seed, SECONDS)
+    assert run.faults == []
+    assert run.accepted == run.counted
+    assert run.done["uploads"] > 0
+
+
+def test_each_point_of_a_commit_survives_a_kill(stage):
+    """Workers that die before, inside and after their commits lose nothing and count nothing twice."""
+    run = stage.run(2000, SECONDS, rate=0.2)
+    assert run.faults == []
+    assert run.done["at before"] + run.done["at inside"] + run.done["at after"] > 0
+
+
+def test_logs_hold_no_payload(stage):
+    """Neither the server nor the workers, which have just been through everything, logged a report, a key or an upload's name."""
+    from chaos import KEY
+
+    logs = (stage.folder / "server.log").read_text() + (stage.folder / "workers.log").read_text()
+    assert "taken over by another worker" in logs or "cannot be used" in logs  # there was something to log
+    for upload in stage.uploads:
+        assert upload.key not in logs
+        assert upload.body.decode()[:80] not in logs
+    assert KEY not in logs

@@ -1,0 +1,211 @@
+"""What nobody thought of: whatever is sent, the answer is one of those documented, and what is refused changes nothing."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from base64 import b64encode
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from deniable.errors import PayloadError
+from deniable.layout import Layout
+from deniable.report import MAX_INFLATED_BYTES, Stratum
+from deniable_aggregator import batch, tally
+from deniable_aggregator.batch import Group
+from deniable_aggregator.store import GROUP
+from deniable_server import ingest
+from deniable_server.openapi import OPERATIONS
+from deniable_server.problem import Problem
+
+INGEST, READ = "pk_test_12345678", "rk_test_12345678"
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+# The fixtures serve all examples of a test: what an example leaves behind is what the next one meets, as in life.
+few = settings(max_examples=40, suppress_health_check=list(HealthCheck))
+many = settings(max_examples=300, suppress_health_check=list(HealthCheck))
+
+
+def counted(served):
+    """Everything in the store that reports are in, before and after they are counted."""
+    kept = (b":reports", b":tally:", b":tallies:", b":weights:", b":dead")
+    return {key: value for key, value in served.state().items() if any(part in key for part in kept)}
+
+
+# What the document describes, kept to and not
+
+
+# Where nothing is sent, nothing can be wrong with it.
+ASKED = [
+    pytest.param(operation, mode, id=f"{operation.method} {operation.path} {mode.value}")
+    for operation in OPERATIONS
+    for mode in GenerationMode
+    if mode is GenerationMode.POSITIVE or operation.parameters or operation.key
+]
+
+
+@pytest.mark.parametrize(("operation", "mode"), ASKED)
+def test_what_is_asked_is_answered_as_documented(served, operation, mode):
+    """Requests made from the document, and such as break it, get an answer of its shape; no refused one changes a count."""
+    served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1, 2])]})
+    served.drain()
+    document = schemathesis.openapi.from_wsgi("/openapi.json", served.flask)
+    cases = document[operation.path][operation.method.upper()].as_strategy(generation_mode=mode)
+    key = {"ingest": INGEST, "read": READ, None: "nobodys-key"}[operation.key]
+    before = counted(served)
+
+    @few
+    @given(case=cases)
+    def ask(case):
+        answer = case.call(headers={"Authorization": f"Bearer {key}"})
+        case.validate_response(answer, checks=CHECKS)
+        if answer.status_code >= 400:
+            assert counted(served) == before
+
+    ask()
+
+
+# Batches
+
+
+texts = st.text(max_size=30) | st.sampled_from(["ui.theme", "plugin", "country", "2026-11-21", "", "platform=linux", "a|b", "\0"])
+numbers = st.integers() | st.sampled_from([0, 1, 2, 3, -1, 2**31, 2**63, 10**30])
+scraps = st.none() | st.booleans() | numbers | st.floats() | texts | st.binary(max_size=40).map(lambda b: b64encode(b).decode())
+documents = st.recursive(
+    scraps, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4), max_leaves=12
+)
+
+
+@st.composite
+def nearly_batches(draw, made):
+    """Draw a batch that is honest but for a few members, which may be missing, doubled, or anything at all."""
+    groups = [dict(draw(st.sampled_from(made))) for _ in range(draw(st.integers(0, 4)))]
+    for group in groups:
+        for member in draw(st.lists(st.sampled_from([*group, "more"]), max_size=2)):
+            if draw(st.booleans()):
+                group[member] = draw(scraps)
+            else:
+                group.pop(member, None)
+    whole = {"format": draw(st.just(1) | scraps), "groups": draw(st.just(groups) | documents)}
+    return json.dumps(whole).encode()
+
+
+def test_no_batch_breaks_the_ingest(served):
+    """A batch is taken, or refused with a problem; what is taken can be counted, and is as many reports as the answer says."""
+    made = [served.group(metric, [0, 1, 1]) for metric in ("ui.theme", "export.used", "plugin", "country")]
+    bodies = nearly_batches(made) | documents.map(lambda document: json.dumps(document).encode()) | st.binary(max_size=200)
+
+    @many
+    @given(body=bodies)
+    def take(body):
+        try:
+            with served.flask.app_context():
+                answer, entry = ingest._checked(served.app, body)
+        except Problem as problem:
+            refused.add((problem.status, problem.code))
+            return
+        groups = batch.decode(entry)
+        assert answer["accepted"] == sum(tally.count(group.layout, group.payloads).n for group in groups) > 0
+
+    refused = set()
+    take()
+    assert refused <= {(400, "json"), (400, "batch_shape"), (400, "batch_format"), (422, "all_rejected")}
+
+
+@many
+@given(
+    wire=st.binary(max_size=300) | st.binary(max_size=300).map(gzip.compress), junk=st.binary(max_size=9), cut=st.integers(0, 40)
+)
+def test_no_compression_breaks_the_ingest(wire, junk, cut):
+    """Whatever claims to be gzip is inflated as everybody would, or refused."""
+    wire = wire[: len(wire) - cut] + junk
+    refused = None
+    try:
+        body = ingest._inflate(wire, MAX_INFLATED_BYTES)
+    except Problem as problem:
+        refused = (problem.status, problem.code)
+    assert refused in (None, (400, "gzip"))
+    assert refused or body == zlib.decompress(wire, wbits=31)
+
+
+@few
+@given(size=st.integers(0, 5000), limit=st.integers(1, 5000))
+def test_inflating_stops_at_the_limit(size, limit):
+    """Exactly what fits is inflated."""
+    wire = gzip.compress(bytes(size))
+    if size <= limit:
+        assert ingest._inflate(wire, limit) == bytes(size)
+    else:
+        with pytest.raises(Problem) as caught:
+            ingest._inflate(wire, limit)
+        assert caught.value.status == 413
+
+
+# Entries of the stream
+
+
+@st.composite
+def nearly_entries(draw):
+    """Draw an entry of which a byte or a few are other than the ingest wrote them."""
+    layout = Layout(draw(st.integers(1, 3)), draw(st.integers(2, 20)), draw(st.sampled_from(["index", "bits"])))
+    group = Group(Stratum("m", 1, "f", "2026-11-21", ""), layout, draw(st.binary(max_size=30)))
+    entry = bytearray(batch.encode([group] * draw(st.integers(0, 3))))
+    for _ in range(draw(st.integers(0, 3))):
+        entry[draw(st.integers(0, len(entry) - 1))] = draw(st.integers(0, 255))
+    return bytes(entry)
+
+
+@many
+@given(entry=st.binary(max_size=200) | nearly_entries())
+def test_no_entry_breaks_the_worker(entry):
+    """An entry is read and counted, or refused as a payload: nothing else comes out of it."""
+    try:
+        groups = batch.decode(entry)
+        tallies = [tally.count(group.layout, group.payloads) for group in groups]
+    except PayloadError:
+        return
+    assert sum(counts.n for counts in tallies) == sum(group.reports for group in groups)
+
+
+def test_poison_harms_nobody(served):
+    """Among entries of any bytes, honest batches are counted, each once, and the worker lives."""
+    accepted = 0
+
+    @few
+    @given(poison=st.binary(max_size=200) | nearly_entries())
+    def feed(poison):
+        nonlocal accepted
+        assume(not honest(poison))
+        served.store.redis.xadd(served.store.stream, {"d": poison})
+        assert served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1])]}).status_code == 202
+        accepted += 2
+        served.drain()
+        assert served.store.backlog() == 0
+        assert served.store.redis.xpending(served.store.stream, GROUP)["pending"] == 0
+
+    feed()
+    assert served.get("/api/v1/metrics/ui.theme").get_json()["n"] == accepted > 0
+
+
+def honest(entry):
+    try:
+        return bool(batch.decode(entry))
+    except PayloadError:
+        return False

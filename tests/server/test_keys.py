@@ -1,0 +1,289 @@
+"""Keys: made, listed and revoked by a command; kept as hashes; good or refused everywhere within seconds."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+
+import pytest
+import redis
+
+from deniable.cli import main
+from deniable.errors import ParameterError
+from deniable_server.keys import Key, KeyStore
+from deniable_server.ring import FRESH_SECONDS, STALE_SECONDS, Ring
+
+TODAY = datetime.now(UTC).date()
+
+
+@pytest.fixture
+def command(store_url, real_redis, capsys, monkeypatch):  # noqa: ARG001 - emptied for each test
+    """Run ``deniable keys``; return its exit status and what it printed, in the two ways."""
+    monkeypatch.setenv("DENIABLE_REDIS_URL", store_url)
+    monkeypatch.delenv("DENIABLE_REGISTRY", raising=False)
+
+    def run(*arguments, app="shop"):
+        status = main(["keys", *(["--app", app] if app else []), *arguments])
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def make(command):
+    """Make a key; return it and its id."""
+
+    def run(role, name=""):
+        status, text, said = command("create", "--role", role, "--name", name)
+        assert status == 0
+        return text.strip(), re.search(r"id ([0-9a-f]{16})", said)[1]
+
+    return run
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Flaky:
+    """A store that is away when told so."""
+
+    def __init__(self, client):
+        self._client = client
+        self.away = False
+
+    def __getattr__(self, name):
+        if self.away:
+            raise redis.ConnectionError("away")
+        return getattr(self._client, name)
+
+
+def everything(client):
+    """Read every byte of a store, names and values."""
+    return b"".join(key + (client.dump(key) or b"") for key in client.scan_iter())
+
+
+def upload(served, key):
+    batch = {"format": 1, "groups": [served.group("ui.theme", [0])]}
+    return served.post(batch, Authorization=f"Bearer {key}")
+
+
+# Making and showing
+
+
+def test_only_hashes_are_kept(command, make, real_redis):
+    """A key is printed once; neither the store nor the list has more of it than its first characters and its hash."""
+    for role, prefix in (("ingest", "pk_"), ("read", "rk_"), ("admin", "ak_")):
+        text, id_ = make(role, f"for {role}")
+        assert re.fullmatch(rf"{prefix}[\w-]{{32}}", text)
+        assert id_ == sha256(text.encode()).hexdigest()[:16]
+        secret = text[7:].encode()
+        assert secret not in everything(real_redis)
+        _, listed, _ = command("list")
+        assert secret.decode() not in listed
+        assert text[:7] in listed
+
+
+def test_keys_are_listed_with_their_days(command, make, served):
+    """A list has role, name, start, and the days on which a key was made and last used, and nothing finer."""
+    text, id_ = make("ingest", "Android 4.2")
+    other, unused = make("read")
+    assert upload(served, text).status_code == 202
+    listed = json.loads(command("list", "--json")[1])
+    assert {row.pop("id"): row for row in listed} == {
+        id_: {"role": "ingest", "name": "Android 4.2", "start": text[:7], "created": str(TODAY), "used": str(TODAY)},
+        unused: {"role": "read", "name": "", "start": other[:7], "created": str(TODAY), "used": None},
+    }
+    table = [line.split() for line in command("list")[1].splitlines()]
+    assert [unused, "read", other[:7], str(TODAY), "never"] in table
+    assert [id_, "ingest", text[:7], str(TODAY), str(TODAY), "Android", "4.2"] in table
+    assert len(table) == 3
+
+
+def test_a_day_of_use_is_written_once(make, served, real_redis):
+    """A process writes a key's day of use once, not with each request."""
+    text, id_ = make("ingest")
+    assert upload(served, text).status_code == 202
+    assert real_redis.hget("{shop}:keys:used", id_) == str(TODAY).encode()
+    real_redis.delete("{shop}:keys:used")
+    assert upload(served, text).status_code == 202
+    assert not real_redis.exists("{shop}:keys:used")
+
+
+def test_a_key_is_for_its_app_and_the_command_says_so(command, registry_file, monkeypatch):
+    """An app that is not in the registry served is refused; the only one there is need not be named."""
+    assert command("list", app=None)[0] == 2
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    assert command("create", "--role", "read", app=None)[0] == 0
+    status, _, said = command("create", "--role", "read", app="shpo")
+    assert status == 2
+    assert "shop" in said
+
+
+def test_a_store_that_is_away_is_said(command, monkeypatch):
+    """Without a store the command fails in one line, which has no address or password of it."""
+    monkeypatch.setenv("DENIABLE_REDIS_URL", "redis://:hunter2@127.0.0.1:1/0")
+    status, _, said = command("list")
+    assert (status, said) == (3, "the store cannot be used (ConnectionError)\n")
+    monkeypatch.setenv("DENIABLE_REDIS_URL", "http://:hunter2@127.0.0.1:1/0")
+    status, _, said = command("list")
+    assert status == 2
+    assert "hunter2" not in said
+    monkeypatch.delenv("DENIABLE_REDIS_URL")
+    assert command("list")[0] == 2
+
+
+@pytest.mark.parametrize(("role", "name"), [("write", ""), ("read", "x" * 101), ("read", "two\nlines")])
+def test_a_key_without_a_role_or_with_a_bad_name_is_refused(real_redis, role, name):
+    """A role is one of three; a name is short and printable."""
+    with pytest.raises(ParameterError):
+        KeyStore(real_redis, "shop").create(role, name)
+    assert not real_redis.keys()
+
+
+# Roles
+
+
+def test_a_key_does_what_its_role_may(make, served):
+    """An ingest key sends and cannot read, a read key reads and cannot send, an admin key reads."""
+    sends, reads, manages = (make(role)[0] for role in ("ingest", "read", "admin"))
+    assert [upload(served, key).status_code for key in (sends, reads, manages)] == [202, 401, 401]
+    assert [served.get("/api/v1/metrics", key).status_code for key in (sends, reads, manages)] == [401, 200, 200]
+
+
+def test_keys_of_the_environment_go_on_working(make, served, settings):
+    """Keys of the environment and of the store open side by side."""
+    text, _ = make("read")
+    assert served.get("/api/v1/metrics", text).status_code == 200
+    assert served.get("/api/v1/metrics").status_code == 200
+    assert upload(served, settings.ingest_keys.partition(":")[2]).status_code == 202
+
+
+def test_a_key_of_another_app_opens_nothing(command, served):
+    """A key that was made for an app that this server does not have is refused."""
+    text = command("create", "--role", "read", app="blog")[1].strip()
+    assert served.get("/api/v1/metrics", text).status_code == 401
+
+
+def test_what_is_no_key_keeps_nobody_out(make, served, command, real_redis):
+    """A record that somebody wrote by hand opens nothing, and the others go on working."""
+    text, _ = make("read")
+    for i, written in enumerate(["y", "[]", "{}", '{"role": "all"}', b"\xff"]):
+        real_redis.hset("{shop}:keys", str(i), written)
+    assert served.get("/api/v1/metrics", text).status_code == 200
+    assert len(command("list")[1].splitlines()) == 2
+
+
+# Revoking
+
+
+def test_a_revoked_key_is_refused_within_seconds_by_all(command, make, served):
+    """Each process goes by what it has read for two seconds and no longer; a new key is good at once."""
+    others = [served, served.restarted()]
+    clocks = [Clock(), Clock()]
+    for each, clock in zip(others, clocks, strict=True):
+        each.service.ring._clock = clock
+    text, id_ = make("read")
+    assert [each.get("/api/v1/metrics", text).status_code for each in others] == [200, 200]
+    new, _ = make("read")  # no time passes
+    assert [each.get("/api/v1/metrics", new).status_code for each in others] == [200, 200]
+    assert command("revoke", id_)[0] == 0
+    for clock in clocks:
+        clock.now += FRESH_SECONDS
+    assert [each.get("/api/v1/metrics", text).status_code for each in others] == [401, 401]
+    assert command("revoke", id_)[0] == 1
+    assert command("revoke", "*")[0] == 1
+    others[1].store.redis.close()
+
+
+def test_a_session_ends_with_its_key(command, make, served):
+    """Whoever signed in to the dashboard with a key that is revoked is asked for another one."""
+    served.service.ring._clock = clock = Clock()
+    text, id_ = make("read")
+    form = served.http.get("/login").get_data(as_text=True)
+    token = re.search(r'name="token" value="([^"]+)"', form)[1]
+    assert served.http.post("/login", data={"token": token, "key": text}).status_code == 303
+    assert served.http.get("/").status_code == 200
+    command("revoke", id_)
+    clock.now += FRESH_SECONDS
+    assert served.http.get("/").status_code == 303
+
+
+# The store away
+
+
+@pytest.fixture
+def ring(real_redis):
+    """Give a ring, its store and its clock."""
+    store, clock = Flaky(real_redis), Clock()
+    return Ring(store, ["shop"], clock=clock), store, clock
+
+
+def test_known_keys_outlive_a_pause_of_the_store_for_a_while(ring, real_redis):
+    """While the store is away, known keys stay good for five minutes; then nothing is said of any key."""
+    ring, store, clock = ring
+    text, key = KeyStore(real_redis, "shop").create("read", "")
+    assert ring.find(text, "read").id == key.id
+    store.away = True
+    clock.now += STALE_SECONDS - 1
+    assert ring.find(text, "read").id == key.id
+    assert ring.holds("shop", key.id, "read")
+    clock.now += 1
+    with pytest.raises(redis.RedisError):
+        ring.find(text, "read")
+    with pytest.raises(redis.RedisError):
+        ring.holds("shop", key.id, "read")
+    store.away = False
+    assert ring.find(text, "read").id == key.id
+
+
+def test_an_unknown_key_is_not_called_so_while_nobody_can_tell(ring):
+    """With the store away a key that is not known may be new: the answer is no refusal, after which a device would give up."""
+    ring, store, _ = ring
+    assert ring.find("pk_made_elsewhere", "ingest", anew=True) is None
+    store.away = True
+    with pytest.raises(redis.RedisError):
+        ring.find("pk_made_elsewhere", "ingest", anew=True)
+
+
+def test_a_device_with_a_new_key_is_told_to_come_back(served, settings):
+    """A server whose store is away answers 503 to a key that it does not know."""
+    away = type(served)(replace(settings, redis_url="redis://127.0.0.1:1"))
+    answer = upload(away, "pk_made_a_moment_ago")
+    assert (answer.status_code, answer.get_json()["code"]) == (503, "store_unavailable")
+
+
+def test_the_store_is_read_now_and_then(ring):
+    """However many requests come, the store is asked for its keys once in two seconds."""
+    ring, store, clock = ring
+    reads = []
+    inner = store._client
+    store._client = type("Counting", (), {"hgetall": lambda _self, name: reads.append(name) or inner.hgetall(name)})()
+    for _ in range(50):
+        ring.find("rk_anything", "read")
+        clock.now += 0.1
+    assert len(reads) == 3
+
+
+def test_every_key_is_compared_in_constant_time(monkeypatch):
+    """A look-up compares the hash with that of each key, wherever it is found."""
+    from deniable_server import ring as module
+
+    compared = []
+    monkeypatch.setattr(module, "compare_digest", lambda one, other: compared.append(one) or one == other)
+    keys = [Key("shop", "read", sha256(str(i).encode()).digest()) for i in range(5)]
+    ring = Ring(None, [], keys)
+    ring._stores = {"shop": type("Empty", (), {"load": staticmethod(list)})}
+    for text in ("0", "4", "9"):
+        found = ring.find(text, "read")
+        assert (found is None) == (text == "9")
+    assert compared == [key.digest for key in keys] * 3

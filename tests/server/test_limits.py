@@ -1,0 +1,271 @@
+"""Limits: what a key, an address and a form may ask for in a window, across processes, without an address being kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from secrets import token_hex
+from time import monotonic, sleep
+
+import pytest
+import requests
+
+from deniable.errors import ConfigurationError
+from deniable_server.rate import Rate, parse
+from deniable_server.settings import Settings
+from deniable_server.stack import free_port
+
+ELSEWHERE, NEIGHBOUR = "203.0.113.7", "203.0.113.8"
+
+
+@pytest.fixture(autouse=True)
+def key_of_the_day(real_redis):
+    """Make numbers the same in every run: by chance two addresses may have one number."""
+    for day in (datetime.now(UTC), datetime.now(UTC) + timedelta(days=1)):
+        real_redis.set(f"{{deniable}}:source:{day.date()}", b"always the same", ex=3600)
+
+
+@pytest.fixture
+def limited(served):
+    """Serve with other limits, and make requests that come from an address."""
+    made = []
+
+    class Limited(type(served)):
+        def ask(self, address=ELSEWHERE, key=None, path="/api/v1/metrics", **options):
+            headers = {"Authorization": f"Bearer {key or 'rk_test_12345678'}"} | options.pop("headers", {})
+            return self.http.get(path, headers=headers, environ_base={"REMOTE_ADDR": address}, **options)
+
+    def start(**changes):
+        made.append(Limited(replace(served.service.settings, **changes)))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.store.redis.close()
+
+
+def statuses(asked):
+    return Counter(answer.status_code for answer in asked)
+
+
+# Rates
+
+
+def test_rates_are_read():
+    """A rate is a number of requests in a unit, or off."""
+    assert parse("X", "600/minute") == Rate(600, 60)
+    assert parse("X", "1/second") == Rate(1, 1)
+    assert parse("X", "off") is None
+    assert str(Rate(600, 60)) == "600 requests a minute"
+
+
+@pytest.mark.parametrize("text", ["", "600", "0/minute", "600/fortnight", "-1/second", "600 / minute", "1.5/hour", "6e2/minute"])
+@pytest.mark.parametrize("name", ["RATE_LIMIT_KEY", "RATE_LIMIT_SOURCE", "RATE_LIMIT_LOGIN"])
+def test_a_bad_rate_stops_the_start(name, text):
+    """A rate that cannot be read stops the start and names its variable."""
+    with pytest.raises(ConfigurationError, match=f"DENIABLE_{name}.*'{text}'"):
+        Settings.from_environment({f"DENIABLE_{name}": text})
+
+
+# Sources and keys
+
+
+def test_an_address_has_its_limit(limited):
+    """The request after the last allowed one is refused with 429 and the seconds to wait; another address is not."""
+    server = limited(rate_limit_source="5/hour")
+    assert statuses(server.ask() for _ in range(5)) == {200: 5}
+    answer = server.ask()
+    assert (answer.status_code, answer.mimetype) == (429, "application/problem+json")
+    assert answer.get_json()["code"] == "rate_limited"
+    assert 3590 <= int(answer.headers["Retry-After"]) <= 3600
+    assert server.ask(NEIGHBOUR).status_code == 200
+
+
+def test_a_key_has_its_limit(limited, settings):
+    """The limit of a key holds for all addresses together, and for that key alone."""
+    server = limited(rate_limit_key="5/hour", read_keys=f"{settings.read_keys},shop:rk_another_1")
+    assert statuses(server.ask(f"203.0.113.{i}") for i in range(7)) == {200: 5, 429: 2}
+    assert server.ask(key="rk_another_1").status_code == 200
+
+
+def test_a_flood_from_one_address_takes_nothing_from_the_others(limited):
+    """What is refused for its source is not counted for the key."""
+    server = limited(rate_limit_source="3/hour", rate_limit_key="6/hour")
+    assert statuses(server.ask() for _ in range(50)) == {200: 3, 429: 47}
+    assert statuses(server.ask(NEIGHBOUR) for _ in range(3)) == {200: 3}
+
+
+def test_a_window_ends(limited):
+    """After the seconds that Retry-After named, requests are let through again, though more came meanwhile."""
+    server = limited(rate_limit_source="2/second")
+    assert 200 in statuses(server.ask() for _ in range(3))
+    until = monotonic() + 10
+    while (answer := server.ask()).status_code == 429 and monotonic() < until:
+        assert answer.headers["Retry-After"] == "1"
+        sleep(0.05)
+    assert answer.status_code == 200
+
+
+def test_whoever_tries_keys_is_limited(limited):
+    """Requests with unknown keys count for their address."""
+    server = limited(rate_limit_source="4/hour")
+    assert statuses(server.ask(key=f"rk_guess_{i}") for i in range(10)) == {401: 4, 429: 6}
+
+
+def test_limits_can_be_off_and_this_machine_is_no_source(limited, real_redis):
+    """Without limits nothing is counted; requests from loopback count for their key alone."""
+    server = limited(rate_limit_source="off", rate_limit_key="off")
+    assert statuses(server.ask() for _ in range(20)) == {200: 20}
+    assert not [key for key in real_redis.scan_iter() if b":rate:" in key]
+    server = limited(rate_limit_source="1/hour")
+    assert statuses(server.ask("127.0.0.1") for _ in range(20)) == {200: 20}
+
+
+def test_uploads_are_limited_too(limited):
+    """An upload above the limit is refused with 429, is not in the stream, and can be sent again later."""
+    server = limited(rate_limit_key="2/hour")
+    body = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    assert statuses(server.post(body) for _ in range(5)) == {202: 2, 429: 3}
+    assert server.store.backlog() == 2
+
+
+def test_nothing_passes_while_limits_cannot_be_held(limited):
+    """With the store away, a request whose limit cannot be looked up is answered 503."""
+    server = limited(redis_url="redis://127.0.0.1:1")
+    answer = server.ask()
+    assert (answer.status_code, answer.get_json()["code"]) == (503, "store_unavailable")
+
+
+def test_a_counter_without_an_end_gets_one(limited, real_redis):
+    """A counter that lost its expiry, as a store restored from elsewhere may have it, does not shut anybody out for ever."""
+    server = limited(rate_limit_key="5/hour")
+    server.ask()
+    (counter,) = [key for key in real_redis.scan_iter() if b":rate:key:" in key]
+    real_redis.set(counter, 10**6)
+    assert server.ask().status_code == 429
+    assert 0 < real_redis.ttl(counter) <= 3600
+
+
+# Proxies
+
+
+def test_trusted_proxies_tell_the_source(limited):
+    """As many proxies as are trusted are believed, and none more: an address that a client made up is not its source."""
+    server = limited(rate_limit_source="2/hour", trusted_proxies=1)
+    forged = [server.ask("10.0.0.1", headers={"X-Forwarded-For": f"192.0.2.{i}, {ELSEWHERE}"}) for i in range(4)]
+    assert statuses(forged) == {200: 2, 429: 2}
+    assert server.ask("10.0.0.1", headers={"X-Forwarded-For": NEIGHBOUR}).status_code == 200
+
+
+def test_untrusted_proxies_are_not_believed_and_are_said_once(limited, caplog):
+    """Without trusted proxies the header changes nothing; that there seems to be a proxy is logged once, without an address."""
+    server = limited(rate_limit_source="2/hour")
+    answers = [server.ask(headers={"X-Forwarded-For": f"192.0.2.{i}"}) for i in range(4)]
+    assert statuses(answers) == {200: 2, 429: 2}
+    said = [record.getMessage() for record in caplog.records if record.name == "deniable.limits"]
+    assert len(said) == 1
+    assert "DENIABLE_TRUSTED_PROXIES" in said[0]
+    assert "192.0.2" not in caplog.text
+    assert ELSEWHERE not in caplog.text
+
+
+# Signing in
+
+
+def sign_in(server, key, **environ):
+    form = server.http.get("/login").get_data(as_text=True)
+    token = form.partition('name="token" value="')[2].partition('"')[0]
+    return server.http.post("/login", data={"token": token, "key": key}, environ_base={"REMOTE_ADDR": ELSEWHERE} | environ)
+
+
+def test_signing_in_is_limited(limited):
+    """An address may try keys a few times; then the form says to wait, also to the right key, and when."""
+    server = limited(rate_limit_login="3/hour")
+    assert [sign_in(server, "rk_guess_1").status_code for _ in range(3)] == [401] * 3
+    answer = sign_in(server, "rk_test_12345678")
+    assert answer.status_code == 429
+    assert 3590 <= int(answer.headers["Retry-After"]) <= 3600
+    assert "Too many attempts" in answer.get_data(as_text=True)
+    assert sign_in(server, "rk_test_12345678", REMOTE_ADDR=NEIGHBOUR).status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("changes", "headers", "scheme", "secure"),
+    [
+        ({}, {}, "http", False),
+        ({}, {}, "https", True),
+        ({}, {"X-Forwarded-Proto": "https"}, "http", False),
+        ({"trusted_proxies": 1}, {"X-Forwarded-Proto": "https"}, "http", True),
+        ({"secure_cookie": "always"}, {}, "http", True),
+    ],
+)
+def test_the_session_cookie(limited, changes, headers, scheme, secure):
+    """The cookie is HttpOnly and SameSite=Lax, and Secure where the page came over https, as a trusted proxy may tell."""
+    server = limited(**changes)
+    cookie = server.http.get("/login", headers=headers, base_url=f"{scheme}://localhost").headers["Set-Cookie"]
+    attributes = {part.strip() for part in cookie.split(";")[1:]}
+    assert {"HttpOnly", "SameSite=Lax", "Path=/"} <= attributes
+    assert ("Secure" in attributes) == secure
+
+
+# Several processes
+
+
+@contextmanager
+def gunicorns(settings, log):
+    """Run two servers, each a process of gunicorn; yield their addresses."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")}
+    binds = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+    options = ["-c", "python:deniable_server.gunicorn_conf", "-w", "1", "--log-level", "debug"]
+    with ExitStack() as running, log.open("wb") as output:
+        for bind in binds:
+            command = [sys.executable, "-m", "gunicorn", *options, "-b", bind, "deniable_server:create_app()"]
+            process = subprocess.Popen(command, env=kept | settings.environment(), stdout=output, stderr=output)
+            running.callback(process.wait, 30)
+            running.callback(process.terminate)
+        for bind in binds:
+            await_answer(f"http://{bind}/healthz")
+        yield [f"http://{bind}" for bind in binds]
+
+
+def await_answer(url):
+    deadline = monotonic() + 30
+    while True:
+        try:
+            return requests.get(url, timeout=5)
+        except requests.ConnectionError:
+            assert monotonic() < deadline
+            sleep(0.05)
+
+
+def test_limits_hold_across_processes_and_no_address_is_kept(settings, real_redis, tmp_path):
+    """Two processes let through together what one may; no dump of the store, no file of it and no log has an address."""
+    address, agent = "198.51.100.177", f"agent-{token_hex(8)}"
+    limits = replace(settings, trusted_proxies=1, rate_limit_source="20/hour", rate_limit_key="50/hour")
+
+    def ask(url, source):
+        headers = {"Authorization": "Bearer rk_test_12345678", "X-Forwarded-For": source, "User-Agent": agent}
+        return requests.get(f"{url}/api/v1/metrics", headers=headers, timeout=10)
+
+    with gunicorns(limits, tmp_path / "log") as urls:
+        assert statuses(ask(urls[i % 2], address) for i in range(30)) == {200: 20, 429: 10}
+        # The key has 30 left; each of its neighbours' networks has 20.
+        assert statuses(ask(urls[i % 2], f"2001:db8:0:{i // 2}::1") for i in range(40)) == {200: 30, 429: 10}
+        counters = [key for key in real_redis.scan_iter() if b":rate:" in key]
+        assert len(counters) == 22  # the key, the address and 20 networks
+        assert all(0 < real_redis.ttl(key) <= 3600 for key in counters)
+        kept = b"".join(key + (real_redis.dump(key) or b"") for key in real_redis.scan_iter())
+    folder = Path(real_redis.config_get("dir")["dir"])
+    written = b"".join(path.read_bytes() for path in folder.rglob("*.aof"))
+    assert counters[0] in written
+    logged = (tmp_path / "log").read_bytes()
+    assert b"gunicorn" in logged
+    for canary in (b"198.51.100", b"2001:db8", ip_address("2001:db8:0:7::").packed[:8], agent.encode()):
+        assert canary not in kept + written + logged

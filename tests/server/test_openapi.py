@@ -1,0 +1,129 @@
+"""The document for programs says what the server does and what docs/http.md says."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import jsonschema_rs
+import pytest
+
+from deniable_server import patience, schemas
+from deniable_server.openapi import ANYWHERE, KEYED, OPERATIONS, document
+
+ROOT = Path(__file__).parents[2]
+API = ("ingest", "query", "pipeline", "openapi")
+SOURCES = [(ROOT / "server" / "deniable_server" / f"{name}.py").read_text("utf-8") for name in (*API, "auth", "gate", "limits")]
+ROUTES = {f"{each.method.upper()} {each.path}": each for each in OPERATIONS}
+# Told of a group, inside an answer.
+GROUP_CODES = {
+    "unknown_metric",
+    "unknown_version",
+    "definition_mismatch",
+    "metric_expired",
+    "period",
+    "period_closed",
+    "period_not_open",
+    "segment",
+    "base64",
+    "payload_length",
+}
+
+
+def pairs(codes):
+    return {(status, code) for status, some in (codes or {}).items() for code in some}
+
+
+def sections():
+    """Return the parts of docs/http.md by what their headings name."""
+    found = {}
+    for part in re.split(r"^## ", (ROOT / "docs" / "http.md").read_text("utf-8"), flags=re.MULTILINE)[1:]:
+        heading, _, text = part.partition("\n")
+        for name in re.findall(r"`([^`]+)`", heading) or [heading]:
+            found[name] = text
+    return found
+
+
+def table(text):
+    """Read the statuses and codes of a section's tables; several in a row belong together in their order, or all to one."""
+    found = set()
+    for statuses, codes in re.findall(r"^\| ([0-9, ]+) \| ([^|]*) \|", text, re.MULTILINE):
+        listed, named = [int(status) for status in statuses.split(", ")], re.findall(r"`(\w+)`", codes)
+        found |= set(zip(listed * len(named) if len(listed) == 1 else listed, named, strict=True))
+    return found
+
+
+def test_every_route_is_in_the_document(served):
+    """The document has the addresses and methods that the server has, and no others."""
+    routes = {
+        f"{method} {rule.rule.replace('<id_>', '{id}')}"
+        for rule in served.flask.url_map.iter_rules()
+        if rule.endpoint.partition(".")[0] in API
+        for method in rule.methods - {"HEAD", "OPTIONS"}
+    }
+    assert routes == set(ROUTES)
+    assert served.http.get("/openapi.json").get_json() == json.loads(json.dumps(document()))
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_page_for_people_says_the_same(route):
+    """Each address has its section in docs/http.md, with the codes that the document has for it."""
+    told = table(sections()[route])
+    own = pairs(ROUTES[route].codes)
+    assert own - pairs(KEYED) <= told
+    assert {pair for pair in told if pair[0] >= 400} <= own
+
+
+def test_what_any_address_answers_is_told_once():
+    """The codes of any address stand in a section of their own."""
+    assert table(sections()["Any address"]) == pairs(ANYWHERE) | pairs(KEYED)
+
+
+def test_every_code_has_its_place():
+    """Each code in the source is in the document with its status, but for those of groups."""
+    documented = pairs(ANYWHERE).union(*(pairs(operation.codes) for operation in OPERATIONS))
+    used = {
+        (int(status), code)
+        for source in SOURCES
+        for status, code in re.findall(r'Problem\(\s*(\d+),\s*"([a-z0-9_]+)"', source)
+        if (int(status), code) in documented or code not in GROUP_CODES
+    }
+    assert {(401, "unknown_key"), (503, "backlog_full"), (429, "rate_limited")} <= used
+    assert used <= documented
+
+
+def test_what_gunicorn_refuses_is_in_the_document():
+    """The codes of requests that never reach the app are among those of any address."""
+    refusals = {*patience._REFUSALS.values(), patience._MALFORMED, patience._FAILED}
+    assert {(int(refusal.status), refusal.code) for refusal in refusals} <= pairs(ANYWHERE)
+
+
+def test_every_reference_leads_somewhere():
+    """All schemas that the document refers to are in it."""
+    named = set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(document())))
+    assert named <= set(schemas.components())
+    assert {"Batch", "Group", "Accepted", "Problem"} <= named
+
+
+def test_good_answers_have_the_shape_they_are_said_to_have(served):
+    """What is answered when all is well, with and without reports counted, is what the document describes, and no less."""
+    all_metrics = [f"/api/v1/metrics/{id_}" for id_ in served.app.questions]
+    for _ in range(2):
+        for path in ("/api/v1/metrics", *all_metrics, "/api/v1/pipeline", "/healthz", "/readyz"):
+            answer = served.get(path)
+            assert answer.status_code == 200
+            operation = ROUTES["GET /api/v1/metrics/{id}" if path in all_metrics else f"GET {path}"]
+            check(operation.answers[200], answer.get_json())
+        bad = served.group("ui.theme", [0], version=9)
+        sent = served.post({"format": 1, "groups": [served.group("plugin", [0, 1]), served.group("country", [2]), bad]})
+        assert sent.status_code == 202
+        check(ROUTES["POST /v1/reports"].answers[202], sent.get_json())
+        served.drain()
+    with pytest.raises(jsonschema_rs.ValidationError):
+        check("Accepted", {"accepted": 1})
+
+
+def check(name, answer):
+    schema = schemas.ref(name) | {"components": {"schemas": schemas.components()}}
+    jsonschema_rs.validator_for(schema).validate(answer)

@@ -1,0 +1,56 @@
+"""A server and what its store has to keep: looked at when it starts, or when the store comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from deniable.errors import ConfigurationError
+from deniable_server import create_app
+from deniable_server.settings import Settings
+
+
+def test_a_server_refuses_a_store_that_keeps_less(settings):
+    """With `always` a store that writes every second is refused at the start."""
+    with pytest.raises(ConfigurationError, match="appendfsync always"):
+        create_app(replace(settings, durability="always"))
+
+
+def test_uploads_are_refused_while_the_store_keeps_less(served, monkeypatch, caplog):
+    """A store that was changed under a running server: 503, and nothing is taken; mended, it is used again."""
+    import time
+
+    batch = {"format": 1, "groups": [served.group("ui.theme", [0, 1])]}
+    assert served.post(batch).status_code == 202
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    served.store.redis.config_set("appendonly", "no")
+    try:
+        answer = served.post(batch)
+        assert (answer.status_code, answer.get_json()["code"]) == (503, "store_unavailable")
+        assert int(answer.headers["Retry-After"]) > 0
+        assert served.store.backlog() == 1
+        assert served.http.get("/readyz").status_code == 503
+        assert caplog.text.count("set appendonly yes") == 1  # said once, and not for each upload
+    finally:
+        served.store.redis.config_set("appendonly", "yes")
+    assert served.post(batch).status_code == 202
+    assert served.http.get("/readyz").status_code == 200
+
+
+def test_a_server_starts_before_its_store(registry_file, caplog):
+    """A store that is away when the server starts is no reason not to start; until it comes uploads get 503."""
+    flask = create_app(
+        Settings(
+            redis_url="redis://127.0.0.1:1", registry=str(registry_file), ingest_keys="shop:pk_test_12345678", durability="always"
+        )
+    )
+    assert "cannot be asked yet" in caplog.text
+    assert flask.test_client().get("/readyz").status_code == 503
+
+
+def test_an_unknown_promise_stops_the_start():
+    """The message has the variable and the value."""
+    with pytest.raises(ConfigurationError, match=r"DENIABLE_DURABILITY.*'sometimes'"):
+        Settings.from_environment({"DENIABLE_DURABILITY": "sometimes"})

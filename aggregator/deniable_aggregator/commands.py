@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["worker"]
 
-_FORCED, _STORE = 1, 3
+_FORCED = 1
 _LARGEST_COMMIT = 10_000
 _LONGEST_CLAIM = 3600
 _STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that Kubernetes grants
@@ -84,7 +84,7 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
         weights.count(layout, b"\0")
         counter.run(stop, burst=arguments.burst)
         print(f"counted {counter.counted} reports, put aside {counter.buried} batches", file=sys.stderr)
-        return _STORE if counter.cut_off else 0
+        return options.STORE_STATUS if counter.cut_off else 0
 
     return run
 
@@ -106,7 +106,7 @@ def _stop_on_signals() -> Event:
 
     def give_up() -> None:
         print(f"not done after {_STOP_SECONDS:g} s; what is in hand is left to another worker", file=sys.stderr, flush=True)
-        os._exit(_STORE)
+        os._exit(options.STORE_STATUS)
 
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if stop.is_set():

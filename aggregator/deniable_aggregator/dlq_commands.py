@@ -6,8 +6,6 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from redis import RedisError
-
 from deniable.errors import ConfigurationError
 from deniable_aggregator import options
 from deniable_aggregator.dead import DeadLetter, DeadLetters
@@ -45,27 +43,24 @@ def dlq(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
         help=f"stop when so many batches wait (default {_MAX_BACKLOG})",
     )
 
+    @options.answered
     def run(arguments: argparse.Namespace) -> int:
         stores = options.stores(arguments)
         if len(stores) > 1:
             raise ConfigurationError("dlq looks at one --app at a time")
         letters = DeadLetters(stores[0])
-        try:
-            if arguments.action == "list":
-                return _list(letters)
-            if arguments.action == "show":
-                return _show(letters.get(_checked(arguments.id)))
-            if bool(arguments.ids) == arguments.all:
-                raise ConfigurationError(f"{arguments.action} takes ids or --all")
-            ids = [letter.id for letter in letters] if arguments.all else list(map(_checked, arguments.ids))
-            if arguments.action == "purge":
-                purged = letters.purge(ids)
-                print(f"purged {purged}")
-                return int(purged < len(ids))
-            return _requeue(letters, ids, arguments.max_backlog)
-        except RedisError as error:
-            print(f"the store cannot be used ({type(error).__name__})", file=sys.stderr)
-            return 3
+        if arguments.action == "list":
+            return _list(letters)
+        if arguments.action == "show":
+            return _show(letters.get(_checked(arguments.id)))
+        if bool(arguments.ids) == arguments.all:
+            raise ConfigurationError(f"{arguments.action} takes ids or --all")
+        ids = [letter.id for letter in letters] if arguments.all else list(map(_checked, arguments.ids))
+        if arguments.action == "purge":
+            purged = letters.purge(ids)
+            print(f"purged {purged}")
+            return int(purged < len(ids))
+        return _requeue(letters, ids, arguments.max_backlog)
 
     return run
 

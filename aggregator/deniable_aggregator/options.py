@@ -1,17 +1,25 @@
-"""The options by which commands find their store and apps."""
+"""How commands find their store and apps, and what they say when the store cannot be used."""
 
 from __future__ import annotations
 
 import os
+import sys
+from functools import wraps
 from typing import TYPE_CHECKING
+
+import redis
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.store import Store, connect
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
-__all__ = ["add", "stores"]
+__all__ = ["STORE_STATUS", "add", "answered", "opened", "stores"]
+
+STORE_STATUS = 3
+"""Exit status when the store cannot be used."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +40,33 @@ def stores(arguments: argparse.Namespace) -> list[Store]:
         raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
     if not arguments.app:
         raise ConfigurationError("this needs --app, the name in the registry; it may be repeated")
+    client = opened(arguments.redis_url)
+    return [Store(client, app) for app in dict.fromkeys(arguments.app)]
+
+
+def opened(url: str) -> redis.Redis:
+    """Make a client of the store; nothing is sent to it yet.
+
+    Raises
+    ------
+    ConfigurationError
+        If the URL is none.
+    """
     try:
-        client = connect(arguments.redis_url)
+        return connect(url)
     except ValueError:  # whose text may repeat a password
         raise ConfigurationError("--redis-url begins with redis://, rediss:// or unix://") from None
-    return [Store(client, app) for app in dict.fromkeys(arguments.app)]
+
+
+def answered(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Have a command end with `STORE_STATUS`, and say so, when the store cannot be used."""
+
+    @wraps(run)
+    def answering(arguments: argparse.Namespace) -> int:
+        try:
+            return run(arguments)
+        except redis.RedisError as error:
+            print(f"the store cannot be used ({type(error).__name__})", file=sys.stderr)  # noqa: T201
+            return STORE_STATUS
+
+    return answering

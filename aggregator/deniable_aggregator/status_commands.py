@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
-
-from redis import RedisError
 
 from deniable_aggregator import options, pulse
 
@@ -36,12 +33,9 @@ def status(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     options.add(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object for each app, by line")
 
+    @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        try:
-            felt = {store.app: pulse.feel(store) for store in options.stores(arguments)}
-        except RedisError as error:
-            print(f"the store cannot be used ({type(error).__name__})", file=sys.stderr)
-            return 3
+        felt = {store.app: pulse.feel(store) for store in options.stores(arguments)}
         rows = [{"app": app} | asdict(each) for app, each in felt.items()]
         if arguments.json:
             for row in rows:

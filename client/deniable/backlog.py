@@ -7,7 +7,7 @@ import time
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from deniable.delivery import jitter
+from deniable.source import jitter
 
 if TYPE_CHECKING:
     from collections import Counter

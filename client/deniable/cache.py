@@ -11,6 +11,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from deniable.disk import write_new
 from deniable.errors import ServedRegistryError
 from deniable.signature import MAX_BYTES, Envelope
 from deniable.source import OS
@@ -67,10 +68,7 @@ class Cache:
             return True
         fresh = self._directory / f".registry-{OS.below(1 << 64):016x}"
         try:
-            with os.fdopen(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
-                file.write(envelope.write())
-                file.flush()
-                os.fsync(file.fileno())
+            write_new(fresh, envelope.write())
             fresh.replace(self._file(revision))
         except OSError:
             self._remove(fresh)

@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections import Counter
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import wraps
 from math import isinf
@@ -212,7 +211,7 @@ class Client:
         """Send nothing any more: the server's registry was tampered with. Run by the sending thread."""
         self.disabled = reason
         if self._sender is not None:
-            self._sender.pause(True)  # noqa: FBT003
+            self._sender.stop()
         log.warning("deniable is off: %s", reason)
 
     def _delivered(self, batch: Batch) -> None:
@@ -288,9 +287,7 @@ class Client:
         agreed = bool(self._consent() if callable(self._consent) else self._consent)
         if agreed is not self._consented:
             self._consented = agreed
-            sender.pause(not agreed or self.disabled is not None)
-            if self.disabled:  # by `_refuse`, maybe at this very moment
-                sender.pause(True)  # noqa: FBT003
+            sender.pause(not agreed)
             if not agreed:
                 sender.purge()  # what was recorded before, and not yet sent, is not sent either
         return agreed
@@ -337,30 +334,20 @@ class Client:
 
     async def _flush_aside(self, timeout: float) -> bool:  # noqa: ASYNC109
         import asyncio  # noqa: PLC0415 - whoever calls this has it
+        from concurrent.futures import Future  # noqa: PLC0415 - and this with it
 
-        loop = asyncio.get_running_loop()
-        flushed: asyncio.Future[bool] = loop.create_future()
-
-        def settle(done: bool, error: Exception | None) -> None:  # noqa: FBT001
-            if flushed.done():  # nobody waits any more
-                return
-            if error is None:
-                flushed.set_result(done)
-            else:
-                flushed.set_exception(error)
+        flushed: Future[bool] = Future()
+        flushed.set_running_or_notify_cancel()  # who waits may give up; the flush goes on
 
         def flush() -> None:
-            done, failed = False, None
             try:
-                done = self.flush(timeout)
+                flushed.set_result(self.flush(timeout))
             except Exception as error:  # noqa: BLE001 - raised where it is waited for
-                failed = error
-            with suppress(RuntimeError):  # the loop has ended
-                loop.call_soon_threadsafe(settle, done, failed)
+                flushed.set_exception(error)
 
         # In a thread of its own: those of the loop may all be busy, for longer than `timeout`.
         Thread(target=flush, name="deniable-flush", daemon=True).start()
-        return await flushed
+        return await asyncio.wrap_future(flushed)
 
     @_guarded(bool)
     def close(self, timeout: float = 2.0) -> bool:

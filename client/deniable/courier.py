@@ -41,7 +41,8 @@ class Orders:
         self.changed = Condition()
         self.spooled = spooled
         self.closed = False
-        self.paused = False
+        self.held = False
+        self.stopped = False  # by the app, for good
         self.refused = False  # by the server, which knows no such key
         self.purges = 0
         self.seen = 0  # purges when the batch in hand was taken
@@ -49,8 +50,13 @@ class Orders:
     def renewed(self) -> Orders:
         """Return the same orders under a lock that nobody holds, for a forked child."""
         orders = Orders(spooled=self.spooled)
-        orders.closed, orders.paused, orders.refused = self.closed, self.paused, self.refused
+        orders.closed, orders.held, orders.stopped, orders.refused = self.closed, self.held, self.stopped, self.refused
         return orders
+
+    @property
+    def paused(self) -> bool:
+        """Whether nothing is to be sent, and nothing lost."""
+        return self.held or self.stopped
 
     @property
     def purged(self) -> bool:

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from deniable.source import OS
+from deniable.source import jitter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable.courier import Answer, Courier, Orders
     from deniable.dsn import Dsn
 
-__all__ = ["Delivery", "Verdict", "jitter"]
+__all__ = ["Delivery", "Verdict"]
 
 log = logging.getLogger("deniable")
 
@@ -119,17 +119,6 @@ class Delivery:
         except OSError as error:  # requests' exceptions are OSErrors
             log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
             return _NO_ANSWER, {}, None
-
-
-def jitter(longest: float) -> float:
-    """Draw a time from [0, longest) seconds.
-
-    Raises
-    ------
-    OSError
-        If the system gives no randomness.
-    """
-    return longest * OS.below(1 << 16) / (1 << 16)
 
 
 def _verdict(batch: Batch, status: int, answer: Any) -> Verdict:

@@ -7,8 +7,8 @@ import time
 from typing import TYPE_CHECKING
 
 from deniable.batch import Batch
-from deniable.delivery import jitter
 from deniable.imports import undisturbed
+from deniable.source import jitter
 
 if TYPE_CHECKING:
     from collections.abc import Callable

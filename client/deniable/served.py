@@ -15,7 +15,7 @@ from deniable.errors import DeniableError, ServedRegistryError
 from deniable.post import Http
 from deniable.registry import parse
 from deniable.signature import FILE, MAX_BYTES, Envelope, check_installed, check_public_key, refusal
-from deniable.source import OS
+from deniable.source import jitter
 from deniable.tighten import tightened
 
 if TYPE_CHECKING:
@@ -132,8 +132,7 @@ class Fetcher:
             self.counts["refused"] += 1
             self._refuse(str(error) if isinstance(error, DeniableError) else f"{FILE} cannot be used: {type(error).__name__}")
             return _DAY
-        jitter = 0.9 + 0.2 * OS.below(1 << 16) / (1 << 16)
-        return (_DAY if good else _HOUR) * jitter
+        return (_DAY if good else _HOUR) * (0.9 + jitter(0.2))
 
     def _look(self) -> None:
         """Use what was kept, if it is newer than what is in use. A fault of it is no fault of the server's."""

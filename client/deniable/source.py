@@ -19,7 +19,7 @@ from weakref import WeakSet
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["OS", "OsSource", "Pool", "Source"]
+__all__ = ["OS", "OsSource", "Pool", "Source", "jitter"]
 
 ONE, ZERO, TIE = b"1", b"0", b"?"
 """How `Source.bits` writes a drawn bit; ``int(digits, 2)`` reads them all at once."""
@@ -282,6 +282,17 @@ class OsSource(Source):
 
 OS = OsSource()
 """The source that devices use."""
+
+
+def jitter(longest: float) -> float:
+    """Draw a time from [0, longest) seconds, so that when something is sent says nothing.
+
+    Raises
+    ------
+    OSError
+        If the system gives no randomness.
+    """
+    return longest * OS.below(1 << 16) / (1 << 16)
 
 
 class Pool(list[Any]):

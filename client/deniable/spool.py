@@ -17,6 +17,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.batch import Batch
+from deniable.disk import sync, write_new
 from deniable.errors import ParameterError, PayloadError
 
 if sys.platform != "win32":
@@ -99,7 +100,8 @@ class Spool:
                 self._open_directory()
                 self._write(unfinished, gzip.compress(batch.write(), mtime=0))
                 unfinished.replace(path)
-                self._sync_directory()
+                with suppress(OSError):  # the batch is kept, if not as surely
+                    sync(self._directory)
             except OSError as error:
                 log.warning("deniable: the spool cannot be written: %s", type(error).__name__)
                 with suppress(OSError):
@@ -245,21 +247,9 @@ class Spool:
     def _write(self, path: Path, data: bytes) -> None:
         with suppress(FileNotFoundError):
             path.unlink()
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
+        write_new(path, data)
         now = time.time_ns()
         os.utime(path, ns=(now, now))  # the system's own stamps are too coarse to tell which of two was first
-
-    def _sync_directory(self) -> None:
-        with suppress(OSError):  # Windows opens no directories
-            descriptor = os.open(self._directory, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
 
 
 def _read(descriptor: int) -> Batch | None:

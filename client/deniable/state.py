@@ -20,6 +20,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
+from deniable.disk import sync
 from deniable.errors import StateError
 from deniable.forks import over_forks
 from deniable.source import OS
@@ -190,13 +191,13 @@ class State:
                 _lay_out(connection)
             finally:
                 connection.close()
-            _sync(fresh)
+            sync(fresh)
             try:
                 fresh.rename(directory)
             except OSError:
                 if not (directory / _FILE).exists():  # else another process was first
                     raise
-            _sync(directory.parent)
+            sync(directory.parent)
         finally:
             rmtree(fresh, ignore_errors=True)
 
@@ -230,7 +231,7 @@ def _make_folder(folder: Path) -> None:
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
-        _sync(folder.parent)
+        sync(folder.parent)
 
 
 def _remove_unfinished(directory: Path) -> None:
@@ -240,16 +241,6 @@ def _remove_unfinished(directory: Path) -> None:
         for each in directory.parent.iterdir():
             if name.fullmatch(each.name) and time.time() - each.stat().st_mtime > _UNFINISHED_AGE:
                 rmtree(each, ignore_errors=True)
-
-
-def _sync(directory: Path) -> None:
-    """Write a directory's entries to disk, where the system can."""
-    if sys.platform != "win32":
-        handle = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 over_forks(State.locks, State.begin_all)

@@ -200,7 +200,13 @@ class Sender:
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it reads like the setting it is
         """Send nothing, not even what is queued or spooled, and lose nothing, until told otherwise."""
         with self._orders.changed:
-            self._orders.paused = paused
+            self._orders.held = paused
+            self._orders.changed.notify_all()
+
+    def stop(self) -> None:
+        """Send nothing any more, whoever ends a pause."""
+        with self._orders.changed:
+            self._orders.stopped = True
             self._orders.changed.notify_all()
 
     def _start(self) -> bool:

@@ -7,10 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from redis import RedisError
-
 from deniable.errors import ConfigurationError
-from deniable_aggregator.store import connect
+from deniable_aggregator import options
 from deniable_server.keys import ROLES, KeyStore
 from deniable_server.ring import FRESH_SECONDS
 from deniable_server.settings import Settings
@@ -23,8 +21,6 @@ if TYPE_CHECKING:
     from deniable_server.keys import Key
 
 __all__ = ["keys"]
-
-_TIMEOUT = 10.0
 
 
 def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
@@ -43,23 +39,17 @@ def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]
     revoke = actions.add_parser("revoke", help="refuse a key from now on")
     revoke.add_argument("id", help="as `list` shows it")
 
+    @options.answered
     def run(arguments: argparse.Namespace) -> int:
         if not arguments.redis_url:
             raise ConfigurationError("keys are kept in the store: give --redis-url, or set DENIABLE_REDIS_URL")
         app = _app(arguments.app)
-        try:
-            store = KeyStore(connect(arguments.redis_url, timeout=_TIMEOUT), app)
-        except ValueError:  # whose text may repeat a password
-            raise ConfigurationError("--redis-url begins with redis://, rediss:// or unix://") from None
-        try:
-            if arguments.action == "create":
-                return _create(store, arguments.role, arguments.name)
-            if arguments.action == "list":
-                return _list(store, as_json=arguments.json)
-            return _revoke(store, arguments.id)
-        except RedisError as error:
-            print(f"the store cannot be used ({type(error).__name__})", file=sys.stderr)
-            return 3
+        store = KeyStore(options.opened(arguments.redis_url), app)
+        if arguments.action == "create":
+            return _create(store, arguments.role, arguments.name)
+        if arguments.action == "list":
+            return _list(store, as_json=arguments.json)
+        return _revoke(store, arguments.id)
 
     return run
 

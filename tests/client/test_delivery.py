@@ -123,14 +123,14 @@ def test_a_pause_holds_an_attempt(line):
     """While paused nothing is sent; afterwards it is."""
     paused = line(lambda *_: (202, {}, None))
     paused.delivery._timeout = 0.05  # a pause is no part of it
-    paused.tell(paused=True)
+    paused.tell(held=True)
     kinds: list[str] = []
     thread = threading.Thread(target=lambda: kinds.append(paused.delivery.deliver(BATCH, 1).kind))
     thread.start()
     thread.join(0.2)
     assert (paused.times, kinds) == ([], [])
     paused.delivery._timeout = 10
-    paused.tell(paused=False)
+    paused.tell(held=False)
     thread.join(10)
     assert kinds == ["accepted"]
 

@@ -106,7 +106,7 @@ def sending():
 @pytest.fixture
 def no_jitter(monkeypatch):
     """Retries wait as little as the server allows."""
-    monkeypatch.setattr("deniable.delivery.OS", NoJitter)
+    monkeypatch.setattr("deniable.source.OS", NoJitter)
 
 
 def eventually(condition, seconds: float = 10) -> bool:
@@ -870,6 +870,21 @@ def test_close_in_a_pause(sending, spool):
     assert (sender.counts, len(spool), post.calls) == ({"spooled": 5}, 1, [])
 
 
+def test_a_stop_outlives_every_pause(sending, spool):
+    """Who stops a sender for good is not overruled by the end of a pause, nor by a fork's new beginning."""
+    post = Fake()
+    sender = sending(post, spool=spool)
+    sender.stop()
+    sender.pause(False)  # noqa: FBT003
+    for report in reports(5):
+        sender.submit(report)
+    assert sender.flush(5) is False
+    sender.begin()
+    sender.submit(*reports(1))
+    assert sender.flush(5) is False
+    assert not post.calls
+
+
 # those who are called
 
 
@@ -999,7 +1014,7 @@ def test_without_randomness_close_ends(sending, spool, monkeypatch):
         def below(_n: int) -> int:
             raise OSError("no randomness")
 
-    monkeypatch.setattr("deniable.delivery.OS", Broken)
+    monkeypatch.setattr("deniable.source.OS", Broken)
     post = Fake()
     sender = sending(post, count=3, spool=spool)
     began = monotonic()

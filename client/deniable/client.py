@@ -384,7 +384,7 @@ class Client:
             "faults": faults,
             "spent": self._spent(),
             "disabled": self.disabled,
-            "trouble": self._ledger.trouble if self._sender else None,
+            "trouble": self._state.trouble if self._sender else None,
         }
 
     def _spent(self) -> dict[str, float | None]:

@@ -9,6 +9,7 @@ Time is the wall clock's, but never earlier than any time seen before: a clock s
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil, inf, log, nextafter
 from typing import TYPE_CHECKING, Any
@@ -84,18 +85,12 @@ class Ledger:
         What may be spent.
     clock
         Seconds since the epoch.
-
-    Attributes
-    ----------
-    trouble : str or None
-        Why the state could not be used when it was last tried.
     """
 
     def __init__(self, state: State, budget: Budget, clock: Callable[[], float] = time.time) -> None:
         self._state = state
         self._clock = clock
         self.budget = budget
-        self.trouble: str | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -105,6 +100,7 @@ class Ledger:
         self._ends = 0.0  # on the monotonic clock, which may stand still while the device sleeps
         self._ends_at = 0.0  # on the wall clock, which may be set back
         self._refused = inf  # the least cost that was refused lately
+        self._why = "budget"  # it was
         self._retry = 0.0  # until when it is not tried again
 
     def spend(self, amount: int) -> str | None:
@@ -123,7 +119,7 @@ class Ledger:
                 self._lease -= amount
                 return None
             if amount >= self._refused and now < self._retry:
-                return "state" if self.trouble else "budget"
+                return self._why
             return self._renew(amount, now)
 
     def _renew(self, amount: int, now: float) -> str | None:
@@ -138,16 +134,17 @@ class Ledger:
                     # Entered with the time at which it ends: whatever it pays for lies before.
                     end = moment + int(seconds * MICRO)
                     entry = (self.enter(db, None, lease, end), end)
-            self.trouble = None
-        except StateError as error:
-            self.trouble = str(error)
-            left = -1
+        except StateError:
+            return self._refuse(amount, "state", now + TROUBLE_PAUSE)
         if left < amount:
-            self._refused, self._retry = amount, now + (TROUBLE_PAUSE if self.trouble else _PAUSE)
-            return "state" if self.trouble else "budget"
+            return self._refuse(amount, "budget", now + _PAUSE)
         self._lease, self._entry, self._refused = lease - amount, entry, inf
         self._ends, self._ends_at = now + seconds, end / MICRO
         return None
+
+    def _refuse(self, amount: int, why: str, until: float) -> str:
+        self._refused, self._why, self._retry = amount, why, until
+        return why
 
     def tighten(self, budget: Budget) -> None:
         """Go on with another budget."""
@@ -160,11 +157,8 @@ class Ledger:
         """Give back what a lease has left."""
         with self._state.lock:
             if self._lock is self._state.lock and self._lease:
-                try:
-                    with self._state.transaction() as db:
-                        self._settle(db)
-                except StateError as error:
-                    self.trouble = str(error)
+                with suppress(StateError), self._state.transaction() as db:  # else it stays spent
+                    self._settle(db)
 
     def _settle(self, db: Connection) -> None:
         unused, self._lease = self._lease, 0  # first: if this fails, it stays spent

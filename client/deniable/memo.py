@@ -85,9 +85,7 @@ class Memo:
         try:
             with self._state.transaction() as db:
                 kept = self._kept(db, tag, chain, value, period)
-            self._ledger.trouble = None
-        except StateError as error:
-            self._ledger.trouble = str(error)
+        except StateError:
             self._retry = now + TROUBLE_PAUSE
             return "state"
         if kept != "budget":

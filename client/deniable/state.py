@@ -90,6 +90,8 @@ class State:
     lock : RLock
         Guards what is derived from the file and kept in memory; a fork waits for it. Transactions have a lock of their own: who
         needs nothing but memory does not wait for the disk. Who wants both takes this one first.
+    trouble : str or None
+        Why the last transaction failed; None if it did not.
     """
 
     _alive: ClassVar[WeakSet[State]] = WeakSet()
@@ -99,6 +101,7 @@ class State:
         self.lock = RLock()
         self._writing = RLock()
         self._amid = False
+        self.trouble: str | None = None
         self._memory: Connection | None = None
         self._alive.add(self)
 
@@ -139,9 +142,13 @@ class State:
                 finally:
                     if connection is not self._memory:
                         connection.close()
+                self.trouble = None
+            except StateError as error:
+                self.trouble = str(error)
+                raise
             except (sqlite3.Error, OSError) as error:
-                where = self.directory or "memory"
-                raise StateError(f"the state in {where} cannot be used: {type(error).__name__}: {error}") from None
+                self.trouble = f"the state in {self.directory or 'memory'} cannot be used: {type(error).__name__}: {error}"
+                raise StateError(self.trouble) from None
             finally:
                 self._amid = False
 

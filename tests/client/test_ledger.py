@@ -250,8 +250,8 @@ def test_without_a_state_nothing_is_spent(tmp_path):
     (tmp_path / "shop").mkdir()
     ledger = Ledger(State(tmp_path / "shop"), Budget())
     assert [ledger.spend(1), ledger.spend(1)] == ["state", "state"]
-    assert ledger.trouble is not None
-    assert "was deleted" in ledger.trouble
+    assert ledger._state.trouble is not None
+    assert "was deleted" in ledger._state.trouble
 
 
 def test_trouble_passes(tmp_path, monkeypatch):
@@ -264,7 +264,19 @@ def test_trouble_passes(tmp_path, monkeypatch):
     (tmp_path / "shop").rmdir()
     now = 11.0
     assert ledger.spend(1) is None
-    assert ledger.trouble is None
+    assert ledger._state.trouble is None
+
+
+def test_a_refusal_keeps_its_reason(tmp_path):
+    """Until it is tried again, a report that the state refused is not said to be one that the budget refused."""
+    (tmp_path / "shop").mkdir()
+    ledger = Ledger(State(tmp_path / "shop"), Budget())
+    assert ledger.spend(1) == "state"
+    (tmp_path / "shop").rmdir()
+    with ledger._state.transaction():  # somebody else's, and it can be used again
+        pass
+    assert ledger._state.trouble is None
+    assert ledger.spend(1) == "state"
 
 
 def test_a_damaged_file_stops(open_ledger, tmp_path):

@@ -146,7 +146,7 @@ def test_a_deleted_state_is_no_free_redraw(device):
     (mine.directory / "state.db").unlink()
     mine.start()
     assert mine.memo.respond("tag", CHAIN, 5, "2026-11") == "state"
-    assert mine.ledger.trouble is not None
+    assert mine.state.trouble is not None
 
 
 def test_once_a_period(device):

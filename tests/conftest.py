@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,12 +74,31 @@ def state_directory(tmp_path, monkeypatch):
     return directory
 
 
+@pytest.fixture
+def open_files() -> Callable[[], Counter[str]]:
+    """Tell what this process has open; what was opened since is what is left after subtracting.
+
+    Descriptors' numbers would not do: what an earlier test's threads close late frees one for a leak to hide behind.
+    """
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        pytest.skip("this system does not tell which files are open")
+
+    def names() -> Counter[str]:
+        open_: Counter[str] = Counter()
+        for each in descriptors.iterdir():
+            with suppress(FileNotFoundError):  # the one with which we look
+                open_[str(each.readlink())] += 1
+        return open_
+
+    return names
+
+
 @pytest.fixture(scope="session")
 def start_store() -> Iterator[Callable[[str], str]]:
     """Start real servers as the product does, each once: Valkey from the wheel, and a packaged Redis where there is one."""
     from contextlib import ExitStack
     from functools import cache
-    from pathlib import Path
     from shutil import which
 
     from deniable_aggregator import embedded

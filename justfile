@@ -40,8 +40,20 @@ prove *arguments:
 chaos *arguments:
     python benchmarks/chaos.py {{arguments}}
 
+# Send whatever reaches new code, by coverage: answered as documented, counted as answered (pip install atheris)
+fuzz *arguments:
+    python benchmarks/fuzz.py {{arguments}}
+
 # Figures of the README
 bench:
     python benchmarks/counting.py
     python benchmarks/rivals.py
     python benchmarks/sdk.py
+
+# Renew what the images are built of (uv is not among the project's own needs: pip install uv)
+pins:
+    uv pip compile --upgrade --python-version 3.13 --universal --generate-hashes --no-annotate --custom-compile-command 'just pins' \
+        --extra server pyproject.toml -o deploy/requirements.txt
+    python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
+        | uv pip compile --upgrade --python-version 3.13 --universal --generate-hashes --no-annotate --custom-compile-command 'just pins' \
+        - -o deploy/requirements-build.txt

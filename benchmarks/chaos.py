@@ -1,7 +1,8 @@
 """Chaos, by seed: a whole service under load, in which everything is killed, stopped and cut off, as in tests/faults.
 
-What each run checks: the tallies are those of the accepted reports, to the unit; every upload that was ever answered with 202
-is among them. Ends with 1 if anything was lost or counted twice.
+What each run checks: the tallies are those of the accepted reports, to the unit, and so are the weight tallies of reports with
+bits (`unary` are accepted, `weighed` counted by weight); every upload that was ever answered with 202 is among them. Ends with 1
+if anything was lost or counted twice.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="of chaos in each run")
     parser.add_argument("--store", choices=servers(), default=next(iter(servers())))
     arguments = parser.parse_args()
-    row = "{:>5} " + "{:>13}" * len(COLUMNS) + "{:>9} {:>9} {:>7}"
-    print(row.format("seed", *COLUMNS, "accepted", "counted", "seconds"))
+    row = "{:>5} " + "{:>13}" * len(COLUMNS) + "{:>9}" * 4 + "{:>8}"
+    print(row.format("seed", *COLUMNS, "accepted", "counted", "unary", "weighed", "seconds"))
     total, faults = Run(0), 0
     with Stage(servers()[arguments.store]) as stage:
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
@@ -48,7 +49,7 @@ def main() -> int:
             for fault in run.faults[:5]:
                 print(f"      {fault}")
             faults += len(run.faults)
-            for name in ("done", "accepted", "counted"):
+            for name in ("done", "accepted", "counted", "unary", "weighed"):
                 getattr(total, name).update(getattr(run, name))
             total.seconds += run.seconds
     _print(row, "all", total)
@@ -58,7 +59,8 @@ def main() -> int:
 
 def _print(row: str, name: str, run: Run) -> None:
     numbers = [run.done[column] for column in COLUMNS]
-    print(row.format(name, *numbers, run.accepted.total(), run.counted.total(), f"{run.seconds:.1f}"), flush=True)
+    numbers += [found.total() for found in (run.accepted, run.counted, run.unary, run.weighed)]
+    print(row.format(name, *numbers, f"{run.seconds:.1f}"), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The alarms against made-up reports: how often honest traffic raises them, and how often an attack does.
 
-    python benchmarks/redteam.py                 # both tables, some fifteen minutes
+    python benchmarks/redteam.py                 # both tables, some six minutes
     python benchmarks/redteam.py --quick         # a smoke run
     python benchmarks/redteam.py --markdown
 

@@ -1,22 +1,75 @@
-"""Draw a password for each user of the store: ``python deploy/passwords.py deploy/users.acl > users-with-passwords.acl``.
+"""Draw a password for each user of the store, and secrets of the servers.
 
-What is written has hashes only; the passwords are shown on the terminal (stderr), once, as ``user password``.
+``python deploy/passwords.py deploy/users.acl --folder deploy/private --store store:6379`` writes ``users.acl`` for the store,
+which has hashes only, and for each process an environment file that only its owner may read. Without ``--folder`` the hashes go
+to stdout and the passwords to the terminal (stderr), once, as ``user password``.
 """
 
+from __future__ import annotations
+
+import argparse
+import os
 import sys
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
+SERVES = {"ingest": "ingest", "query": "query", "server": "all"}
+"""What a server serves under each user that is one's."""
+
+
+def draw(acl: str) -> tuple[str, dict[str, str]]:
+    """Give each user who is on a password; return the users with its hash, and the passwords."""
+    lines, passwords = [], {}
+    for line in acl.splitlines():
+        _, name, state, _ = line.split(" ", 3)
+        if state == "off":
+            lines.append(line)
+            continue
+        passwords[name] = token_hex(24)  # a URL takes it as it is
+        digest = sha256(passwords[name].encode()).hexdigest()
+        lines.append(line.replace("resetpass", f"resetpass #{digest}", 1))
+    return "\n".join(lines) + "\n", passwords
+
+
+def environment(user: str, password: str, store: str, metrics_key: str) -> str:
+    """Return the environment file of a user's process."""
+    told = {"DENIABLE_REDIS_URL": f"redis://{user}:{password}@{store}/0"}
+    if user in SERVES:
+        # One secret for all processes and machines that show the same pages, and one key for who collects their numbers.
+        told |= {"DENIABLE_SERVES": SERVES[user], "DENIABLE_SECRET": token_hex(), "DENIABLE_METRICS_KEY": metrics_key}
+    return "".join(f"{name}={text}\n" for name, text in told.items())
+
+
+def write(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write a file that is not there yet."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+
 
 def main() -> None:
-    for line in Path(sys.argv[1]).read_text("utf-8").splitlines():
-        _, name, state, _ = line.split(" ", 3)
-        password = token_hex(24)  # a URL takes it as it is
-        digest = sha256(password.encode()).hexdigest()
-        sys.stdout.write((line if state == "off" else line.replace("resetpass", f"resetpass #{digest}", 1)) + "\n")
-        if state != "off":
-            sys.stderr.write(f"{name} {password}\n")
+    parser = argparse.ArgumentParser(description="Draw passwords for the users of the store.")
+    parser.add_argument("acl", type=Path, help="users.acl as shipped")
+    parser.add_argument("--folder", type=Path, help="write the files of all processes there; it must not exist")
+    parser.add_argument(
+        "--store", default="127.0.0.1:6379", metavar="HOST:PORT", help="where they find it (default 127.0.0.1:6379)"
+    )
+    arguments = parser.parse_args()
+    acl, passwords = draw(arguments.acl.read_text("utf-8"))
+    if arguments.folder is None:
+        sys.stdout.write(acl)
+        sys.stderr.write("".join(f"{user} {password}\n" for user, password in passwords.items()))
+        return
+    try:
+        arguments.folder.mkdir(mode=0o711)
+    except FileExistsError:
+        parser.error(f"--folder is one that is not there yet, so that no password is lost; got {arguments.folder}")
+    metrics_key = token_hex(24)
+    # The store's own user reads this one; 192 random bits cannot be found from their hash.
+    write(arguments.folder / "users.acl", acl, 0o644)
+    write(arguments.folder / "deniable-metrics-key", metrics_key)
+    for user, password in passwords.items():
+        write(arguments.folder / f"{user}.env", environment(user, password, arguments.store, metrics_key))
 
 
 if __name__ == "__main__":

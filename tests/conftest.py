@@ -26,6 +26,10 @@ app = "shop"
 [segments]
 platform = ["linux", "macos"]
 
+[publication]
+min_reports = 1
+trial = true
+
 [metrics."ui.theme"]
 type = "categorical"
 values = ["light", "dark", "system"]

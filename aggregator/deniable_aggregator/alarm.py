@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.law import Law
     from deniable_aggregator.tally import Tally
 
-__all__ = ["ALPHA", "Finding", "examine", "influence", "raised"]
+__all__ = ["ALPHA", "Finding", "about", "examine", "influence", "raised"]
 
 ALPHA = 1e-4
 """Probability that a look at honest reports raises any alarm, over all that is looked at."""
@@ -120,6 +120,16 @@ def raised(findings: list[list[Finding]], alpha: float = ALPHA) -> list[list[Fin
     ]
 
 
+def about(number: float) -> float:
+    """Round a number of reports to two digits: an alarm is told at once, and the numbers themselves are not for telling."""
+    return float(f"{number:.1e}")
+
+
+def _about(number: float) -> str:
+    rounded = about(number)
+    return f"{rounded:,.{0 if rounded.is_integer() else 1}f}"
+
+
 def _weight(kinds: NDArray[np.float64], weights: NDArray[np.int64]) -> Finding:
     """Test the number of ones: of each count of reports, and of those with at most and with at least so many."""
     n = int(weights.sum())
@@ -129,7 +139,8 @@ def _weight(kinds: NDArray[np.float64], weights: NDArray[np.int64]) -> Finding:
     p_values = tails.at_least(seen, n, most)
     which, ones = np.unravel_index(int(np.argmin(p_values)), p_values.shape)
     bits = f"{('', 'at most ', 'at least ')[which]}{ones} bit{'s' if ones != 1 else ''} set"
-    what = f"{seen[which, ones]:,} of {n:,} reports have {bits}; of honest ones {n * most[which, ones]:,.1f} or fewer on average"
+    usual = _about(n * most[which, ones])
+    what = f"{_about(seen[which, ones])} of {_about(n)} reports have {bits}; of honest ones {usual} or fewer on average"
     return Finding("weight", min(1.0, float(p_values.min()) * p_values.size), what)
 
 
@@ -137,9 +148,10 @@ def _rows(tally: Tally) -> Finding:
     rows, n = tally.layout.rows, tally.n
     single, row = _furthest(tally.reports, n, 1 / rows, 1 / rows)
     together = _together(tally.reports, n, 1 / rows, 1 / rows)
-    what = f"row {row} has {tally.reports[row]:,} of {n:,} reports; each of the {rows:,} has {n / rows:,.1f} on average"
+    each = f"each of the {rows:,} has {_about(n / rows)} on average"
+    what = f"row {row} has {_about(tally.reports[row])} of {_about(n)} reports; {each}"
     if together < single:
-        what = f"{n:,} reports are not spread evenly over the {rows:,} rows"
+        what = f"{_about(n)} reports are not spread evenly over the {rows:,} rows"
     return Finding("row", min(1.0, 2 * min(single, together)), what)
 
 
@@ -153,8 +165,10 @@ def _cells(known: Law, tally: Tally) -> Iterator[Finding]:
     single, place = _furthest(tally.counts, of, low, high)
     seen, among = int(tally.counts.flat[place]), int(tally.reports[place // layout.width] if unary else tally.n)
     thing = f"bit {place % layout.width}" if unary else f"cell {place}"
-    limit = f"of honest reports it counts {among * low:,.1f} to {among * high:,.1f} on average"
-    yield Finding("cell", single, f"{thing} counts {seen:,} of {among:,} reports; {limit}", (place,) if direct else ())
+    limit = f"of honest reports it counts {_about(among * low)} to {_about(among * high)} on average"
+    yield Finding(
+        "cell", single, f"{thing} counts {_about(seen)} of {_about(among)} reports; {limit}", (place,) if direct else ()
+    )
     if unary and layout.rows > 1:  # bits of one row come and go together with it
         return
     counts, n = tally.counts.ravel(), tally.n

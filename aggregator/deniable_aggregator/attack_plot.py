@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -10,6 +10,7 @@ from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
 from deniable.errors import ConfigurationError
 from deniable.mechanisms.chain import Chain
+from deniable_aggregator.plot import INK, LINE, SOFT, STYLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,23 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-_INK, _SOFT, _LINE = "#1a1f24", "#57616b", "#e6e7e3"
 _COLORS = {"fresh": "#b4530a", "kept": "#0f766e", "lost": "#6d5bd0"}
 _LABELS = {"fresh": "noise drawn anew", "kept": "response kept", "lost": "kept, but lost at times"}
 _TOP = 1.04  # of the axis of success
 _GAP = 0.065  # between labels, as a share of the axis
 _COLUMNS = 2
-_STYLE: Any = {
-    "font.size": 10,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": _SOFT,
-    "axes.labelcolor": _INK,
-    "text.color": _INK,
-    "xtick.color": _SOFT,
-    "ytick.color": _SOFT,
-    "svg.hashsalt": "deniable",
-}
 
 
 def draw(results: Sequence[Result], path: str) -> None:
@@ -56,7 +45,7 @@ def draw(results: Sequence[Result], path: str) -> None:
     """
     columns = min(len(results), _COLUMNS)
     rows = -(-len(results) // columns)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(0.6 + 5.4 * columns, 0.6 + 3.6 * rows), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False, sharey=True).ravel().tolist()
         for panel, result in zip(panels, results, strict=False):
@@ -77,20 +66,20 @@ def _panel(panel: Axes, result: Result) -> None:
     if isinstance(mechanism, Chain):
         title += f", {mechanism.epsilon_permanent:.3g} for all"
         bound = result.observer.bound().success
-    panel.set_title(title, loc="left", size=10, color=_SOFT)
+    panel.set_title(title, loc="left", size=10, color=SOFT)
     panel.set(xscale="log", xlim=(1, max(most, 2)), ylim=(0, _TOP), xlabel="reports of one device")
     panel.set_ylabel("right guesses" if panel.get_subplotspec().is_first_col() else "")  # type: ignore[union-attr]
     panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     panel.xaxis.set_major_formatter(FuncFormatter(lambda reports, _: f"{reports:,.0f}"))
     panel.xaxis.set_minor_formatter(NullFormatter())
-    panel.grid(axis="y", color=_LINE, linewidth=0.8)
+    panel.grid(axis="y", color=LINE, linewidth=0.8)
     panel.set_axisbelow(True)
     guess = float(result.observer.chances.max())
-    panel.axhline(guess, color=_SOFT, linewidth=1, linestyle=":")
-    labels = [(guess, f"no report: {guess:.1%}", _SOFT)]
+    panel.axhline(guess, color=SOFT, linewidth=1, linestyle=":")
+    labels = [(guess, f"no report: {guess:.1%}", SOFT)]
     if bound is not None:
-        panel.axhline(bound, color=_INK, linewidth=1.2, linestyle="--", zorder=3)
-        labels.append((bound, f"bound: {bound:.1%}", _INK))
+        panel.axhline(bound, color=INK, linewidth=1.2, linestyle="--", zorder=3)
+        labels.append((bound, f"bound: {bound:.1%}", INK))
     for curve in result.curves:
         color = _COLORS[curve.way]
         panel.fill_between(curve.reports, curve.low, curve.high, color=color, alpha=0.16, linewidth=0)

@@ -39,6 +39,9 @@ class Group(NamedTuple):
         return len(self.payloads) // self.layout.payload_size
 
 
+_MOST_KINDS = 10_000
+_kinds: dict[tuple[object, ...], tuple[Stratum, Layout]] = {}
+"""What was decoded before: a stratum and its layout are made once, and are one object ever after."""
 _Wire = list[tuple[str, int, str, str, str, int, int, str, bytes]]
 _decoder = msgspec.msgpack.Decoder(_Wire)
 
@@ -59,10 +62,15 @@ def decode(entry: bytes) -> list[Group]:
         ``entry``, if it is none that `encode` writes.
     """
     try:
-        return [
-            Group(Stratum(*names), Layout(rows, width, kind), payloads)  # type: ignore[arg-type] # Layout checks its kind
-            for *names, rows, width, kind, payloads in _decoder.decode(entry)
-        ]
+        return [Group(*(_kinds.get(fields[:-1]) or _kind(fields)), fields[-1]) for fields in _decoder.decode(entry)]
     except (msgspec.DecodeError, ValueError, TypeError) as error:
         # The kind of error only: its words may repeat what stands in the entry, and the reason is logged.
         raise PayloadError("entry", f"a stream entry is a batch as the ingest writes it ({type(error).__name__})") from None
+
+
+def _kind(fields: tuple[str, int, str, str, str, int, int, str, bytes]) -> tuple[Stratum, Layout]:
+    *names, rows, width, kind, _ = fields
+    if len(_kinds) >= _MOST_KINDS:
+        _kinds.clear()
+    made = Stratum(*names), Layout(rows, width, kind)  # type: ignore[arg-type] # Layout checks its kind
+    return _kinds.setdefault(fields[:-1], made)

@@ -9,25 +9,25 @@ import sys
 from threading import Event, Timer
 from typing import TYPE_CHECKING
 
-from deniable.errors import ConfigurationError
 from deniable.layout import Layout
-from deniable_aggregator import options, tally, weights
+from deniable_aggregator import logs, options, release, tally, variables, weights
+from deniable_aggregator.departure import Departures
 from deniable_aggregator.erasure import Erasure
 from deniable_aggregator.worker import Worker, WorkerSettings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from deniable_aggregator.events import Events
     from deniable_aggregator.store import Store
-    from deniable_aggregator.watch import Watch
 
 __all__ = ["worker"]
 
+log = logging.getLogger("deniable.worker")
+
 _FORCED = 1
-_LARGEST_COMMIT = 10_000
-_LONGEST_CLAIM = 3600
 _STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that Kubernetes grants
 
 
@@ -39,65 +39,77 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     """
     options.add(parser)
     about = (
-        "metrics.toml of the apps, to look for made-up reports; several are joined by : (default: DENIABLE_REGISTRY, or no looks)"
+        "metrics.toml of the apps, to publish what is counted, look for made-up reports and delete what is due; several are "
+        "joined by : (default: DENIABLE_REGISTRY, or none of this)"
     )
     parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
     parser.add_argument("--burst", action="store_true", help="stop when the stream is empty")
-    parser.add_argument("--batch", type=int, default=100, help="batches counted in one commit (default 100)")
-
+    for number in variables.WORKER:
+        told = f"{number.about} (default: {number.variable}, else {number.default:g})"
+        parser.add_argument(number.flag, metavar=number.unit, help=told)
     parser.add_argument(
-        "--max-deliveries",
-        type=int,
-        default=5,
-        metavar="N",
-        help="put aside what so many workers did not get counted (default 5)",
-    )
-    parser.add_argument(
-        "--claim-after",
-        type=float,
-        default=60.0,
-        metavar="SECONDS",
-        help="take over what another worker has had in hand for so long (default 60)",
+        "--metrics-bind",
+        default=os.environ.get("DENIABLE_METRICS_BIND"),
+        metavar="HOST:PORT",
+        help="show this worker's numbers to Prometheus at /metrics (default: DENIABLE_METRICS_BIND, else nowhere)",
     )
 
     def run(arguments: argparse.Namespace) -> int:
         stores = options.stores(arguments)
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-        if not 0 < arguments.claim_after <= _LONGEST_CLAIM:
-            raise ConfigurationError(
-                f"--claim-after is above 0 and at most {_LONGEST_CLAIM} seconds; got {arguments.claim_after:g}"
-            )
-        if not 0 < arguments.batch <= _LARGEST_COMMIT:
-            raise ConfigurationError(f"--batch is from 1 to {_LARGEST_COMMIT}; got {arguments.batch}")
+        log_settings = logs.LogSettings.from_environment()
+        log_settings.apply()
+        variables.warn()
+        batch, max_deliveries, claim_after = (each.choose(getattr(arguments, each.name)) for each in variables.WORKER)
         settings = WorkerSettings(
-            batch=arguments.batch,
-            min_idle_ms=round(1000 * arguments.claim_after),
-            claim_every=min(30.0, arguments.claim_after / 2),
-            max_deliveries=arguments.max_deliveries,
+            batch=int(batch),
+            min_idle_ms=round(1000 * claim_after),
+            claim_every=min(30.0, claim_after / 2),
+            max_deliveries=int(max_deliveries),
         )
-        if arguments.max_deliveries < 1:
-            raise ConfigurationError(f"--max-deliveries is 1 or more; got {arguments.max_deliveries}")
-        counter = Worker(stores, settings, watches=[Erasure(stores), *_watches(stores, arguments.registry)])
+        watches: list[Callable[[], None]] = [Erasure(stores), Departures(stores), *_watches(stores, arguments.registry)]
+        counter = Worker(stores, settings, watches=watches, events=_events(stores, arguments.metrics_bind))
         stop = _stop_on_signals()
         for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
             tally.count(layout, b"\0")  # compiles the kernels now, if need be, and not while reports wait
         weights.count(layout, b"\0")
         counter.run(stop, burst=arguments.burst)
-        print(f"counted {counter.counted} reports, put aside {counter.buried} batches", file=sys.stderr)
+        said = f"counted {counter.counted} reports, put aside {counter.buried} batches"
+        if log_settings.format == "json":  # whoever reads the log expects nothing else in it
+            log.info("%s", said)
+        else:
+            print(said, file=sys.stderr)
         return options.STORE_STATUS if counter.cut_off else 0
 
     return run
 
 
-def _watches(stores: list[Store], paths: str | None) -> list[Watch]:
-    """Make a watch for each app whose registry is given."""
-    if not paths:
-        return []
+def _watches(stores: list[Store], paths: str | None) -> Iterator[Callable[[], None]]:
+    """Make what looks at each app whose registry is given, what publishes it, and what deletes of it what is due."""
     from deniable import registry  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
-    from deniable_aggregator.watch import Watch  # noqa: PLC0415
 
-    loaded = {each.app: each for each in map(registry.load, filter(None, paths.split(os.pathsep)))}
-    return [Watch(store, loaded[store.app]) for store in stores if store.app in loaded]
+    loaded = {each.app: each for each in map(registry.load, filter(None, (paths or "").split(os.pathsep)))}
+    for store in stores:
+        if store.app not in loaded:
+            log.warning("nothing of %s is published by this worker: DENIABLE_REGISTRY names no registry of it", store.app)
+            continue
+        from deniable_aggregator.publisher import Publisher  # noqa: PLC0415
+        from deniable_aggregator.retention import Retention  # noqa: PLC0415
+        from deniable_aggregator.watch import Watch  # noqa: PLC0415
+
+        publisher = Publisher(store, loaded[store.app], grace=release.grace())
+        yield from (Watch(store, loaded[store.app]), publisher)
+        yield Retention(store, loaded[store.app], publisher, grace=release.grace())
+
+
+def _events(stores: list[Store], bind: str | None) -> Events | None:
+    """Serve the numbers of this process, if somebody wants them."""
+    if not bind:
+        return None
+    from deniable_aggregator.vitals import Vitals  # noqa: PLC0415 - a worker that nobody watches needs no web server
+
+    vitals = Vitals([store.app for store in stores])
+    vitals.serve(bind)
+    return vitals
 
 
 def _stop_on_signals() -> Event:

@@ -5,7 +5,7 @@ Their number is capped: the oldest go first. What they hold are randomised repor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,17 +37,24 @@ class DeadLetter:
         Bytes of the batch; None where there was none.
     groups
         What it holds, as far as it can be read.
+    body
+        The batch as it is.
     """
 
     id: str
     reason: str
     size: int | None
     groups: tuple[Group, ...] = ()
+    body: bytes = field(default=b"", repr=False)
 
     @property
     def reports(self) -> int:
         """Number of reports in it, as far as it can be read."""
         return sum(group.reports for group in self.groups)
+
+    def names(self, metric: str) -> bool:
+        """Tell whether a metric's name is anywhere in it."""
+        return metric.encode() in self.body
 
 
 class DeadLetters:
@@ -115,4 +122,4 @@ def _letter(entry: tuple[bytes, dict[bytes, bytes]]) -> DeadLetter:
             groups = tuple(batch.decode(body))
         except PayloadError:
             groups = ()
-    return DeadLetter(id_.decode(), fields.get(b"reason", b"").decode(), None if body is None else len(body), groups)
+    return DeadLetter(id_.decode(), fields.get(b"reason", b"").decode(), None if body is None else len(body), groups, body or b"")

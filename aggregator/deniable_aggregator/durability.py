@@ -12,19 +12,23 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Any, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 
 import redis
 
 from deniable.errors import ConfigurationError
 
-__all__ = ["NAMES", "Durability", "Name"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["NAMES", "Durability", "Name", "evicts", "look", "unseen"]
 
 Name = Literal["memory", "everysec", "always"]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
 
 log = logging.getLogger("deniable.store")
 
+_ASKED = ("maxmemory-policy", "appendonly", "appendfsync")
 _FSYNC = {"everysec": ("everysec", "always"), "always": ("always",)}
 _SECONDS = 60.0  # for which a look is good: a store that is started anew may have other settings
 
@@ -89,24 +93,11 @@ class Durability:
         redis.RedisError
             If it cannot be asked.
         """
-        seen = _settings(client)
-        unknown = [name for name in ("maxmemory-policy", "appendonly", "appendfsync") if name not in seen]
-        if seen.get("maxmemory-policy", "noeviction") != "noeviction":
-            raise ConfigurationError(
-                "a store that is full must refuse and not forget: set maxmemory-policy noeviction; "
-                f"it has {seen['maxmemory-policy']}"
-            )
-        if self.name != "memory":
-            if seen.get("appendonly", "yes") != "yes":
-                raise ConfigurationError(f"durability {self.name} needs a store that writes: set appendonly yes")
-            fsync = seen.get("appendfsync")
-            if fsync not in (None, *_FSYNC[self.name]):
-                raise ConfigurationError(f"durability {self.name} needs appendfsync {self.name}; the store has {fsync}")
-            # WAITAOF would tell of each upload, but Valkey 9.1 answers it before a store that writes every second has synced.
-            if self.name == "always" and unknown:
-                raise ConfigurationError(
-                    "durability always cannot be seen in this store: allow its user CONFIG GET, or promise everysec"
-                )
+        seen = look(client)
+        wrong = evicts(seen) or self.broken(seen)
+        if wrong:
+            raise ConfigurationError(wrong)
+        unknown = unseen(seen)
         if unknown and not self._said:
             log.warning(
                 "the store does not tell %s: that it keeps durability %s is for you to see", ", ".join(unknown), self.name
@@ -115,11 +106,49 @@ class Durability:
         self._kept = True
         self._good_until = time.monotonic() + _SECONDS
 
+    def broken(self, seen: Mapping[str, str]) -> str | None:
+        """Tell how settings, as `look` returns them, do not keep the promise; None if nothing shows that they do not."""
+        if self.name == "memory":
+            return None
+        if seen.get("appendonly", "yes") != "yes":
+            return f"durability {self.name} needs a store that writes: set appendonly yes"
+        fsync = seen.get("appendfsync")
+        if fsync not in (None, *_FSYNC[self.name]):
+            return f"durability {self.name} needs appendfsync {self.name}; the store has {fsync}"
+        # WAITAOF would tell of each upload, but Valkey 9.1 answers it before a store that writes every second has synced.
+        if self.name == "always" and unseen(seen):
+            return "durability always cannot be seen in this store: allow its user CONFIG GET, or promise everysec"
+        return None
 
-def _settings(client: redis.Redis) -> dict[str, str]:
-    """Read what the store tells of its settings: all of them by CONFIG, most of them by INFO, none where neither is allowed."""
+
+def evicts(seen: Mapping[str, str]) -> str | None:
+    """Tell that a store forgets what it has no room for, which no promise allows; None if it refuses instead."""
+    policy = seen.get("maxmemory-policy", "noeviction")
+    if policy == "noeviction":
+        return None
+    return f"a store that is full must refuse and not forget: set maxmemory-policy noeviction; it has {policy}"
+
+
+def unseen(seen: Mapping[str, str]) -> list[str]:
+    """List the settings that the store does not tell."""
+    return [name for name in _ASKED if name not in seen]
+
+
+def look(client: redis.Redis) -> dict[str, str]:
+    """Read what the store tells of its settings: all of them by CONFIG, most of them by INFO, none where neither is allowed.
+
+    Parameters
+    ----------
+    client
+        The store.
+
+    Raises
+    ------
+    redis.RedisError
+        If it cannot be asked.
+    """
     try:
-        given = cast("dict[Any, Any]", client.config_get("maxmemory-policy", "appendonly", "appendfsync"))
+        given = cast("dict[Any, Any]", client.config_get(*_ASKED))
         return {_text(name): _text(value) for name, value in given.items()}
     except redis.ResponseError:  # not allowed, or renamed
         pass

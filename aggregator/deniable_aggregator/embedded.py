@@ -40,7 +40,7 @@ from deniable.errors import ConfigurationError
 if TYPE_CHECKING:
     from deniable_aggregator import durability as durability_
 
-__all__ = ["StoreServer", "open_store"]
+__all__ = ["StoreServer", "open_store", "redacted"]
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +123,7 @@ def open_store(
         If there is no server, it does not start, or `directory` is in use or open to other users.
     """
     if redis_url:
-        return StoreServer(redis_url, f"given URL {_redacted(redis_url)}")
+        return StoreServer(redis_url, f"given URL {redacted(redis_url)}")
     binary, label = _find(executable)
     with ExitStack[None]() as undo:
         try:
@@ -140,7 +140,7 @@ def open_store(
         return StoreServer(url, f"{label.format(version=version)} ({binary})", undo.pop_all())
 
 
-def _redacted(url: str) -> str:
+def redacted(url: str) -> str:
     """Leave out all that may hold a password: the user's part and the options."""
     scheme, separator, rest = url.partition("://")
     place, _, options = rest.partition("?")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["STORE_STATUS", "add", "answered", "opened", "stores"]
 
+_APP = "name in the registry; may be repeated (default: DENIABLE_APPS, else the apps of the registries in DENIABLE_REGISTRY)"
+
 STORE_STATUS = 3
 """Exit status when the store cannot be used."""
 
@@ -25,7 +27,7 @@ STORE_STATUS = 3
 def add(parser: argparse.ArgumentParser) -> None:
     """Add ``--redis-url`` and ``--app`` to a command."""
     parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
-    parser.add_argument("--app", action="append", metavar="NAME", help="name in the registry; may be repeated")
+    parser.add_argument("--app", action="append", metavar="NAME", help=_APP)
 
 
 def stores(arguments: argparse.Namespace) -> list[Store]:
@@ -38,14 +40,35 @@ def stores(arguments: argparse.Namespace) -> list[Store]:
     """
     if not arguments.redis_url:
         raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
-    if not arguments.app:
-        raise ConfigurationError("this needs --app, the name in the registry; it may be repeated")
+    apps = arguments.app or _apps(getattr(arguments, "registry", None))
+    if not apps:
+        raise ConfigurationError("this needs --app, the name in the registry, or DENIABLE_APPS or DENIABLE_REGISTRY")
     client = opened(arguments.redis_url)
-    return [Store(client, app) for app in dict.fromkeys(arguments.app)]
+    return [Store(client, app) for app in dict.fromkeys(apps)]
 
 
-def opened(url: str) -> redis.Redis:
+def _apps(paths: str | None) -> list[str]:
+    """Return the apps that the environment names, or else those of the registries given."""
+    named = [app.strip() for app in os.environ.get("DENIABLE_APPS", "").split(",")]
+    if any(named):
+        return list(filter(None, named))
+    paths = paths or os.environ.get("DENIABLE_REGISTRY", "")
+    if not paths:
+        return []
+    from deniable import registry  # noqa: PLC0415 - who names the apps needs no registries
+
+    return [registry.load(path).app for path in paths.split(os.pathsep) if path]
+
+
+def opened(url: str, *, timeout: float = 10.0) -> redis.Redis:
     """Make a client of the store; nothing is sent to it yet.
+
+    Parameters
+    ----------
+    url
+        As in ``DENIABLE_REDIS_URL``.
+    timeout
+        As `store.connect` takes it.
 
     Raises
     ------
@@ -53,9 +76,9 @@ def opened(url: str) -> redis.Redis:
         If the URL is none.
     """
     try:
-        return connect(url)
+        return connect(url, timeout=timeout)
     except ValueError:  # whose text may repeat a password
-        raise ConfigurationError("--redis-url begins with redis://, rediss:// or unix://") from None
+        raise ConfigurationError("DENIABLE_REDIS_URL, --redis-url: redis://, rediss:// or unix://, as redis-py has it") from None
 
 
 def answered(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:

@@ -21,14 +21,21 @@ Keys of one app share a hash tag, so that one script may touch them all on a Red
 ``{app}:workers``
     sorted set of the workers that live, by the Unix time of their last sign of life;
 ``{app}:caught``
-    the Unix time when a worker last had read all that there was.
+    the Unix time when a worker last had read all that there was;
+``{app}:expired``
+    hash from each definition of a metric to the last of its periods that was deleted, by `deniable_aggregator.retention`;
+``{app}:erased``
+    hash of digests of erased metrics, by `deniable_aggregator.removal`; of these two, nothing is counted any more;
+``{app}:metrics``
+    set of the metrics that any registry had, since what is kept of one that is declared no longer must go some day, too.
+
+What is published of the tallies has keys of its own, in `deniable_aggregator.release`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -36,8 +43,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from deniable.report import Stratum
-from deniable_aggregator import tally as tallies
+from deniable_aggregator import shelf
+from deniable_aggregator.limit import Excess, Limit, arguments
+from deniable_aggregator.script import Script
+from deniable_aggregator.shelf import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,14 +54,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.layout import Layout
+    from deniable.report import Stratum
     from deniable_aggregator.durability import Durability
     from deniable_aggregator.tally import Tally
 
 __all__ = ["GROUP", "Appended", "Entry", "Store", "Weights", "connect"]
 
 GROUP = "agg"
-_SEPARATOR = "|"
 _DEAD_LETTERS = 10_000
+_MANY, _SPARSE = 32, 8  # cells, and of how many one changed, for which adding to all of them takes less than naming those
 _HOUR = 3600  # the shortest period, and the finest time that is kept of anything
 
 
@@ -79,13 +89,16 @@ class Appended:
     Parameters
     ----------
     outcome
-        ``"appended"``; ``"duplicate"``, the key was seen before; or ``"full"``, the backlog is at its cap.
+        ``"appended"``; ``"duplicate"``, the key was seen before; ``"full"``, the backlog is at its cap; or ``"limited"``.
     previous
         For a duplicate, what was remembered of the first one.
+    excess
+        For one that was limited, by what.
     """
 
     outcome: str
     previous: bytes = b""
+    excess: Excess | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,21 +146,26 @@ class Store:
         self.redis = client
         self.app = app
         self._durability = durability
+        self.tallies = Shelf(client, app, "tally", "tallies")
         self.stream = f"{{{app}}}:reports"
         self.dead = f"{{{app}}}:dead"
         self.workers = f"{{{app}}}:workers"
         self.caught = f"{{{app}}}:caught"
         self.alarms = f"{{{app}}}:alarms"
         self.watched = f"{{{app}}}:watched"
-        self._append = _script(client, "append")
-        self._commit = _script(client, "commit")
-        self._bury = _script(client, "bury")
-        self._leave = _script(client, "leave")
-        self._look = _script(client, "look")
+        self.expired = f"{{{app}}}:expired"
+        self.erased = f"{{{app}}}:erased"
+        self.metrics = f"{{{app}}}:metrics"
+        self._append = Script(client, "limit", "append")
+        self._commit = Script(client, "gone", "commit")
+        self._bury = Script(client, "bury")
+        self._leave = Script(client, "leave")
+        self._forget = Script(client, "forget")
+        self._look = Script(client, "look")
 
     # Ingest
 
-    def append(self, entry: bytes, *, key: str, remember: bytes, cap: int, ttl: int) -> Appended:
+    def append(self, entry: bytes, *, key: str, remember: bytes, cap: int, ttl: int, limits: Sequence[Limit] = ()) -> Appended:
         """Append a batch once, whatever is retried.
 
         Parameters
@@ -162,6 +180,8 @@ class Store:
             Entries the backlog may hold.
         ttl
             Seconds to remember the key, at least; up to an hour longer, since the end of its life must not tell its beginning.
+        limits
+            What the upload counts for, in their order, up to the first that is used up; then it is not appended.
 
         Raises
         ------
@@ -170,11 +190,13 @@ class Store:
             same; sent again with its key, it is appended once.
         """
         self.ensure()
-        outcome, previous = cast(
-            "tuple[bytes, bytes]",
-            self._append(keys=[self.stream, self._idem(key)], args=[entry, remember, cap, ttl]),
+        outcome, more = self._append(
+            [self.stream, self._idem(key), *(limit.key for limit in limits)],
+            [entry, remember, cap, ttl, *arguments(limits)],
         )
-        return Appended(outcome.decode(), previous)
+        if outcome == b"limited":
+            return Appended("limited", excess=Excess(*more))
+        return Appended(outcome.decode(), more)
 
     def ensure(self) -> None:
         """See, now and then, that the store keeps the promised durability.
@@ -211,7 +233,7 @@ class Store:
     def commit(
         self, consumer: str, ids: Sequence[bytes], deltas: Mapping[Stratum | Weights, NDArray[np.int64]], now: int
     ) -> list[bytes]:
-        """Add deltas and remove the entries they came from, all or nothing.
+        """Add deltas and remove the entries they came from, all or nothing; what is expired or erased is not added.
 
         Parameters
         ----------
@@ -229,15 +251,13 @@ class Store:
         list of bytes
             Entries that this consumer no longer owns. If there is one, nothing was written.
         """
-        keys = [self.stream]
+        keys = [self.stream, self.expired, self.erased]
         args: list[Any] = [GROUP, consumer, now - now % _HOUR, len(ids), *ids]
         for of, cells in deltas.items():
-            stratum, key = (of.stratum, self._weights) if isinstance(of, Weights) else (of, self._tally)
-            name = _name(stratum)
-            keys += [key(name), self._index(stratum.metric)]
-            changed = np.flatnonzero(cells)
-            pairs = np.column_stack([changed, cells[changed]]).ravel().tolist()
-            args += [name, " ".join(map(str, pairs))]
+            stratum, key = (of.stratum, self.weights) if isinstance(of, Weights) else (of, self.tallies.key)
+            name = shelf.name(stratum)
+            keys += [key(name), self.tallies.index(stratum.metric)]
+            args += [name, *_changes(cells)]
         return cast("list[bytes]", self._commit(keys=keys, args=args))
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
@@ -247,6 +267,10 @@ class Store:
     def leave(self, consumer: str) -> bool:
         """Forget a consumer, unless it has entries pending (deleting it would lose them)."""
         return bool(self._leave(keys=[self.stream], args=[GROUP, consumer]))
+
+    def forget(self, idle: float) -> int:
+        """Forget all consumers that are idle for some seconds and have no entries pending; return how many."""
+        return int(self._forget(keys=[self.stream], args=[GROUP, round(1000 * idle)]))
 
     def look(self, life: int) -> tuple[int, int, int, int, int]:
         """Count the batches that wait, those in hand, the milliseconds any waits at most (or -1), dead letters, living workers.
@@ -263,42 +287,35 @@ class Store:
 
     def strata(self, metric: str) -> dict[Stratum, int]:
         """List every stratum counted for a metric, with the Unix time of the hour of its last commit."""
-        found = cast("dict[bytes, bytes]", self.redis.hgetall(self._index(metric)))
-        return {_stratum(name.decode()): int(updated) for name, updated in found.items()}
+        return {stratum: int(updated) for stratum, updated in self.tallies.notes(metric).items()}
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""
-        values = cast("list[bytes | None]", self.redis.mget([self._tally(_name(s)) for s in strata])) if strata else []
-        read = [tallies.from_cells(layout, np.frombuffer(value, ">i8").astype(np.int64)) for value in values if value]
-        return tallies.merge(tallies.empty(layout), *read)
+        return self.tallies.read(layout, strata)
 
     def read_weights(self, layout: Layout, strata: Sequence[Stratum]) -> NDArray[np.int64]:
         """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros where none were counted."""
         total = np.zeros(layout.width + 1, np.int64)
-        values = cast("list[bytes | None]", self.redis.mget([self._weights(_name(s)) for s in strata])) if strata else []
+        values = cast("list[bytes | None]", self.redis.mget([self.weights(shelf.name(s)) for s in strata])) if strata else []
         for value in filter(None, values):
-            cells = np.frombuffer(value, ">i8")
+            cells = shelf.cells(value)
             total[: len(cells)] += cells
         return total
 
-    def _weights(self, name: str) -> str:
+    def taken(self, name: str) -> str:
+        """Name the key of what was counted of a period when it was last published before its close."""
+        return f"{{{self.app}}}:taken:{name}"
+
+    def weights(self, name: str) -> str:
+        """Name the key of a stratum's weight tally."""
         return f"{{{self.app}}}:weights:{name}"
 
-    def _tally(self, name: str) -> str:
-        return f"{{{self.app}}}:tally:{name}"
 
-    def _index(self, metric: str) -> str:
-        return f"{{{self.app}}}:tallies:{metric}"
-
-
-def _name(stratum: Stratum) -> str:
-    return _SEPARATOR.join(map(str, stratum))
-
-
-def _stratum(name: str) -> Stratum:
-    metric, version, fingerprint, period, segment = name.split(_SEPARATOR)
-    return Stratum(metric, int(version), fingerprint, period, segment)
-
-
-def _script(client: redis.Redis, name: str) -> Any:
-    return client.register_script(files(__package__).joinpath("scripts", f"{name}.lua").read_text("utf-8"))
+def _changes(cells: NDArray[np.int64]) -> tuple[int | str, bytes | str]:
+    """Write a delta as ``commit.lua`` reads it: where many cells changed, all from the first one to the last one."""
+    changed = np.flatnonzero(cells)
+    if len(changed) >= _MANY:
+        first, end = int(changed[0]), int(changed[-1]) + 1
+        if end - first <= _SPARSE * len(changed):
+            return first, cells[first:end].astype(">i8").tobytes()
+    return "", " ".join(map(str, np.column_stack([changed, cells[changed]]).ravel().tolist()))

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tally", "count", "empty", "from_cells", "merge", "sift", "valid"]
 
+_BYTES = bytes(range(256))
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tally:
@@ -136,6 +138,8 @@ def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | No
     reason : PayloadError or None
         What is wrong with the first of them.
     """
+    if _plain(layout, payloads):
+        return payloads, 0, None
     good = valid(layout, payloads)
     if good.all():
         return payloads, 0, None
@@ -188,3 +192,23 @@ def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:
     if len(payloads) % size:
         raise PayloadError("payload_length", f"payloads of {size} bytes stand one after another; got {len(payloads)} bytes")
     return np.frombuffer(payloads, np.uint8).reshape(-1, size)
+
+
+def _plain(layout: Layout, payloads: bytes) -> bool:
+    """Tell whether it is plain that all payloads are valid: most groups are small, and calls of numpy take longer than they.
+
+    A number is below another one if its highest byte is below that of the other.
+    """
+    size, head = layout.payload_size, layout.row_size
+    if not payloads or len(payloads) % size:
+        return False
+    if layout.kind == "index":
+        return _below(layout.rows * layout.width >> 8 * (size - 1), payloads[size - 1 :: size])
+    if head and not _below(layout.rows >> 8 * (head - 1), payloads[head - 1 :: size]):
+        return False
+    return not layout.width % 8 or _below(1 << layout.width % 8, payloads[size - 1 :: size])
+
+
+def _below(limit: int, numbers: bytes) -> bool:
+    """Tell whether bytes are all below a number of at most 256."""
+    return not numbers.translate(None, _BYTES[:limit])

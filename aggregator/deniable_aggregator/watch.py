@@ -16,8 +16,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable import mechanisms
+from deniable.period import end
 from deniable.report import fingerprint
 from deniable_aggregator import alarm, tally, volume
+from deniable_aggregator.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["EVERY_SECONDS", "Alarm", "Watch", "alarms", "looked"]
+__all__ = ["EVERY_SECONDS", "Alarm", "Watch", "alarms", "forget", "looked"]
 
 log = logging.getLogger("deniable.watch")
 
@@ -101,6 +103,41 @@ def looked(store: Store) -> int | None:
     """Return the Unix time of the last look at an app, or None."""
     found = cast("bytes | None", store.redis.get(store.watched))
     return int(found) if found else None
+
+
+def forget(store: Store, metric: str, before: float) -> bool:
+    """Forget what was found of old periods, and how much was counted of them.
+
+    Parameters
+    ----------
+    store
+        Where the metric is counted.
+    metric
+        Its id.
+    before
+        Unix time: what ended before it is old.
+
+    Returns
+    -------
+    bool
+        Whether there was anything to forget.
+    """
+    text = cast("bytes | None", store.redis.hget(store.alarms, metric))
+    if text is None:
+        return False
+
+    def young(name: str) -> bool:
+        ended = end(name)
+        return ended is not None and ended.timestamp() >= before
+
+    kept = _Kept.read(text, json.loads(text)["fingerprint"])
+    number = len(kept.tested) + len(kept.alarms)
+    kept.tested = {name: last for name, last in kept.tested.items() if young(name.partition("|")[0])}
+    kept.alarms = {place: each for place, each in kept.alarms.items() if young(each.period)}
+    if len(kept.tested) + len(kept.alarms) == number:
+        return False
+    after = kept.write() if kept.tested or kept.alarms else ""
+    return bool(Script(store.redis, "replace")([store.alarms], [metric, text, after]))
 
 
 @dataclass(slots=True)
@@ -205,7 +242,8 @@ class Watch:
                 kept[metric.id] = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, metric.id)), tag)
                 for period in sorted(periods):
                     chosen = [stratum for stratum in strata if stratum.period == period]
-                    units += self._units(mechanism, kept[metric.id], period, chosen, hour)
+                    least = max(_LEAST_REPORTS, metric.min_reports)  # whoever may read alarms learns of no smaller group
+                    units += self._units(mechanism, kept[metric.id], period, chosen, hour, least)
         raised = self._raise(units, hour)
         grown = {id(unit.kept) for unit in units}
         written: dict[Any, Any] = {metric: each.write() for metric, each in kept.items() if id(each) in grown}
@@ -214,8 +252,10 @@ class Watch:
         self._store.redis.set(self._store.watched, now)
         return raised
 
-    def _units(self, mechanism: Mechanism, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int) -> Iterator[_Unit]:
-        """Test a period as a whole, and each of its segments where there are several."""
+    def _units(
+        self, mechanism: Mechanism, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int, least: int
+    ) -> Iterator[_Unit]:
+        """Test a period as a whole, and each of its segments where there are several, if it has so many reports."""
         layout = mechanism.layout
         parts = {stratum: self._store.read(layout, [stratum]) for stratum in strata}
         groups = [("", list(strata)), *((stratum.segment, [stratum]) for stratum in strata if len(strata) > 1)]
@@ -223,7 +263,7 @@ class Watch:
             counted = tally.merge(*(parts[stratum] for stratum in members))
             before, then = kept.tested.get(f"{period}|{segment}", (0, 0))
             grown = counted.n >= _GROWTH * before if then == hour else counted.n > before
-            if grown and counted.n >= _LEAST_REPORTS:
+            if grown and counted.n >= least:
                 weights = self._store.read_weights(layout, members) if layout.kind == "bits" else None
                 yield _Unit(kept, period, segment, counted.n, alarm.examine(mechanism, counted, weights))
 

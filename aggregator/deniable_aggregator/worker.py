@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 import time
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
@@ -19,20 +18,15 @@ from uuid import uuid4
 import redis
 
 from deniable.errors import PayloadError
-from deniable_aggregator import batch, pulse, tally, weights
-from deniable_aggregator.store import GROUP, Entry, Store, Weights
+from deniable_aggregator import batch, delta, pulse
+from deniable_aggregator.events import Events
+from deniable_aggregator.store import GROUP, Entry, Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from threading import Event
 
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from deniable.layout import Layout
-    from deniable.report import Stratum
-
-    _Deltas = dict[Stratum | Weights, NDArray[np.int64]]
+    from deniable_aggregator.delta import Deltas
 
 __all__ = ["Worker", "WorkerSettings"]
 
@@ -82,15 +76,23 @@ class Worker:
     watches
         Called after every commit, and whenever there is nothing to read. Each decides whether it is time to look at what was
         counted.
+    events
+        Who hears what happens.
     """
 
     def __init__(
-        self, stores: Sequence[Store], settings: WorkerSettings | None = None, *, watches: Sequence[Callable[[], None]] = ()
+        self,
+        stores: Sequence[Store],
+        settings: WorkerSettings | None = None,
+        *,
+        watches: Sequence[Callable[[], None]] = (),
+        events: Events | None = None,
     ) -> None:
         self._stores = {store.stream: store for store in stores}
         self._redis = stores[0].redis
         self._settings = settings or WorkerSettings()
         self._watches = watches
+        self._events = events or Events()
         self._claim_at = self._beat_at = 0.0
         self._caught = 0.0
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
@@ -131,6 +133,7 @@ class Worker:
                 # Redis is away or was emptied: nothing is lost, entries that were handed out are claimed again later.
                 log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, pause)
                 self.cut_off = True
+                self._events.failed()
                 joined = False
                 again = isinstance(error, _LOST) or (again and _transient(error))
                 stop.wait(pause)
@@ -213,6 +216,7 @@ class Worker:
                 for entry in entries:
                     self._bury(store, entry, f"delivered more than {self._settings.max_deliveries} times")
             elif entries:
+                self._events.claimed(store.app, len(entries))
                 return entries
 
     def _settle(self, store: Store, entries: list[Entry], stop: Event) -> None:
@@ -225,27 +229,28 @@ class Worker:
                 self._bury(store, entry, f"{error.code}: {error}")
         while groups:
             try:
-                deltas = _count(groups.values())
+                deltas, reports = delta.count(groups.values())
             except PayloadError:  # the ingest lets none through, so look for it only now
-                for id_ in [id_ for id_, groups_ in groups.items() if not _countable(groups_)]:
+                for id_ in [id_ for id_, groups_ in groups.items() if not delta.countable(groups_)]:
                     del groups[id_]
                     self._bury(store, Entry(id_, None), "payload: none that a device could have sent")
                 continue
             stale = self._commit(store, list(groups), deltas, stop)
             if not stale:
-                reports = sum(group.reports for groups_ in groups.values() for group in groups_)
                 self.counted += reports
+                self._events.counted(store.app, len(groups), reports)
                 log.debug("counted %d reports of %d batches for %s", reports, len(groups), store.app)
                 return
-            log.warning("%d batches were taken over by another worker", len(stale))
+            log.warning("%d batches were taken over by another worker", len(stale), extra={"app": store.app})
             for id_ in stale:
                 del groups[id_]
 
-    def _commit(self, store: Store, ids: list[bytes], deltas: _Deltas, stop: Event) -> list[bytes]:
+    def _commit(self, store: Store, ids: list[bytes], deltas: Deltas, stop: Event) -> list[bytes]:
         pause = 0.1
         while True:
+            began = time.perf_counter()
             try:
-                return store.commit(self.consumer, ids, deltas, int(time.time()))
+                stale = store.commit(self.consumer, ids, deltas, int(time.time()))
             except redis.RedisError as error:
                 if not _transient(error):
                     raise
@@ -253,12 +258,17 @@ class Worker:
                 log.warning("a commit waits for the store (%s)", type(error).__name__)
                 if stop.wait(pause):
                     raise
+                self._events.failed()
                 pause = min(2 * pause, 5.0)
+            else:
+                self._events.committed(store.app, time.perf_counter() - began)
+                return stale
 
     def _bury(self, store: Store, entry: Entry, reason: str) -> None:
         if store.bury(self.consumer, entry.id, reason):
             self.buried += 1
-            log.error("a batch of %s was put aside: %s", store.app, reason)
+            self._events.buried(store.app)
+            log.error("a batch of %s was put aside: %s", store.app, reason, extra={"app": store.app})
 
 
 def _transient(error: redis.RedisError) -> bool:
@@ -273,25 +283,3 @@ def _groups(entry: Entry) -> list[batch.Group]:
     if entry.body is None:
         raise PayloadError("entry", "the entry was deleted while it was pending")
     return batch.decode(entry.body)
-
-
-def _countable(groups: list[batch.Group]) -> bool:
-    try:
-        _count([groups])
-    except PayloadError:
-        return False
-    return True
-
-
-def _count(batches: Iterable[list[batch.Group]]) -> _Deltas:
-    payloads: dict[tuple[Stratum, Layout], list[bytes]] = defaultdict(list)
-    for groups in batches:
-        for group in groups:
-            payloads[group.stratum, group.layout].append(group.payloads)
-    deltas: _Deltas = {}
-    for (stratum, layout), parts in payloads.items():
-        joined = b"".join(parts)
-        deltas[stratum] = tally.count(layout, joined).cells
-        if layout.kind == "bits":
-            deltas[Weights(stratum)] = weights.count(layout, joined)
-    return deltas

@@ -24,13 +24,20 @@ __all__ = ["main"]
 
 _EXTRAS = {"deniable_aggregator": "aggregator", "deniable_server": "server"}
 _SUMMARIES = {
+    "account": "add up what all reports of a device tell, in every way, and say which total to quote",
+    "check-config": "tell what a server would make of this environment, and every fault in it",
+    "doctor": "look at a live installation, and tell what is wrong and what to do",
     "attack": "guess what devices hold from all their reports, with and without a kept permanent response",
+    "audit-log": "look at the audit log, verify it, and move what is old to files",
     "demo": "real devices' answers through real processes, with the truth beside the estimates",
     "keys": "make, list and revoke the keys of an app",
     "dlq": "look at batches that could not be counted, and have them counted after all",
+    "erase": "remove all that the store has of a metric, for good",
     "explain": "tell in words what a metric sends, with what probabilities",
     "prove": "prove each mechanism's privacy by walking every draw it can make",
+    "publish": "publish what was counted, as far as it may be",
     "registry": "check a metrics.toml, compare two, or sign one for devices",
+    "report": "write what a privacy reviewer needs to know of a registry, and of what was published",
     "serve": "run the ingest server, the query API and the dashboard",
     "rappor": "decode what a google/rappor deployment has collected",
     "status": "tell how much waits to be counted, and whether anybody works on it",

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from deniable.state import default_directory
 from deniable.transport import SenderSettings
 
-__all__ = ["sender_settings", "state_directory", "switched_off"]
+__all__ = ["VARIABLES", "sender_settings", "state_directory", "switched_off"]
 
 log = logging.getLogger("deniable")
 
 _NUMBERS: dict[str, Any] = {"flush_at": int, "flush_interval": float, "queue_size": int, "timeout": float, "max_tries": int}
+
+VARIABLES: dict[str, str] = {
+    "DENIABLE_DSN": "",
+    "DENIABLE_DISABLED": "",
+    "DENIABLE_STATE_DIR": "",
+    **{f"DENIABLE_{name.upper()}": f"{number:g}" for name, number in asdict(SenderSettings()).items()},
+}
+"""What the SDK reads, with the defaults."""
 
 
 def switched_off() -> str | None:

@@ -34,7 +34,8 @@ class Explanation:
     epsilon_permanent
         Privacy loss of all reports of one answer together, in nats; None where reports are independent, and each adds its own.
     epsilon_lifetime
-        Privacy loss of all reports ever, whatever the answers, in nats; None likewise.
+        Privacy loss of all reports ever, whatever the answers, in nats, between histories of answers that change at the same
+        times: that an answer changed at all may show. None likewise.
     sample
         Share of answers that are recorded at all, in (0, 1].
     p, q

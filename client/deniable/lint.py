@@ -11,7 +11,7 @@ from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.mechanisms.chain import Chain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from deniable.mechanisms import Mechanism
@@ -21,6 +21,12 @@ __all__ = ["Change", "Lint", "diff", "lint"]
 
 STRONG_EPSILON = 4.0
 """Above this a report gives the answer away with odds of more than 50 to 1; lint says so."""
+
+LONG_DAYS = 400
+"""Exact sums that are kept for longer are hard to explain: what may be told of them was published long before."""
+
+FEW_REPORTS = 20
+"""Below this `min_reports` lets groups show in which everybody knows everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,14 @@ def lint(path: str | Path) -> Lint:
     except RegistryError as error:
         return Lint(error.faults, (), ())
     faults, warnings, notes = [], [], []
+    if loaded.publication.trial:
+        warnings.append(Fault(str(path), "-", "a trial publishes everything at once, and so tells who took part", "true"))
+    if loaded.analysts.epsilon > STRONG_EPSILON:
+        rule = f"analysts who may spend more than {STRONG_EPSILON:g} learn who took part with odds above 50 to 1"
+        warnings.append(Fault(str(path), "-", rule, loaded.analysts.epsilon))
+    if loaded.retention.tallies > LONG_DAYS:
+        rule = f"exact sums that are kept for more than {LONG_DAYS} days protect nobody, and can be demanded by somebody"
+        warnings.append(Fault(str(path), "-", rule, loaded.retention.tallies))
     for metric in loaded.metrics.values():
         try:
             mechanism = mechanisms.of(metric)
@@ -81,7 +95,10 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> str:
 
 
 def _lifetime(metric: Metric, mechanism: Mechanism) -> str:
-    """Tell what a device that keeps permanent responses may spend on this version of a metric, if its budget allows."""
+    """Tell what a device that keeps permanent responses may spend on this version of a metric, if its budget allows.
+
+    This bounds what is told of two histories of answers that change at the same times; that they change may show, too.
+    """
     if metric.epsilon_permanent is None or not isinstance(mechanism, Chain):
         return ""
     each = mechanism.epsilon_permanent
@@ -89,7 +106,7 @@ def _lifetime(metric: Metric, mechanism: Mechanism) -> str:
     if metric.open:
         return f"{words}, and as much again for each other answer that a device ever has"
     kept = mechanism.kept_responses
-    return f"{words}; a device keeps at most {kept} responses, {kept * each:.6g} over its lifetime"
+    return f"{words}; a device keeps at most {kept} responses, {kept * each:.6g} over its lifetime, but for when answers change"
 
 
 def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
@@ -99,6 +116,8 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
         yield "collection has ended: remove the metric or move its expiry", str(metric.expires)
     if metric.expires is None:
         yield "a metric should say when it expires", None
+    if metric.min_reports < FEW_REPORTS:
+        yield f"what rests on fewer than {FEW_REPORTS} reports tells of small groups", metric.min_reports
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +152,8 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     """Compare a published registry with one proposed to follow it.
 
     A metric's meaning (type, values and their order, epsilon, mechanism, period, segments) is frozen once published; to
-    change it, raise its version. Descriptions, owners, expiry and min_reports may change freely.
+    change it, raise its version. Descriptions, owners, expiry and min_reports may change freely, and so may what segments
+    generalise to, of which devices know nothing.
     """
     changes = []
     if published.app != proposed.app:
@@ -142,6 +162,10 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
         lost = [value for value in values if value not in proposed.segments.get(name, ())]
         if lost and any(name in metric.segments for metric in proposed.metrics.values()):
             changes.append(Change("-", f"segments.{name} no longer has {', '.join(lost)}", breaking=True))
+    for name in sorted({*published.generalize, *proposed.generalize}):
+        was, is_ = (_levels(registry.generalize.get(name, {})) for registry in (published, proposed))
+        if was != is_:
+            changes.append(Change("-", f"generalize.{name} was {_short(was)}, is {_short(is_)}", breaking=False))
     for id_, old in published.metrics.items():
         new = proposed.metrics.get(id_)
         if new is None:
@@ -152,6 +176,10 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
             changes += _metric_changes(old, new)
     changes += [Change(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
     return changes
+
+
+def _levels(above: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{word} -> {more}" for word, more in sorted(above.items()))
 
 
 def _metric_changes(old: Metric, new: Metric) -> Iterator[Change]:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from deniable.errors import ParameterError
 
-__all__ = ["LENGTHS", "bounds", "of"]
+__all__ = ["LENGTHS", "bounds", "end", "of"]
 
 LENGTHS = ("hour", "day", "week", "month")
 
@@ -65,6 +65,16 @@ def bounds(name: str, length: str) -> tuple[datetime, datetime]:
     if not canonical:
         raise ParameterError(f"a period of length {length} is written like {of(datetime.now(UTC), length)}", name)
     return start, end
+
+
+def end(name: str) -> datetime | None:
+    """Return when a period has ended, whatever its length; None if it is none."""
+    for length in LENGTHS:  # each of which writes its names in a form of its own
+        try:
+            return bounds(name, length)[1]
+        except ParameterError:
+            continue
+    return None
 
 
 def _bounds(name: str, length: str) -> tuple[datetime, datetime]:

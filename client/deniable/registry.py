@@ -7,6 +7,22 @@
 
     [segments]
     platform = ["linux", "macos", "windows"]
+    version = ["2.4.0", "2.4.1", "3.0"]
+
+    [generalize]                  # a rare value is shown within a more common one; optional
+    version = "."                 # 2.4.1, 2.4, 2
+
+    [publication]                 # of what was counted; optional
+    min_reports = 1000            # that anything published rests on; a metric may have a number of its own
+    epsilon = 2.0                 # of one report more or less in the numbers of reports that are published
+
+    [analysts]                    # what a read key may ask of exact numbers of reports; optional
+    epsilon = 1.0                 # on any one report, in any window
+    window = 30                   # days
+
+    [retention]                   # days after a period has closed; optional
+    tallies = 30                  # the exact sums
+    releases = 1095               # what was published
 
     [budget]                      # of a device, over all metrics; optional
     window = 30                   # days
@@ -45,11 +61,14 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from deniable import text
+from deniable import hierarchy, text
+from deniable.analysts import Analysts
 from deniable.budget import Budget
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.hashing import KEY_SPACE
 from deniable.layout import MAX_REPORT_BYTES
+from deniable.publication import MIN_REPORTS, Publication
+from deniable.retention import Retention
 from deniable.rules import COIN_EPSILON, OPEN_TYPES, faults_of
 
 if TYPE_CHECKING:
@@ -90,7 +109,7 @@ class Metric:
     expires
         Last day of collection, or None.
     min_reports
-        Reports below which estimates are not to be published.
+        Reports that anything published of it rests on, and that any two things published differ by; 1 or more.
     max_report_bytes
         Largest payload that ``auto`` may choose.
     candidates
@@ -123,7 +142,7 @@ class Metric:
     period: str = "day"
     segments: tuple[str, ...] = ()
     expires: date | None = None
-    min_reports: int = 0
+    min_reports: int = MIN_REPORTS
     max_report_bytes: int = MAX_REPORT_BYTES
     candidates: str | None = None
     discover: bool = False
@@ -236,6 +255,14 @@ class Registry:
         Raised with every publication of the file, where it is served to devices; 0 where it is not.
     file
         Where it was read from; files that it names are looked for beside it.
+    generalize
+        Of a segment, what each word generalises to (see `deniable.hierarchy`).
+    publication
+        How what was counted is published.
+    retention
+        How long it is kept.
+    analysts
+        What each read key may ask of exact numbers of reports.
     """
 
     app: str
@@ -244,6 +271,10 @@ class Registry:
     budget: Budget | None = None
     revision: int = 0
     file: str = field(default="metrics.toml", compare=False)
+    generalize: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    publication: Publication = field(default_factory=Publication)
+    retention: Retention = field(default_factory=Retention)
+    analysts: Analysts = field(default_factory=Analysts)
 
     def candidates(self, metric: Metric) -> tuple[int, ...]:
         """Read the file of a metric's candidates, as places in its domain; none where the metric names no file.
@@ -341,13 +372,17 @@ def parse(text: str, file: str = "metrics.toml") -> Registry:
     if faults:
         raise RegistryError(faults)
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
-    metrics = {id_: _metric(id_, table) for id_, table in document["metrics"].items()}
+    publication = Publication(**document.get("publication", {}))
+    metrics = {id_: _metric(id_, table, publication) for id_, table in document["metrics"].items()}
+    above = {name: hierarchy.parents(segments[name], given) for name, given in document.get("generalize", {}).items()}
     budget = Budget(**document["budget"]) if "budget" in document else None
-    return Registry(document["app"], metrics, segments, budget, document.get("revision", 0), file)
+    retention = Retention(**document.get("retention", {}))
+    analysts, revision = Analysts(**document.get("analysts", {})), document.get("revision", 0)
+    return Registry(document["app"], metrics, segments, budget, revision, file, above, publication, retention, analysts)
 
 
-def _metric(id_: str, table: dict[str, Any]) -> Metric:
-    given = dict(table)
+def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric:
+    given = {"min_reports": publication.min_reports} | table
     factors = tuple((name, tuple(listed)) for name, listed in given.pop("factors", {}).items())
     values = (False, True) if given["type"] == "boolean" else tuple(given.pop("values", ()))
     if factors:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import fields
 from datetime import date, datetime
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from deniable import period, text
+from deniable import hierarchy, period, text
+from deniable.analysts import Analysts
 from deniable.budget import Budget
 from deniable.errors import ParameterError
+from deniable.hierarchy import WORD
+from deniable.publication import Publication
+from deniable.retention import Retention
 from deniable.weight import exact
 
 if TYPE_CHECKING:
@@ -28,7 +33,6 @@ MAX_REVISION = 1 << 53
 TYPES = ("boolean", "categorical", "ordinal", "product", *OPEN_TYPES)
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
-_WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 _MAX_ID = 80
 
 _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
@@ -60,7 +64,11 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
     tuple
         The metric (``"-"`` for the file as a whole), the rule that is broken, and the value that breaks it.
     """
-    yield from _unknown("-", ("format", "revision", "app", "budget", "segments", "metrics"), document)
+    yield from _unknown(
+        "-",
+        ("format", "revision", "app", "budget", "segments", "generalize", "publication", "retention", "analysts", "metrics"),
+        document,
+    )
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
         yield "-", f"format is {FORMAT}, the registry format this version reads", document.get("format")
     app = document.get("app")
@@ -69,7 +77,12 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
     revision = document.get("revision", 1)
     if isinstance(revision, bool) or not isinstance(revision, int) or not 1 <= revision < MAX_REVISION:
         yield "-", "revision is a whole number above 0, raised with every publication", revision
-    for rule, value in _budget_faults(document.get("budget", {})):
+    for rule, value in chain(
+        _budget_faults(document.get("budget", {})),
+        _publication_faults(document.get("publication", {})),
+        _retention_faults(document.get("retention", {})),
+        _analysts_faults(document.get("analysts", {})),
+    ):
         yield "-", rule, value
     segments = document.get("segments", {})
     if isinstance(segments, dict):
@@ -77,6 +90,7 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
     else:
         yield "-", "segments is a table of lists of words", segments
         segments = {}
+    yield from _generalize_faults(document.get("generalize", {}), segments)
     metrics = document.get("metrics")
     if not isinstance(metrics, dict) or not metrics:
         yield "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', metrics
@@ -103,14 +117,61 @@ def _budget_faults(budget: object) -> Iterator[_Broken]:
         yield f"budget: {error.rule}", error.value
 
 
+def _publication_faults(publication: object) -> Iterator[_Broken]:
+    if not isinstance(publication, dict):
+        yield "publication is a table such as { epsilon = 2.0, min_reports = 100 }", publication
+        return
+    try:
+        Publication(**publication)
+    except TypeError:
+        yield f"a publication has {', '.join(each.name for each in fields(Publication))}", ", ".join(publication)
+    except ParameterError as error:
+        yield f"publication: {error.rule}", error.value
+
+
+def _retention_faults(retention: object) -> Iterator[_Broken]:
+    if not isinstance(retention, dict):
+        yield "retention is a table such as { tallies = 30, releases = 1095 }", retention
+        return
+    try:
+        Retention(**retention)
+    except TypeError:
+        yield f"a retention has {', '.join(each.name for each in fields(Retention))}", ", ".join(retention)
+    except ParameterError as error:
+        yield f"retention: {error.rule}", error.value
+
+
+def _analysts_faults(analysts: object) -> Iterator[_Broken]:
+    if not isinstance(analysts, dict):
+        yield "analysts is a table such as { epsilon = 1.0, window = 30 }", analysts
+        return
+    try:
+        Analysts(**analysts)
+    except TypeError:
+        yield f"analysts have {' and '.join(each.name for each in fields(Analysts))}", ", ".join(analysts)
+    except ParameterError as error:
+        yield f"analysts: {error.rule}", error.value
+
+
 def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
     for name, values in segments.items():
-        if not _WORD.fullmatch(name):
+        if not WORD.fullmatch(name):
             yield "-", "a segment's name is a word of letters, digits and _.+-", name
-        if not isinstance(values, list) or not values or not all(isinstance(v, str) and _WORD.fullmatch(v) for v in values):
+        if not isinstance(values, list) or not values or not all(isinstance(v, str) and WORD.fullmatch(v) for v in values):
             yield "-", f"segments.{name} is a list of words of letters, digits and _.+-", values
         elif len(set(values)) != len(values):
             yield "-", f"segments.{name} lists each value once", values
+
+
+def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
+    if not isinstance(table, dict):
+        yield "-", 'generalize is a table of segments, such as { version = "." }', table
+        return
+    for name, declared in table.items():
+        if name in segments and any(_segments_faults({name: segments[name]})):
+            continue  # said already
+        for rule, value in hierarchy.faults_of(name, segments.get(name), declared):
+            yield "-", rule, value
 
 
 def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
@@ -234,7 +295,7 @@ def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         text = table.get(key, default)
         if not isinstance(text, str) or not text.strip():
             yield f"{key} is a text", text
-    for key, least in (("version", 1), ("min_reports", 0), ("max_report_bytes", 1)):
+    for key, least in (("version", 1), ("min_reports", 1), ("max_report_bytes", 1)):
         number = table.get(key, least)
         if isinstance(number, bool) or not isinstance(number, int) or number < least:
             yield f"{key} is a whole number of at least {least}", number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from hashlib import sha256
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flask import Flask, request
 from flask.sessions import SecureCookieSessionInterface
@@ -14,8 +14,8 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.durability import Durability
-from deniable_aggregator.store import connect
-from deniable_server import dashboard, gate, ingest, openapi, pipeline, problem, query
+from deniable_aggregator.options import opened
+from deniable_server import admin, analysts, dashboard, gate, ingest, openapi, pipeline, problem, query, trace, trail, vitals
 from deniable_server.keys import Key
 from deniable_server.limits import Limits
 from deniable_server.ring import Ring
@@ -23,13 +23,17 @@ from deniable_server.service import App, Service, service
 from deniable_server.settings import Keys, Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import ModuleType
+
+    from flask import Request
+    from flask.sessions import SecureCookieSession
 
 __all__ = ["create_app"]
 
 log = logging.getLogger("deniable.server")
 
-_STORE_SECONDS = 3.0  # an upload asks the store twice, and is answered before a device gives up, after ten
+_STORE_SECONDS = 3.0  # an upload asks the store once or twice, and is answered before a device gives up, after ten
 
 
 def create_app(settings: Settings | None = None) -> Flask:
@@ -50,7 +54,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     settings = settings or Settings.from_environment()
     if not settings.redis_url:
         raise ConfigurationError("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
-    client = connect(settings.redis_url, timeout=_STORE_SECONDS)
+    client = opened(settings.redis_url, timeout=_STORE_SECONDS)
     durability = Durability(settings.durability)
     registries = settings.registries()
     envelopes = settings.envelopes(registries)
@@ -60,7 +64,7 @@ def create_app(settings: Settings | None = None) -> Flask:
             durability.check(client)
     except RedisError as error:  # no reason not to start: a store that comes later is looked at before it is used
         log.warning("the store cannot be asked yet whether it keeps durability %s (%s)", durability.name, type(error).__name__)
-    flask = Flask(__name__)
+    flask = _Server(__name__)
     secret = settings.secret or settings.read_keys or token_hex()
     flask.secret_key = sha256(b"deniable session" + secret.encode()).digest()
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
@@ -68,8 +72,11 @@ def create_app(settings: Settings | None = None) -> Flask:
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     flask.extensions["deniable"] = Service(settings, apps, Ring(client, apps, given), Limits(client, settings))
+    trace.register(flask)  # first, so that whatever happens to a request has its number
+    vitals.register(flask, settings, apps)
     problem.register(flask)
     gate.register(flask, settings)
+    trail.register(flask, apps.values())
     for part in _parts(settings.serves):
         flask.register_blueprint(part.blueprint)
     if settings.serves == "ingest":  # whoever watches the process asks it, whatever it serves
@@ -84,12 +91,24 @@ def create_app(settings: Settings | None = None) -> Flask:
 
 
 def _parts(serves: str) -> tuple[ModuleType, ...]:
-    reading = (query, pipeline, openapi, dashboard)
+    reading = (query, analysts, pipeline, admin, openapi, dashboard)
     return {"ingest": (ingest,), "query": reading}.get(serves, (ingest, *reading))
 
 
+class _Server(Flask):
+    """Flask for functions that are not asynchronous; it would find that out anew for each of them at each request."""
+
+    def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        return func
+
+
 class _Sessions(SecureCookieSessionInterface):
-    """The session's cookie, which a browser that came over https never sends in the clear."""
+    """The session's cookie, which a browser that came over https never sends in the clear, and devices do without."""
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
+        if request.path in gate.SHARED:  # looking for a cookie takes longer than to check a report
+            return self.make_null_session(app)
+        return super().open_session(app, request)
 
     def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
         return service().settings.secure_cookie == "always" or request.is_secure

@@ -1,37 +1,80 @@
-"""Bearer keys: a public one to send reports, a secret one to read estimates; and how often each may be used."""
+"""Bearer keys: a public one to send reports, secret ones to read estimates and look after keys; how often each may be used."""
 
 from __future__ import annotations
 
-from flask import request
+from typing import TYPE_CHECKING
 
+from flask import g, request
+
+from deniable_aggregator import logs
 from deniable_server.problem import Problem
 from deniable_server.service import App, service
 
-__all__ = ["app_by_ingest_key", "app_by_read_key"]
+if TYPE_CHECKING:
+    from deniable_aggregator.limit import Limit
+
+__all__ = ["app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "uploader"]
 
 
 def app_by_ingest_key() -> App:
     """Return the app whose ingest key the request carries."""
-    return _app("ingest")
+    return _counted("ingest")
 
 
 def app_by_read_key() -> App:
     """Return the app whose read key, or admin key, the request carries."""
-    return _app("read")
+    return _counted("read")
 
 
-def _app(role: str) -> App:
+def uploader() -> tuple[App, list[Limit]]:
+    """Return the app whose ingest key the request carries, and the limits that the request has yet to be counted for."""
+    return _app("ingest")
+
+
+def app_by_admin_key() -> App:
+    """Return the app whose admin key the request carries."""
+    return _counted("admin")
+
+
+def bearer(whose: str) -> str:
+    """Return the key that the request carries, whatever it is.
+
+    Parameters
+    ----------
+    whose
+        The key that is asked for, in words.
+
+    Raises
+    ------
+    Problem
+        401, where there is none.
+    """
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
     text = text.strip()
     if kind.lower() != "bearer" or not text:
-        raise Problem(401, "missing_key", f"the request carries the header Authorization: Bearer with the app's {role} key")
-    ring, limits = service().ring, service().limits
+        raise Problem(401, "missing_key", f"the request carries the header Authorization: Bearer with {whose}")
+    return text
+
+
+def _counted(role: str) -> App:
+    app, limits = _app(role)
+    service().limits.take(limits)
+    return app
+
+
+def _app(role: str) -> tuple[App, list[Limit]]:
+    g.role = role
+    text = bearer(f"the app's {role} key")
+    known = service()
+    ring, limits = known.ring, known.limits
     key = ring.find(text, role)
     if key is None:
         limits.stranger()  # who tries keys is stopped before the store is asked for new ones
         key = ring.find(text, role, anew=True)
     if key is None:
         raise Problem(401, "unknown_key", f"the {role} key is not known here; check for a typo, and that it was not revoked")
-    limits.request(key.app, key.id)
+    logs.note(app=key.app)
+    g.app, g.actor = key.app, f"key:{key.id}"
+    counts_for = limits.of(key.app, key.id)
     ring.note(key)
-    return service().apps[key.app]
+    return known.apps[key.app], counts_for

@@ -1,4 +1,4 @@
-"""Dashboard: what was counted, for people. Pages are made here, and need no script.
+"""Dashboard: what was published, for people. Pages are made here, and need no script.
 
 ``GET /``            the metrics of an app, each with a preview
 ``GET /m/<id>``      one metric: every value with its intervals
@@ -16,15 +16,17 @@ from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import redis
-from flask import Blueprint, abort, make_response, redirect, render_template, request, session, url_for
+from flask import Blueprint, abort, g, make_response, redirect, render_template, request, session, url_for
 from werkzeug.exceptions import HTTPException
 
+from deniable_aggregator import logs
 from deniable_aggregator.alarm import influence
 from deniable_server import chart
 from deniable_server.pipeline import alarms
 from deniable_server.problem import RETRY_SECONDS, Problem, log_failure
 from deniable_server.query import measure
 from deniable_server.service import service
+from deniable_server.trail import kept
 
 if TYPE_CHECKING:
     from flask import Response
@@ -59,6 +61,9 @@ def _protect(response: Response) -> Response:
     return response
 
 
+blueprint.after_request(kept)  # which runs first: what it says instead is protected, too
+
+
 # Pages
 
 
@@ -72,7 +77,7 @@ def index() -> Response:
 
 @blueprint.get("/m/<id_>")
 def metric(id_: str) -> Response:
-    """Show one metric: over everything counted, or over one ``period`` or ``segment``; in the ``order`` asked for."""
+    """Show one metric: over everything published, or over one ``period`` or ``segment``; in the ``order`` asked for."""
     app = _app()
     question = app.questions.get(id_)
     if question is None:
@@ -86,7 +91,7 @@ def metric(id_: str) -> Response:
     return _page(
         "metric.html",
         app=app,
-        m=_described(question, measured),
+        m=_described(app, question, measured),
         orders=_ORDERS,
         order=order,
         chosen={name: value for name, value in chosen.items() if value},
@@ -118,7 +123,7 @@ def _estimated(measured: dict[str, Any]) -> list[dict[str, Any]]:
 def _card(app: App, question: Question) -> dict[str, Any]:
     """Describe a metric for the list, with its largest values, or with all of them where they are in order."""
     measured = measure(app, question)
-    card = _described(question, measured) | {"rows": (), "columns": (), "peak": None}
+    card = _described(app, question, measured) | {"rows": (), "columns": (), "peak": None}
     rows = _estimated(measured)
     if not rows:
         return card
@@ -129,9 +134,9 @@ def _card(app: App, question: Question) -> dict[str, Any]:
     return card | {"rows": chart.chart(top).rows}
 
 
-def _described(question: Question, measured: dict[str, Any]) -> dict[str, Any]:
+def _described(app: App, question: Question, measured: dict[str, Any]) -> dict[str, Any]:
     """Add to a description what the pages say of a metric in words."""
-    expires, least, n = question.metric.expires, question.metric.min_reports, measured["n"]
+    expires = question.metric.expires
     size, limit, rest = len(measured["estimates"]), measured["detection_frequency"], measured["unallocated"]
     # Rounded up: "at most" must stay true of the number that is shown.
     odds = ceil(100 * exp(measured["epsilon"]) - 1e-6) / 100
@@ -147,8 +152,7 @@ def _described(question: Question, measured: dict[str, Any]) -> dict[str, Any]:
         "updated": datetime.fromisoformat(measured["updated"]) if measured["updated"] else None,
         "expires": expires,
         "expired": question.metric.expired(datetime.now(UTC).date()),
-        "min_reports": least,
-        "too_few": 0 < n < least,
+        "early": app.registry.publication.early and not question.metric.segments,
     }
 
 
@@ -167,12 +171,14 @@ def _app() -> App:
         name = request.args.get("app") or next(iter(apps))
         if name not in apps:
             raise Problem(404, "unknown_app", "No app of this name is counted here.")
+        g.app, g.actor = name, "open"
         return apps[name]
     name = session.get("app", "")
     if name not in apps or not 0 <= time() - session.get("since", 0) < _SESSION_SECONDS:
         _sign_in()
     if not service().ring.holds(name, session.get("key", ""), "read"):  # it was revoked since
         _sign_in()
+    g.app, g.actor = name, f"key:{session['key']}"
     return apps[name]
 
 
@@ -238,9 +244,14 @@ def _from_our_form() -> bool:
 
 @blueprint.errorhandler(Problem)
 def _on_problem(problem: Problem) -> Response:
-    if problem.code == "nothing_counted":
-        again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **_remembered())
-        return _failure(problem.status, "Nothing was counted for this period and segment.", again, "Show everything counted")
+    logs.note(code=problem.code)
+    if problem.code in ("nothing_published", "withheld"):
+        instead: dict[str, Any] = {}
+        if problem.code == "withheld":
+            instead = {"period": request.args.get("period") or None, "segment": problem.extra["instead"]}
+        again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **instead, **_remembered())
+        text = f"Show {instead['segment']}" if instead.get("segment") else "Show everything published"
+        return _failure(problem.status, f"{problem.detail[:1].upper()}{problem.detail[1:]}.", again, text)
     return _failure(problem.status, problem.detail)
 
 

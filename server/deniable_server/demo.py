@@ -29,15 +29,17 @@ from deniable import Budget, Caps, Client, mechanisms, registry
 from deniable.errors import ConfigurationError
 from deniable.transport import SenderSettings
 from deniable.weight import MAX_EPSILON, exact
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.store import Store, connect
 from deniable_server import population
 from deniable_server.settings import Settings
 from deniable_server.stack import Stack, free_port
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from deniable.registry import Registry
+    from deniable.registry import Metric, Registry
     from deniable_server.population import Answer, Population
 
 __all__ = ["command"]
@@ -93,8 +95,12 @@ def _run(arguments: argparse.Namespace) -> int:
         with Stack(settings, bind=bind, log_file=Path(folder, "log")) as stack:
             console.print(f"Store: {stack.origin}")
             console.print(f"Watch: {stack.url}/")
+            if people.few:
+                console.print("Of so few devices everything is published at once, in exact numbers (trial = true).")
             started = time.monotonic()
-            _collect(people, stack, settings, console)
+            store = Store(connect(stack.store_url), app)
+            _collect(people, stack, settings, console, store)
+            Publisher(store, loaded).publish(time.time(), at_once=True)
             seconds = time.monotonic() - started
             results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
             outcome = _outcome(people, arguments.epsilon, stack, seconds, results)
@@ -118,8 +124,9 @@ def _linger(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
         console.print(f"The services stop, and the page at {stack.url}/ with them; `deniable demo --keep` leaves them up.")
 
 
-def _collect(people: Population, stack: Stack, settings: Settings, console: Console) -> None:
+def _collect(people: Population, stack: Stack, settings: Settings, console: Console, store: Store) -> None:
     """Let every device answer, and wait until every answer is counted."""
+    metrics = registry.load(settings.registry).metrics.values()
     app, _, key = settings.ingest_keys.partition(":")
     dsn = f"http://{key}@{stack.bind}/{app}"
     names = [column.metric for column in people.columns]
@@ -137,12 +144,12 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
                 progress.update(answered, advance=futures[future])
                 if number % 10 == 0:
                     stack.check()
-                    progress.update(counted, completed=_counted(stack, settings))
+                    progress.update(counted, completed=_counted(store, metrics))
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
         deadline = time.monotonic() + _COUNT_SECONDS
-        while (done := _counted(stack, settings)) < reports:
+        while (done := _counted(store, metrics)) < reports:
             stack.check()
             if time.monotonic() > deadline:
                 raise ConfigurationError(f"{done} of {reports} reports were counted within {_COUNT_SECONDS:g} s")
@@ -177,8 +184,9 @@ def _get(stack: Stack, settings: Settings, path: str) -> Any:
     return answer.json()
 
 
-def _counted(stack: Stack, settings: Settings) -> int:
-    return sum(metric["n"] for metric in _get(stack, settings, "/api/v1/metrics")["metrics"])
+def _counted(store: Store, metrics: Iterable[Metric]) -> int:
+    """Look behind the page, which shows what is published only."""
+    return sum(store.read(mechanisms.of(metric).layout, list(store.strata(metric.id))).n for metric in metrics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +259,7 @@ def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings
 
 
 def _outcome(people: Population, epsilon: str, stack: Stack, seconds: float, results: list[Result]) -> dict[str, Any]:
-    reports = sum(result.n for result in results)
+    reports = len(people.rows) * len(results)
     return {
         "source": people.source,
         "devices": len(people.rows),

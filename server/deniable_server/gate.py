@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from flask import Flask, Response, request
+from werkzeug.wsgi import get_content_length
 
 from deniable_server.problem import Problem
+from deniable_server.trace import HEADER
 
 if TYPE_CHECKING:
     from deniable_server.settings import Settings
@@ -69,28 +71,36 @@ def register(app: Flask, settings: Settings) -> None:
     @app.before_request
     def measure() -> None:
         # No view may wait for a body of unknown or unlimited length: that would be a thread for whoever sends slowly.
-        if "Transfer-Encoding" in request.headers:
+        environ = request.environ  # in which headers that are not there are soon looked for
+        if "HTTP_TRANSFER_ENCODING" in environ:
             raise Problem(411, "length_required", "a request with a body says its length in Content-Length")
-        if (request.content_length or 0) > settings.max_body_bytes:
+        if (get_content_length(environ) or 0) > settings.max_body_bytes:
             detail = f"an upload has at most {settings.max_body_bytes} bytes; send smaller batches"
             raise Problem(413, "body_too_large", detail)
 
     @app.after_request
     def protect(answer: Response) -> Response:
-        for name, value in _HEADERS.items():
-            answer.headers.setdefault(name, value)
+        _fill(answer)
         shared = SHARED.get(request.path)
         if shared is None:
             return answer
-        origin = request.headers.get("Origin")
+        origin = request.environ.get("HTTP_ORIGIN")
         if not any_origin:
             answer.vary.add("Origin")
         if origin is None or not (any_origin or origin in origins):
             return answer
         answer.headers["Access-Control-Allow-Origin"] = "*" if any_origin else origin
-        answer.headers["Access-Control-Expose-Headers"] = "ETag, Retry-After"
+        answer.headers["Access-Control-Expose-Headers"] = f"ETag, Retry-After, {HEADER}"
         if request.method == "OPTIONS":
             answer.headers["Access-Control-Allow-Methods"] = shared.method
             answer.headers["Access-Control-Allow-Headers"] = ", ".join(shared.headers)
             answer.headers["Access-Control-Max-Age"] = str(_PREFLIGHT_SECONDS)
         return answer
+
+
+def _fill(answer: Response) -> None:
+    """Add the headers that are not there."""
+    given = {name.lower() for name, _ in answer.headers}
+    for name, value in _HEADERS.items():
+        if name.lower() not in given:
+            answer.headers.add(name, value)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 from pathlib import Path
 from secrets import token_hex
 
@@ -27,11 +29,38 @@ worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 accesslog = None
 access_log_format = "%(m)s %(s)s %(B)s bytes %(M)s ms"
 errorlog = "-"
-loglevel = "warning"
+loglevel = os.environ.get("DENIABLE_LOG_LEVEL", "warning")
+logger_class = "deniable_server.gunicorn_log.Log"
 # Uploads are small and few headers are sent: refuse the rest early.
 limit_request_line = 2048
 limit_request_fields = 32
 limit_request_field_size = 4096
+
+
+def on_starting(server: object) -> None:
+    """Read the settings once before processes are started that all would; say what is wrong, and what nothing reads.
+
+    Then make the place where the processes of this start count together.
+    """
+    from deniable.errors import ConfigurationError  # noqa: PLC0415 - names of this module are gunicorn's settings
+    from deniable_aggregator import variables  # noqa: PLC0415
+    from deniable_server import slots  # noqa: PLC0415
+    from deniable_server.settings import Settings  # noqa: PLC0415
+
+    del server
+    variables.warn()
+    try:
+        Settings.from_environment()
+    except ConfigurationError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(2)
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(slots.directory())
+
+
+def on_exit(server: object) -> None:
+    """Remove the place where the processes counted together."""
+    del server
+    shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
 def pre_request(worker: object, req: object) -> None:

@@ -6,33 +6,42 @@
 from __future__ import annotations
 
 import zlib
-from base64 import b64decode
 from binascii import Error as Base64Error
+from binascii import a2b_base64
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-from flask import Blueprint, Response, json, request
+from flask import Blueprint, Response, g, request
+from werkzeug.wsgi import get_content_length
 
 from deniable import period, report
 from deniable.errors import ParameterError
 from deniable.report import Stratum
 from deniable_aggregator import batch, tally
-from deniable_server.auth import app_by_ingest_key
+from deniable_server.auth import app_by_ingest_key, uploader
 from deniable_server.problem import RETRY_SECONDS, Problem
-from deniable_server.service import service
+from deniable_server.service import Collected, service
 
 if TYPE_CHECKING:
     from deniable_server.service import App, Question
+    from deniable_server.settings import Settings
 
-__all__ = ["Batch", "Group", "blueprint"]
+__all__ = ["REJECTIONS", "Batch", "Group", "blueprint"]
 
 blueprint = Blueprint("ingest", __name__)
 
 _MAX_KEY = 128
 _MAX_ERRORS = 100
+_MOST_COLLECTED = 10_000
+
+REJECTIONS = (
+    *("unknown_metric", "unknown_version", "definition_mismatch", "metric_expired", "period", "period_closed", "period_not_open"),
+    *("segment", "base64", "payload_length", "index_range", "row_range", "padding_bits"),
+)
+"""Codes of groups, and of reports in them, that are refused."""
 
 
 # No payload is empty, so no upload holds more reports than bytes; and no honest number has more than seven digits.
@@ -72,35 +81,45 @@ class _Rejection:
 
 
 @blueprint.post("/v1/reports")
-def reports() -> tuple[Response, int]:
+def reports() -> Response:
     """Take a batch of reports.
 
     202 with the numbers accepted and rejected; what is rejected need not be sent again. A repeated upload, recognised by its
     Idempotency-Key, gets the first answer again with ``duplicate`` true and is not counted again.
     """
-    app = app_by_ingest_key()
-    key = request.headers.get("Idempotency-Key", "")
-    if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
-        raise Problem(400, "idempotency_key", f"an upload carries an Idempotency-Key of 1 to {_MAX_KEY} characters, e.g. a UUID")
-    body = _body()
+    app, limits = uploader()
+    known = service()
+    try:
+        key, body = _key(), _body(known.settings)
+    except Problem:
+        known.limits.take(limits)  # it counts, whatever is wrong with it
+        raise
     # With the key in it, which the store does not have, nobody who reads the store can try which reports the upload held.
     digest = sha256(f"{key}\n".encode() + body).hexdigest()
-    remembered = app.store.recall(key)
-    if remembered is None:
-        answer, entry = _checked(app, body)
-        remember = json.dumps({"digest": digest, "answer": answer}).encode()
-        limits = service().settings
-        appended = app.store.append(entry, key=key, remember=remember, cap=limits.max_backlog, ttl=limits.idempotency_ttl)
-        if appended.outcome == "appended":
-            return _answer(answer, duplicate=False)
-        if appended.outcome == "full":
-            detail = "more batches wait to be counted than this server holds; try again later"
-            raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)
-        remembered = appended.previous  # a second copy of this upload was quicker
-    first = json.loads(remembered)
-    if first["digest"] != digest:
-        raise Problem(422, "idempotency_mismatch", "this Idempotency-Key was used for another upload; draw a new one for each")
-    return _answer(first["answer"], duplicate=True)
+    try:
+        answer, entry = _checked(app, known.settings, body)
+    except Problem:
+        known.limits.take(limits)
+        remembered = app.store.recall(key)  # it may have been taken when its period was open
+        if remembered is None:
+            raise
+        return _repeated(remembered, digest)
+    appended = app.store.append(
+        entry,
+        key=key,
+        remember=msgspec.json.encode({"digest": digest, "answer": answer}),
+        cap=known.settings.max_backlog,
+        ttl=known.settings.idempotency_ttl,
+        limits=limits,
+    )
+    if appended.outcome == "appended":
+        return _answer(answer, duplicate=False)
+    if appended.excess:
+        raise known.limits.problem(limits, appended.excess)
+    if appended.outcome == "full":
+        detail = "more batches wait to be counted than this server holds; try again later"
+        raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)
+    return _repeated(appended.previous, digest)
 
 
 @blueprint.get("/v1/registry")
@@ -116,18 +135,34 @@ def registry() -> Response:
     return answer
 
 
-def _answer(answer: dict[str, Any], *, duplicate: bool) -> tuple[Response, int]:
-    return Response(json.dumps(answer | {"duplicate": duplicate}), mimetype="application/json"), 202
+def _answer(answer: dict[str, Any], *, duplicate: bool) -> Response:
+    g.outcome, g.accepted = "duplicate" if duplicate else "accepted", answer["accepted"]
+    return Response(msgspec.json.encode(answer | {"duplicate": duplicate}), 202, content_type="application/json")
 
 
-def _body() -> bytes:
+def _repeated(remembered: bytes, digest: str) -> Response:
+    """Answer an upload whose key is known."""
+    first = msgspec.json.decode(remembered)
+    if first["digest"] != digest:
+        raise Problem(422, "idempotency_mismatch", "this Idempotency-Key was used for another upload; draw a new one for each")
+    return _answer(first["answer"], duplicate=True)
+
+
+def _key() -> str:
+    key: str = request.environ.get("HTTP_IDEMPOTENCY_KEY", "")
+    if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
+        raise Problem(400, "idempotency_key", f"an upload carries an Idempotency-Key of 1 to {_MAX_KEY} characters, e.g. a UUID")
+    return key
+
+
+def _body(limits: Settings) -> bytes:
     """Read the body within its limits, before and after decompression."""
-    limits = service().settings
-    if request.content_length is None:
+    environ = request.environ  # in which headers that are not there are soon looked for
+    if get_content_length(environ) is None:
         raise Problem(411, "length_required", "an upload says its length in Content-Length")
-    if request.mimetype != "application/json":
+    if environ.get("CONTENT_TYPE") != "application/json" and request.mimetype != "application/json":
         raise Problem(415, "media_type", "an upload's Content-Type is application/json")
-    encoding = request.headers.get("Content-Encoding", "identity").lower()
+    encoding = environ.get("HTTP_CONTENT_ENCODING", "identity").lower()
     wire = request.get_data(cache=False)
     if encoding == "identity":
         return wire
@@ -150,13 +185,13 @@ def _inflate(wire: bytes, limit: int) -> bytes:
     return body
 
 
-def _checked(app: App, body: bytes) -> tuple[dict[str, Any], bytes]:
+def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], bytes]:
     """Check a batch; return the answer to give and the entry to append."""
     try:
         given = _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Problem(400, "batch_shape", f"the batch does not have the documented shape: {error}") from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):  # the latter where a text within is not UTF-8
         raise Problem(400, "json", "the body is not valid JSON") from None
     if given.format != report.FORMAT:
         raise Problem(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
@@ -165,7 +200,7 @@ def _checked(app: App, body: bytes) -> tuple[dict[str, Any], bytes]:
     rejections: list[_Rejection] = []
     for index, group in enumerate(given.groups):
         try:
-            payloads, bad = _group(app, group, now)
+            payloads, bad = _group(app, limits, group, now)
         except Problem as problem:
             rejections.append(_Rejection(index, problem.code, group.count, problem.detail))
             continue
@@ -176,31 +211,33 @@ def _checked(app: App, body: bytes) -> tuple[dict[str, Any], bytes]:
     accepted = sum(group.reports for group in groups)
     rejected = sum(rejection.count for rejection in rejections)
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
+    # As no payload is empty, a group holds no more reports than this, whatever it says.
+    g.refused = [(each.code, min(each.count, len(given.groups[each.group].payloads))) for each in rejections]
     if not accepted:
         detail = "no report of the batch can be counted; do not send it again"
         raise Problem(422, "all_rejected", detail, accepted=0, rejected=rejected, errors=errors)
     return {"accepted": accepted, "rejected": rejected, "errors": errors}, batch.encode(groups)
 
 
-def _group(app: App, group: Group, now: datetime) -> tuple[batch.Group, tuple[str, int, str] | None]:
+def _group(app: App, limits: Settings, group: Group, now: datetime) -> tuple[batch.Group, tuple[str, int, str] | None]:
     """Check a group; return its good reports, and code, number and rule of its bad ones."""
-    question = _question(app, group)
-    _check_period(question, group.period, now)
-    _check_segment(app, question, group.segment)
+    question = _question(app, group, now)
+    collected = question.collected.get((group.period, group.segment))
+    if collected is None or not collected.opens <= now <= collected.closes:
+        collected = _collected(app, limits, question, group, now)
     layout = question.mechanism.layout
     try:
-        payloads = b64decode(group.payloads, validate=True)
+        payloads = a2b_base64(group.payloads, strict_mode=True)
     except (Base64Error, ValueError):
         raise Problem(400, "base64", "payloads are standard base64 with padding") from None
     if not group.count or len(payloads) != group.count * layout.payload_size:
         expected = f"{group.count} payloads of {layout.payload_size} bytes"
         raise Problem(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
-    stratum = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
     good, bad, reason = tally.sift(layout, payloads)
-    return batch.Group(stratum, layout, good), (reason.code, bad, str(reason)) if reason else None
+    return batch.Group(collected.stratum, layout, good), (reason.code, bad, str(reason)) if reason else None
 
 
-def _question(app: App, group: Group) -> Question:
+def _question(app: App, group: Group, now: datetime) -> Question:
     question = app.questions.get(group.metric)
     if question is None:
         raise Problem(400, "unknown_metric", f"the registry of {app.name} declares no such metric")
@@ -213,23 +250,29 @@ def _question(app: App, group: Group) -> Question:
             "definition_mismatch",
             f"the device's registry defines {metric.id} version {metric.version} otherwise than this server's",
         )
-    if metric.expired(datetime.now(UTC).date()):
+    if metric.expires and metric.expired(now.date()):
         raise Problem(400, "metric_expired", f"collection of {metric.id} ended on {metric.expires}")
     return question
 
 
-def _check_period(question: Question, name: str, now: datetime) -> None:
-    length, limits = question.metric.period, service().settings
+def _collected(app: App, limits: Settings, question: Question, group: Group, now: datetime) -> Collected:
+    """Check a group's period and segment. What is found is kept: of open periods and declared segments there are few."""
     try:
-        start, end = period.bounds(name, length)
+        start, end = period.bounds(group.period, question.metric.period)
     except ParameterError as error:
         raise Problem(400, "period", f"{error.rule}") from None
-    if now > end + timedelta(seconds=limits.grace):
+    opens, closes = start - timedelta(seconds=limits.clock_skew), end + timedelta(seconds=limits.grace)
+    if now > closes:
         raise Problem(
             400, "period_closed", f"the period ended more than {limits.grace // 3600} hours ago and takes no more reports"
         )
-    if now < start - timedelta(seconds=limits.clock_skew):
+    if now < opens:
         raise Problem(400, "period_not_open", "the period has not begun; check the device's clock")
+    _check_segment(app, question, group.segment)
+    stratum = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
+    if len(question.collected) >= _MOST_COLLECTED:
+        question.collected.clear()
+    return question.collected.setdefault((group.period, group.segment), Collected(stratum, opens, closes))
 
 
 def _check_segment(app: App, question: Question, written: str) -> None:

@@ -1,7 +1,7 @@
 """Keys of an app, in the store: what is kept of them is a hash, so nobody who reads the store can use one.
 
 ``{app}:keys``
-    hash from a key's id to what is known of it, as JSON;
+    hash from a key's id to what is known of it, as JSON; changed only together with an entry of the audit log;
 ``{app}:keys:used``
     hash from a key's id to the day on which it was last used.
 
@@ -19,6 +19,7 @@ from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from deniable.errors import ParameterError
+from deniable_aggregator.audit import AuditLog
 
 if TYPE_CHECKING:
     import redis
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of"]
 
 ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
-"""What a key may open, and how it begins. An ingest key is in every app, no secret; an admin key opens what a read key does."""
+"""What a key may open, and how it begins. An ingest key is in every app, no secret; an admin key opens what a read key does, and
+lists and revokes keys."""
 
 _START = 7
 _LONGEST_NAME = 100
@@ -88,6 +90,11 @@ class Key:
         """Tell whether the key may do what keys of a role may."""
         return self.role == role or (self.role, role) == ("admin", "read")
 
+    def told(self) -> dict[str, str | None]:
+        """Return what people and programs may be shown of it."""
+        created, used = (day.isoformat() if day else None for day in (self.created, self.used))
+        return {"id": self.id, "role": self.role, "start": self.start, "name": self.name, "created": created, "used": used}
+
     def _write(self) -> str:
         created = self.created.isoformat() if self.created else None
         known = {"role": self.role, "digest": self.digest.hex(), "name": self.name, "start": self.start, "created": created}
@@ -134,7 +141,8 @@ class KeyStore:
             raise ParameterError(f"a key's role is {', '.join(ROLES)}", role)
         text = draw(role)
         key = Key(self.app, role, sha256(text.encode()).digest(), name, text[:_START], datetime.now(UTC).date())
-        self._redis.hset(self._keys, key.id, key._write())  # noqa: SLF001 - its own module
+        written = key._write()  # noqa: SLF001 - its own module
+        self._logged("key.created", "command", {"id": key.id, "role": role, "name": name}, "HSET", key.id, written)
         return text, key
 
     def all(self) -> list[Key]:
@@ -156,13 +164,26 @@ class KeyStore:
         except (ValueError, KeyError, TypeError):
             return None
 
-    def revoke(self, id_: str) -> bool:
-        """Forget a key; False if there is none of this id."""
+    def revoke(self, id_: str, *, actor: str = "command") -> bool:
+        """Forget a key; False if there is none of this id.
+
+        Parameters
+        ----------
+        id_
+            The key's id.
+        actor
+            Who does it, as the audit log names him.
+        """
         if not _ID.fullmatch(id_):
             return False
-        forgotten = bool(self._redis.hdel(self._keys, id_))
+        forgotten = self._logged("key.revoked", actor, {"id": id_}, "HDEL", id_)
         self._redis.hdel(self._used, id_)
         return forgotten
+
+    def _logged(self, event: str, actor: str, details: dict[str, str | int], command: str, *arguments: str) -> bool:
+        """Change the keys and append to the audit log, or neither; tell whether anything was changed."""
+        log = AuditLog(self._redis, self.app)
+        return log.append(event, actor, details, along=log.doing(command, self._keys, *arguments)) is not None
 
     def note(self, id_: str, day: date) -> None:
         """Remember that a key was used on a day."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import date
 
-    from deniable_server.keys import Key
-
 __all__ = ["keys"]
 
 
@@ -79,7 +77,7 @@ def _create(store: KeyStore, role: str, name: str) -> int:
 def _list(store: KeyStore, *, as_json: bool) -> int:
     listed = store.all()
     if as_json:
-        print(json.dumps([_row(key) for key in listed], indent=2))
+        print(json.dumps([key.told() for key in listed], indent=2))
         return 0
     rows = [("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "NAME")]
     rows += [(key.id, key.role, key.start, _day(key.created), _day(key.used), key.name) for key in listed]
@@ -95,12 +93,6 @@ def _revoke(store: KeyStore, id_: str) -> int:
         return 1
     print(f"revoked; servers refuse it within {FRESH_SECONDS:g} s", file=sys.stderr)
     return 0
-
-
-def _row(key: Key) -> dict[str, str | None]:
-    created, used = (day.isoformat() if day else None for day in (key.created, key.used))
-    known = {"id": key.id, "role": key.role, "start": key.start, "name": key.name}
-    return known | {"created": created, "used": used}
 
 
 def _day(day: date | None) -> str:

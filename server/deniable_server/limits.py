@@ -3,29 +3,36 @@
 A window begins with its first request and is over some seconds later, whatever comes meanwhile. So a limit of 600 in a minute
 lets through at most 600 in a window, and at most twice that in any minute. The store away means that limits cannot be held;
 then nothing is let in, and nothing could be: every request that is limited needs the store.
+
+An upload is counted by the same call that appends it. But what is known to be used up is known until its window ends: a source
+that goes on asking is refused without asking the store, and where a key was used up, uploads are counted before they are read.
 """
 
 from __future__ import annotations
 
 import logging
-from importlib.resources import files
-from typing import TYPE_CHECKING, cast
+import time
+from typing import TYPE_CHECKING
 
 from flask import request
 
+from deniable_aggregator.limit import Excess, Limit, Limiter
 from deniable_server.problem import Problem
-from deniable_server.rate import parse
+from deniable_server.rate import Rate, parse
 from deniable_server.source import Sources
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import redis
 
-    from deniable_server.rate import Rate
     from deniable_server.settings import Settings
 
 __all__ = ["Limits"]
 
 log = logging.getLogger("deniable.limits")
+
+_MOST_USED_UP = 10_000  # that are remembered; of more the store is asked again
 
 
 class Limits:
@@ -44,11 +51,12 @@ class Limits:
         self._source = parse("DENIABLE_RATE_LIMIT_SOURCE", settings.rate_limit_source)
         self._login = parse("DENIABLE_RATE_LIMIT_LOGIN", settings.rate_limit_login)
         self._sources = Sources(client)
-        self._count = client.register_script(files(__package__).joinpath("scripts", "limit.lua").read_text("utf-8"))
+        self._limiter = Limiter(client)
+        self._used_up: dict[str, float] = {}
         self._told = bool(settings.trusted_proxies)
 
-    def request(self, app: str, key: str) -> None:
-        """Count a request with a good key, first for its source, then for the key.
+    def of(self, app: str, key: str) -> list[Limit]:
+        """Return what a request with a good key has yet to be counted for, first its source, then the key.
 
         Parameters
         ----------
@@ -60,12 +68,16 @@ class Limits:
         Raises
         ------
         Problem
-            429, where a limit is used up.
+            429, where a limit is known to be used up.
         """
-        counters = self._of_source(app, self._source)
+        limits = self._of_source(app, self._source)
+        self._recall(limits)
         if self._key:
-            counters.append((f"{{{app}}}:rate:key:{key}", self._key, "this key"))
-        self._take(counters)
+            limits.append(Limit(f"{{{app}}}:rate:key:{key}", *self._key))
+            if self._ms(limits[-1]):
+                self.take(limits)
+                return []
+        return limits
 
     def stranger(self) -> None:
         """Count a request with an unknown key for its source.
@@ -75,7 +87,9 @@ class Limits:
         Problem
             429, where the limit is used up.
         """
-        self._take(self._of_source("deniable", self._source))
+        limits = self._of_source("deniable", self._source)
+        self._recall(limits)
+        self.take(limits)
 
     def login(self) -> None:
         """Count an attempt to sign in for its source; those from this machine are one source.
@@ -87,23 +101,55 @@ class Limits:
         """
         if self._login:
             number = self._sources.number(request.remote_addr) or "local"
-            self._take([(f"{{deniable}}:rate:login:{number}", self._login, "this address")])
+            limits = [Limit(f"{{deniable}}:rate:login:{number}", *self._login)]
+            self._recall(limits)
+            self.take(limits)
 
-    def _of_source(self, app: str, rate: Rate | None) -> list[tuple[str, Rate, str]]:
+    def take(self, limits: Sequence[Limit]) -> None:
+        """Count a request that does nothing else in the store.
+
+        Raises
+        ------
+        Problem
+            429, where a limit is used up.
+        """
+        if limits and (excess := self._limiter.take(limits)):
+            raise self.problem(limits, excess)
+
+    def problem(self, limits: Sequence[Limit], excess: Excess) -> Problem:
+        """Say that a limit is used up, and remember it."""
+        limit = limits[excess.place]
+        if len(self._used_up) >= _MOST_USED_UP:
+            self._used_up.clear()
+        self._used_up[limit.key] = time.monotonic() + excess.ms / 1000
+        return _refusal(limit, excess.ms)
+
+    def _recall(self, limits: Sequence[Limit]) -> None:
+        for limit in limits:
+            if ms := self._ms(limit):
+                raise _refusal(limit, ms)
+
+    def _ms(self, limit: Limit) -> int:
+        """Return the milliseconds for which a limit is known to be used up."""
+        until = self._used_up.get(limit.key)
+        if until is None:
+            return 0
+        ms = max(0, int(1000 * (until - time.monotonic())))
+        if not ms:
+            self._used_up.pop(limit.key, None)
+        return ms
+
+    def _of_source(self, app: str, rate: Rate | None) -> list[Limit]:
         if rate is None:
             return []
         if not self._told and "X-Forwarded-For" in request.headers:
             self._told = True
             log.warning("a request names a proxy, but DENIABLE_TRUSTED_PROXIES is 0: all that it forwards is one source")
         number = self._sources.number(request.remote_addr)
-        return [(f"{{{app}}}:rate:source:{number}", rate, "this address")] if number else []
+        return [Limit(f"{{{app}}}:rate:source:{number}", *rate)] if number else []
 
-    def _take(self, counters: list[tuple[str, Rate, str]]) -> None:
-        if not counters:
-            return
-        keys = [key for key, _, _ in counters]
-        args = [number for _, rate, _ in counters for number in (rate.amount, rate.seconds)]
-        place, seconds = cast("tuple[int, int]", self._count(keys=keys, args=args))
-        if place:
-            _, rate, who = counters[place - 1]
-            raise Problem(429, "rate_limited", f"{who} may make {rate}; try again later", retry_after=seconds)
+
+def _refusal(limit: Limit, ms: int) -> Problem:
+    who = "this key" if ":rate:key:" in limit.key else "this address"
+    rate = Rate(limit.amount, limit.seconds)
+    return Problem(429, "rate_limited", f"{who} may make {rate}; try again later", retry_after=-(-ms // 1000))

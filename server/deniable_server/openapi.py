@@ -15,10 +15,14 @@ from flask import Response as FlaskResponse
 
 import deniable
 from deniable_server import schemas
+from deniable_server.keys import ROLES
+from deniable_server.trace import HEADER
 
 __all__ = ["ANYWHERE", "KEYED", "OPERATIONS", "Operation", "blueprint", "document"]
 
 blueprint = Blueprint("openapi", __name__)
+
+_EMPTY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
 
 Codes = dict[int, tuple[str, ...]]
 
@@ -61,16 +65,19 @@ class Operation:
         Name of the schema of what is sent.
     codes
         Its own codes by status, besides those of `ANYWHERE`.
+    media
+        Media types of what it answers when all is well.
     """
 
-    method: Literal["get", "post"]
+    method: Literal["get", "post", "delete"]
     path: str
     summary: str
     answers: dict[int, str | None]
-    key: Literal["ingest", "read"] | None = None
+    key: Literal["ingest", "read", "admin", "metrics"] | None = None
     parameters: tuple[dict[str, Any], ...] = ()
     body: str | None = None
     codes: Codes | None = None
+    media: tuple[str, ...] = ("application/json",)
 
 
 def _parameter(where: str, name: str, schema: dict[str, Any], description: str, *, required: bool = False) -> dict[str, Any]:
@@ -78,6 +85,14 @@ def _parameter(where: str, name: str, schema: dict[str, Any], description: str, 
 
 
 _TEXT = {"type": "string"}
+
+_ASKING: Codes = KEYED | {
+    400: ("json", "question_shape", "epsilon", "segment"),
+    403: ("withheld", "budget_spent"),
+    404: ("unknown_metric", "nothing_published", "not_kept"),
+    415: ("media_type",),
+}
+"""Of questions that are paid for."""
 
 OPERATIONS = (
     Operation(
@@ -125,16 +140,61 @@ OPERATIONS = (
         key="read",
         parameters=(
             _parameter("path", "id", _TEXT, "As in the registry", required=True),
-            _parameter("query", "period", _TEXT, "A collection window; default: everything counted"),
-            _parameter("query", "segment", _TEXT, "A breakdown, e.g. platform=linux; default: all of them"),
+            _parameter("query", "period", _TEXT, "A collection window; default: all that were published"),
+            _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"),
             _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95"),
             _parameter("query", "only", {"enum": ["detected"]}, "Leave out what was not detected"),
         ),
-        codes=KEYED | {400: ("level", "only", "unknown_parameter"), 404: ("unknown_metric", "nothing_counted")},
+        codes=KEYED
+        | {
+            400: ("level", "only", "segment", "unknown_parameter"),
+            403: ("withheld",),
+            404: ("unknown_metric", "nothing_published"),
+        },
     ),
+    Operation(
+        "post",
+        "/api/v1/metrics/{id}/participants",
+        "Ask how many reports there are, with central noise",
+        {200: "Counted"},
+        key="read",
+        parameters=(_parameter("path", "id", _TEXT, "As in the registry", required=True),),
+        body="Participants",
+        codes=_ASKING,
+    ),
+    Operation(
+        "post",
+        "/api/v1/metrics/{id}/popular",
+        "Ask which value of a segment has the most reports",
+        {200: "MostPopular"},
+        key="read",
+        parameters=(_parameter("path", "id", _TEXT, "As in the registry", required=True),),
+        body="Popular",
+        codes=_ASKING | {400: (*_ASKING[400], "by")},
+    ),
+    Operation("get", "/api/v1/budget", "Tell what the key may still ask", {200: "Budget"}, key="read", codes=KEYED),
     Operation("get", "/api/v1/pipeline", "Tell what waits, and what looks made up", {200: "Pipeline"}, key="read", codes=KEYED),
+    Operation("get", "/api/v1/keys", "List the keys of the key's app", {200: "Keys"}, key="admin", codes=KEYED),
+    Operation(
+        "delete",
+        "/api/v1/keys/{id}",
+        "Revoke a key",
+        {204: None},
+        key="admin",
+        parameters=(_parameter("path", "id", {"type": "string", "pattern": "^[0-9a-f]{16}$"}, "As listed", required=True),),
+        codes=KEYED | {404: ("no_such_key",)},
+    ),
     Operation("get", "/healthz", "Tell that the process lives", {200: "Health"}),
     Operation("get", "/readyz", "Tell whether reports can be taken", {200: "Readiness", 503: "Readiness"}),
+    Operation(
+        "get",
+        "/metrics",
+        "Get the numbers of the server, for Prometheus",
+        {200: None},
+        key="metrics",
+        codes=KEYED | {404: ("not_found",)},
+        media=("text/plain", "application/openmetrics-text"),
+    ),
     Operation("get", "/openapi.json", "Get this document", {200: None}),
 )
 
@@ -162,7 +222,8 @@ def document() -> dict[str, Any]:
         "components": {
             "schemas": schemas.components(),
             "securitySchemes": {
-                role: {"type": "http", "scheme": "bearer", "description": f"The app's {role} key"} for role in ("ingest", "read")
+                role: {"type": "http", "scheme": "bearer", "description": f"{whose} {role} key"}
+                for role, whose in (*((role, "The app's") for role in ROLES), ("metrics", "The server's"))
             },
         },
     }
@@ -178,8 +239,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas.ref(operation.body)}}}
     responses = described["responses"]
     for status, name in operation.answers.items():
-        content = {"application/json": {"schema": schemas.ref(name) if name else {}}}
-        responses[str(status)] = _response(status) | ({} if status == HTTPStatus.NOT_MODIFIED else {"content": content})
+        content = {media: {"schema": schemas.ref(name) if name else {}} for media in operation.media}
+        responses[str(status)] = _response(status) | ({} if status in _EMPTY else {"content": content})
     refusals = {status: (operation.codes or {}).get(status, ()) for status in {*(operation.codes or {}), *ANYWHERE}}
     for status, own in sorted(refusals.items()):
         everybodys = () if status in (404, 405) else ANYWHERE.get(status, ())
@@ -189,12 +250,13 @@ def _operation(operation: Operation) -> dict[str, Any]:
         response.setdefault("content", {})["application/problem+json"] = {
             "schema": {"allOf": [schemas.ref("Problem"), {"properties": {"code": {"enum": [*own, *everybodys]}}}]}
         }
-        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-            response["headers"] = {
+        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE) or "budget_spent" in own:
+            response["headers"] |= {
                 "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds until it is worth trying"}
             }
     return described
 
 
 def _response(status: int) -> dict[str, Any]:
-    return {"description": HTTPStatus(status).phrase}
+    number = {"schema": {"type": "string", "format": "uuid"}, "description": "Drawn by the server; its log has it, too"}
+    return {"description": HTTPStatus(status).phrase, "headers": {HEADER: number}}

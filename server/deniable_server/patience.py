@@ -17,11 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
 
 from gunicorn.http import errors
 from gunicorn.workers import gthread
 
 from deniable.report import MAX_BODY_BYTES
+from deniable_server.trace import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -191,10 +193,12 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         """Refuse what is no HTTP. gunicorn would log the address and the very bytes that it does not understand."""
         del req, addr
         refusal = _REFUSALS.get(type(exc), _MALFORMED if isinstance(exc, errors.ParseException) else _FAILED)
+        number = uuid4()
+        told = {"request": str(number), "status": refusal.status.value, "code": refusal.code}
         if refusal is _FAILED:
-            self.log.error("%s before the request was understood", type(exc).__name__)
+            self.log.error("%s before the request was understood", type(exc).__name__, extra=told)
         else:
-            self.log.debug("a request was refused: %s", refusal.code)
+            self.log.debug("a request was refused", extra=told)
         body = json.dumps(
             {
                 "type": f"urn:deniable:problem:{refusal.code}",
@@ -202,11 +206,13 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
                 "status": refusal.status,
                 "code": refusal.code,
                 "detail": refusal.detail,
+                "instance": number.urn,
             }
         )
         head = (
             f"HTTP/1.1 {refusal.status.value} {refusal.status.phrase}\r\n"
-            f"Connection: close\r\nContent-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n\r\n"
+            f"Connection: close\r\n{HEADER}: {number}\r\n"
+            f"Content-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n\r\n"
         )
         with suppress(OSError):
             client.sendall((head + body).encode())

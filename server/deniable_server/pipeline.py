@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, jsonify
 
 from deniable_aggregator import pulse, watch
-from deniable_aggregator.alarm import influence
+from deniable_aggregator.alarm import about, influence
 from deniable_server.auth import app_by_read_key
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _described(question: Question, found: Alarm) -> dict[str, Any]:
         "p_value": found.p_value,
         "period": found.period,
         "segment": found.segment or None,
-        "n": found.n,
+        "n": round(about(found.n)),
         "what": found.what,
         "values": [] if metric.open else [metric.label(place) for place in found.values],
         "influence": influence(question.mechanism),

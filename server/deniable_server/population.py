@@ -25,6 +25,8 @@ __all__ = ["Column", "Population", "flights", "from_csv"]
 
 Answer = str | bool
 
+_FEW = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -81,6 +83,11 @@ class Population:
             for column, counts in zip(self.columns, counted, strict=True)
         }
 
+    @property
+    def few(self) -> bool:
+        """Whether there are so few that releases would leave much of them out."""
+        return len(self.rows) < _FEW
+
     def registry(self, folder: Path, app: str, epsilon: str) -> Path:
         """Write the metrics.toml that asks these questions, and the files of candidates beside it; return its path."""
         parts = [f'format = 1\napp = "{app}"\n']
@@ -93,6 +100,8 @@ class Population:
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
             )
+        if self.few:
+            parts.append("[publication]\ntrial = true\n")
         path = folder / "metrics.toml"
         path.write_text("\n".join(parts), "utf-8")
         return path

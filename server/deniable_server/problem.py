@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from http import HTTPStatus
-from pathlib import Path
-from traceback import extract_tb
 from typing import TYPE_CHECKING, Any
 
 import redis
-from flask import Flask, Response, current_app, json, request
+from flask import Flask, Response, current_app, g, json, request
 from werkzeug.exceptions import HTTPException
+
+from deniable_aggregator import logs
+from deniable_server import trace
 
 if TYPE_CHECKING:
     from werkzeug.exceptions import NotFound
@@ -46,6 +47,7 @@ class Problem(Exception):  # noqa: N818 - the term of RFC 9457
 
     def response(self) -> Response:
         """Write the problem as application/problem+json."""
+        g.code = self.code
         body = {
             "type": f"urn:deniable:problem:{self.code}",
             "title": HTTPStatus(self.status).phrase,
@@ -54,6 +56,10 @@ class Problem(Exception):  # noqa: N818 - the term of RFC 9457
             "detail": self.detail,
             **self.extra,
         }
+        number = trace.instance()
+        if number:
+            body["instance"] = number
+        logs.note(code=self.code)
         answer = Response(json.dumps(body), self.status, mimetype="application/problem+json")
         if self.retry_after is not None:
             answer.headers["Retry-After"] = str(self.retry_after)
@@ -70,9 +76,8 @@ _CODES = {
 
 def log_failure(error: Exception) -> None:
     """Log a bug: its kind, the route and the places in the code, at no level its message, which may repeat what a client sent."""
-    places = (f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in extract_tb(error.__traceback__))
     route = request.url_rule or "an unknown route"
-    current_app.logger.error("%s in %s: %s", type(error).__name__, route, " < ".join(reversed(list(places))))
+    current_app.logger.error("%s in %s: %s", type(error).__name__, route, logs.places(error.__traceback__))
 
 
 def register(app: Flask) -> None:

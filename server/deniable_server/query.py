@@ -1,44 +1,50 @@
-"""Query API: what was counted, decoded, with its uncertainty."""
+"""Query API: what was published, decoded, with its uncertainty. Nothing here sees what was counted and not published yet."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from hashlib import sha256
-from math import nan
+from math import hypot, nan
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import redis
 from flask import Blueprint, jsonify, request
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.chain import Chain
 from deniable.mechanisms.prefix import PrefixTree
-from deniable_aggregator import decode, pulse
+from deniable_aggregator import decode, pulse, release
 from deniable_aggregator.association import from_product
+from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.discovery import discover
 from deniable_aggregator.estimate import finite
 from deniable_server.auth import app_by_read_key
 from deniable_server.problem import Problem
 from deniable_server.service import service
+from deniable_server.trail import kept
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from flask import Response
 
     from deniable.report import Stratum
     from deniable_aggregator.estimate import Estimate
+    from deniable_aggregator.release import Release
     from deniable_aggregator.tally import Tally
     from deniable_server.service import App, Question
 
-__all__ = ["blueprint", "describe", "measure"]
+__all__ = ["blueprint", "cell_of", "describe", "measure", "missing", "releases_of"]
 
 blueprint = Blueprint("query", __name__)
+blueprint.after_request(kept)
 
 _LEVEL = 0.95
 _MOST_COMBINATIONS = 1024  # whose covariance is a matrix that a page can wait for
 _MOST_REMEMBERED = 32
+_HOMOGENEOUS = 0.9  # share of a segment with one answer, at least
 _remembered: dict[tuple[str, tuple[int, ...], bytes], tuple[Sequence[int], Estimate]] = {}
 _lock = Lock()
 
@@ -79,7 +85,7 @@ def metrics() -> Response:
 
 @blueprint.get("/api/v1/metrics/<id_>")
 def metric(id_: str) -> Response:
-    """Estimate one metric: over everything counted, or over one ``period`` or ``segment``; intervals at ``level``."""
+    """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``."""
     app = app_by_read_key()
     question = app.questions.get(id_)
     if question is None:
@@ -108,11 +114,11 @@ def _level() -> float:
 
 
 def describe(app: App, question: Question) -> dict[str, Any]:
-    """Describe a metric and how much of it was counted."""
-    strata = _current(app, question)
+    """Describe a metric and how much of it was published."""
+    whole = {stratum: each for stratum, each in releases_of(app, question).items() if not stratum.segment}
     return _description(question) | {
-        "n": app.store.read(question.mechanism.layout, list(strata)).n,
-        "updated": _updated(strata),
+        "n": release.shelf(app.store).read(question.mechanism.layout, list(whole)).n,
+        "updated": _updated(whole),
     }
 
 
@@ -124,7 +130,9 @@ def measure(
     Returns
     -------
     dict
-        The description, ``n``, ``updated``, the ``periods`` and ``segments`` there are, and for each value its unbiased
+        The description; ``n``, the reports in the releases that this rests on, and how many ``participants`` they stand for;
+        ``updated``; the ``periods`` and the cells of ``segments`` that were published, ``included``, the periods that this rests
+        on, and whether they are ``closed``; ``warnings``; and for each value its unbiased
         ``frequency`` and ``count`` with ``stderr``, the pointwise ``interval`` and the ``simultaneous`` one, and whether it is
         ``detected`` at the level, all values considered. ``detection_frequency`` is the share at which a value would be detected
         half of the time, ``unallocated`` the share that no detected value accounts for; ``association``, of a product, the test
@@ -133,31 +141,76 @@ def measure(
     Raises
     ------
     Problem
-        404, if nothing was counted for the period or segment asked for.
+        400, if the segment is none of the metric's; 403, if it is withheld; 404, if nothing was published for the period.
     """
-    strata = _current(app, question)
+    published = releases_of(app, question)
+    breakdown = Breakdown.of(app.registry, question.metric)
+    cell = cell_of(breakdown, segment or "")
     if period is None and question.metric.kept:
         # A device's reports of several periods are copies of one permanent response: pooled, their errors would be understated.
-        period = max((stratum.period for stratum in strata if segment in (None, stratum.segment)), default=None)
-    chosen = [stratum for stratum in strata if period in (None, stratum.period) and segment in (None, stratum.segment)]
-    if not chosen and (period is not None or segment is not None):
-        raise Problem(404, "nothing_counted", "nothing was counted for this period and segment")
-    counted = app.store.read(question.mechanism.layout, chosen)
+        period = max((stratum.period for stratum in published if stratum.segment == cell), default=None)
+    within = {stratum: each for stratum, each in published.items() if period in (None, stratum.period)}
+    chosen = {stratum: each for stratum, each in within.items() if stratum.segment == cell}
+    if not chosen and (within or period is not None):
+        raise missing(question, breakdown, cell, {stratum.segment for stratum in within})
+    counted = release.shelf(app.store).read(question.mechanism.layout, list(chosen))
     values, estimate = _decoded(question, counted)
     rest, rest_stderr = estimate.unallocated(1 - level) if estimate.n else (nan, nan)
     return _description(question) | {
         "n": estimate.n,
-        "updated": _updated({stratum: strata[stratum] for stratum in chosen}),
+        "participants": _participants(estimate.n, chosen),
+        "updated": _updated(chosen),
+        "closed": all(each.closed for each in chosen.values()),
         "level": level,
-        "periods": sorted({stratum.period for stratum in strata}),
-        "segments": sorted({stratum.segment for stratum in strata} - {""}),
+        "periods": sorted({stratum.period for stratum in published}),
+        "segments": sorted({stratum.segment for stratum in within} - {""}),
         "period": period,
-        "segment": segment,
+        "segment": cell or None,
+        "included": sorted({stratum.period for stratum in chosen}),
+        "warnings": _warnings(question, estimate, level) if cell else [],
         "detection_frequency": finite(estimate.detection_frequency(1 - level)),
         "unallocated": {"frequency": finite(rest), "stderr": finite(rest_stderr)},
         "association": _association(question, counted),
         "estimates": _rows(question, values, estimate, level),
     }
+
+
+def cell_of(breakdown: Breakdown, segment: str) -> str:
+    """Read the cell that is asked for, or say what is wrong with it."""
+    try:
+        return breakdown.canonical(segment)
+    except ParameterError as error:
+        raise Problem(400, "segment", error.rule) from None
+
+
+def missing(question: Question, breakdown: Breakdown, cell: str, published: Collection[str]) -> Problem:
+    """Say why there is nothing; in the same words whether there are few reports or none, or these would give others away."""
+    least = question.metric.min_reports
+    if not published:
+        early = "when the period closes" if question.metric.segments else f"once there are {least} reports, or somewhat more"
+        return Problem(404, "nothing_published", f"nothing was published for this period yet; it is {early}")
+    instead = next((each for each in breakdown.coarser(cell) if each in published), "")
+    what = f"ask for {instead}" if instead else "ask for all segments"
+    rule = f"what is published rests on {least} reports, and nothing computed from it on fewer: this segment is withheld"
+    return Problem(403, "withheld", f"{rule}; {what}", instead=instead or None)
+
+
+def _participants(n: int, chosen: Mapping[Stratum, Release]) -> dict[str, float]:
+    """Estimate how many reports there were: some were left out of each release, so that one more or less does not show."""
+    return {
+        "count": float(n + sum(each.left_out for each in chosen.values())),
+        "stderr": hypot(*(each.stderr for each in chosen.values())),
+    }
+
+
+def _warnings(question: Question, estimate: Estimate, level: float) -> list[str]:
+    """Warn of a group all but all of whom gave one answer: whoever is known to be in it has then told it."""
+    if not estimate.n or not len(estimate.frequency):
+        return []
+    lowest, _ = estimate.interval(level, simultaneous=True)
+    if not float(np.nanmax(lowest)) >= _HOMOGENEOUS:
+        return []
+    return [f"at least {_HOMOGENEOUS:.0%} of this segment gave the same answer to {question.metric.id}: it tells of each of them"]
 
 
 def _association(question: Question, counted: Tally) -> dict[str, Any] | None:
@@ -198,11 +251,11 @@ def _decoded(question: Question, counted: Tally) -> tuple[Sequence[int], Estimat
     return found
 
 
-def _current(app: App, question: Question) -> dict[Stratum, int]:
-    """List what was counted under the very definition that the registry has now."""
+def releases_of(app: App, question: Question) -> dict[Stratum, Release]:
+    """List what was published under the very definition that the registry has now."""
     return {
-        stratum: updated
-        for stratum, updated in app.store.strata(question.metric.id).items()
+        stratum: each
+        for stratum, each in release.listed(app.store, question.metric.id).items()
         if (stratum.version, stratum.fingerprint) == (question.metric.version, question.fingerprint)
     }
 
@@ -224,12 +277,14 @@ def _description(question: Question) -> dict[str, Any]:
         "epsilon": mechanism.epsilon,
         "epsilon_permanent": mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Chain) else None,
         "sample": float(metric.sample),
+        "min_reports": metric.min_reports,
         "report_bytes": mechanism.layout.payload_size,
     }
 
 
-def _updated(strata: dict[Stratum, int]) -> str | None:
-    return datetime.fromtimestamp(max(strata.values()), UTC).isoformat() if strata else None
+def _updated(releases: Mapping[Stratum, Release]) -> str | None:
+    hours = [each.published for each in releases.values()]
+    return datetime.fromtimestamp(max(hours), UTC).isoformat() if hours else None
 
 
 def _rows(question: Question, values: Sequence[int], estimate: Estimate, level: float) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from deniable.errors import ConfigurationError
 
@@ -13,8 +13,7 @@ _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _RATE = re.compile(rf"([1-9][0-9]{{0,8}})/({'|'.join(_UNITS)})")
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
+class Rate(NamedTuple):
     """How many requests are let through in a window.
 
     Parameters

@@ -6,7 +6,9 @@ from typing import Any
 
 import msgspec
 
+from deniable_server.analysts import Participants, Popular
 from deniable_server.ingest import Batch
+from deniable_server.keys import ROLES
 
 __all__ = ["components", "ref"]
 
@@ -36,6 +38,7 @@ _TEXT, _BOOLEAN = {"type": "string"}, {"type": "boolean"}
 _COUNT = {"type": "integer", "minimum": 0}
 _NUMBER = _or_null("number")  # null where nothing was counted
 _INTERVAL = {"type": "array", "items": _NUMBER, "minItems": 2, "maxItems": 2}
+_DAY = {"type": ["string", "null"], "format": "date"}
 _MOMENT = {"type": ["string", "null"], "format": "date-time"}
 
 _DESCRIPTION: dict[str, Any] = {
@@ -44,7 +47,7 @@ _DESCRIPTION: dict[str, Any] = {
     "version": _COUNT,
     "description": _TEXT,
     "owner": _TEXT,
-    "expires": {"type": ["string", "null"], "format": "date"},
+    "expires": _DAY,
     "period_length": {"enum": ["hour", "day", "week", "month"]},
     "domain_size": _or_null("integer"),
     "candidates": _or_null("integer"),
@@ -53,6 +56,7 @@ _DESCRIPTION: dict[str, Any] = {
     "epsilon": {"type": "number"},
     "epsilon_permanent": _NUMBER,
     "sample": {"type": "number"},
+    "min_reports": _COUNT,
     "report_bytes": _COUNT,
     "n": _COUNT,
     "updated": _MOMENT,
@@ -69,8 +73,29 @@ _ESTIMATE: dict[str, Any] = {
     "detected": _BOOLEAN,
 }
 
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+
+_ANSWERED: dict[str, Any] = {
+    "metric": _TEXT,
+    "version": _COUNT,
+    "period": _TEXT,
+    "segment": _or_null("string"),
+    "epsilon": {"type": "number"},
+    "spent": {"type": "number"},
+    "left": {"type": "number"},
+    "refills": _MOMENT,
+}
+
 _ANSWERS = {
-    "Problem": _object(more=True, type=_TEXT, title=_TEXT, status={"type": "integer", "minimum": 400}, code=_TEXT, detail=_TEXT),
+    "Problem": _object(
+        more=True,
+        type=_TEXT,
+        title=_TEXT,
+        status={"type": "integer", "minimum": 400},
+        code=_TEXT,
+        detail=_TEXT,
+        instance={"type": "string", "pattern": "^urn:uuid:[0-9a-f-]{36}$"},
+    ),
     "Rejection": _object(group=_COUNT, code=_TEXT, count=_COUNT, detail=_TEXT),
     "Accepted": _object(accepted=_COUNT, rejected=_COUNT, duplicate=_BOOLEAN, errors=_list(ref("Rejection"))),
     "SignedRegistry": _object(format={"const": 1}, registry=_TEXT, signature=_TEXT),
@@ -85,10 +110,27 @@ _ANSWERS = {
         segments=_list(_TEXT),
         period=_or_null("string"),
         segment=_or_null("string"),
+        included=_list(_TEXT),
+        closed=_BOOLEAN,
+        participants=_object(count={"type": "number"}, stderr={"type": "number"}),
+        warnings=_list(_TEXT),
         detection_frequency=_NUMBER,
         unallocated=_object(frequency=_NUMBER, stderr=_NUMBER),
         association=_or_null("object"),
         estimates=_list(ref("Estimate")),
+    ),
+    "Counted": _object(
+        **_ANSWERED, count={"type": "integer"}, stderr={"type": "number"}, interval=_list({"type": "integer"}), level=_SHARE
+    ),
+    "MostPopular": _object(**_ANSWERED, by=_TEXT, value=_TEXT, candidates=_list(_TEXT), margin={"type": "number"}, level=_SHARE),
+    "Left": _object(period=_TEXT, left={"type": "number"}, refills=_MOMENT),
+    "Budget": _object(
+        app=_TEXT,
+        epsilon={"type": "number"},
+        window_days={"type": "number"},
+        metrics=_list(
+            _object(metric=_TEXT, version=_COUNT, left={"type": "number"}, refills=_MOMENT, periods=_list(ref("Left")))
+        ),
     ),
     "Alarm": _object(
         metric=_TEXT,
@@ -112,6 +154,15 @@ _ANSWERS = {
         looked=_MOMENT,
         alarms=_list(ref("Alarm")),
     ),
+    "Key": _object(
+        id={"type": "string", "pattern": "^[0-9a-f]{16}$"},
+        role={"enum": [*ROLES]},
+        start=_TEXT,
+        name=_TEXT,
+        created=_DAY,
+        used=_DAY,
+    ),
+    "Keys": _object(app=_TEXT, keys=_list(ref("Key"))),
     "Health": _object(status={"const": "ok"}),
     "Readiness": _object(
         status={"enum": ["ok", "unavailable"]},
@@ -122,5 +173,5 @@ _ANSWERS = {
 
 def components() -> dict[str, Any]:
     """Return all schemas by name."""
-    _, read = msgspec.json.schema_components([Batch], ref_template=_PREFIX + "{name}")
+    _, read = msgspec.json.schema_components([Batch, Participants, Popular], ref_template=_PREFIX + "{name}")
     return read | _ANSWERS

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from flask import current_app
 
 from deniable import mechanisms
 from deniable.report import fingerprint
+from deniable_aggregator.audit import AuditLog
+from deniable_aggregator.budgets import Budgets
 from deniable_aggregator.store import Store
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import redis
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
+    from deniable.report import Stratum
     from deniable.signature import Envelope
     from deniable_aggregator.durability import Durability
     from deniable_server.limits import Limits
     from deniable_server.ring import Ring
     from deniable_server.settings import Settings
 
-__all__ = ["App", "Question", "Service", "service"]
+__all__ = ["App", "Collected", "Question", "Service", "service"]
+
+
+class Collected(NamedTuple):
+    """A period and segment that reports of a metric may have.
+
+    Parameters
+    ----------
+    stratum
+        What they are counted with.
+    opens, closes
+        Between which moments they are taken.
+    """
+
+    stratum: Stratum
+    opens: datetime
+    closes: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +60,15 @@ class Question:
         What a report's group must carry.
     candidates
         The answers to look for, as places in the domain, where the domain is too large for all of them.
+    collected
+        What uploads were found to be rightly counted with, by period and segment.
     """
 
     metric: Metric
     mechanism: Mechanism
     fingerprint: str
     candidates: tuple[int, ...] = ()
+    collected: dict[tuple[str, str], Collected] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +87,13 @@ class App:
         Its part of the store.
     envelope
         The registry as devices are handed it, signed; None where they bring their own.
+
+    Attributes
+    ----------
+    audit
+        Its audit log.
+    budgets
+        What its analysts may spend.
     """
 
     name: str
@@ -70,6 +101,12 @@ class App:
     questions: dict[str, Question]
     store: Store
     envelope: Envelope | None = None
+    audit: AuditLog = field(init=False, compare=False, repr=False)
+    budgets: Budgets = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "audit", AuditLog(self.store.redis, self.name))
+        object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
 
     @classmethod
     def of(

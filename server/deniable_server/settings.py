@@ -15,6 +15,7 @@ from deniable.errors import ConfigurationError
 from deniable.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable.signature import Envelope
 from deniable_aggregator import durability as durability_
+from deniable_aggregator import logs, release
 from deniable_server import rate
 
 if TYPE_CHECKING:
@@ -22,9 +23,16 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
 
-__all__ = ["Keys", "Settings"]
+__all__ = ["VARIABLES", "Keys", "Settings"]
 
 _HOURS = 3600
+_SHORTEST_KEY = 8
+_WORDS = {
+    "durability": durability_.NAMES,
+    "dashboard": ("key", "open"),
+    "serves": ("all", "ingest", "query"),
+    "secure_cookie": ("auto", "always"),
+}
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?|https?://\[[0-9a-f:]+\](:[0-9]+)?")  # as browsers write it
 
 
@@ -41,8 +49,9 @@ class Keys:
         self._apps: list[tuple[bytes, str]] = []
         for pair in filter(None, (part.strip() for part in pairs.split(","))):
             app, colon, key = pair.partition(":")
-            if not colon or not app or len(key) < 8:  # noqa: PLR2004
-                raise ConfigurationError(f"a key is written app:key, with at least 8 characters of key; got {app!r}:...")
+            if not colon or not app or len(key) < _SHORTEST_KEY:
+                got = f"{app!r}:..." if colon else "one without a colon"  # which may be a key
+                raise ConfigurationError(f"a key is written app:key, with at least {_SHORTEST_KEY} characters of key; got {got}")
             self._apps.append((sha256(key.encode()).digest(), app))
 
     def app(self, key: str) -> str | None:
@@ -87,6 +96,8 @@ class Settings:
     secret
         Signs the dashboard's session cookie; derived from `read_keys` when empty, so that all processes agree; and where
         these are empty too, each start of a server draws one: give one if several servers show the same pages.
+    metrics_key
+        Opens ``/metrics``, which tells of all apps; at least 8 characters. Empty: there are no metrics.
     cors_origins
         Web origins whose pages may send reports and read the registry, separated by commas; ``*`` for any, empty for none.
     durability
@@ -108,6 +119,9 @@ class Settings:
         Seconds after a period's end in which its reports are still taken; devices may have been offline.
     clock_skew
         Seconds by which a device's clock may be ahead.
+    log_level, log_format
+        The least that is logged, ``debug``, ``info`` (with a line for each request), ``warning`` or above; for people,
+        ``console``, or for programs, ``json``.
     """
 
     redis_url: str = ""
@@ -119,6 +133,7 @@ class Settings:
     dashboard: Literal["key", "open"] = "key"
     secure_cookie: Literal["auto", "always"] = "auto"
     secret: str = field(default="", repr=False)
+    metrics_key: str = field(default="", repr=False)
     trusted_proxies: int = field(default=0, metadata={"least": 0})
     rate_limit_key: str = "300000/minute"
     rate_limit_source: str = "600/minute"
@@ -129,23 +144,34 @@ class Settings:
     max_body_bytes: int = MAX_BODY_BYTES
     max_inflated_bytes: int = MAX_INFLATED_BYTES
     idempotency_ttl: int = 72 * _HOURS
-    grace: int = 72 * _HOURS
+    grace: int = release.GRACE_SECONDS
     clock_skew: int = 1 * _HOURS
+    log_level: logs.Level = logs.LogSettings().level
+    log_format: logs.Format = logs.LogSettings().format
 
     def __post_init__(self) -> None:
-        if self.durability not in durability_.NAMES:
-            raise ConfigurationError(f"DENIABLE_DURABILITY is memory, everysec or always; got {self.durability!r}")
-        if self.dashboard not in ("key", "open"):
-            raise ConfigurationError(f"DENIABLE_DASHBOARD is key or open; got {self.dashboard!r}")
-        if self.serves not in ("all", "ingest", "query"):
-            raise ConfigurationError(f"DENIABLE_SERVES is all, ingest or query; got {self.serves!r}")
-        if self.secure_cookie not in ("auto", "always"):
-            raise ConfigurationError(f"DENIABLE_SECURE_COOKIE is auto or always; got {self.secure_cookie!r}")
+        for name, words in _WORDS.items():
+            if getattr(self, name) not in words:
+                rule = f"DENIABLE_{name.upper()} is {', '.join(words[:-1])} or {words[-1]}"
+                raise ConfigurationError(f"{rule}; got {getattr(self, name)!r}")
+        if 0 < len(self.metrics_key) < _SHORTEST_KEY:
+            raise ConfigurationError(f"DENIABLE_METRICS_KEY has at least {_SHORTEST_KEY} characters; got {len(self.metrics_key)}")
         for origin in self.origins:
             if origin != "*" and not _ORIGIN.fullmatch(origin):
                 raise ConfigurationError(f"DENIABLE_CORS_ORIGINS is *, or origins such as https://shop.example; got {origin!r}")
         for limit in ("rate_limit_key", "rate_limit_source", "rate_limit_login"):
             rate.parse(f"DENIABLE_{limit.upper()}", getattr(self, limit))
+        for keys in ("ingest_keys", "read_keys"):
+            try:
+                Keys(getattr(self, keys))
+            except ConfigurationError as error:
+                raise ConfigurationError(f"DENIABLE_{keys.upper()}: {error}") from None
+        _ = self.log_settings
+
+    @property
+    def log_settings(self) -> logs.LogSettings:
+        """How a process logs."""
+        return logs.LogSettings(self.log_level, self.log_format)
 
     @property
     def origins(self) -> frozenset[str]:
@@ -236,3 +262,7 @@ class Settings:
                 )
             found[signed.app] = envelope
         return found
+
+
+VARIABLES: dict[str, str] = {f"DENIABLE_{each.name.upper()}": str(each.default) for each in fields(Settings)}
+"""What a server reads, with the defaults."""

@@ -20,7 +20,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator import embedded
+from deniable_aggregator import embedded, variables
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,6 +74,7 @@ class Stack:
         self.bind = bind
         self.url = f"http://{bind}"
         self.origin = ""
+        self.store_url = ""
         self._web_workers = web_workers
         self._directory = directory
         self._log_file = log_file
@@ -96,7 +97,7 @@ class Stack:
         store = self._undo.enter_context(
             embedded.open_store(self.settings.redis_url or None, directory=self._directory, durability=self.settings.durability)
         )
-        self.origin = store.origin
+        self.origin, self.store_url = store.origin, store.url
         _ping(store)
         settings = replace(self.settings, redis_url=store.url)
         worker = [sys.executable, "-m", "deniable", "worker"]
@@ -108,7 +109,9 @@ class Stack:
         self._await_ready()
 
     def _launch(self, name: str, command: list[str], settings: Settings) -> None:
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("DENIABLE_")}
+        # What the settings do not say comes from them as well, and not from around us; but for what only a worker is told.
+        told = {each.variable for each in variables.WORKER}
+        environment = {key: value for key, value in os.environ.items() if key in told or not key.startswith(variables.PREFIX)}
         with ExitStack() as files:
             log_ = files.enter_context(self._log_file.open("ab")) if self._log_file else None
             process = subprocess.Popen(

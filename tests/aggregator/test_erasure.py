@@ -12,6 +12,7 @@ from redis.exceptions import NoPermissionError
 from deniable.report import Stratum
 from deniable_aggregator import embedded
 from deniable_aggregator.erasure import Erasure
+from deniable_aggregator.removal import Removal
 from deniable_aggregator.store import GROUP, Store, connect
 
 SECRET = b"an-entry-that-was-counted"
@@ -35,7 +36,8 @@ def folder_and_store(request, tmp_path_factory):
 
 
 def on_disk(folder):
-    return b"".join(path.read_bytes() for path in folder.rglob("*.aof"))
+    # A rewritten file begins with a dump, in a file of its own.
+    return b"".join(path.read_bytes() for ending in ("aof", "rdb") for path in folder.rglob(f"*.{ending}"))
 
 
 def await_rewriting(store):
@@ -63,6 +65,24 @@ def test_what_was_counted_leaves_the_disk(folder_and_store):
     assert SECRET not in on_disk(folder)
     assert store.strata("ui.theme")
     assert store.backlog() == 1
+
+
+def test_an_erased_metric_leaves_the_disk(folder_and_store):
+    """After the next look not even its name is in the file; another metric's is."""
+    folder, store = folder_and_store
+    for metric in (b"to.forget", b"to.keep"):
+        store.commit("w", [], {THEME._replace(metric=metric.decode()): np.array([1, 2])}, 1)
+    deadline = time.monotonic() + 10
+    while b"to.forget" not in on_disk(folder) or b"to.keep" not in on_disk(folder):  # written within a second
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    removal = Removal(store, "to.forget")
+    removal.mark(1)
+    removal.sweep()
+    Erasure([store])()
+    await_rewriting(store)
+    assert b"to.forget" not in on_disk(folder)
+    assert b"to.keep" in on_disk(folder)
 
 
 def test_many_ask_no_more_often_than_one(folder_and_store):

@@ -13,6 +13,7 @@ from deniable.layout import Layout
 from deniable.report import Stratum
 from deniable_aggregator import batch, tally
 from deniable_aggregator.batch import Group
+from deniable_aggregator.limit import Limit
 from deniable_aggregator.store import GROUP, Store, connect
 
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
@@ -114,13 +115,52 @@ def test_a_stale_commit_writes_nothing(store):
     assert store.read(Layout(1, 2, "index"), [THEME]).n == 2
 
 
-def test_large_deltas_are_added_whole(store):
-    """More cells than one call to Lua can unpack are added in pieces."""
+@pytest.mark.parametrize("every", [1, 7, 20])
+def test_large_deltas_are_added_whole(store, every):
+    """Deltas of thousands of cells, dense or sparse, are added to what is there, be it shorter or longer."""
+    if isinstance(store.redis, fakeredis.FakeRedis) and every < 10:
+        pytest.skip("fakeredis has no struct in its Lua")
     rng = np.random.default_rng(3)
-    cells = rng.integers(0, 50, 3000)
-    append(store, "a")
-    store.commit("w1", read(store, "w1"), {THEME: cells}, 1)
-    assert store.read(Layout(1, 3000, "index"), [THEME]).counts.tolist() == [cells.tolist()]
+    total = np.zeros(5003, np.int64)
+    for number, (first, end) in enumerate([(0, 3000), (2500, 5003), (40, 77), (0, 5003)]):
+        delta = np.zeros(5003, np.int64)
+        delta[first:end:every] = rng.integers(1, 1 << 40, len(delta[first:end:every]))
+        append(store, f"{number}")
+        assert store.commit("w1", read(store, "w1"), {THEME: delta}, 1) == []
+        total += delta
+        assert store.read(Layout(1, 5003, "index"), [THEME]).counts.tolist() == [total.tolist()]
+
+
+def test_many_entries_are_committed_at_once(store):
+    """More entries than Lua can unpack leave together, in any order, unless one of them is not owned."""
+    pipeline = store.redis.pipeline(transaction=False)
+    for _ in range(4100):
+        pipeline.xadd(store.stream, {"d": b"x"})
+    pipeline.execute()
+    ids = read(store, "w1", count=4100)
+    store.redis.xclaim(store.stream, GROUP, "w2", 0, [ids[7]])
+    assert store.commit("w1", ids, {}, 1) == [ids[7]]
+    assert store.backlog() == 4100
+    assert store.commit("w1", [*ids[:-9:-1], *ids[:7], *ids[8:-8]], {}, 1) == []
+    assert store.backlog() == 1
+
+
+@pytest.mark.parametrize("limited_by", ["first", "second"])
+def test_an_upload_counts_for_its_limits(store, limited_by):
+    """An upload, also a repeated one, counts up to the first limit that is used up, and is then not appended."""
+    limits = [Limit("{shop}:rate:a", 2 if limited_by == "first" else 9, 60), Limit("{shop}:rate:b", 2, 60)]
+
+    def upload(key):
+        return store.append(b"entry", key=key, remember=b"answer", cap=10, ttl=60, limits=limits)
+
+    assert [upload(key).outcome for key in ("k1", "k1", "k2")] == ["appended", "duplicate", "limited"]
+    excess = upload("k2").excess
+    assert limits[excess.place].key == "{shop}:rate:a" if limited_by == "first" else "{shop}:rate:b"
+    assert 0 < excess.ms <= 60_000
+    assert store.backlog() == 1
+    assert store.recall("k2") is None
+    assert store.redis.mget(limit.key for limit in limits) == ([b"4", b"2"] if limited_by == "first" else [b"4", b"4"])
+    assert all(0 < store.redis.ttl(limit.key) <= 60 for limit in limits)
 
 
 def test_bits_keep_their_report_counts(store):
@@ -152,6 +192,25 @@ def test_leaving_with_entries_in_hand_is_refused(store):
     assert not store.leave("w1")
     store.commit("w1", ids, {THEME: np.array([1, 0])}, 1)
     assert store.leave("w1")
+
+
+def consumers(store):
+    return {told["name"].decode() for told in store.redis.xinfo_consumers(store.stream, GROUP)}
+
+
+def test_only_consumers_with_nothing_in_hand_are_forgotten(store):
+    """Of consumers that are idle, those that have entries pending are kept, and so are their entries."""
+    append(store, "a")
+    append(store, "b")
+    store.join()
+    for consumer in ("killed with one", "killed with none"):
+        ids = read(store, consumer, count=1)
+    store.commit("killed with none", ids, {THEME: np.array([1, 0])}, 1)
+    assert store.forget(3600.0) == 0
+    assert consumers(store) == {"killed with one", "killed with none"}
+    assert store.forget(0.0) == 1
+    assert consumers(store) == {"killed with one"}
+    assert store.redis.xpending(store.stream, GROUP)["pending"] == store.backlog() == 1
 
 
 def test_joining_twice_keeps_what_was_sent_before(store):

@@ -58,6 +58,25 @@ def test_count_equals_the_plain_definition(given_reports):
     assert counted.n == len(payloads)
 
 
+@given(st.sampled_from([*LAYOUTS, Layout(1, 256, "index"), Layout(1, 70_000, "index"), Layout(256, 8, "bits")]), st.data())
+def test_what_is_sifted_out_no_device_could_have_sent(layout, data):
+    """Of any bytes those payloads are kept that the layout reads one by one, and the first of the others is the reason."""
+    size = layout.payload_size
+    high = st.builds(lambda low, top: low + bytes([top]), st.binary(min_size=size - 1, max_size=size - 1), st.integers(0, 9))
+    payloads = data.draw(st.lists(st.binary(min_size=size, max_size=size) | high, max_size=20))
+    good, reasons = [], []
+    for payload in payloads:
+        try:
+            layout.unpack(payload)
+            good.append(payload)
+        except PayloadError as error:
+            reasons.append(error.code)
+    kept, bad, reason = tally.sift(layout, b"".join(payloads))
+    assert kept == b"".join(good)
+    assert bad == len(reasons)
+    assert (reason.code if reason else None) == (reasons[0] if reasons else None)
+
+
 @given(reports(), st.data())
 def test_merging_is_order_free(given_reports, data):
     """Any split of the reports, merged in any order, gives the tally of all of them."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -85,6 +86,15 @@ def test_an_alarm_is_raised_kept_and_read(store, shop, caplog):
     assert weight.p_value < alarm.ALPHA
     assert "bits set" in weight.what
     assert "alarm weight over 3600 reports of 2026-11-21" in caplog.text
+
+
+def test_few_reports_raise_nothing(store, shop):
+    """An alarm is about as many reports as anything that is told, at least: it would tell of a small segment otherwise."""
+    few = replace(shop, metrics=shop.metrics | {"plugin": replace(shop.metrics["plugin"], min_reports=1000)})
+    send(store, shop, "plugin", made_up(shop, "plugin", 900))
+    assert Watch(store, few).look(NOW) == []
+    send(store, shop, "plugin", made_up(shop, "plugin", 100))
+    assert Watch(store, few).look(NOW)
 
 
 def test_an_alarm_stays_with_its_period(store, shop):

@@ -93,6 +93,24 @@ def test_warnings(linted, keys, rules):
     assert not found.faults
 
 
+@pytest.mark.parametrize(("epsilon", "warned"), [(4, False), (4.1, True)])
+def test_a_generous_budget_of_analysts_is_a_warning(linted, epsilon, warned):
+    """Whoever may ask more than a strong answer tells is told so, of the file as a whole."""
+    found = linted(
+        f'analysts = {{ epsilon = {epsilon} }}\n[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
+    )
+    assert [(warning.metric, warning.value) for warning in found.warnings] == ([("-", epsilon)] if warned else [])
+
+
+@pytest.mark.parametrize(("days", "warned"), [(400, False), (401, True)])
+def test_sums_that_are_kept_for_long_are_a_warning(linted, days, warned):
+    """Exact sums are needed until they are published: whoever keeps them for more than a year is asked why."""
+    found = linted(
+        f'retention = {{ tallies = {days} }}\n[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
+    )
+    assert [(warning.metric, warning.value) for warning in found.warnings] == ([("-", days)] if warned else [])
+
+
 def proposed(**changes) -> Registry:
     return replace(PUBLISHED, metrics={"m": replace(METRIC, **changes)})
 
@@ -118,7 +136,7 @@ FREE = [
     ({"owner": "p"}, "owner was 'o', is 'p'"),
     ({"expires": date(2030, 1, 1)}, "expires was None, is datetime.date(2030, 1, 1)"),
     ({"sample": "0.1"}, "sample was '1', is '0.1'"),
-    ({"min_reports": 5}, "min_reports was 0, is 5"),
+    ({"min_reports": 5}, "min_reports was 100, is 5"),
     ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
 ]
 
@@ -175,6 +193,15 @@ def test_segments_may_grow_and_unused_ones_go():
     assert diff(unused, PUBLISHED) == []
 
 
+def test_what_generalises_may_change():
+    """Devices know nothing of what segments generalise to: a change of it is told and breaks nothing."""
+    more = replace(PUBLISHED, generalize={"platform": {"linux": "unix", "macos": "unix"}})
+    told = "generalize.platform was [], is [linux -> unix, macos -> unix]"
+    assert diff(PUBLISHED, more) == [Change("-", told, breaking=False)]
+    assert diff(more, more) == []
+    assert [change.breaking for change in diff(more, PUBLISHED)] == [False]
+
+
 def test_versions_do_not_go_back():
     """An older version would be counted with what it meant before."""
     newer = proposed(version=3)
@@ -202,11 +229,9 @@ def test_what_a_lifetime_may_cost(linted):
     assert not found.faults
     chosen, declared = found.notes
     assert chosen.startswith("a: l_grr: standard error ")
-    assert chosen.endswith("; all reports of an answer together 2; a device keeps at most 3 responses, 6 over its lifetime")
-    assert declared == (
-        "b: loloha, epsilon 1, as declared; all reports of an answer together 2; a device keeps at most 3 responses, "
-        "6 over its lifetime"
-    )
+    lifetime = "a device keeps at most 3 responses, 6 over its lifetime, but for when answers change"
+    assert chosen.endswith(f"; all reports of an answer together 2; {lifetime}")
+    assert declared == f"b: loloha, epsilon 1, as declared; all reports of an answer together 2; {lifetime}"
 
 
 def test_what_each_text_costs(tmp_path):

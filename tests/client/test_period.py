@@ -119,6 +119,18 @@ def test_any_text_is_canonical_or_refused(name, length):
     assert period.of(start, length) == name
 
 
+@given(moment=st.datetimes(timezones=st.just(UTC)), length=lengths)
+def test_the_end_is_told_by_the_name_alone(moment, length):
+    """No two lengths write a name alike, so the end can be told without its length; of anything else there is none."""
+    name = period.of(moment, length)
+    try:
+        _, end = period.bounds(name, length)
+    except ParameterError:  # the last period that the calendar has
+        end = None
+    assert period.end(name) == end
+    assert period.end(f"{name}x") is None
+
+
 def test_unknown_lengths():
     """Another length is refused by both functions."""
     for call in (lambda: period.of(datetime.now(UTC), "year"), lambda: period.bounds("2026", "year")):

@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable import mechanisms
+from deniable.analysts import Analysts
 from deniable.budget import Budget
 from deniable.errors import ParameterError, RegistryError
+from deniable.publication import Publication
 from deniable.registry import load, parse
+from deniable.retention import Retention
 from deniable.rules import MAX_VALUES
 
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'
@@ -46,7 +49,12 @@ FAULTS = [
     (HEAD.replace('"shop"', '"Shop"') + metric(), "-", "app is a lower-case name", "Shop"),
     (HEAD.replace('"shop"', "3") + metric(), "-", "app is a lower-case name", 3),
     (HEAD.replace('"shop"', f'"{LONG}"') + metric(), "-", "app is a lower-case name", LONG),
-    (f"surprise = 1\n{HEAD}{metric()}", "-", "a key is one of format, revision, app, budget, segments, metrics", "surprise"),
+    (
+        f"surprise = 1\n{HEAD}{metric()}",
+        "-",
+        "a key is one of format, revision, app, budget, segments, generalize, publication, retention, analysts, metrics",
+        "surprise",
+    ),
     (f"metric = 1\n{HEAD}{metric()}", "-", "(did you mean metrics?)", "metric"),
     (HEAD, "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', None),
     (f"{HEAD}[metrics]\n", "-", "at least one metric is declared", {}),
@@ -60,6 +68,35 @@ FAULTS = [
     (f"budget = {{ per_window = true }}\n{HEAD}{metric()}", "-", "budget: per_window is a number of nats above 0", True),
     (f"budget = {{ lifetime = inf }}\n{HEAD}{metric()}", "-", "budget: lifetime is a number of nats", float("inf")),
     (f'budget = {{ lifetime = "9" }}\n{HEAD}{metric()}', "-", "budget: lifetime is a number of nats", "9"),
+    (f"publication = 3\n{HEAD}{metric()}", "-", "publication is a table such as { epsilon = 2.0", 3),
+    (f"publication = {{ least = 3 }}\n{HEAD}{metric()}", "-", "a publication has epsilon, delta, noise, min_reports", "least"),
+    (f"publication = {{ epsilon = 0 }}\n{HEAD}{metric()}", "-", "publication: epsilon is a number above 0 and at most 20", 0),
+    (f"publication = {{ delta = 0.1 }}\n{HEAD}{metric()}", "-", "publication: delta is a number above 0 and at most 0.001", 0.1),
+    (
+        f"publication = {{ min_reports = 0 }}\n{HEAD}{metric()}",
+        "-",
+        "publication: min_reports is a whole number of at least 1",
+        0,
+    ),
+    (f"publication = {{ early = 1 }}\n{HEAD}{metric()}", "-", "publication: early is true or false", 1),
+    (f"retention = 3\n{HEAD}{metric()}", "-", "retention is a table such as { tallies = 30", 3),
+    (f"retention = {{ logs = 3 }}\n{HEAD}{metric()}", "-", "a retention has tallies, releases, alarms", "logs"),
+    (f"retention = {{ tallies = 0 }}\n{HEAD}{metric()}", "-", "retention: tallies is a whole number of days from 1 to 36500", 0),
+    (f"retention = {{ alarms = 36501 }}\n{HEAD}{metric()}", "-", "retention: alarms is a whole number of days", 36501),
+    (f"retention = {{ alarms = true }}\n{HEAD}{metric()}", "-", "retention: alarms is a whole number of days", True),
+    (f"retention = {{ releases = 1.5 }}\n{HEAD}{metric()}", "-", "retention: releases is a whole number of days", 1.5),
+    (
+        f"retention = {{ tallies = 20, releases = 19 }}\n{HEAD}{metric()}",
+        "-",
+        "retention: releases are kept no shorter than tallies, which are for 20 days",
+        19,
+    ),
+    (f"analysts = 3\n{HEAD}{metric()}", "-", "analysts is a table such as { epsilon = 1.0", 3),
+    (f"analysts = {{ month = 3 }}\n{HEAD}{metric()}", "-", "analysts have epsilon and window", "month"),
+    (f"analysts = {{ epsilon = -1 }}\n{HEAD}{metric()}", "-", "analysts: epsilon is a number of nats from 0 to 20", -1),
+    (f"analysts = {{ epsilon = true }}\n{HEAD}{metric()}", "-", "analysts: epsilon is a number of nats from 0 to 20", True),
+    (f"analysts = {{ window = 0 }}\n{HEAD}{metric()}", "-", "analysts: window is a number of days above 0", 0),
+    (f"analysts = {{ window = inf }}\n{HEAD}{metric()}", "-", "analysts: window is a number of days above 0", float("inf")),
     # segments
     (f'format = 1\napp = "shop"\nsegments = 1\n{metric()}', "-", "segments is a table of lists of words", 1),
     (f'{HEAD}"two words" = ["x"]\n{metric()}', "-", "a segment's name is a word of letters, digits and _.+-", "two words"),
@@ -140,7 +177,7 @@ FAULTS = [
     (HEAD + metric(version="0"), "m", "version is a whole number of at least 1", 0),
     (HEAD + metric(version="1.5"), "m", "version is a whole number of at least 1", 1.5),
     (HEAD + metric(version="true"), "m", "version is a whole number of at least 1", True),
-    (HEAD + metric(min_reports="-1"), "m", "min_reports is a whole number of at least 0", -1),
+    (HEAD + metric(min_reports="-1"), "m", "min_reports is a whole number of at least 1", -1),
     (HEAD + metric(max_report_bytes="0"), "m", "max_report_bytes is a whole number of at least 1", 0),
     (HEAD + metric(period='"year"'), "m", "period is one of hour, day, week, month", "year"),
     (HEAD + metric(period="1"), "m", "period is one of", 1),
@@ -198,7 +235,13 @@ def test_what_is_read(registry):
     assert registry.app == "shop"
     assert registry.segments == {"platform": ("linux", "macos")}
     assert (theme.values, theme.epsilon, theme.segments) == (("light", "dark", "system"), "1", ("platform",))
-    assert (theme.version, theme.mechanism, theme.period, theme.min_reports, theme.max_report_bytes) == (1, "auto", "day", 0, 256)
+    assert (theme.version, theme.mechanism, theme.period, theme.min_reports, theme.max_report_bytes) == (
+        1,
+        "auto",
+        "day",
+        100,
+        256,
+    )
     assert theme.expires is None
     assert (dark.values, dark.mechanism, dark.domain_size) == ((False, True), "coin", 2)
     assert mechanisms.of(dark).ratio == 3
@@ -452,6 +495,30 @@ def test_budget_and_revision():
     assert (given.revision, given.budget) == (7, Budget(window=30, per_window=5, lifetime=320))
     plain = parse(HEAD + metric())
     assert (plain.revision, plain.budget) == (0, None)
+
+
+def test_a_publication_is_of_all_metrics_that_say_nothing_else():
+    """The registry's min_reports holds for metrics without one of their own; without any, a default does."""
+    given = parse(f"publication = {{ min_reports = 7, early = false }}\n{HEAD}{metric()}")
+    assert (given.metrics["m"].min_reports, given.publication) == (7, Publication(min_reports=7, early=False))
+    own = parse(f"publication = {{ min_reports = 7 }}\n{HEAD}{metric(min_reports='9')}")
+    assert own.metrics["m"].min_reports == 9
+    assert parse(HEAD + metric()).metrics["m"].min_reports == Publication().min_reports == 100
+
+
+def test_how_long_things_are_kept_has_defaults():
+    """Exact sums go after a month, releases after three years, alarms after three months, unless the registry says otherwise."""
+    assert parse(HEAD + metric()).retention == Retention(tallies=30, releases=1095, alarms=90)
+    given = parse(f"retention = {{ tallies = 7, releases = 7 }}\n{HEAD}{metric()}")
+    assert given.retention == Retention(tallies=7, releases=7)
+
+
+def test_what_analysts_may_spend_has_defaults():
+    """What the registry does not say of analysts is 1 nat in 30 days; a window is whole seconds, rounded up."""
+    assert parse(HEAD + metric()).analysts == Analysts(epsilon=1.0, window=30)
+    given = parse(f"analysts = {{ epsilon = 0 }}\n{HEAD}{metric()}")
+    assert (given.analysts.epsilon, given.analysts.seconds) == (0, 30 * 86_400)
+    assert Analysts(window=1e-6).seconds == 1
 
 
 def test_a_budget_is_tightened_in_every_respect():

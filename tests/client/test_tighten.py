@@ -103,6 +103,7 @@ RAISED = ("version = 2", "version = 3")
         [("window = 30", "window = 31"), ("per_window = 16", "per_window = 15"), ("lifetime = 160", "lifetime = 1")],
         [('"windows"]', '"windows", "plan9"]')],
         [('unused = ["a", "b"]', 'unused = ["b"]')],
+        [("[metrics.theme]", '[generalize.platform]\nlinux = "unix"\nmacos = "unix"\n[metrics.theme]')],
         [('description = "d"', 'description = "e"'), ('owner = "o"', 'owner = "p"\nmin_reports = 7')],
         [('"pages.txt"', '"other.txt"')],
         # A later version
@@ -114,6 +115,20 @@ def test_tightenings_are_allowed(changes):
     """Whatever asks for the same or less is used."""
     registry = served(*changes)
     assert result(registry) == registry
+
+
+def test_devices_do_not_care_how_long_things_are_kept():
+    """How long the server keeps sums and releases may change in any direction: a device has no part in it."""
+    for days in (1, 36500):
+        registry = served(("revision = 6", f"revision = 6\nretention = {{ tallies = {days}, releases = {days} }}"))
+        assert result(registry).retention.releases == days
+
+
+def test_devices_do_not_care_what_analysts_may_ask():
+    """What keys may spend on exact numbers may change in any direction: it is no business of a device."""
+    for epsilon in (0, 20):
+        registry = served(("revision = 6", f"revision = 6\nanalysts = {{ epsilon = {epsilon} }}"))
+        assert result(registry).analysts.epsilon == epsilon
 
 
 def test_a_metric_may_be_dropped():

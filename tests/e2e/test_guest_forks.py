@@ -299,6 +299,7 @@ def test_gunicorn(host, server):
 
         def app(environ, start_response):
             made = [int(deniable.record("used", True)), int(deniable.record("theme", "dark"))]
+            time.sleep(0.02)  # one worker alone must not be quick enough for everybody
             start_response("200 OK", [("Content-Type", "text/plain")])
             return [f"{os.getpid()} {made[0]} {made[1]}".encode()]
         """

@@ -11,6 +11,7 @@ import time
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import requests
 
 import deniable
@@ -19,11 +20,20 @@ from deniable_server.stack import free_port
 REGISTRY = Path(__file__).parents[2] / "deploy" / "metrics.toml"
 
 
+@pytest.fixture
+def trial(tmp_path):
+    """Write the example registry with a trial's publication."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(REGISTRY.read_text("utf-8") + "\n[publication]\ntrial = true\n", "utf-8")
+    (tmp_path / "search-engines.txt").write_bytes((REGISTRY.parent / "search-engines.txt").read_bytes())
+    return path
+
+
 @contextmanager
-def serving(data):
+def serving(registry, data):
     """Serve until the block ends; yield the DSN, the read key and the address."""
     bind = f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "deniable", "serve", "--registry", REGISTRY, "--bind", bind, "--data", data]
+    command = [sys.executable, "-m", "deniable", "serve", "--registry", registry, "--bind", bind, "--data", data]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
@@ -49,13 +59,13 @@ def count(url, key, least, seconds=60.0):
         time.sleep(0.1)
 
 
-def test_counts_survive_a_restart(tmp_path):
-    """What was recorded with the printed DSN is counted, read with the printed key, and still there after a restart."""
+def test_counts_survive_a_restart(trial, tmp_path):
+    """What was recorded with the printed DSN is published, read with the printed key, and still there after a restart."""
     data = tmp_path / "data"
-    with serving(data) as (dsn, key, url):
+    with serving(trial, data) as (dsn, key, url):
         for i in range(30):  # devices, each of which answers once a week
             platform = {"platform": "linux"}
-            with deniable.Client(dsn=dsn, registry=REGISTRY, consent=True, segments=platform, state=None, strict=True) as client:
+            with deniable.Client(dsn=dsn, registry=trial, consent=True, segments=platform, state=None, strict=True) as client:
                 assert client.record("export.used", i % 3 == 0)
                 assert client.flush(30)
                 assert client.stats()["sent"] == 1
@@ -63,7 +73,9 @@ def test_counts_survive_a_restart(tmp_path):
         page = requests.get(f"{url}/m/export.used", timeout=10)
         assert page.url.endswith("/login")
         time.sleep(1.1)  # appendfsync everysec
-    with serving(data) as (_, key, url):
+    with serving(trial, data) as (again, same, url):
+        assert same == key
+        assert again.partition("@")[0] == dsn.partition("@")[0]
         assert count(url, key, 30) == 30
 
 

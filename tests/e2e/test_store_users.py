@@ -12,11 +12,13 @@ from base64 import b64encode
 from contextlib import ExitStack, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 from io import StringIO
 from ipaddress import ip_address
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic, sleep, time
 
+import numpy as np
 import pytest
 import redis
 import requests
@@ -26,12 +28,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from deniable import mechanisms, period
 from deniable.cli import main
+from deniable.errors import ConfigurationError
 from deniable.registry import load
-from deniable.report import fingerprint
+from deniable.report import Stratum, fingerprint
 from deniable_aggregator import embedded
-from deniable_aggregator.store import connect
+from deniable_aggregator.audit import AuditLog
+from deniable_aggregator.audit_files import verify
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.store import Store, connect
 from deniable_server import create_app
-from deniable_server.keys import KeyStore
+from deniable_server.keys import ROLES, KeyStore
 from deniable_server.settings import Settings
 from deniable_server.stack import free_port
 
@@ -188,6 +194,20 @@ NEVER = [
     "SET {shop}:keys x",
     "XTRIM {shop}:reports MAXLEN 0",
     "XSETID {shop}:reports 1-1",
+    # Whoever may append to the audit log can neither take from it nor put anything before or in place of what it has.
+    "DEL {shop}:audit",
+    "SET {shop}:audit x",
+    "LSET {shop}:audit 0 x",
+    "LPUSH {shop}:audit x",
+    "LPOP {shop}:audit",
+    "RPOP {shop}:audit",
+    "LREM {shop}:audit 0 x",
+    "LINSERT {shop}:audit BEFORE x y",
+    "LMOVE {shop}:audit {shop}:audit LEFT RIGHT",
+    "RENAME {shop}:audit {shop}:gone",
+    "EXPIRE {shop}:audit 1",
+    "RESTORE {shop}:audit 0 x REPLACE",
+    "SORT {shop}:audit STORE {shop}:audit",
 ]
 
 # What each user may, as its process does, and a neighbour of it that it may not
@@ -200,28 +220,61 @@ ALLOWED = {
         "HGETALL {shop}:keys",
         "HSET {shop}:keys:used x 2026-11-21",
         "INCR {shop}:rate:key:x",
+        "PTTL {shop}:rate:key:x",
+        "EXPIRE {shop}:rate:key:x 60",
         "SET {deniable}:source:2026-11-21 x EX 9 NX GET",
         "INFO persistence",
     ],
     "query": [
-        "HGETALL {shop}:tallies:ui.theme",
-        "GET {shop}:tally:x",
-        "MGET {shop}:tally:x {shop}:tally:y",
+        "HGETALL {shop}:releases:ui.theme",
+        "GET {shop}:release:x",
+        "MGET {shop}:release:x {shop}:release:y",
         "HGET {shop}:alarms ui.theme",
         "HGETALL {shop}:keys",
+        "HGETALL {shop}:keys:used",
+        "HDEL {shop}:keys x",
+        "HDEL {shop}:keys:used x",
         "XLEN {shop}:reports",
+        "HMGET {shop}:census:none x",
+        "HGET {shop}:answers:none x",
+        "HSET {shop}:answers:none x y",
+        "HGET {shop}:spent:none x",
+        "HSET {shop}:spent:none x y",
+        "HSCAN {shop}:spent:none 0",
+        "TIME",
     ],
     "worker": [
         "XGROUP CREATE {shop}:reports agg 0 MKSTREAM",
         "XREADGROUP GROUP agg me COUNT 1 STREAMS {shop}:reports >",
         "XPENDING {shop}:reports agg",
+        "XINFO CONSUMERS {shop}:reports agg",
+        "XGROUP DELCONSUMER {shop}:reports agg gone",
         "XACK {shop}:reports agg 1-1",
         "XDEL {shop}:reports 1-1",
         "XADD {shop}:dead * reason x",
         "BITFIELD {shop}:tally:x INCRBY i64 #0 1",
+        "GETRANGE {shop}:tally:x 0 7",
+        "SETRANGE {shop}:weights:x 0 y",
         "HSET {shop}:tallies:none x 1",
+        "HGETALL {shop}:tallies:none",
         "ZADD {shop}:workers 1 me",
+        "GET {shop}:caught",
+        "HGETALL {shop}:releases:none",
+        "HGET {shop}:releases:none x",
+        "HSET {shop}:releases:none x 1",
+        "MGET {shop}:release:x",
+        "SET {shop}:release:x y",
+        "HSET {shop}:census:none x 1",
+        "GET {shop}:taken:x",
+        "SET {shop}:taken:x y",
         "BGREWRITEAOF",
+        "HSET {shop}:expired x y",
+        "HMGET {shop}:erased x y",
+        "EXISTS {shop}:expired {shop}:erased",
+        "SADD {shop}:metrics ui.theme",
+        "SMEMBERS {shop}:metrics",
+        "XTRIM {shop}:dead MINID 0",
+        "HDEL {shop}:alarms none",
     ],
     "operator": [
         "HSET {shop}:keys x y",
@@ -229,21 +282,54 @@ ALLOWED = {
         "HGETALL {shop}:keys:used",
         "XRANGE {shop}:dead - +",
         "XDEL {shop}:dead 1-1",
+        "HSET {shop}:erased x 1",
+        "SREM {shop}:metrics none",
+        "EXISTS {shop}:tally:x {shop}:release:x",
+        "HDEL {shop}:alarms none",
     ],
 }
+# Who deletes what is due, or erased
+DELETES = [
+    *(f"DEL {{shop}}:{word}:x" for word in ("tally", "weights", "taken", "release")),
+    *(f"HKEYS {{shop}}:{word}:none" for word in ("tallies", "releases", "census", "answers", "spent")),
+    *(f"HDEL {{shop}}:{word}:none x" for word in ("tallies", "releases", "census", "answers", "spent")),
+    "HKEYS {shop}:expired",
+    "HDEL {shop}:expired x",
+]
+for user in ("worker", "operator"):
+    ALLOWED[user] += DELETES
+APPENDS = ["RPUSH {shop}:audit x", "LINDEX {shop}:audit -1", "LRANGE {shop}:audit -16 -1"]
+for user in ALLOWED:
+    ALLOWED[user] += APPENDS
+for user in ("ingest", "query"):
+    ALLOWED[user] += ["GET {shop}:audit:served", "SET {shop}:audit:served x"]
+ALLOWED["operator"] += ["LTRIM {shop}:audit 0 -1"]
 ALLOWED["server"] = ALLOWED["ingest"] + ALLOWED["query"]
+# Who answers questions can neither make up what they are answered from nor take anything back.
+PAID = [
+    "HSET {shop}:census:none x 1",
+    "HDEL {shop}:census:none x",
+    "HDEL {shop}:answers:none x",
+    "HDEL {shop}:spent:none x",
+    "DEL {shop}:spent:none",
+]
 REFUSED = {
     "ingest": [
         "BGREWRITEAOF",
         "XRANGE {shop}:reports - +",
         "XREAD COUNT 1 STREAMS {shop}:reports 0",
         "XREADGROUP GROUP agg me COUNT 1 STREAMS {shop}:reports >",
+        "XINFO CONSUMERS {shop}:reports agg",
+        "XGROUP DELCONSUMER {shop}:reports agg me",
         "XDEL {shop}:reports 1-1",
         "XACK {shop}:reports agg 1-1",
         "XADD {shop}:dead * reason x",
-        "GET {shop}:tally:x",
-        "BITFIELD {shop}:tally:x INCRBY i64 #0 1",
-        "HGETALL {shop}:tallies:ui.theme",
+        "HGETALL {shop}:releases:ui.theme",
+        "GET {shop}:release:x",
+        "HMGET {shop}:census:none x",
+        "HGET {shop}:answers:none x",
+        "HSET {shop}:spent:none x y",
+        *PAID,
         "HSET {shop}:keys x y",
         "HDEL {shop}:keys x",
     ],
@@ -252,16 +338,22 @@ REFUSED = {
         "XADD {shop}:reports * d x",
         "XRANGE {shop}:reports - +",
         "XREAD COUNT 1 STREAMS {shop}:reports 0",
+        "XINFO CONSUMERS {shop}:reports agg",
+        "XGROUP DELCONSUMER {shop}:reports agg me",
         "XDEL {shop}:reports 1-1",
-        "SET {shop}:tally:x y",
-        "BITFIELD {shop}:tally:x INCRBY i64 #0 1",
-        "HSET {shop}:tallies:none x 1",
+        "SET {shop}:release:x y",
+        "HSET {shop}:releases:none x 1",
+        *PAID,
         "GET {shop}:idem:x",
         "HSET {shop}:alarms ui.theme x",
         "HSET {shop}:keys x y",
         "XRANGE {shop}:dead - +",
     ],
     "worker": [
+        "HMGET {shop}:census:none x",
+        "HGET {shop}:answers:none x",
+        "HSET {shop}:answers:none x y",
+        "HSET {shop}:spent:none x y",
         "XADD {shop}:reports * d x",
         "XGROUP DESTROY {shop}:reports agg",
         "GET {shop}:idem:x",
@@ -278,14 +370,31 @@ REFUSED = {
         "XRANGE {shop}:reports - +",
         "XREADGROUP GROUP agg me COUNT 1 STREAMS {shop}:reports >",
         "XDEL {shop}:reports 1-1",
-        "GET {shop}:tally:x",
-        "BITFIELD {shop}:tally:x INCRBY i64 #0 1",
         "GET {shop}:idem:x",
         "GET {deniable}:source:2026-11-21",
     ],
 }
+EXACT = [
+    "GET {shop}:tally:x",
+    "MGET {shop}:weights:x",
+    "HGETALL {shop}:tallies:ui.theme",
+    "GET {shop}:taken:x",
+    "SET {shop}:taken:x y",
+    "BITFIELD {shop}:tally:x INCRBY i64 #0 1",
+    "SETRANGE {shop}:tally:x 0 y",
+    "HSET {shop}:tallies:none x 1",
+]
+for user in ("ingest", "query", "operator"):
+    REFUSED[user] += EXACT
+for user in ("ingest", "query"):
+    REFUSED[user] += [*DELETES, "HSET {shop}:erased x 1", "HDEL {shop}:erased x", "HDEL {shop}:alarms none", "DEL {shop}:dead"]
+REFUSED["worker"] += ["HSET {shop}:erased x 1", "HDEL {shop}:erased x", "DEL {shop}:dead"]
+REFUSED["operator"] += ["HGETALL {shop}:census:none", "HDEL {shop}:erased x", "HGET {shop}:alarms none", "MGET {shop}:release:x"]
 
-
+for user in ("ingest", "query", "worker"):
+    REFUSED[user] += ["LTRIM {shop}:audit 1 -1"]
+for user in ("worker", "operator"):
+    REFUSED[user] += ["SET {shop}:audit:served x"]
 REFUSED["server"] = [command for command in REFUSED["ingest"] if command in REFUSED["query"]]
 
 
@@ -321,11 +430,32 @@ def test_a_user_may_not(clients, user, command):
         ("redis.call('SET', KEYS[1], 'x')", "{shop}:reports"),
         ("redis.call('DEL', KEYS[1])", "{shop}:reports"),
         ("redis.call('GET', 'elsewhere')", "{shop}:reports"),
+        ("redis.call('DEL', KEYS[1])", "{shop}:audit"),
+        ("redis.call('RPOP', KEYS[1])", "{shop}:audit"),
     ],
 )
 def test_a_script_may_no_more_than_its_user(clients, user, command, key):
     """What a user may not do it may not have a script do."""
     assert refused(clients[user], "EVAL", f"return {command}", 1, key)
+
+
+@pytest.mark.parametrize("user", USERS)
+def test_every_user_appends_to_the_audit_log(guarded, user):
+    """Whatever a process does, it can log it under its own user."""
+    with guarded.client("operator") as client:
+        client.ltrim("{logs}:audit", 1, 0)  # what others of these tests put there is no entry
+    with guarded.client(user) as client:
+        log = AuditLog(client, "logs")
+        assert [log.append("query.answered", "worker", {}).number for _ in range(3)] == [1, 2, 3]
+        assert not verify(log).faults
+
+
+def test_a_stream_would_be_no_append_only_log(guarded):
+    """Why the audit log is a list: whoever may add to a stream can trim all of it in the same command."""
+    with guarded.client("worker") as client, guarded.client("operator") as other:
+        client.xadd("{logs}:dead", {"reason": "x"})
+        client.execute_command("XADD", "{logs}:dead", "MAXLEN", "0", "*", "reason", "y")
+        assert other.xlen("{logs}:dead") == 0
 
 
 def test_nobody_else_gets_in(guarded):
@@ -387,7 +517,7 @@ def eventually(question, seconds=30):
     while True:
         try:
             answer = question()
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):
             answer = None
         if answer or monotonic() > deadline:
             return answer
@@ -419,6 +549,46 @@ def look_after_dead_letters(store):
     assert run(store, "dlq", "purge", "--all") == "purged 1\n"
 
 
+def revoke_by_both_ways(store, url, admin):
+    """Revoke the ingest key over HTTP, and the read key by command."""
+    listed = json.loads(run(store, "keys", "list", "--json"))
+    headers = {"Authorization": f"Bearer {admin}"}
+    told = requests.get(f"{url}/api/v1/keys", headers=headers, timeout=5).json()["keys"]
+    assert {row["id"] for row in told} == {row["id"] for row in listed}
+    assert {row["role"]: row["used"] for row in told} == dict.fromkeys(ROLES, str(datetime.now(UTC).date()))
+    ids = {row["role"]: row["id"] for row in listed}
+    assert requests.delete(f"{url}/api/v1/keys/{ids['ingest']}", headers=headers, timeout=5).status_code == 204
+    run(store, "keys", "revoke", ids["read"])
+
+
+def erase_and_expire(store, watch, work):
+    """Have a metric erased, also where its reports were put aside, and a worker delete what is due of one long gone."""
+    names = [f"{word}|1|{'0' * 16}|2020-01-01|" for word in ("old", "older")]  # of the second one there is nothing exact any more
+    watch.sadd("{shop}:metrics", "old", "older")
+    watch.hset("{shop}:tallies:old", names[0], "0")
+    watch.set(f"{{shop}}:tally:{names[0]}", b"\0" * 8)
+    watch.hset("{shop}:releases:older", names[1], '{"closed": true}')
+    watch.set(f"{{shop}}:release:{names[1]}", b"\0" * 8)
+    watch.hset("{shop}:alarms", "old", '{"fingerprint": "0", "tested": {"2020-01-01|": [9, 0]}, "alarms": []}')
+    watch.xadd("{shop}:dead", {"reason": "x", "d": b"of plugin"})
+    assert run(store, "erase", "--metric", "plugin").endswith("--yes does it, for good\n")
+    assert "dead letters 1" in run(store, "erase", "--metric", "plugin", "--yes")
+    work()
+    assert not [key for key in watch.scan_iter() if b"plugin" in key or b":old" in key]
+    assert watch.hkeys("{shop}:expired") == [name.rsplit("|", 2)[0].encode() for name in names]
+    assert not watch.exists("{shop}:dead")
+    assert "old" not in str(watch.hkeys("{shop}:alarms"))
+
+
+def look_at_the_audit_log(store, folder):
+    """See that all that was done is in it, and that it can be moved to files."""
+    logged = [json.loads(line)["event"] for line in run(store, "audit-log", "list", "--json").splitlines()]
+    assert {"registry.served", "key.created", "key.revoked", "query.answered", "metric.erased"} <= set(logged)
+    assert logged.count("registry.served") == 1
+    assert eventually(lambda: "moved to" in run(store, "audit-log", "rotate", "--to", str(folder), "--older-than", "0"))
+    assert json.loads(run(store, "audit-log", "verify", "--json", "--files", str(folder)))["whole"]
+
+
 @pytest.mark.parametrize("binary", ["wheel", "redis-server"])
 def test_each_process_works_under_its_own_user(binary, registry_file, tmp_path):
     """Keys are made, reports taken, counted and read by processes that may do nothing else; none of them is ever refused."""
@@ -436,7 +606,7 @@ def test_each_process_works_under_its_own_user(binary, registry_file, tmp_path):
         takes, tells = (serve(undo, tmp_path, store, user, registry_file) for user in ("ingest", "query"))
         for url in (takes, tells):
             assert eventually(lambda url=url: requests.get(f"{url}/readyz", timeout=5).ok)
-        sending, reading = (run(store, "keys", "create", "--role", role).strip() for role in ("ingest", "read"))
+        sending, reading, managing = (run(store, "keys", "create", "--role", role).strip() for role in ROLES)
 
         headers = {"Authorization": f"Bearer {sending}", "X-Forwarded-For": "203.0.113.7"}
 
@@ -466,17 +636,19 @@ def test_each_process_works_under_its_own_user(binary, registry_file, tmp_path):
         assert browser.post(f"{tells}/login", data=entered, timeout=5).url == f"{tells}/"
         look_after_dead_letters(store)
         assert json.loads(run(store, "status", "--json"))["workers"] == 1
-        listed = json.loads(run(store, "keys", "list", "--json"))
-        assert {row["role"]: row["used"] for row in listed} == dict.fromkeys(("ingest", "read"), str(datetime.now(UTC).date()))
-        # A revoked key is refused soon, and what it opened is closed.
-        run(store, "keys", "revoke", next(row["id"] for row in listed if row["role"] == "read"))
+        # A revoked key is refused soon, whoever did it, and what it opened is closed.
+        revoke_by_both_ways(store, tells, managing)
+        assert eventually(lambda: send("plugin").status_code == 401)
         assert eventually(lambda: ask("/api/v1/metrics").status_code == 401)
         assert browser.get(f"{tells}/", timeout=5).url == f"{tells}/login"
         # A worker that looks for made-up reports, now that there are some to look at.
         with store.client("watch") as watch:
             watch.delete("{shop}:watched")
-            subprocess.run([*worker, "--burst"], env=clean() | watched, check=True, capture_output=True, timeout=60)
+            burst = [*worker, "--burst"]
+            subprocess.run(burst, env=clean() | watched, check=True, capture_output=True, timeout=60)
             assert watch.hlen("{shop}:alarms")
+            erase_and_expire(store, watch, lambda: subprocess.run(burst, env=clean() | watched, check=True, timeout=60))
+            look_at_the_audit_log(store, tmp_path / "audit")
             refusals = {(entry["username"], entry["object"]) for entry in watch.acl_log()}
     # What is asked for out of courtesy, and not needed: the client's name and version, and settings that INFO tells as well.
     courtesy = {"client|setinfo", "client|maint_notifications", "config|get"}
@@ -498,6 +670,90 @@ def test_a_server_that_does_all_works_under_its_user(guarded, registry_file):
     for path in ("/api/v1/metrics", "/api/v1/metrics/ui.theme", "/api/v1/pipeline", "/readyz"):
         asked = {"Authorization": "Bearer rk_of_environment"}
         assert http.get(path, headers=asked, environ_base=elsewhere).status_code == 200
+
+
+def test_questions_are_answered_under_their_user(guarded, registry_file):
+    """The worker's user writes the census when a period closes, and the users of queries answer from it, and spend."""
+    registry_file.write_text(registry_file.read_text("utf-8").replace('app = "shop"', 'app = "market"'), "utf-8")
+    loaded = load(registry_file)
+    declared = loaded.metrics["ui.theme"]
+    stratum = Stratum(
+        *("ui.theme", 1, fingerprint(declared, mechanisms.of(declared).canonical)), period.of(datetime.now(UTC), "day"), ""
+    )
+    with guarded.client("worker") as client:
+        store = Store(client, "market")
+        assert store.commit("test", [], {stratum: np.array([200, 100, 50], np.int64)}, 0) == []
+        assert stratum in Publisher(store, loaded).publish(time() + 5 * 86400)
+    asked = {"period": stratum.period, "epsilon": 0.5}
+    headers = {"Authorization": "Bearer rk_of_environment"}
+    for user, spent in (("query", 0.5), ("server", 0)):
+        settings = Settings(redis_url=guarded.url(user), registry=str(registry_file), read_keys="market:rk_of_environment")
+        http = create_app(settings).test_client()
+        told = http.post("/api/v1/metrics/ui.theme/participants", json=asked, headers=headers).get_json()
+        assert (abs(told["count"] - 350) < 60, told["spent"]) == (True, spent)
+        assert {each["left"] for each in http.get("/api/v1/budget", headers=headers).get_json()["metrics"]} == {0.5, 1}
+
+
+# Durability `always`
+
+
+@pytest.fixture(params=["wheel", "redis-server"])
+def always(request, tmp_path):
+    """Start a server that syncs each write, with users made as docs/access.md says."""
+    binary = server_binary(request.param)
+    path, passwords = with_passwords(tmp_path)
+    command = re.search(r"^sed .* > users-always\.acl$", (DEPLOY.parent / "docs" / "access.md").read_text("utf-8"), re.MULTILINE)[
+        0
+    ]
+    subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+    path = path.with_name("users-always.acl")
+    path.write_text(path.read_text("utf-8") + "user watch on nopass ~* &* +@all\n", "utf-8")
+    port = free_port()
+    options = ["--port", str(port), "--bind", "127.0.0.1", "--aclfile", path, "--appendonly", "yes", "--appendfsync", "always"]
+    made = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
+    with ExitStack() as undo:
+        await_store(launch(undo, tmp_path, binary, *options), tmp_path, made.url("operator"))
+        yield made
+
+
+def test_always_is_promised_once_the_server_may_look(always, registry_file):
+    """With the rule of the docs a server promises `always` and takes uploads; one that may not look refuses to promise it."""
+    with always.client("operator") as client:
+        text, _ = KeyStore(client, "shop").create("ingest", "")
+    for user, serves in (("ingest", "ingest"), ("server", "all")):
+        settings = Settings(redis_url=always.url(user), registry=str(registry_file), serves=serves, durability="always")
+        headers = {"Authorization": f"Bearer {text}", "Idempotency-Key": user}
+        http = create_app(settings).test_client()
+        assert http.post("/v1/reports", json=batch(registry_file, "ui.theme", [0]), headers=headers).status_code == 202
+    with always.client("watch") as watch:
+        for rule in ("-config", "-config|get"):  # as shipped; what an older rule leaves behind is taken, too
+            watch.execute_command("ACL", "SETUSER", "server", rule)
+    with pytest.raises(ConfigurationError, match="always cannot be seen"):
+        create_app(settings)
+
+
+def test_who_may_look_may_do_no_more(always):
+    """Of the store's settings those users may read all and change none, and nobody else may read them."""
+    for user in USERS:
+        with always.client(user) as client:
+            assert refused(client, "CONFIG", "GET", "appendfsync") is (user not in ("ingest", "server"))
+            for command in NEVER:
+                assert command.startswith("CONFIG GET") or refused(client, *command.split())
+            assert refused(client, "CONFIG", "RESETSTAT")
+
+
+def test_what_is_seen_holds_no_password(always):
+    """As the docs describe it, the store's settings tell no password and no hash of one; one for a primary they would tell."""
+    with always.client("server") as client, always.client("watch") as watch:
+        told = json.dumps({str(name): str(value) for name, value in client.config_get("*").items()})
+        for password in always.passwords.values():
+            assert password == "x" or password not in told
+            assert sha256(password.encode()).hexdigest() not in told
+        asked = client.config_get("requirepass", "masterauth", "tls-key-file-pass")
+        assert len(asked) == 3
+        assert not any(asked.values())
+        watch.config_set("masterauth", "secret-of-the-primary")
+        assert "secret-of-the-primary" in client.config_get("masterauth").values()
 
 
 # TLS

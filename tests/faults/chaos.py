@@ -1,7 +1,7 @@
 """Chaos, by seed: a whole service of real processes under load, in which everything is killed, stopped and cut off.
 
-What a run checks: the tallies are those of the accepted reports, to the unit; every upload that was ever answered with 202 is
-among them.
+What a run checks: the tallies are those of the accepted reports, to the unit, and so are the weight tallies of reports with bits;
+every upload that was ever answered with 202 is among them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from proxy import Proxy
 
 from deniable import mechanisms, period, registry
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import tally
+from deniable_aggregator import tally, weights
 from deniable_aggregator.dead import DeadLetters
 from deniable_aggregator.store import GROUP, Store, connect
 from deniable_server.stack import free_port
@@ -72,6 +72,10 @@ class Run:
     done: Counter[str] = field(default_factory=Counter)
     accepted: Counter[str] = field(default_factory=Counter)
     counted: Counter[str] = field(default_factory=Counter)
+    unary: Counter[str] = field(default_factory=Counter)
+    """Those of the accepted reports that have bits."""
+    weighed: Counter[str] = field(default_factory=Counter)
+    """Reports in the weight tallies."""
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -311,22 +315,8 @@ class Stage:
         """Set what was accepted beside what was counted."""
         faults = run.faults
         faults += [fault for upload in uploads for fault in upload.wrong]
-        expected = {name: tally.empty(mechanism.layout) for name, mechanism in self.mechanisms.items()}
-        for upload in uploads:
-            kept = self.store.recall(upload.key) is not None
-            if upload.answered and not kept:
-                faults.append("an upload was answered with 202 and is gone")
-            if kept:  # appended in the same script
-                run.done["uploads"] += 1
-                for name, payloads in upload.counted.items():
-                    expected[name] = tally.merge(expected[name], tally.count(self.mechanisms[name].layout, payloads))
-        for name, mechanism in self.mechanisms.items():
-            metric = self.registry.metrics[name]
-            stratum = Stratum(name, metric.version, fingerprint(metric, mechanism.canonical), self.period, "")
-            counted = self.store.read(mechanism.layout, [stratum])
-            run.accepted[name], run.counted[name] = expected[name].n, counted.n
-            if counted != expected[name]:
-                faults.append(f"{name}: accepted {expected[name].n}, counted {counted.n}")
+        for name, payloads in self._accepted(run, uploads).items():
+            self._compare(run, name, payloads)
         if backlog := self.store.backlog():
             faults.append(f"{backlog} batches are not counted")
         if dead := len(DeadLetters(self.store)):
@@ -334,3 +324,31 @@ class Stage:
         self.store.join()
         if self.store.redis.xpending(self.store.stream, GROUP)["pending"]:
             faults.append("something is in a worker's hands still")
+
+    def _accepted(self, run: Run, uploads: list[Upload]) -> dict[str, bytes]:
+        """Join what the server took, by metric."""
+        taken: dict[str, list[bytes]] = {name: [] for name in self.mechanisms}
+        for upload in uploads:
+            kept = self.store.recall(upload.key) is not None
+            if upload.answered and not kept:
+                run.faults.append("an upload was answered with 202 and is gone")
+            if kept:  # appended in the same script
+                run.done["uploads"] += 1
+                for name, payloads in upload.counted.items():
+                    taken[name].append(payloads)
+        return {name: b"".join(some) for name, some in taken.items()}
+
+    def _compare(self, run: Run, name: str, payloads: bytes) -> None:
+        """Set the accepted reports of a metric beside its tally and, if they have bits, its weight tally."""
+        metric, mechanism = self.registry.metrics[name], self.mechanisms[name]
+        layout = mechanism.layout
+        strata = [Stratum(name, metric.version, fingerprint(metric, mechanism.canonical), self.period, "")]
+        expected, counted = tally.count(layout, payloads), self.store.read(layout, strata)
+        run.accepted[name], run.counted[name] = expected.n, counted.n
+        if counted != expected:
+            run.faults.append(f"{name}: accepted {expected.n}, counted {counted.n}")
+        if layout.kind == "bits":  # committed with the tally, but under a key of its own
+            weighed = self.store.read_weights(layout, strata)
+            run.unary[name], run.weighed[name] = expected.n, int(weighed.sum())
+            if weighed.tolist() != weights.count(layout, payloads).tolist():
+                run.faults.append(f"{name}: accepted {expected.n}, {weighed.sum()} in the weight tally, or not of their weights")

@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from shutil import which
 from urllib.parse import quote, urlencode
+from uuid import UUID
 
 import pytest
 
 import deniable
 from deniable import mechanisms, period, registry
 from deniable.report import fingerprint
-from deniable_aggregator import embedded
+from deniable_aggregator import embedded, release, shelf
 from deniable_aggregator.store import Store, connect
 from deniable_server.settings import Settings
 from deniable_server.stack import Stack, free_port
@@ -44,13 +45,17 @@ CANARIES = {
     "traceparent": "00-ca4a12ca4a12ca4a12ca4a12ca4a12ff-ca4a12ca4a12ca4a-01",
 }
 INGEST, READ, OTHER = "pk_canary_ingest_f00d", "rk_canary_read_f00d", "pk_canary_nobody_f00d"
+METRICS = "mk_canary_metrics_f00d"
 KEY = "canary-idempotency-f00d"
 WORDS = ("canary-path", "canary-query", "canary-body", "canary-metric", "canary-segment", "canary-form", "canary-answer")
-SECRETS = [SOURCE, *CANARIES.values(), "canary-crumb", INGEST, READ, OTHER, KEY, *WORDS, "canary"]
+SECRETS = [SOURCE, *CANARIES.values(), "canary-crumb", INGEST, READ, OTHER, METRICS, KEY, *WORDS, "canary"]
 
 REGISTRY = """
 format = 1
 app = "shop"
+
+[publication]
+trial = true
 
 [metrics."page"]
 type = "string"
@@ -156,8 +161,18 @@ class Served:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
+    def published(self, metric):
+        """Wait until something of a metric is published; return its stratum and the release."""
+        deadline = time.monotonic() + 30
+        while not (found := release.listed(self.store, metric)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        return next(iter(found.items()))
+
     def kept(self):
-        """Return all that the store says of itself and everything in it, and all files."""
+        """Return all that the store says of itself and everything in it, all files, and all numbers."""
+        assert self.ask("GET", "/metrics?canary-query=1", Authorization=f"Bearer {METRICS}") == 200
+        yield "metrics", self.last[1].encode()
         yield "info", repr(self.redis.info("all")).encode()
         for key in self.redis.scan_iter():
             yield repr(key), key + b" " + self.content(key)
@@ -191,8 +206,9 @@ def store_here(request, tmp_path):
 
 
 @pytest.fixture
-def served(store_here, tmp_path, monkeypatch):
-    """Serve with everything logged that can be."""
+def served(store_here, tmp_path, monkeypatch, request):
+    """Serve with everything logged that can be, in one format on each store."""
+    log_format = {"wheel": "json", "redis-server": "console"}[request.node.callspec.params["store_here"]]
     (tmp_path / "metrics.toml").write_text(REGISTRY, "utf-8")
     (tmp_path / "pages.txt").write_text("home\ncart\n", "utf-8")
     loud = tmp_path / "loud"
@@ -206,9 +222,13 @@ def served(store_here, tmp_path, monkeypatch):
         registry=str(tmp_path / "metrics.toml"),
         ingest_keys=f"shop:{INGEST}",
         read_keys=f"shop:{READ}",
+        metrics_key=METRICS,
+        log_level="debug",
+        log_format=log_format,
     )
     with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=tmp_path / "log") as stack:
         made = Served(tmp_path, stack, store_here)
+        made.log_format = log_format
         yield made
         made.redis.close()
 
@@ -224,13 +244,31 @@ def test_nobody_can_be_found(served):
     assert {200, 202, 303, 400, 401, 404, 405, 411, 413, 415, 422, 500, 503} <= set(served.answers)
     served.redis.save()
     log = (served.folder / "log").read_bytes()
-    assert b"[DEBUG]" in log
     assert b"POST 202" in log  # the access log is on
-    assert b"JSONDecodeError in /v1/reports" in log  # a bug is told, and where
+    assert b"Error in /v1/reports" in log  # a bug is told, and where
+    told = [each for line in log.splitlines() if (each := read(served.log_format, line.decode()))]
+    assert {"debug", "info", "error"} <= {each["level"] for each in told}
+    answered = [each for each in told if each["event"] == "answered"]
+    assert len(answered) >= len(served.answers) - len([each for each in told if each["event"] == "a request was refused"])
+    assert {each.get("route") for each in answered} >= {"/v1/reports", "/api/v1/metrics/<id_>", "/m/<id_>", "/login", None}
+    assert {each.get("method") for each in answered} >= {"GET", "POST", None}  # None: one that a client made up
+    codes = {each.get("code") for each in answered}
+    assert {"unknown_key", "all_rejected", "internal", "store_unavailable", "not_found"} <= codes
+    assert all(UUID(each["request"]).version == 4 for each in answered)
     assert [name for name in served.folder.rglob("*.rdb") if name.stat().st_size]
     assert [name for name in served.folder.rglob("*.aof") if name.stat().st_size]
     seen = {place: hits for place, content in served.kept() if (hits := found(content))}
     assert not seen, "\n".join(f"{place}: {hit}" for place, hits in seen.items() for hit in hits[:20])
+
+
+def read(form, line):
+    """Read a line of the log; None for what is none: what a process prints, and the end of what takes several lines."""
+    if form == "json":
+        return json.loads(line) if line.startswith("{") else None
+    found = re.fullmatch(r"[0-9T:.-]+Z (?P<level>[a-z]+) +(?P<logger>\S+): (?P<event>.*?)(?P<rest>( [a-z]+=\S+)*)", line)
+    if found is None:
+        return None
+    return found.groupdict() | dict(pair.split("=", 1) for pair in found["rest"].split())
 
 
 def test_nothing_tells_a_time(served):
@@ -241,6 +279,8 @@ def test_nothing_tells_a_time(served):
     assert served.redis.expiretime(key) % 3600 == 0
     (updated,) = served.store.strata("page").values()
     assert updated % 3600 == 0
+    _, released = served.published("page")
+    assert released.published % 3600 == 0
     stream = served.redis.xinfo_stream(served.store.stream)
     assert (stream["length"], stream["entries-added"]) == (0, 1)
     for name in ("last-generated-id", "max-deleted-entry-id"):
@@ -351,9 +391,12 @@ def breakages(served):
     served.redis.rpush(spoiled, b"no text")
     assert served.upload(good, **{"Idempotency-Key": f"{KEY}-9"}) == 503
     served.redis.delete(spoiled)
-    metric = next(iter(served.store.strata("page")))
-    tally = served.store._tally("|".join(map(str, metric)))
-    kept = served.redis.get(tally)
-    served.redis.set(tally, b"odd")
-    assert served.ask("GET", "/api/v1/metrics/page?period=" + metric.period, Authorization=f"Bearer {READ}") == 500
-    served.redis.set(tally, kept)
+    served.drained()
+    published, released = served.published("page")
+    spoiled = shelf.name(published._replace(period="2020-01-01"))  # of which no worker knows
+    releases = release.shelf(served.store)
+    served.redis.hset(releases.index("page"), spoiled, released.note())
+    served.redis.set(releases.key(spoiled), b"odd")
+    assert served.ask("GET", "/api/v1/metrics/page?period=2020-01-01", Authorization=f"Bearer {READ}") == 500
+    served.redis.hdel(releases.index("page"), spoiled)
+    served.redis.delete(releases.key(spoiled))

@@ -28,6 +28,8 @@ def test_accepted_is_counted(stage, seed):
     run = stage.run(seed, SECONDS)
     assert run.faults == []
     assert run.accepted == run.counted
+    assert run.unary == run.weighed
+    assert run.weighed.total() > 0
     assert run.done["uploads"] > 0
 
 

@@ -6,11 +6,13 @@ from base64 import b64encode
 from dataclasses import replace
 from datetime import UTC, datetime
 from threading import Event
+from time import time
 
 import pytest
 
 from deniable import mechanisms, period
 from deniable.report import fingerprint
+from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.worker import Worker
 from deniable_server import create_app
 from deniable_server.settings import Settings
@@ -38,7 +40,7 @@ class Served:
         self._keys += 1
         given = {
             "Authorization": f"Bearer {INGEST}",
-            "Idempotency-Key": key or f"key-{self._keys}",
+            "Idempotency-Key": key or f"key-{id(self)}-{self._keys}",
             "Content-Type": "application/json",
         }
         given.update({name.replace("_", "-"): value for name, value in headers.items()})
@@ -51,9 +53,10 @@ class Served:
         """Query."""
         return self.http.get(path, headers={"Authorization": f"Bearer {key}"} if key else {})
 
-    def drain(self):
-        """Count what is in the stream."""
+    def drain(self, *, days=0):
+        """Count what is in the stream, and publish what may be published; when so many days have passed, if any are given."""
         Worker([self.store]).run(Event(), burst=True)
+        return Publisher(self.store, self.app.registry).publish(time() + 86400 * days, at_once=True)
 
     def mechanism(self, metric):
         return self.app.questions[metric].mechanism

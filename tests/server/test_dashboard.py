@@ -8,11 +8,13 @@ from html.parser import HTMLParser
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import fakeredis
 import numpy as np
 import pytest
 
 from deniable.report import Stratum
+from deniable_aggregator.participation import Noise
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.store import connect
 from deniable_server import chart, create_app, dashboard
 from deniable_server.service import service
 from deniable_server.settings import Settings
@@ -35,6 +37,9 @@ app = "shop"
 
 [segments]
 platform = ["linux", "macos"]
+
+[publication]
+min_reports = 1
 
 [metrics."ui.choice"]
 type = "categorical"
@@ -83,16 +88,25 @@ owner = "labs@shop.example"
 """
 
 
+@pytest.fixture(autouse=True)
+def exact(monkeypatch):
+    """Let no report be left out of what is published, so that numbers can be compared."""
+    monkeypatch.setattr(Noise, "draw", lambda _: 0)
+
+
 @pytest.fixture
-def redis() -> fakeredis.FakeRedis:
-    """Make an empty store."""
-    return fakeredis.FakeRedis(server=fakeredis.FakeServer())
+def redis(start_store):
+    """Empty a real store, and connect to it."""
+    client = connect(start_store("wheel"))
+    client.flushall()
+    yield client
+    client.close()
 
 
 @pytest.fixture
 def make(tmp_path, monkeypatch, redis) -> Callable[..., Flask]:
     """Make a server over the store, of one or several registries."""
-    monkeypatch.setattr("deniable_server.app.connect", lambda _url, **_: redis)
+    monkeypatch.setattr("deniable_server.app.opened", lambda _url, **_: redis)
 
     def build(*registries: str, **settings: Any) -> Flask:
         paths = []
@@ -127,12 +141,20 @@ def fill(app: Flask, id_: str, cells: list[int], period: str = "2026-11-21", seg
     assert shop.store.commit("test", [], {stratum: np.array(cells, np.int64)}, 1795260480) == []
 
 
+def publish(app: Flask) -> None:
+    """Publish what was counted, once its periods have closed."""
+    with app.app_context():
+        shop = service().apps["shop"]
+    Publisher(shop.store, shop.registry).publish(1795260480 + 5 * 86400)
+
+
 def fill_all(app: Flask) -> None:
     fill(app, "ui.choice", [100, 400, 200, 300, 1], segment="platform=linux")
     fill(app, "ui.choice", [200, 100, 100, 100, 0], "2026-11-20", "platform=macos")
     fill(app, "ui.dark", [300, 700])
     fill(app, "usage.hour", [10 + 5 * i for i in range(24)])
     fill(app, "wide", list(range(600)))
+    publish(app)
 
 
 class Rows(HTMLParser):
@@ -213,15 +235,15 @@ def test_the_list_describes_every_metric(app, client):
         assert text in html
     assert "31 Dec 2999" in html
     assert "Collection ended on 1 Jan 2001" in html
-    assert '<time datetime="2026-11-21T11:00:00+00:00">21 Nov 2026, 11:00 UTC</time>' in html
+    assert '<time datetime="2026-11-26T11:00:00+00:00">26 Nov 2026, 11:00 UTC</time>' in html
     assert 'href="/m/usage.hour"' in html
-    assert "No reports counted yet" not in html
+    assert "Nothing is published yet" not in html
 
 
 def test_the_empty_list_says_what_to_do(client):
     """Before the first report the list says so, and what comes next."""
     html = client.get("/").get_data(as_text=True)
-    assert "0 reports counted" in html
+    assert "0 reports published" in html
     assert "What to do next" in html
     assert "deniable worker" in html
 
@@ -307,14 +329,16 @@ def test_nothing_counted_leads_back(app, client):
     assert 'href="/m/ui.choice"' in response.get_data(as_text=True)
 
 
-def test_too_few_reports_are_marked(app, client):
-    """Below the metric's own minimum both pages say so; at it neither does."""
+def test_too_few_reports_are_not_shown(app, client):
+    """Below the metric's own minimum nothing is told, not even that there are some; at it the period is published."""
+    empty = client.get("/m/ui.choice").get_data(as_text=True)
     fill(app, "ui.choice", [100, 100, 100, 100, 99], segment="platform=linux")
-    assert "this metric&#39;s own minimum is 500" in client.get("/m/ui.choice").get_data(as_text=True).replace("'", "&#39;")
-    assert "Below its own minimum of 500 reports" in client.get("/").get_data(as_text=True)
+    publish(app)
+    assert client.get("/m/ui.choice").get_data(as_text=True) == empty
+    assert "if it has 500 reports at least" in empty
     fill(app, "ui.choice", [0, 0, 0, 0, 1], segment="platform=linux")
-    assert "Too few" not in client.get("/m/ui.choice").get_data(as_text=True)
-    assert "Below its own" not in client.get("/").get_data(as_text=True)
+    publish(app)
+    assert "<b>500</b>" in client.get("/m/ui.choice").get_data(as_text=True)
 
 
 def test_very_many_values_are_shown_when_asked_for(app, client):
@@ -332,8 +356,8 @@ def test_reports_of_another_definition_are_not_shown(app, client, make):
     fill_all(app)
     raised = REGISTRY.replace('[metrics."ui.dark"]', '[metrics."ui.dark"]\nversion = 2')
     html = make(raised).test_client().get("/m/ui.dark").get_data(as_text=True)
-    assert "No reports counted yet" in html
-    assert "No reports counted yet" not in client.get("/m/ui.dark").get_data(as_text=True)
+    assert "Nothing is published yet" in html
+    assert "Nothing is published yet" not in client.get("/m/ui.dark").get_data(as_text=True)
 
 
 # Failures
@@ -351,7 +375,8 @@ def test_what_is_unknown_is_a_page(client, page):
 @pytest.mark.parametrize("page", ["/", "/m/ui.choice"])
 def test_without_the_store_the_page_says_so(client, redis, page):
     """A store that cannot be reached is 503, in HTML, without an exception's text."""
-    redis.connection_pool.connection_kwargs["server"].connected = False
+    redis.connection_pool.disconnect()
+    redis.connection_pool.connection_kwargs["path"] = "/nowhere"
     response = client.get(page)
     html = response.get_data(as_text=True)
     assert response.status_code == 503

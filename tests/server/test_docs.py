@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from deniable_aggregator import logs, variables
+from deniable_server import inspection
 from deniable_server.keys import ROLES
-from deniable_server.settings import Settings
+from deniable_server.settings import VARIABLES, Settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "http.md").read_text("utf-8")
+OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
 SOURCES = [path.read_text("utf-8") for path in (ROOT / "server" / "deniable_server").glob("*.py")]
 
 
@@ -39,7 +42,7 @@ def test_every_error_code_is_documented(code):
 def test_every_endpoint_is_documented(served):
     """Each address of the API stands in docs/http.md."""
     for rule in served.flask.url_map.iter_rules():
-        if rule.endpoint.startswith(("ingest", "query", "pipeline")):
+        if rule.endpoint.startswith(("ingest", "query", "analysts", "pipeline", "admin", "vitals")):
             assert rule.rule.replace("<id_>", "{id}") in DOCS
 
 
@@ -47,6 +50,21 @@ def test_every_setting_is_documented():
     """Each setting stands in the class's docstring, from which docs and help are read."""
     for each in fields(Settings):
         assert re.search(rf"^    .*\b{each.name}\b", Settings.__doc__, re.MULTILINE), each.name
+
+
+def test_every_variable_is_documented():
+    """The tables of docs/operations.md have each variable of servers and workers, with its default, and no others."""
+    rows = re.findall(r"^\| `([A-Z_]+)` \| (?:`([^`]*)`)? ?\| \S", OPERATIONS, re.MULTILINE)
+    assert len(rows) == len(dict(rows))
+    assert dict(rows) == variables.VARIABLES | VARIABLES | {inspection.PROCESSES: inspection.DEFAULT_PROCESSES}
+    conf = (ROOT / "server" / "deniable_server" / "gunicorn_conf.py").read_text("utf-8")
+    assert f'"{inspection.PROCESSES}", "{inspection.DEFAULT_PROCESSES}"' in conf
+
+
+def test_every_field_of_a_record_is_documented():
+    """What a record of the log may carry stands in docs/operations.md, in its example or its list."""
+    for name in (*logs.FIELDS, *logs.LEVELS, *logs.FORMATS, "places", "detail"):
+        assert f"`{name}`" in OPERATIONS or f'"{name}":' in OPERATIONS, name
 
 
 def test_access_is_documented():

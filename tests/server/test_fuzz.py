@@ -6,6 +6,7 @@ import gzip
 import json
 import zlib
 from base64 import b64encode
+from dataclasses import replace
 
 import pytest
 import schemathesis
@@ -27,10 +28,11 @@ from deniable_aggregator import batch, tally
 from deniable_aggregator.batch import Group
 from deniable_aggregator.store import GROUP
 from deniable_server import ingest
+from deniable_server.keys import KeyStore
 from deniable_server.openapi import OPERATIONS
 from deniable_server.problem import Problem
 
-INGEST, READ = "pk_test_12345678", "rk_test_12345678"
+INGEST, READ, METRICS = "pk_test_12345678", "rk_test_12345678", "mk_test_12345678"
 CHECKS = [
     not_a_server_error,
     status_code_conformance,
@@ -64,11 +66,14 @@ ASKED = [
 @pytest.mark.parametrize(("operation", "mode"), ASKED)
 def test_what_is_asked_is_answered_as_documented(served, operation, mode):
     """Requests made from the document, and such as break it, get an answer of its shape; no refused one changes a count."""
+    if operation.key == "metrics":
+        served = type(served)(replace(served.service.settings, metrics_key=METRICS))
     served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1, 2])]})
     served.drain()
     document = schemathesis.openapi.from_wsgi("/openapi.json", served.flask)
     cases = document[operation.path][operation.method.upper()].as_strategy(generation_mode=mode)
-    key = {"ingest": INGEST, "read": READ, None: "nobodys-key"}[operation.key]
+    admin, _ = KeyStore(served.store.redis, "shop").create("admin", "")
+    key = {"ingest": INGEST, "read": READ, "admin": admin, "metrics": METRICS}.get(operation.key, "nobodys-key")
     before = counted(served)
 
     @few
@@ -107,17 +112,27 @@ def nearly_batches(draw, made):
     return json.dumps(whole).encode()
 
 
+@st.composite
+def nearly_bytes(draw, made):
+    """Draw an honest batch of which a byte or a few are others, which need not be JSON, nor UTF-8."""
+    body = bytearray(json.dumps({"format": 1, "groups": [draw(st.sampled_from(made))]}).encode())
+    for _ in range(draw(st.integers(1, 3))):
+        body[draw(st.integers(0, len(body) - 1))] = draw(st.integers(0, 255))
+    return bytes(body)
+
+
 def test_no_batch_breaks_the_ingest(served):
     """A batch is taken, or refused with a problem; what is taken can be counted, and is as many reports as the answer says."""
     made = [served.group(metric, [0, 1, 1]) for metric in ("ui.theme", "export.used", "plugin", "country")]
-    bodies = nearly_batches(made) | documents.map(lambda document: json.dumps(document).encode()) | st.binary(max_size=200)
+    others = documents.map(lambda document: json.dumps(document).encode())
+    bodies = nearly_batches(made) | nearly_bytes(made) | others | st.binary(max_size=200)
 
     @many
     @given(body=bodies)
     def take(body):
         try:
             with served.flask.app_context():
-                answer, entry = ingest._checked(served.app, body)
+                answer, entry = ingest._checked(served.app, served.service.settings, body)
         except Problem as problem:
             refused.add((problem.status, problem.code))
             return

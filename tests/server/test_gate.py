@@ -45,7 +45,7 @@ def test_any_page_may_send_reports(served):
         "Access-Control-Allow-Origin": "*",
         "Access-Control-Allow-Methods": "POST",
         "Access-Control-Allow-Headers": "Authorization, Content-Type, Content-Encoding, Idempotency-Key",
-        "Access-Control-Expose-Headers": "ETag, Retry-After",
+        "Access-Control-Expose-Headers": "ETag, Retry-After, X-Request-ID",
         "Access-Control-Max-Age": "3600",
     }
     sent = served.post({"format": 1, "groups": [served.group("ui.theme", [0])]}, Origin=PAGE)

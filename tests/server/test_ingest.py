@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from deniable import period
+from deniable_server import ingest
 
 
 def batch(*groups, **changes):
@@ -56,6 +57,25 @@ def test_a_key_is_for_one_upload(served):
     before = served.state()
     assert code(served.post(batch(served.group("ui.theme", [0, 0])), key="mine")) == (422, "idempotency_mismatch")
     assert served.state() == before
+
+
+def test_a_period_that_closed_takes_nothing_new_and_repeats_the_first_answer(served, monkeypatch):
+    """An upload whose answer was lost gets it also when its period has closed since; a new one is refused."""
+    body = json.dumps(batch(served.group("ui.theme", [0, 1]))).encode()
+    first = served.post(body, key="in time").get_json()
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return super().now(tz) + timedelta(days=9)
+
+    monkeypatch.setattr(ingest, "datetime", Later)
+    assert served.post(body, key="in time").get_json() == first | {"duplicate": True}
+    late = served.post(body, key="too late")
+    assert code(late) == (422, "all_rejected")
+    assert late.get_json()["errors"][0]["code"] == "period_closed"
+    assert code(served.post(body + b" ", key="in time")) == (422, "idempotency_mismatch")
+    assert served.store.backlog() == 1
 
 
 def now_period(delta):
@@ -145,6 +165,7 @@ REQUEST_FAULTS = {
     "truncated JSON": ((400, "json"), lambda s: s.post(small(s)[:-5])),
     "no length": ((411, "length_required"), lambda s: s.post(b"")),
     "no JSON": ((400, "json"), lambda s: s.post(b"\xff\xfe")),
+    "a text that is not UTF-8": ((400, "json"), lambda s: s.post(small(s).replace(b"ui.theme", b"ui.\xffheme"))),
     "deeply nested": ((400, "batch_shape"), lambda s: s.post(b'{"format": 1, "groups": ' + nested(100_000) + b"}")),
     "negative count": ((400, "batch_shape"), lambda s: s.post(batch(s.group("ui.theme", [0], count=-1)))),
     "not an object": ((400, "batch_shape"), lambda s: s.post(b"[]")),
@@ -207,7 +228,7 @@ def test_an_unexpected_error_is_not_explained_to_strangers(served, monkeypatch):
     def broken(*_args, **_kwargs):
         raise RuntimeError("canary-detail")
 
-    monkeypatch.setattr(type(served.store), "recall", broken)
+    monkeypatch.setattr(type(served.store), "append", broken)
     answer = served.post(batch(served.group("ui.theme", [0])))
     assert code(answer) == (500, "internal")
     assert b"canary-detail" not in answer.data

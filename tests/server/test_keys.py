@@ -77,6 +77,11 @@ def upload(served, key):
     return served.post(batch, Authorization=f"Bearer {key}")
 
 
+def revoked(served, id_, key):
+    """Revoke over HTTP."""
+    return served.http.delete(f"/api/v1/keys/{id_}", headers={"Authorization": f"Bearer {key}"})
+
+
 # Making and showing
 
 
@@ -154,10 +159,12 @@ def test_a_key_without_a_role_or_with_a_bad_name_is_refused(real_redis, role, na
 
 
 def test_a_key_does_what_its_role_may(make, served):
-    """An ingest key sends and cannot read, a read key reads and cannot send, an admin key reads."""
+    """An ingest key sends and cannot read, a read key reads and cannot send, an admin key reads and looks after keys."""
     sends, reads, manages = (make(role)[0] for role in ("ingest", "read", "admin"))
     assert [upload(served, key).status_code for key in (sends, reads, manages)] == [202, 401, 401]
     assert [served.get("/api/v1/metrics", key).status_code for key in (sends, reads, manages)] == [401, 200, 200]
+    assert [served.get("/api/v1/keys", key).status_code for key in (sends, reads, manages)] == [401, 401, 200]
+    assert [revoked(served, "0" * 16, key).status_code for key in (sends, reads, manages)] == [401, 401, 404]
 
 
 def test_keys_of_the_environment_go_on_working(make, served, settings):
@@ -181,6 +188,72 @@ def test_what_is_no_key_keeps_nobody_out(make, served, command, real_redis):
         real_redis.hset("{shop}:keys", str(i), written)
     assert served.get("/api/v1/metrics", text).status_code == 200
     assert len(command("list")[1].splitlines()) == 2
+
+
+# Over HTTP
+
+
+def test_an_admin_sees_what_the_command_lists(command, make, served):
+    """Keys are listed over HTTP as by the command, and nothing in the answer opens anything."""
+    texts = [make(role, f"for {role}")[0] for role in ("ingest", "read", "admin")]
+    assert upload(served, texts[0]).status_code == 202
+    answer = served.get("/api/v1/keys", texts[2])
+    assert answer.get_json() == {"app": "shop", "keys": json.loads(command("list", "--json")[1])}
+    assert {row["role"]: row["used"] for row in answer.get_json()["keys"]} == {
+        "ingest": str(TODAY),
+        "read": None,
+        "admin": str(TODAY),
+    }
+    for text in texts:
+        assert text[7:] not in answer.get_data(as_text=True)
+        assert sha256(text.encode()).hexdigest() not in answer.get_data(as_text=True)
+
+
+def test_an_admin_revokes_a_key_everywhere(make, served, caplog):
+    """A key that an admin revokes over HTTP is refused within two seconds by every process, and once revoked it is not there."""
+    others = [served, served.restarted()]
+    clocks = [Clock(), Clock()]
+    for each, clock in zip(others, clocks, strict=True):
+        each.service.ring._clock = clock
+    (text, id_), (admin, own) = make("read"), make("admin")
+    assert [each.get("/api/v1/metrics", text).status_code for each in others] == [200, 200]
+    answer = revoked(served, id_, admin)
+    assert (answer.status_code, answer.data) == (204, b"")
+    assert f"key {id_} of shop was revoked" in caplog.text
+    assert admin not in caplog.text
+    for clock in clocks:
+        clock.now += FRESH_SECONDS
+    assert [each.get("/api/v1/metrics", text).status_code for each in others] == [401, 401]
+    again = revoked(others[1], id_, admin)
+    assert (again.status_code, again.get_json()["code"]) == (404, "no_such_key")
+    assert revoked(served, own, admin).status_code == 204  # an admin may throw away the own key
+    for clock in clocks:
+        clock.now += FRESH_SECONDS
+    assert served.get("/api/v1/keys", admin).status_code == 401
+    others[1].store.redis.close()
+
+
+def test_an_admin_looks_after_one_app(command, make, served):
+    """An admin neither sees nor revokes keys of another app, nor those of the environment."""
+    admin, _ = make("admin")
+    said = command("create", "--role", "admin", app="blog")[2]
+    other = re.search(r"id ([0-9a-f]{16})", said)[1]
+    assert [row["role"] for row in served.get("/api/v1/keys", admin).get_json()["keys"]] == ["admin"]
+    given = next(key for key in served.service.ring._given if key.role == "ingest")
+    for id_ in (other, given.id, "*", "0" * 15, f"{other} "):
+        assert revoked(served, id_, admin).status_code == 404
+    assert len(json.loads(command("list", "--json", app="blog")[1])) == 1
+
+
+def test_no_session_revokes(make, served):
+    """What a browser sends by itself, the dashboard's cookie, opens nothing here: other pages cannot have keys revoked."""
+    admin, id_ = make("admin")
+    form = served.http.get("/login").get_data(as_text=True)
+    token = re.search(r'name="token" value="([^"]+)"', form)[1]
+    assert served.http.post("/login", data={"token": token, "key": admin}).status_code == 303
+    assert served.http.get("/").status_code == 200
+    assert served.http.get("/api/v1/keys").status_code == 401
+    assert served.http.delete(f"/api/v1/keys/{id_}").status_code == 401
 
 
 # Revoking

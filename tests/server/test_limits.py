@@ -136,6 +136,51 @@ def test_uploads_are_limited_too(limited):
     assert server.store.backlog() == 2
 
 
+def test_uploads_count_whatever_is_wrong_with_them(limited):
+    """Uploads that cannot be read, or of which nothing can be taken, are counted like good ones, once each."""
+    server = limited(rate_limit_key="4/hour")
+    good = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    bad = {"format": 1, "groups": [server.group("ui.theme", [0], version=9)]}
+    answers = [server.post(each) for each in (b"{", bad, good)] + [server.post(good, Idempotency_Key=None), server.post(good)]
+    assert [answer.status_code for answer in answers] == [400, 422, 202, 400, 429]
+    assert server.store.backlog() == 1
+
+
+def test_an_upload_that_repeats_another_counts(limited):
+    """A repeated upload is answered as the first one, and counts like it."""
+    server = limited(rate_limit_key="3/hour")
+    body = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    answers = [server.post(body, key="again") for _ in range(4)]
+    assert [answer.status_code for answer in answers] == [202, 202, 202, 429]
+    assert [answer.get_json()["duplicate"] for answer in answers[:3]] == [False, True, True]
+
+
+def test_a_flood_costs_neither_reading_nor_the_store(limited, real_redis):
+    """Once a source is known to be over its limit the store is not asked, and no upload of it is read, until its window ends."""
+    server = limited(rate_limit_source="2/hour", trusted_proxies=1)
+    body = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    assert statuses(server.post(body, X_Forwarded_For=ELSEWHERE) for _ in range(3)) == {202: 2, 429: 1}
+    real_redis.config_resetstat()
+    answers = [server.post(b"{", X_Forwarded_For=ELSEWHERE) for _ in range(5)]
+    assert statuses(answers) == {429: 5}
+    assert all(3590 <= int(answer.headers["Retry-After"]) <= 3600 for answer in answers)
+    assert "cmdstat_evalsha" not in real_redis.info("commandstats")
+    assert server.post(body, X_Forwarded_For=NEIGHBOUR).status_code == 202
+
+
+def test_a_key_over_its_limit_has_nothing_read(limited):
+    """Once a key is known to be over its limit, its uploads are counted before they are read, until its window ends."""
+    server = limited(rate_limit_key="2/second")
+    body = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    until = monotonic() + 10
+    while server.post(body).status_code != 429 and monotonic() < until:
+        pass
+    assert server.post(b"{").status_code == 429
+    while (answer := server.post(body)).status_code == 429 and monotonic() < until:
+        sleep(0.05)
+    assert answer.status_code == 202
+
+
 def test_nothing_passes_while_limits_cannot_be_held(limited):
     """With the store away, a request whose limit cannot be looked up is answered 503."""
     server = limited(redis_url="redis://127.0.0.1:1")
@@ -240,7 +285,7 @@ def await_answer(url):
     while True:
         try:
             return requests.get(url, timeout=5)
-        except requests.ConnectionError:
+        except (requests.ConnectionError, requests.Timeout):  # it may still be starting
             assert monotonic() < deadline
             sleep(0.05)
 

@@ -81,8 +81,10 @@ def test_segments_and_periods_are_read_apart_and_together(served):
     body = served.get("/api/v1/metrics/export.used").get_json()
     assert body["segments"] == ["platform=linux", "platform=macos"]
     assert yesterday in body["periods"]
+    assert body["closed"] is False
+    assert body["included"] == body["periods"]
     missing = served.get(f"/api/v1/metrics/export.used?period={yesterday}&segment=platform=macos")
-    assert (missing.status_code, missing.get_json()["code"]) == (404, "nothing_counted")
+    assert (missing.status_code, missing.get_json()["code"]) == (403, "withheld")
 
 
 def test_a_changed_definition_begins_a_new_count(served, registry_file):
@@ -105,7 +107,7 @@ def test_a_changed_definition_begins_a_new_count(served, registry_file):
         ("/api/v1/metrics/ui.theme?level=nan", "rk_test_12345678", (400, "level")),
         ("/api/v1/metrics/ui.theme?level=high", "rk_test_12345678", (400, "level")),
         ("/api/v1/metrics/ui.theme?perod=2026", "rk_test_12345678", (400, "unknown_parameter")),
-        ("/api/v1/metrics/ui.theme?period=2020-01-01", "rk_test_12345678", (404, "nothing_counted")),
+        ("/api/v1/metrics/ui.theme?period=2020-01-01", "rk_test_12345678", (404, "nothing_published")),
     ],
 )
 def test_bad_queries_are_refused(served, path, key, expected):

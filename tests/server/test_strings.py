@@ -26,6 +26,7 @@ def registry(declaration: str, type_: str = "string", *, epsilon: float = 12, so
     return f"""
 format = 1
 app = "shop"
+publication = {{ min_reports = 1, trial = true }}
 [metrics.page]
 type = "{type_}"
 {source}
@@ -96,7 +97,7 @@ def test_before_any_report(start, name):
     assert (body["n"], body["detection_frequency"], len(body["estimates"])) == (0, None, 24)
     assert {row["frequency"] for row in body["estimates"]} == {None}
     page = served.http.get("/m/page").get_data(as_text=True)
-    assert "No reports counted yet" in page
+    assert "Nothing is published yet" in page
     assert "The 24 answers looked for" in page
     assert served.http.get("/").status_code == 200
 
@@ -168,7 +169,7 @@ def test_nothing_found(start):
     served = start(registry("", "key", source="discover = true", epsilon=2))
     body = served.get("/api/v1/metrics/page").get_json()
     assert (body["n"], body["estimates"]) == (0, [])
-    assert "No reports counted yet" in served.http.get("/m/page").get_data(as_text=True)
+    assert "Nothing is published yet" in served.http.get("/m/page").get_data(as_text=True)
     answer_evenly(served, rows=4096)
     body = served.get("/api/v1/metrics/page").get_json()
     assert not any(row["detected"] for row in body["estimates"])

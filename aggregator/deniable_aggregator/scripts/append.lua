@@ -1,5 +1,10 @@
 -- Append a batch exactly once.
--- KEYS: stream, idempotency key.  ARGV: entry, what to remember, cap of the backlog, seconds to remember, rounded up to the hour.
+-- KEYS: stream, idempotency key, then those of the function `limited`.
+-- ARGV: entry, what to remember, cap of the backlog, seconds to remember, rounded up to the hour; then those of `limited`.
+local excess = limited(3, 5)
+if excess then
+  return {'limited', excess}
+end
 local previous = redis.call('GET', KEYS[2])
 if previous then
   return {'duplicate', previous}

@@ -1,0 +1,127 @@
+"""All totals of one sum of spends beside each other, and which of them to quote."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.accounting import checks, losses, renyi, sums, zcdp
+from deniable_aggregator.accounting.spend import merged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deniable_aggregator.accounting.spend import Spend
+
+__all__ = ["METHODS", "Account", "Method", "account"]
+
+_SAME = 2e-6  # nats: exact totals are rounded up by no more
+_WORTH = 0.95  # a delta that takes off less than this leaves is not worth its words
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A way to add up.
+
+    Parameters
+    ----------
+    name
+        In words, short.
+    source
+        Whose it is.
+    """
+
+    name: str
+    source: str
+
+
+METHODS = {
+    "basic": Method("plain sum", "Dwork and others 2006"),
+    "advanced": Method("advanced composition", "Dwork, Rothblum, Vadhan 2010"),
+    "closed": Method("optimal composition, closed form", "Kairouz, Oh, Viswanath 2017"),
+    "zcdp": Method("zero-concentrated (zCDP)", "Bun, Steinke 2016; Canonne, Kamath, Steinke 2020"),
+    "renyi": Method("Renyi", "Mironov 2017; Canonne, Kamath, Steinke 2020"),
+    "optimal": Method("exact, for any mechanisms", "Kairouz, Oh, Viswanath 2017; Murtagh, Vadhan 2016"),
+    "exact": Method("exact, for these mechanisms (PLD)", "Sommer, Meiser, Mohammadi 2019"),
+}
+"""By key, from the plainest to the sharpest. Each is an upper bound whenever reports are randomised independently."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What some reports come to.
+
+    Parameters
+    ----------
+    delta
+        With which all but the plain sum hold.
+    rho
+        Zero-concentrated total.
+    totals
+        Epsilon in nats by key of `METHODS`.
+
+    Attributes
+    ----------
+    basic : float
+        The plain sum, which holds with a delta of 0.
+    quoted : str
+        Key of the least total: what may be quoted beside the plain sum.
+    """
+
+    delta: float
+    rho: float
+    totals: dict[str, float]
+
+    @property
+    def basic(self) -> float:
+        """The plain sum, which holds with a delta of 0."""
+        return self.totals["basic"]
+
+    @property
+    def quoted(self) -> str:
+        """Key of the least total: the plain sum where no other is less, else the exact one, but for rounding."""
+        least = min(self.totals.values()) + _SAME
+        return "basic" if self.basic <= least else [key for key, total in self.totals.items() if total <= least][-1]
+
+    @property
+    def epsilon(self) -> float:
+        """The least total."""
+        return self.totals[self.quoted]
+
+    @property
+    def worth_a_delta(self) -> bool:
+        """Whether the least total is well below the plain sum."""
+        return self.epsilon <= _WORTH * self.basic
+
+
+def account(spends: Iterable[Spend], delta: float) -> Account:
+    """Add spends up in every way.
+
+    Parameters
+    ----------
+    spends
+        Reports whose noise is independent, of one device or of several.
+    delta
+        A probability.
+
+    Notes
+    -----
+    The totals hold between any two sequences of answers, also where later questions depend on earlier reports, as long as
+    the epsilons do not. (A budget that may end a sequence early does no harm: it leaves a part of it.)
+    """
+    checks.delta(delta)
+    listed = merged(spends)
+    worst = tuple(replace(spend, share=1.0) for spend in listed)
+    rho = zcdp.compose(spend.count * zcdp.of_pure(spend.epsilon) for spend in listed)
+    optimal = losses.together(worst)
+    totals = {
+        "basic": sums.basic(listed),
+        "advanced": sums.advanced(listed, delta),
+        "closed": sums.closed(listed, delta),
+        "zcdp": zcdp.epsilon(rho, delta),
+        "renyi": renyi.epsilon(renyi.curve(worst), delta),
+        "optimal": min(optimal.epsilon(delta), sums.basic(listed)),
+    }
+    if listed != worst:
+        totals["exact"] = min(losses.together(listed).epsilon(delta), totals["optimal"])
+    return Account(delta, rho, totals)

@@ -1,0 +1,116 @@
+"""Smaller epsilons that hold under conditions: sampling that nobody sees, and a shuffler that is somebody else's.
+
+Neither is so here, so neither is claimed. The SDK sends nothing for an answer that was not sampled, and whoever receives the rest
+sees who sent it.
+"""
+
+from __future__ import annotations
+
+from math import exp, expm1, log, log1p, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import binom
+
+from deniable.errors import ParameterError
+from deniable_aggregator.accounting import checks
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["sampled", "shuffled", "shuffled_closed"]
+
+_SPREAD = 10.0  # standard deviations of the number of clones that are summed over
+_CLOSE = 1e-9  # nats
+
+
+def sampled(epsilon: float, share: float, *, presence_hidden: bool) -> float:
+    """Return the epsilon of an occasion on which a device reports with probability `share`, by its own coin, in nats.
+
+    Parameters
+    ----------
+    epsilon
+        Of a report, in nats, above 0.
+    share
+        In (0, 1]; drawn for each occasion anew, without looking at the answer.
+    presence_hidden
+        Whether nobody can tell if there was a report: where somebody can, the coin is known, and a report tells all it ever did.
+
+    References
+    ----------
+    S. P. Kasiviswanathan and others: What can we learn privately? SIAM Journal on Computing 40(3), 2011, lemma 4.4. B. Balle,
+    G. Barthe, M. Gaboardi: Privacy amplification by subsampling. NeurIPS 2018, theorem 8.
+    """
+    checks.positive("epsilon", epsilon)
+    if not 0 < share <= 1:
+        raise ParameterError("share is a probability above 0", share)
+    return log1p(share * expm1(epsilon)) if presence_hidden else epsilon
+
+
+def shuffled(epsilon: float, reports: int, delta: float) -> float:
+    """Return what one report among many tells whoever sees them all in random order, and nothing else, in nats.
+
+    Parameters
+    ----------
+    epsilon
+        Of a report, in nats, above 0.
+    reports
+        Of honest devices that are shuffled together, one of each, at least 1.
+    delta
+        A probability.
+
+    Notes
+    -----
+    Each other report is, with probability e^-epsilon, a clone: one that is as likely made for either of the two answers to be
+    told apart. Of c clones, a binomial half are of the one kind; the report in question hides in these. The sum over c is
+    taken within 10 standard deviations. The epsilon is no larger than the one given.
+
+    References
+    ----------
+    V. Feldman, A. McMillan, K. Talwar: Hiding among the clones. FOCS 2021, theorem 3.2.
+    """
+    checks.positive("epsilon", epsilon)
+    checks.count("reports", reports)
+    checks.delta(delta)
+    chance = exp(-epsilon)
+    mean, spread = (reports - 1) * chance, sqrt((reports - 1) * chance * (1 - chance))
+    low, high = max(0, int(mean - _SPREAD * spread - 1)), min(reports - 1, int(mean + _SPREAD * spread + _SPREAD))
+    clones = np.arange(low, high + 1)
+    weights = binom.pmf(clones, reports - 1, chance)
+    if _delta(0.0, epsilon, clones, weights) <= delta:
+        return 0.0
+    found = brentq(lambda total: _delta(total, epsilon, clones, weights) - delta, 0.0, epsilon, xtol=_CLOSE)
+    return min(epsilon, float(found) + _CLOSE)
+
+
+def _delta(total: float, epsilon: float, clones: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
+    """Return the delta of a shuffled report at an epsilon of `total`.
+
+    Of the clones and the report, x are of the first kind. The likelihood ratio of the two answers depends on the share
+    x / (clones + 1) alone, and rises with it.
+    """
+    true = 1 / (1 + exp(-epsilon))
+    odds = exp(total)
+    wanted = (odds * true - (1 - true)) / ((2 * true - 1) * (odds + 1))  # the share at which the ratio is e^total
+    least = np.floor(wanted * (clones + 1)).astype(np.int64)  # more than these
+    with_it, without = binom.sf(least - 1, clones, 0.5), binom.sf(least, clones, 0.5)
+    first, second = true * with_it + (1 - true) * without, (1 - true) * with_it + true * without
+    return float(weights @ np.maximum(first - odds * second, 0.0))
+
+
+def shuffled_closed(epsilon: float, reports: int, delta: float) -> float | None:
+    """Return a bound on `shuffled` by a formula, or None where it does not hold: epsilon is large, or reports are few.
+
+    References
+    ----------
+    V. Feldman, A. McMillan, K. Talwar: Hiding among the clones. FOCS 2021, theorem 3.1, in the slightly larger form of the
+    authors' code, and under its narrower condition.
+    """
+    checks.positive("epsilon", epsilon)
+    checks.count("reports", reports)
+    logs = log(4 / checks.delta(delta))
+    if reports < 16 * logs * exp(epsilon):
+        return None
+    terms = 8 * sqrt(exp(epsilon) * logs / reports) + 8 * exp(epsilon) / reports
+    return log1p(-expm1(-epsilon) / (1 + exp(-epsilon - log1p(terms))) * terms)

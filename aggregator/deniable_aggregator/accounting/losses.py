@@ -1,0 +1,180 @@
+"""The exact total: the distribution of the privacy loss of all reports together.
+
+Whatever is epsilon-private tells at most what the flip of a coin with odds e^epsilon tells (Kairouz, Oh and Viswanath), so the
+loss of a report is +epsilon or -epsilon, and that of all of them a sum of these. We compute the distribution of the sum. Losses
+are whole millionths of a nat, so that equal ones are the same; only where there would be too many are they rounded up.
+
+All numbers are sums and products of positive ones, so that rounding errors cannot grow by cancellation; a bound on them is
+carried along and added in the end. What is cut off above counts as revealing everything, what is cut off below is moved up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, exp, gcd
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from deniable.ledger import MICRO
+from deniable_aggregator.accounting import checks
+from deniable_aggregator.accounting.spend import merged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from deniable_aggregator.accounting.spend import Spend
+
+__all__ = ["Losses", "together"]
+
+_ROUNDING = 2.0**-53
+_TAIL = 1e-24  # probability that is cut off at each end, at a time: far below the least delta
+_POINTS = 1 << 15  # of a lattice
+_PAIRS = 1 << 18  # of losses that are added one by one
+_GAPS = 8  # times as many pairs on a lattice as there are losses take no longer than these one by one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Losses:
+    """A distribution of privacy losses, as large as the true one or larger.
+
+    Parameters
+    ----------
+    values
+        Whole numbers, ascending: losses in millionths of a nat.
+    mass
+        Float array: probability of each, if the answer is the one that losses speak for.
+    beyond
+        Probability of an infinite loss.
+    slack
+        Bound on the relative error of `mass`.
+    """
+
+    values: NDArray[np.int64]
+    mass: NDArray[np.float64]
+    beyond: float = 0.0
+    slack: float = 0.0
+
+    @classmethod
+    def of(cls, spend: Spend) -> Self:
+        """Return the loss of a single report."""
+        true = spend.favoured
+        values, mass = [-spend.cost, 0, spend.cost], [true * exp(-spend.epsilon), 1 - spend.share, true]
+        if spend.share == 1:
+            del values[1], mass[1]
+        return cls(np.array(values), np.array(mass), slack=8 * _ROUNDING)
+
+    def after(self, other: Losses, unit: int) -> Losses:
+        """Return the loss of both together, if they are independent.
+
+        Parameters
+        ----------
+        other
+            Of other reports.
+        unit
+            Step of the lattice, in millionths of a nat, to be used where there are many losses.
+        """
+        pairs = len(self.values) * len(other.values)
+        places = (self.span // unit + 1) * (other.span // unit + 1)
+        if pairs <= _PAIRS and places > _GAPS * pairs:
+            sums = np.add.outer(self.values, other.values).ravel()
+            values, which = np.unique(sums, return_inverse=True)
+            mass = np.bincount(which, np.multiply.outer(self.mass, other.mass).ravel()).astype(np.float64)
+        else:
+            (low, one), (start, two) = _lattice(self, unit), _lattice(other, unit)
+            mass = np.convolve(one, two)
+            values = (low + start + np.arange(len(mass))) * unit
+        terms = len(self.values) + len(other.values)  # more than are added up to one number, at each step
+        slack = (1 + self.slack) * (1 + other.slack) * (1 + terms * _ROUNDING) - 1
+        return _trimmed(Losses(values, mass, self.beyond + other.beyond, slack))
+
+    def power(self, count: int, unit: int) -> Losses:
+        """Return the loss of `count` independent ones together, at least 1."""
+        result, square = None, self
+        while True:
+            if count & 1:
+                result = square if result is None else result.after(square, unit)
+            count >>= 1
+            if not count:
+                assert result is not None  # noqa: S101 - the highest bit of a count is 1
+                return result
+            square = square.after(square, unit)
+
+    @property
+    def span(self) -> int:
+        """Between the least and the greatest loss, in millionths of a nat."""
+        return int(self.values[-1] - self.values[0])
+
+    def delta(self, epsilon: float) -> float:
+        """Return the least delta with which all is (epsilon, delta)-private, rounded up.
+
+        Parameters
+        ----------
+        epsilon
+            In nats, at least 0.
+
+        Notes
+        -----
+        The expectation of 1 - e^(epsilon - loss) over the losses above epsilon.
+        """
+        losses = self.values / MICRO
+        # A gap is off by the rounding of both its ends.
+        gaps = losses - checks.nonnegative("epsilon", epsilon) + 4 * _ROUNDING * (abs(losses[-1]) + epsilon)
+        above = gaps > 0
+        found = float(self.mass[above] @ -np.expm1(-gaps[above])) if above.any() else 0.0
+        return min(1.0, found * (1 + self.slack) * (1 + (len(self.mass) + 8) * _ROUNDING) + self.beyond)
+
+    def epsilon(self, delta: float) -> float:
+        """Return the least epsilon with which all is (epsilon, delta)-private, in nats, rounded up to a millionth."""
+        checks.delta(delta)
+        low, high = -1, max(int(self.values[-1]) + 1, 0)  # the delta is above at `low`, and not at `high`
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.delta(middle / MICRO) <= delta else (middle, high)
+        return high / MICRO
+
+
+def _lattice(losses: Losses, unit: int) -> tuple[int, NDArray[np.float64]]:
+    """Put losses on a lattice, rounding up; return the first place and the probability of it and of each next one."""
+    places = -(-losses.values // unit)
+    low = int(places[0])
+    return low, np.bincount(places - low, losses.mass).astype(np.float64)
+
+
+def _trimmed(losses: Losses) -> Losses:
+    """Cut off the ends, where there is next to no probability: more of that is added than was there."""
+    mass = losses.mass
+    cut = _TAIL / (1 + losses.slack)
+    kept = len(mass) - int(np.searchsorted(np.cumsum(mass[::-1]), cut))
+    beyond = losses.beyond + (_TAIL if kept < len(mass) else 0.0)
+    first = min(int(np.searchsorted(np.cumsum(mass[:kept]), cut)), kept - 1)
+    mass = mass[first:kept].copy()
+    mass[0] += _TAIL if first else 0.0
+    return Losses(losses.values[first:kept], mass, beyond, losses.slack)
+
+
+def together(spends: Iterable[Spend]) -> Losses:
+    """Return the loss of all spends together.
+
+    Where losses are rounded up, each kind of spend adds at most a 32,768th of the distance between the greatest and the least.
+
+    References
+    ----------
+    P. Kairouz, S. Oh, P. Viswanath: The composition theorem for differential privacy. IEEE Transactions on Information Theory
+    63(6), 2017, theorem 3.3. J. Murtagh, S. Vadhan: The complexity of computing the optimal composition of differential privacy.
+    TCC 2016-A, theorem 1.5 (different epsilons). D. Sommer, S. Meiser, E. Mohammadi: Privacy loss classes: the central limit
+    theorem in differential privacy. PoPETs 2019(2), section 3 (losses as distributions).
+    """
+    listed = merged(spends)
+    powers = [Losses.of(spend).power(spend.count, spend.cost) for spend in listed]
+    if not powers:
+        return Losses(np.zeros(1, np.int64), np.ones(1))
+    common = gcd(*(spend.cost for spend in listed))
+    # A multiple of what all losses are multiples of leaves as many of them on the lattice as can be.
+    unit = common * max(1, ceil(sum(power.span for power in powers) / (common * _POINTS)))
+    total, *rest = sorted(powers, key=lambda power: len(power.values))
+    for power in rest:
+        total = total.after(power, unit)
+    return total

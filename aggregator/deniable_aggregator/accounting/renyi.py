@@ -1,0 +1,143 @@
+"""Renyi differential privacy: the whole curve of a report, sums of curves, and what they mean for a given delta."""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable_aggregator.accounting import checks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from numpy.typing import NDArray
+
+    from deniable_aggregator.accounting.spend import Spend
+
+    Orders = NDArray[np.float64]
+    Curve = Callable[[Orders], Orders]
+
+__all__ = ["curve", "delta", "epsilon", "epsilon_mironov", "randomized_response"]
+
+_LEAST, _MOST = -7.0, 14.0  # of ln(order - 1): below, differences drown in rounding; above, a curve is the sum of its epsilons
+_POINTS = 2001
+_ZOOMS = 3
+_UP = 1 + 1e-11  # more than all rounding of a sum of logarithms
+
+
+def randomized_response(orders: Orders, epsilon: float, share: float = 1.0) -> Orders:
+    """Compute the Renyi divergence between the reports of two answers, at its worst for any mechanism of this epsilon.
+
+    Parameters
+    ----------
+    orders
+        Float array, each above 1.
+    epsilon
+        Of a report, in nats, above 0.
+    share
+        Of the reports that tell the two answers apart at all, in (0, 1]; 1 for the worst case.
+
+    Returns
+    -------
+    ndarray
+        Nats, of the shape of `orders`.
+
+    Notes
+    -----
+    Binary randomized response attains it: with u = order - 1/2 the sum of p^order q^(1 - order) is cosh(u epsilon) /
+    cosh(epsilon / 2). A report that says nothing with probability 1 - share multiplies its excess over 1 by the share.
+
+    References
+    ----------
+    I. Mironov: Renyi differential privacy. CSF 2017, proposition 5. M. Bun, T. Steinke: Concentrated differential privacy. TCC
+    2016, proposition 3.3.
+    """
+    far = (orders - 0.5) * epsilon
+    ratio = np.logaddexp(far, -far) - np.logaddexp(epsilon / 2, -epsilon / 2)
+    if share < 1:
+        ratio = np.logaddexp(np.log1p(-share), log(share) + ratio)
+    return np.asarray(ratio / (orders - 1))
+
+
+def curve(spends: Iterable[Spend]) -> Curve:
+    """Add up the curves of spends: orders to nats.
+
+    References
+    ----------
+    I. Mironov: Renyi differential privacy. CSF 2017, proposition 1 (adaptive composition).
+    """
+    listed = tuple(spends)
+
+    def total(orders: Orders) -> Orders:
+        parts = [spend.count * randomized_response(orders, spend.epsilon, spend.share) for spend in listed]
+        return np.sum(parts, axis=0) if parts else np.zeros_like(orders)
+
+    return total
+
+
+def epsilon(loss: Curve, delta: float) -> float:
+    """Return an epsilon at which what has this curve is (epsilon, delta)-private, in nats.
+
+    Parameters
+    ----------
+    loss
+        Orders above 1 to nats.
+    delta
+        A probability.
+
+    References
+    ----------
+    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, proposition 12. B. Balle
+    and others: Hypothesis testing interpretations and Renyi differential privacy. AISTATS 2020, theorem 21.
+    """
+    log_delta = log(checks.delta(delta))
+    return _least(lambda a: loss(a) + np.log1p(-1 / a) - (log_delta + np.log(a)) / (a - 1))
+
+
+def epsilon_mironov(loss: Curve, delta: float) -> float:
+    """Return what the older conversion gives, which is larger.
+
+    References
+    ----------
+    I. Mironov: Renyi differential privacy. CSF 2017, proposition 3.
+    """
+    log_delta = log(checks.delta(delta))
+    return _least(lambda a: loss(a) - log_delta / (a - 1))
+
+
+def delta(loss: Curve, epsilon: float) -> float:
+    """Return a delta with which what has this curve is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    loss
+        Orders above 1 to nats.
+    epsilon
+        In nats, at least 0.
+
+    References
+    ----------
+    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, proposition 12.
+    """
+    checks.nonnegative("epsilon", epsilon)
+    found = _lowest(lambda a: (a - 1) * (loss(a) - epsilon + np.log1p(-1 / a)) - np.log(a))
+    return min(1.0, exp(min(found, 0.0)) * _UP)
+
+
+def _least(bound: Curve) -> float:
+    return max(0.0, _lowest(bound) * _UP)
+
+
+def _lowest(bound: Curve) -> float:
+    """Return the least value that a bound was seen to have; each value is one, so an order missed costs only sharpness."""
+    low, high = _LEAST, _MOST
+    least = np.inf
+    for _ in range(_ZOOMS):
+        places = np.linspace(low, high, _POINTS)
+        values = bound(1 + np.exp(places))
+        best = int(np.argmin(values))
+        least = min(least, float(values[best]))
+        low, high = places[max(best - 1, 0)], places[min(best + 1, _POINTS - 1)]
+    return float(least)

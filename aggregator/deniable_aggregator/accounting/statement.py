@@ -1,0 +1,275 @@
+"""An account in words that a reviewer can read, and as plain values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_CEILING, Context, Decimal
+from math import inf, isfinite
+from typing import TYPE_CHECKING, Any
+
+from deniable_aggregator.accounting import amplification, checks, group
+from deniable_aggregator.accounting.account import METHODS, account
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable_aggregator.accounting.account import Account
+    from deniable_aggregator.accounting.plan import Plan, Use
+    from deniable_aggregator.accounting.spend import Spend
+
+__all__ = ["Statement", "statement"]
+
+_NEAREST, _CEILING = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """What a device's reports come to, and what may be said of it.
+
+    Parameters
+    ----------
+    spends
+        Of one device.
+    accounts
+        One for each delta, of one device.
+    devices
+        Of a person or a household.
+    theirs
+        As `accounts`, of all these devices.
+    plan
+        Where the spends are read off a registry.
+    crowd
+        Reports that a shuffler would hide one among; None to say nothing of that.
+    sample
+        Of spends that are not of a registry: share of the occasions with a report.
+    kept
+        Whether some of them are of kept responses.
+    """
+
+    spends: tuple[Spend, ...]
+    accounts: tuple[Account, ...]
+    devices: int = 1
+    theirs: tuple[Account, ...] = ()
+    plan: Plan | None = None
+    crowd: int | None = None
+    sample: float = 1.0
+    kept: bool = False
+
+    @property
+    def allowed(self) -> float:
+        """What the budget lets one device spend, in nats; infinite without one."""
+        return self.plan.allowed if self.plan else inf
+
+    @property
+    def fits(self) -> bool:
+        """Whether all of it is within the budget."""
+        return self.plan is None or self.plan.fits
+
+    def capped(self, total: float, devices: int = 1) -> float:
+        """Return a total, or what the budget allows so many devices if that is less."""
+        return min(total, devices * self.allowed)
+
+    # In words.
+
+    def lines(self) -> Iterator[str]:
+        """Write it for people, line by line."""
+        if self.plan:
+            yield from self._uses(self.plan)
+        yield from self._table()
+        yield from self._quote()
+        yield from self._conditions()
+        yield from self._not_claimed()
+
+    def _uses(self, plan: Plan) -> Iterator[str]:
+        yield f"{plan.days:,} days, each metric asked once a period" if plan.days else "Each metric asked the times stated"
+        yield ""
+        rows = [("metric", "mechanism", "asked", "what is told", "plain sum")]
+        for use in plan.uses:
+            spend = use.spend
+            what = f"{spend.count:,} {'kept responses' if use.kept and use.occasions > 1 else 'reports'} at {spend.epsilon:.6g}"
+            rows.append((use.metric.id, use.mechanism.name, f"{use.occasions:,}", what, _number(spend.count * spend.epsilon)))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            left = "  ".join(cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False))
+            yield f"{left}  {row[2]:>{widths[2]}}  {row[3]:<{widths[3]}}  {row[4]:>{widths[4]}}"
+        yield ""
+
+    def _table(self) -> Iterator[str]:
+        columns = [(1, each) for each in self.accounts] + [(self.devices, each) for each in self.theirs]
+        heads = [f"{'a device' if devices == 1 else f'{devices} devices'}, {each.delta:g}" for devices, each in columns]
+        yield f"{'epsilon in all, for a delta':42}" + "".join(f"{head:>20}" for head in heads)
+        for key in columns[0][1].totals:
+            cells = [_cell(each, key) for _, each in columns]
+            yield f"{METHODS[key].name:42}" + "".join(f"{cell:>20}" for cell in cells)
+        if any(cell.totals[key] > cell.basic for _, cell in columns for key in cell.totals):
+            yield "(x) more than the plain sum, and so of no use here"
+        yield ""
+
+    def _quote(self) -> Iterator[str]:
+        first = self.accounts[0]
+        pure = self.capped(first.basic)
+        yield f"Quote: epsilon {_number(pure)}, which needs no delta{' (the budget stops there)' if pure < first.basic else ''}."
+        for each in self.accounts:
+            best = self.capped(each.epsilon)
+            if best < pure:
+                source = METHODS[each.quoted]
+                worth = "" if each.worth_a_delta else " It takes off little: the first figure alone will do."
+                yield f"Beside it: epsilon {_number(best)} with delta {each.delta:g}: {source.name} ({source.source}).{worth}"
+            else:
+                yield f"A delta of {each.delta:g} takes nothing off that: say the plain sum, which promises more."
+        for each in self.theirs:
+            total, best = self.capped(each.basic, self.devices), self.capped(each.epsilon, self.devices)
+            of_it = f" With delta {each.delta:g}: {_number(best)}." if best < total else ""
+            yield f"All {self.devices} devices of a person or a household: epsilon {_number(total)}.{of_it}"
+
+    def _conditions(self) -> Iterator[str]:
+        yield "Holds between any two histories of answers, for whoever sees all reports, as long as each has noise of its own."
+        if self.kept:
+            yield (
+                "Kept responses: between histories that change their answers at the same times. That an answer changed at all "
+                "is not covered: noise in the second step blurs it, without that it is plain."
+            )
+        if "exact" in self.accounts[0].totals:
+            yield "The last row counts that many reports say nothing about two given answers, or were never made."
+        if self.plan:
+            yield from self._budget(self.plan)
+
+    def _budget(self, plan: Plan) -> Iterator[str]:
+        budget = plan.budget
+        over = f" in {plan.days:,} days" if plan.days else ""
+        for what, when, would, bound in (
+            (f"in any {budget.window:g} days", "", plan.window, budget.per_window),
+            ("ever", over, plan.lifetime, budget.lifetime),
+        ):
+            if bound is not None:
+                word = "it fits" if would <= bound else "it does not fit, and the ledger refuses what exceeds it"
+                yield f"Budget: {_number(bound)} {what}, and this asks for {_number(would)}{when}: {word}."
+        yield "A window that slides on makes room again. It does not undo what was told before: the total is over the whole time."
+
+    def _not_claimed(self) -> Iterator[str]:
+        would = list(self._would())
+        if not would:
+            return
+        yield "Not claimed: the server sees who sends, and whether anything is sent at all. If it did not, a report would tell:"
+        rows = [("", "epsilon", "sampled unseen", "shuffled by another", "among")]
+        for name, epsilon, share, crowd in would:
+            sampled = _number(amplification.sampled(epsilon, share, presence_hidden=True)) if share < 1 else "-"
+            shuffled = _number(self._shuffled(epsilon, crowd)) if crowd else "-"
+            rows.append((name, _number(epsilon), sampled, shuffled, f"{crowd:,}" if crowd else "-"))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        for row in rows:
+            yield f"  {row[0]:{widths[0]}}  " + "  ".join(
+                f"{cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)
+            )
+
+    def _would(self) -> Iterator[tuple[str, float, float, int]]:
+        """Name what has smaller epsilons under conditions that are not ours: with its epsilon, share sampled, and crowd or 0."""
+        if self.plan is None:
+            if self.sample < 1 or self.crowd:
+                yield from (("a report", spend.epsilon, self.sample, self.crowd or 0) for spend in self.spends)
+            return
+        for use in self.plan.uses:
+            share = 1.0 if use.kept else float(use.sample)
+            crowd = self.crowd or use.metric.min_reports
+            if share < 1 or crowd > 1:
+                yield use.metric.id, use.mechanism.epsilon, share, crowd if crowd > 1 else 0
+
+    # As plain values.
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it as plain values, for JSON."""
+        written: dict[str, Any] = {"totals": [self._written(each) for each in self.accounts]}
+        if self.plan:
+            written["metrics"] = [_use(use) for use in self.plan.uses]
+            written |= {"days": self.plan.days, "fits": self.fits, "budget": self._written_budget(self.plan)}
+        else:
+            written["spends"] = [{"epsilon": spend.epsilon, "reports": spend.count} for spend in self.spends]
+        if self.theirs:
+            written["group"] = {"devices": self.devices, "totals": [self._written(each, self.devices) for each in self.theirs]}
+            pairs = [group.private(each.epsilon, each.delta, self.devices) for each in self.accounts]
+            written["group"]["of_the_pair_alone"] = [{"epsilon": epsilon, "delta": delta} for epsilon, delta in pairs]
+        written["not_claimed"] = [
+            {
+                "of": name,
+                "epsilon": epsilon,
+                "sampled_unseen": amplification.sampled(epsilon, share, presence_hidden=True),
+                "shuffled": self._shuffled(epsilon, crowd) if crowd else None,
+                "among": crowd or None,
+            }
+            for name, epsilon, share, crowd in self._would()
+        ]
+        return written
+
+    def _shuffled(self, epsilon: float, crowd: int) -> float:
+        return amplification.shuffled(epsilon, crowd, self.accounts[0].delta)
+
+    def _written(self, each: Account, devices: int = 1) -> dict[str, Any]:
+        quote = {"basic": self.capped(each.basic, devices), "epsilon": self.capped(each.epsilon, devices), "method": each.quoted}
+        return {"delta": each.delta, "rho": each.rho, **each.totals, "quote": quote}
+
+    @staticmethod
+    def _written_budget(plan: Plan) -> dict[str, Any]:
+        budget = plan.budget
+        return {
+            "window": budget.window,
+            "per_window": budget.per_window,
+            "lifetime": budget.lifetime,
+            "charged_in_window": plan.window,
+            "charged_in_all": plan.lifetime,
+            "allowed_in_all": plan.allowed if isfinite(plan.allowed) else None,
+        }
+
+
+def statement(
+    spends: Sequence[Spend],
+    deltas: Sequence[float],
+    *,
+    devices: int = 1,
+    plan: Plan | None = None,
+    crowd: int | None = None,
+    sample: float = 1.0,
+    kept: bool = False,
+) -> Statement:
+    """Make an account of spends for each delta, and of so many devices that spend as much; see `Statement`."""
+    checks.count("devices", devices)
+    if crowd is not None:
+        checks.count("crowd", crowd)
+    each = tuple(account(spends, delta) for delta in deltas)
+    several = [spend.times(devices) for spend in spends]
+    theirs = tuple(account(several, delta) for delta in deltas) if devices > 1 else ()
+    return Statement(
+        spends=tuple(spends),
+        accounts=each,
+        devices=devices,
+        theirs=theirs,
+        plan=plan,
+        crowd=crowd,
+        sample=sample,
+        kept=kept or (plan is not None and any(use.kept for use in plan.uses)),
+    )
+
+
+def _use(use: Use) -> dict[str, Any]:
+    spend = use.spend
+    return {
+        "metric": use.metric.id,
+        "mechanism": use.mechanism.name,
+        "asked": use.occasions,
+        "kept_responses": use.answers,
+        "epsilon": spend.epsilon,
+        "spends": spend.count,
+        "share": spend.share,
+        "basic": spend.count * spend.epsilon,
+        "charged": use.charged(),
+    }
+
+
+def _cell(each: Account, key: str) -> str:
+    total = each.totals[key]
+    return _number(total) + (" (x)" if total > each.basic else "")
+
+
+def _number(epsilon: float) -> str:
+    """Write an epsilon in five digits, the last of them rounded up; a billionth is not told apart from nothing."""
+    rounded = _CEILING.plus(_NEAREST.plus(Decimal(epsilon)))
+    return f"{rounded.normalize():,f}"

@@ -1,0 +1,195 @@
+"""Zero-concentrated differential privacy: one number, rho, that adds up; for central noise it is the one to budget with."""
+
+from __future__ import annotations
+
+from math import fsum, log, sqrt, tanh
+from typing import TYPE_CHECKING
+
+from deniable.errors import ParameterError
+from deniable_aggregator.accounting import checks, renyi
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "compose",
+    "delta",
+    "epsilon",
+    "epsilon_bun_steinke",
+    "of_gaussian",
+    "of_laplace",
+    "of_pure",
+    "of_pure_simple",
+    "within",
+]
+
+_UP = 1 + 1e-12
+_STEPS = 200
+
+
+def of_pure(epsilon: float) -> float:
+    """Return the least rho of whatever is epsilon-private: epsilon tanh(epsilon / 2), rounded up.
+
+    Parameters
+    ----------
+    epsilon
+        In nats, at least 0.
+
+    Notes
+    -----
+    The worst such mechanism is binary randomized response. With w = (order - 1/2)^2 its Renyi divergence over the order is the
+    slope of the chord of ln cosh(sqrt(w) epsilon) from w = 1/4, where that function is concave, for tanh(x) / x falls; so
+    the largest is the slope at w = 1/4. It is below epsilon^2 / 2, and for large epsilon near epsilon.
+
+    References
+    ----------
+    M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 3.3, which has epsilon^2 / 2.
+    """
+    checks.nonnegative("epsilon", epsilon)
+    return epsilon * tanh(epsilon / 2) * _UP
+
+
+def of_pure_simple(epsilon: float) -> float:
+    """Return epsilon^2 / 2, the rho that the literature gives what is epsilon-private; `of_pure` is smaller.
+
+    References
+    ----------
+    M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 1.4.
+    """
+    checks.nonnegative("epsilon", epsilon)
+    return epsilon**2 / 2 * _UP
+
+
+def of_gaussian(sensitivity: float, scale: float) -> float:
+    """Return the rho of Gaussian noise, discrete or continuous.
+
+    Parameters
+    ----------
+    sensitivity
+        Most that one person can change the answer by, in the Euclidean norm.
+    scale
+        Sigma, in the same unit.
+
+    References
+    ----------
+    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, theorem 4.
+    """
+    checks.nonnegative("sensitivity", sensitivity)
+    return (sensitivity / checks.positive("scale", scale)) ** 2 / 2 * _UP
+
+
+def of_laplace(sensitivity: float, scale: float) -> float:
+    """Return a rho of Laplace noise, discrete or continuous: that of its epsilon, sensitivity / scale.
+
+    Parameters
+    ----------
+    sensitivity
+        Most that one person can change the answer by, in the sum of absolute differences.
+    scale
+        Of the noise, in the same unit.
+    """
+    checks.nonnegative("sensitivity", sensitivity)
+    return of_pure(sensitivity / checks.positive("scale", scale))
+
+
+def compose(rhos: Iterable[float]) -> float:
+    """Add up: answers to adaptively chosen questions.
+
+    Parameters
+    ----------
+    rhos
+        Of each answer, at least 0; none may depend on the data but through the answers before it, and what they may come to in
+        all is fixed beforehand.
+
+    References
+    ----------
+    M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, lemma 2.3.
+    """
+    return fsum(checks.nonnegative("rho", rho) for rho in rhos) * _UP
+
+
+def epsilon(rho: float, delta: float) -> float:
+    """Return the epsilon at which rho is (epsilon, delta)-private, in nats, by the sharper conversion.
+
+    Parameters
+    ----------
+    rho
+        At least 0, as `compose` returns it.
+    delta
+        A probability.
+
+    Raises
+    ------
+    ParameterError
+        If either is out of range.
+
+    References
+    ----------
+    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, corollary 13.
+    """
+    return _sharp(checks.nonnegative("rho", rho), delta)
+
+
+def _sharp(rho: float, delta: float) -> float:
+    return renyi.epsilon(lambda orders: rho * orders, delta) if rho else 0.0
+
+
+def epsilon_bun_steinke(rho: float, delta: float) -> float:
+    """Return rho + 2 sqrt(rho ln(1 / delta)), the conversion that most papers use; it is larger than `epsilon`.
+
+    References
+    ----------
+    M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 1.3.
+    """
+    checks.nonnegative("rho", rho)
+    return (rho + 2 * sqrt(-rho * log(checks.delta(delta)))) * _UP
+
+
+def delta(rho: float, epsilon: float) -> float:
+    """Return the delta with which rho is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    rho
+        At least 0.
+    epsilon
+        In nats, at least 0.
+
+    Raises
+    ------
+    ParameterError
+        If either is out of range.
+
+    References
+    ----------
+    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, corollary 13.
+    """
+    checks.nonnegative("rho", rho)
+    return renyi.delta(lambda orders: rho * orders, epsilon) if rho else 0.0
+
+
+def within(epsilon: float, delta: float) -> float:
+    """Return a rho that may be spent so that all of it is (epsilon, delta)-private: as large as can be, rounded down.
+
+    Parameters
+    ----------
+    epsilon
+        In nats, above 0.
+    delta
+        A probability.
+
+    Raises
+    ------
+    ParameterError
+        If either is out of range, or delta so large that rho has nothing to say.
+    """
+    checks.positive("epsilon", epsilon)
+    low, high = 0.0, epsilon
+    if _sharp(high, delta) <= epsilon:  # KL alone is epsilon there
+        raise ParameterError("delta is too large for a bound by rho to say anything", delta)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (middle, high) if _sharp(middle, delta) <= epsilon else (low, middle)
+    return low

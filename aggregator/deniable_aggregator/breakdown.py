@@ -1,0 +1,180 @@
+"""What the reports of a metric can be broken down by: its segments, and what their values generalise to.
+
+A cell fixes some of the segments, each to a value or to a word that several values generalise to. It is written as
+``platform=linux,version=2.4``, the segments in the metric's order; the empty text is the cell of all reports. Nothing here knows
+how many reports there are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import product
+from typing import TYPE_CHECKING
+
+from deniable.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from deniable.registry import Metric, Registry
+
+__all__ = ["Breakdown", "Words"]
+
+Words = tuple[str | None, ...]
+"""Of each segment its value or more general word, or None where it is left open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breakdown:
+    """The segments of a metric.
+
+    Parameters
+    ----------
+    values
+        The declared values of each segment, in the metric's order.
+    parents
+        Of a segment, what each word generalises to.
+
+    Raises
+    ------
+    ParameterError
+        If a segment generalises that is none of them.
+    """
+
+    values: Mapping[str, tuple[str, ...]]
+    parents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    _chains: dict[str, dict[str, tuple[str, ...]]] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in self.parents:
+            if name not in self.values:
+                raise ParameterError(f"what generalises is one of the segments {', '.join(self.values)}", name)
+        chains = {name: _chains(values, self.parents.get(name, {})) for name, values in self.values.items()}
+        object.__setattr__(self, "_chains", chains)
+
+    @classmethod
+    def of(cls, registry: Registry, metric: Metric) -> Breakdown:
+        """Return the breakdown that a registry declares for one of its metrics."""
+        above = {name: registry.generalize[name] for name in metric.segments if name in registry.generalize}
+        return cls({name: registry.segments[name] for name in metric.segments}, above)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The segments, in the metric's order."""
+        return tuple(self.values)
+
+    def chain(self, name: str, word: str) -> tuple[str, ...]:
+        """Return a word of a segment with all that it generalises to, step by step."""
+        return self._chains[name][word]
+
+    def words(self, cell: str) -> Words:
+        """Read a cell, its segments in any order.
+
+        Raises
+        ------
+        ParameterError
+            If a part is not written ``name=value``, a name is none of the metric's or stands twice, or the value is neither
+            declared nor a word that declared ones generalise to.
+        """
+        given = dict[str, str]()
+        for part in cell.split(",") if cell else ():
+            name, equals, word = part.partition("=")
+            if not equals:
+                raise ParameterError("a cell is written name=value, joined by commas", part)
+            if name not in self.values:
+                raise ParameterError(f"a cell names segments of its metric: {', '.join(self.values) or 'it has none'}", name)
+            if name in given:
+                raise ParameterError("a cell names each segment once", name)
+            if word not in self._chains[name]:
+                raise ParameterError(f"segment {name} is one of {', '.join(self._chains[name])}", word)
+            given[name] = word
+        return tuple(given.get(name) for name in self.values)
+
+    def text(self, words: Words) -> str:
+        """Write a cell."""
+        return ",".join(f"{name}={word}" for name, word in zip(self.values, words, strict=True) if word is not None)
+
+    def canonical(self, cell: str) -> str:
+        """Write a cell with its segments in the metric's order.
+
+        Raises
+        ------
+        ParameterError
+            As `words` does.
+        """
+        return self.text(self.words(cell))
+
+    def leaf(self, segment: str) -> Words:
+        """Read the segment text of a stratum, which gives a declared value of every segment.
+
+        Raises
+        ------
+        ParameterError
+            If it does not.
+        """
+        words = self.words(segment)
+        for (name, values), word in zip(self.values.items(), words, strict=True):
+            if word not in values:
+                raise ParameterError(f"a report's {name} is one of its declared values", word)
+        return words
+
+    def coarser(self, cell: str) -> Iterator[str]:
+        """Go through the cells that a cell lies in, nearest first.
+
+        Near is what leaves few segments open, then what takes few steps, and then what changes the last segments.
+        """
+        words = self.words(cell)
+        yield from map(self.text, sorted(self.above(words), key=lambda found: self._distance(words, found))[1:])
+
+    def above(self, words: Words) -> Iterator[Words]:
+        """Go through a cell and all the cells that it lies in."""
+        pairs = zip(self.values, words, strict=True)
+        yield from product(*((None,) if word is None else (*self.chain(name, word), None) for name, word in pairs))
+
+    def depth(self, words: Words) -> tuple[int, int]:
+        """Tell how fine a cell is: how many segments it fixes, and how far down their words are."""
+        fixed = [(name, word) for name, word in zip(self.values, words, strict=True) if word is not None]
+        return len(fixed), sum(len(self.chain(name, word)) for name, word in fixed)
+
+    def ladder(self, words: Words) -> Iterator[Words]:
+        """Go down from the cell of all reports to a leaf, fixing one segment after the other, each from its most general word.
+
+        Of any two cells on the ladders of any leaves, one lies in the other or they have no report in common. This is why a
+        ladder ends at a value that stands for others, too: those have ladders of their own from there on.
+        """
+        at: list[str | None] = [None] * len(words)
+        yield tuple(at)
+        for place, (name, word) in enumerate(zip(self.values, words, strict=True)):
+            if word is None:
+                return
+            for step in reversed(self.chain(name, word)):
+                at[place] = step
+                yield tuple(at)
+            if word in self.parents.get(name, {}).values():
+                return
+
+    def on_ladder(self, words: Words) -> bool:
+        """Tell whether a cell is on the ladder of some leaf."""
+        fixed = [(name, word) for name, word in zip(self.values, words, strict=True) if word is not None]
+        return tuple(word for _, word in fixed) == words[: len(fixed)] and not any(
+            word not in self.values[name] or word in self.parents.get(name, {}).values() for name, word in fixed[:-1]
+        )
+
+    def _distance(self, words: Words, found: Words) -> tuple[int, int, tuple[int, ...]]:
+        fine, coarse = self.depth(words), self.depth(found)
+        changed = tuple(int(old != new) for old, new in zip(words, found, strict=True))
+        return fine[0] - coarse[0], fine[1] - coarse[1], changed
+
+
+def _chains(values: tuple[str, ...], above: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the chain of each declared value, and then of each word that they generalise to."""
+    found = dict[str, tuple[str, ...]]()
+    for value in values:
+        chain = [value]
+        while (word := above.get(chain[-1])) is not None:
+            chain.append(word)
+        found[value] = tuple(chain)
+    for whole in list(found.values()):
+        for step in range(1, len(whole)):
+            found.setdefault(whole[step], whole[step:])
+    return found

@@ -1,0 +1,177 @@
+"""An entry of the audit log: who did what and when, chained to the entry before it by that one's hash.
+
+An entry is one line of JSON, written in one way only::
+
+    {"number":7,"time":"2026-11-21T19:40:00Z","event":"key.revoked","actor":"command","details":{"id":"3f9c2b7a51e0d486"},
+     "nonce":"5b0c6d9f0c1e8a72","previous":"<hash of entry 6>","hash":"<hash of this entry>"}
+
+The hash is SHA-256 of the line ``deniable audit 1`` and then the entry without its last member. The nonce is drawn: without it, a
+hash that is kept elsewhere would let one try what the entry says, and two like entries of one second would be one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from hashlib import sha256
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from deniable.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["EVENTS", "LONGEST", "Entry", "genesis", "read", "whole"]
+
+_ASKED = ("by", "metric", "period", "segment", "level", "only", "question", "among", "epsilon")
+
+EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        event: frozenset(members)
+        for event, members in {
+            "registry.served": ("digest", "revision", "metrics"),
+            "key.created": ("id", "role", "name"),
+            "key.revoked": ("id",),
+            "release.published": ("metric", "version", "period", "segment", "number", "closed"),
+            "release.refused": ("metric", "version", "period", "segment", "reason"),
+            "query.answered": (*_ASKED, "spent"),
+            "query.refused": (*_ASKED, "problem"),
+            "metric.erased": ("metric", "version", "keys"),
+            "audit.rotated": ("file", "first", "last", "hash"),
+            "audit.expired": ("files", "last", "hash"),
+        }.items()
+    }
+)
+"""What is logged, and which members its details may have."""
+
+LONGEST = 1000
+"""Characters of a text in an entry's details."""
+
+_CONTEXT = b"deniable audit 1\n"
+_ACTOR = re.compile(r"key:[0-9a-f]{16}|open|server|worker|command")
+_HASH = re.compile(r"[0-9a-f]{64}")
+_NONCE = re.compile(r"[0-9a-f]{16}")
+_MOST = 1 << 53
+_LAST_SECOND = 253_402_300_799  # of the year 9999
+_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+_MEMBERS = ("number", "time", "event", "actor", "details", "nonce", "previous", "hash")
+
+
+def genesis(app: str) -> str:
+    """Return the hash that the first entry of an app follows."""
+    return sha256(_CONTEXT + app.encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry, whole and of the one form that it can have.
+
+    Parameters
+    ----------
+    number
+        Its place in the log, from 1.
+    time
+        Unix time in whole seconds.
+    event
+        One of `EVENTS`.
+    actor
+        Who did it: ``key:<id>``, ``open`` (a page that asks for no key), ``server``, ``worker`` or ``command``.
+    details
+        Declared names, numbers and codes: printable texts of at most 1000 characters, and whole numbers.
+    nonce
+        16 random hexadecimal digits.
+    previous
+        Hash of the entry before, or `genesis`.
+
+    Attributes
+    ----------
+    hash
+        SHA-256 of all of it, as 64 hexadecimal digits.
+    line
+        The entry as it is written, without a line end.
+
+    Raises
+    ------
+    ParameterError
+        If one of them is not so.
+    """
+
+    number: int
+    time: int
+    event: str
+    actor: str
+    details: Mapping[str, str | int]
+    nonce: str
+    previous: str
+    hash: str = field(init=False)
+    line: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for name, value, most in (("number", self.number, _MOST), ("time", self.time, _LAST_SECOND)):
+            if type(value) is not int or not 0 <= value <= most or (name == "number" and not value):
+                raise ParameterError(f"the {name} of an entry is a whole number from {int(name == 'number')} to {most}", value)
+        for name, text, form in (
+            ("actor", self.actor, _ACTOR),
+            ("nonce", self.nonce, _NONCE),
+            ("previous hash", self.previous, _HASH),
+        ):
+            if not isinstance(text, str) or not form.fullmatch(text):
+                raise ParameterError(f"the {name} of an entry is of the form {form.pattern}", text)
+        if not isinstance(self.event, str) or self.event not in EVENTS:
+            raise ParameterError(f"an event is one of {', '.join(EVENTS)}", self.event)
+        if not isinstance(self.details, dict) or not self.details.keys() <= EVENTS[self.event]:
+            raise ParameterError(f"the details of {self.event} are {', '.join(sorted(EVENTS[self.event]))}", self.details)
+        for name, detail in self.details.items():
+            # Not bool, which equals 0 or 1 and is written in another way.
+            whole = type(detail) is int and abs(detail) <= _MOST
+            if not whole and not (type(detail) is str and detail.isprintable() and len(detail) <= LONGEST):
+                rule = f"{name} of {self.event} is a whole number, or printable and at most {LONGEST} characters"
+                raise ParameterError(rule, type(detail).__name__)
+        body = self._written()
+        object.__setattr__(self, "hash", sha256(_CONTEXT + body).hexdigest())
+        object.__setattr__(self, "line", body[:-1] + b',"hash":"' + self.hash.encode() + b'"}')
+
+    def _written(self) -> bytes:
+        members = {
+            "number": self.number,
+            "time": datetime.fromtimestamp(self.time, UTC).strftime(_FORMAT),
+            "event": self.event,
+            "actor": self.actor,
+            "details": dict(sorted(self.details.items())),
+            "nonce": self.nonce,
+            "previous": self.previous,
+        }
+        return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def read(line: bytes) -> tuple[Entry, str] | None:
+    """Read a line of a log.
+
+    Parameters
+    ----------
+    line
+        Any bytes.
+
+    Returns
+    -------
+    (Entry, str) or None
+        What the line says, and the hash that it has; None for what is no entry. One that was changed has another `Entry.line`.
+    """
+    try:
+        members = json.loads(line)
+        if type(members) is not dict or tuple(members) != _MEMBERS:
+            return None
+        members["time"] = int(datetime.fromisoformat(members["time"]).timestamp())
+        written = members.pop("hash")
+        return (Entry(**members), written) if isinstance(written, str) else None
+    except (ValueError, TypeError, OverflowError, RecursionError):  # ParameterError and what json raises are ValueErrors
+        return None
+
+
+def whole(line: bytes) -> Entry | None:
+    """Read a line of a log; None for what is no entry, or not as it was written."""
+    found = read(line)
+    return found[0] if found and found[0].line == line else None

@@ -1,0 +1,82 @@
+"""Holdings: what the store has of one metric, as its indexes tell.
+
+Five hashes of each metric have fields that name a stratum: ``tallies``, ``releases`` and ``census`` by its name alone,
+``answers`` behind what was asked, and ``spent`` behind whose account it is. From the names follow the keys of all that is kept of
+it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+from deniable_aggregator import release, shelf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable.report import Stratum
+    from deniable_aggregator.store import Store
+
+__all__ = ["COUNTED", "INDEXES", "PUBLISHED", "Holdings"]
+
+COUNTED = ("tallies", "census")
+"""Indexes of what is exact."""
+PUBLISHED = ("releases", "answers", "spent")
+"""Indexes of what was told, and to whom."""
+INDEXES = (*COUNTED, *PUBLISHED)
+
+
+class Holdings:
+    """What the store has of a metric at one moment, or nearly so.
+
+    Parameters
+    ----------
+    store
+        The app's.
+    metric
+        Its id; the registry need not know it.
+
+    Raises
+    ------
+    redis.RedisError
+        If the store cannot be used.
+    """
+
+    def __init__(self, store: Store, metric: str) -> None:
+        self._store, self._metric = store, metric
+        self._fields = {
+            word: {field: _stratum(word, field) for field in cast("list[bytes]", store.redis.hkeys(self.index(word)))}
+            for word in INDEXES
+        }
+
+    def index(self, word: str) -> str:
+        """Name the key of an index."""
+        return f"{{{self._store.app}}}:{word}:{self._metric}"
+
+    def strata(self, *words: str) -> set[Stratum]:
+        """List what indexes name."""
+        return {stratum for word in words for stratum in self._fields[word].values()}
+
+    def fields(self, word: str, wanted: Callable[[Stratum], bool]) -> list[bytes]:
+        """List the fields of an index that name something wanted."""
+        return [field for field, stratum in self._fields[word].items() if wanted(stratum)]
+
+    def counted(self, wanted: Callable[[Stratum], bool]) -> list[str]:
+        """Name the keys of the exact sums of what is wanted; some may not exist."""
+        strata = list(filter(wanted, self.strata(*INDEXES)))
+        names = sorted(map(shelf.name, strata))
+        taken = {self._store.taken(shelf.name(stratum._replace(segment=""))) for stratum in strata}
+        return [*map(self._store.tallies.key, names), *map(self._store.weights, names), *sorted(taken)]
+
+    def published(self, wanted: Callable[[Stratum], bool]) -> list[str]:
+        """Name the keys of the releases of what is wanted; some may not exist."""
+        return [release.shelf(self._store).key(shelf.name(stratum)) for stratum in filter(wanted, self.strata(*INDEXES))]
+
+
+def _stratum(word: str, field: bytes) -> Stratum:
+    name = field.decode()
+    if word == "answers":
+        name = name.split("|", 3)[3]
+    elif word == "spent":
+        name = name.partition(" ")[2]
+    return shelf.stratum(name)

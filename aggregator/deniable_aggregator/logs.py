@@ -1,0 +1,169 @@
+"""Logs of our processes: one line a record, for people (``console``) or programs (``json``), and nothing of any client in it.
+
+What a record may carry beside its event is listed in `FIELDS`; whatever else a library attaches is left out. An exception is told
+as its kind and its places in the code, since its message may repeat what a client sent; only what is wrong with our own
+configuration is told in full.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from traceback import extract_tb
+from typing import TYPE_CHECKING, Any, Final, Literal, get_args
+
+from deniable.errors import ConfigurationError, RegistryError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+__all__ = ["FIELDS", "FORMATS", "LEVELS", "Format", "Level", "LogSettings", "begin", "current", "end", "note", "places"]
+
+Level = Literal["debug", "info", "warning", "error", "critical"]
+Format = Literal["console", "json"]
+LEVELS: Final[tuple[Level, ...]] = get_args(Level)
+FORMATS: Final[tuple[Format, ...]] = get_args(Format)
+
+FIELDS = ("request", "route", "method", "status", "code", "app", "ms")
+"""What a record may carry: the request's id, the rule of its address (not the address), its method, the status it was answered
+with, the code of the problem, the app, and milliseconds."""
+
+_context: ContextVar[dict[str, Any] | None] = ContextVar("deniable_log_context", default=None)
+
+
+def begin(**known: Any) -> None:
+    """Let every record that is written from here on, in this thread or task, carry some of `FIELDS`."""
+    _context.set(known)
+
+
+def note(**known: Any) -> None:
+    """Add to what records carry since `begin`; without it this does nothing."""
+    carried = _context.get()
+    if carried is not None:
+        carried.update(known)
+
+
+def current() -> Mapping[str, Any]:
+    """Return what records carry at the moment."""
+    return _context.get() or {}
+
+
+def end() -> None:
+    """Let records carry nothing again."""
+    _context.set(None)
+
+
+def places(trace: TracebackType | None) -> str:
+    """Return where in the code an exception came by, the innermost place first."""
+    return " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(extract_tb(trace)))
+
+
+class _Formatter(logging.Formatter):
+    def parts(self, record: logging.LogRecord) -> dict[str, Any]:
+        """Return what is told of a record, in order."""
+        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
+        told = {"time": f"{moment}Z", "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
+        carried = current()
+        for name in FIELDS:
+            value = getattr(record, name, carried.get(name))
+            if value is not None:
+                told[name] = value
+        if record.exc_info and record.exc_info[1] is not None:
+            told |= _described(record.exc_info[1])
+        return told
+
+
+def _described(error: BaseException) -> dict[str, str]:
+    described = {"exception": type(error).__name__, "places": places(error.__traceback__)}
+    if isinstance(error, (ConfigurationError, RegistryError)):
+        described["detail"] = str(error)
+    return described
+
+
+class _Json(_Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return json.dumps(self.parts(record), default=lambda value: type(value).__name__)
+
+
+class _Console(_Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        told = self.parts(record)
+        head = "{time} {level:<8} {logger}: {event}".format(**told)
+        rest = [f"{name}={told[name]}" for name in (*FIELDS, "exception", "places", "detail") if name in told]
+        return "\n    ".join(" ".join([head, *rest]).splitlines())  # a line of its own begins at the margin
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """How a process logs. Read from ``DENIABLE_LOG_LEVEL`` and ``DENIABLE_LOG_FORMAT``.
+
+    Parameters
+    ----------
+    level
+        The least that is written; one of `LEVELS`. ``info`` has a line for each request.
+    format
+        One of `FORMATS`.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the variable, the rule and the value.
+    """
+
+    level: Level = "warning"
+    format: Format = "console"
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("LEVEL", self.level, LEVELS), ("FORMAT", self.format, FORMATS)):
+            if value not in known:
+                raise ConfigurationError(f"DENIABLE_LOG_{name} is {', '.join(known[:-1])} or {known[-1]}; got {value!r}")
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> LogSettings:
+        """Read the settings.
+
+        Raises
+        ------
+        ConfigurationError
+            Naming the variable, the rule and the value.
+        """
+        names = {"level": "DENIABLE_LOG_LEVEL", "format": "DENIABLE_LOG_FORMAT"}
+        return cls(**{name: environment[variable] for name, variable in names.items() if variable in environment})  # type: ignore[arg-type]
+
+    def formatter(self) -> logging.Formatter:
+        """Return what writes records."""
+        return _Json() if self.format == "json" else _Console()
+
+    def apply(self) -> None:
+        """Have this process log so, to stderr: for our own processes, whose logs nobody else has set up."""
+        handler = logging.StreamHandler()
+        handler.setFormatter(self.formatter())
+        root = logging.getLogger()
+        for old in list(root.handlers):
+            root.removeHandler(old)
+        root.addHandler(handler)
+        root.setLevel(self.level.upper())
+        logging.raiseExceptions = False  # a record that cannot be written would be told with all that it was to say
+        sys.excepthook = _uncaught
+        threading.excepthook = _uncaught_in_thread
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+        return
+    logging.getLogger("deniable").critical("the process ends by a bug", exc_info=(kind, error, trace))
+
+
+def _uncaught_in_thread(caught: threading.ExceptHookArgs) -> None:
+    if caught.exc_value is not None and not isinstance(caught.exc_value, SystemExit):
+        told = (caught.exc_type, caught.exc_value, caught.exc_traceback)
+        logging.getLogger("deniable").critical("a thread ends by a bug", exc_info=told)

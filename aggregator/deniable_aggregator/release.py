@@ -1,0 +1,104 @@
+"""Releases: what is published of a metric and period, as a whole and of cells of its segments.
+
+``{app}:release:<stratum>``
+    a tally as of what was counted, thinned; the stratum's segment is a cell, such as ``platform=linux``, empty for all;
+``{app}:releases:<metric>``
+    hash from each such stratum to what is noted of its release;
+``{app}:taken:<stratum>``
+    of a metric without segments and a period that is not closed: how many reports its next release leaves out, and then what
+    was counted when it was last published, as it was. Only workers may read it.
+
+An early release adds reports to those published before. So each report is published once, the noise with which numbers are
+published is drawn once for it, and what is published in the end does not depend on how often anybody looked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from math import hypot, sqrt
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.shelf import Shelf
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.report import Stratum
+    from deniable_aggregator.participation import Noise
+    from deniable_aggregator.store import Store
+
+__all__ = ["GRACE_SECONDS", "Release", "grace", "listed", "shelf"]
+
+GRACE_SECONDS = 72 * 3600
+"""After a period's end, for which its reports are still taken: devices may have been offline."""
+_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What is noted of a release.
+
+    Parameters
+    ----------
+    number
+        Raised whenever reports are added; the first is 1.
+    published
+        Unix time of the hour of the last one.
+    closed
+        Whether this is all that will be published of the period.
+    left_out
+        Reports that were left out of it, on average over such releases.
+    stderr
+        Standard deviation of the number left out.
+    """
+
+    number: int = 0
+    published: int = 0
+    closed: bool = False
+    left_out: int = 0
+    stderr: float = 0.0
+
+    def added(self, now: float, noise: Noise, parts: int = 1) -> Release:
+        """Return what is noted once reports were added to it at a Unix time, in parts of which each has noise."""
+        return replace(
+            self,
+            number=self.number + 1,
+            published=int(now) - int(now) % _HOUR,
+            left_out=self.left_out + noise.middle * parts,
+            stderr=hypot(self.stderr, noise.stderr * sqrt(parts)),
+        )
+
+    def closing(self) -> Release:
+        """Return what is noted once nothing more will be added."""
+        return replace(self, closed=True)
+
+    def note(self) -> str:
+        """Write it for the index."""
+        return json.dumps(asdict(self))
+
+
+def grace(environment: Mapping[str, str] = os.environ) -> int:
+    """Return the seconds that ``DENIABLE_GRACE`` says, which servers and workers must be told alike.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is no whole number above 0.
+    """
+    text = environment.get("DENIABLE_GRACE", str(GRACE_SECONDS))
+    if not text.isdecimal() or not int(text):
+        raise ConfigurationError(f"DENIABLE_GRACE is a whole number of at least 1; got {text!r}")
+    return int(text)
+
+
+def shelf(store: Store) -> Shelf:
+    """Open the released tallies of an app."""
+    return Shelf(store.redis, store.app, "release", "releases")
+
+
+def listed(store: Store, metric: str) -> dict[Stratum, Release]:
+    """List what was published of a metric, by cell and period."""
+    return {stratum: Release(**json.loads(note)) for stratum, note in shelf(store).notes(metric).items()}

@@ -1,0 +1,181 @@
+"""Retention: what was counted and what was published goes when its time is over, in the worker.
+
+``[retention]`` of the registry says when; a period's time begins when it closes. Exact sums go once they are published, or can
+never be, and not before: a period that should be published and is not, whatever the reason, is kept. With the sums the store is
+told up to which period they are gone, so that a report that comes late after all is not counted again as if it were the first.
+What no registry declares any more, and what was counted under another definition, is never published; it goes by the same days.
+
+The store's append-only file forgets what was deleted when it is rewritten, which workers see to (`deniable_aggregator.erasure`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+import redis
+
+from deniable import mechanisms, period
+from deniable.report import fingerprint
+from deniable_aggregator import release, shelf, watch
+from deniable_aggregator.holdings import COUNTED, PUBLISHED, Holdings
+from deniable_aggregator.release import GRACE_SECONDS, Release
+from deniable_aggregator.removal import Erased, Removal
+from deniable_aggregator.script import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from deniable.registry import Registry
+    from deniable.report import Stratum
+    from deniable_aggregator.publisher import Publisher
+    from deniable_aggregator.store import Store
+
+__all__ = ["EVERY_SECONDS", "Retention"]
+
+log = logging.getLogger("deniable.retention")
+
+EVERY_SECONDS = 3600.0
+"""Between looks."""
+
+_DAY = 86_400
+
+
+class Retention:
+    """A watch of the worker that deletes what is due of one app.
+
+    Parameters
+    ----------
+    store
+        Where it is counted.
+    registry
+        How long it is kept.
+    publisher
+        Who publishes it, and knows which periods never will be; to be called before.
+    grace
+        Seconds after a period's end in which its reports are still taken; the same as the server's.
+    every
+        Seconds between looks.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        publisher: Publisher,
+        *,
+        grace: float = GRACE_SECONDS,
+        every: float = EVERY_SECONDS,
+    ) -> None:
+        self._store, self._publisher = store, publisher
+        self._days, self._grace, self._every = registry.retention, grace, every
+        self._next = 0.0
+        self._declared = {
+            metric.id: (metric.version, fingerprint(metric, mechanisms.of(metric).canonical))
+            for metric in registry.metrics.values()
+        }
+        self._expire = Script(store.redis, "expire")
+
+    def __call__(self) -> None:
+        """Delete what is due, if it is time to look."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._every
+        try:
+            seconds, _ = self._store.redis.time()
+            self.look(min(time.time(), seconds))  # a clock that is ahead must not delete what is not due by the other
+        except redis.ResponseError as error:
+            log.warning("what is due of %s is not deleted (%s)", self._store.app, type(error).__name__)
+
+    def look(self, now: float) -> int:
+        """Delete what is due; should two workers do so at once, one of them finds nothing.
+
+        Parameters
+        ----------
+        now
+            Unix time in seconds.
+
+        Returns
+        -------
+        int
+            How many tallies, releases and keys like these were deleted.
+        """
+        known = self._sweep()
+        # What was taken and not counted yet may be of any period that was open then.
+        closed = self._publisher.drained(now) - self._grace
+        deleted = 0
+        for metric in sorted(known):
+            deleted += self._counted(metric, closed - self._days.tallies * _DAY)
+            deleted += self._published(metric, closed - self._days.releases * _DAY)
+            watch.forget(self._store, metric, closed - self._days.alarms * _DAY)
+        oldest = int(now) - self._days.tallies * _DAY
+        self._store.redis.xtrim(self._store.dead, minid=f"{1000 * oldest}-0", approximate=False)
+        if deleted:
+            log.info("deleted %d keys of %s whose time was over", deleted, self._store.app)
+        return deleted
+
+    def _sweep(self) -> set[str]:
+        """Delete what was written of erased metrics while they were erased; return the names of all others."""
+        client = self._store.redis
+        erased = Erased(cast("dict[bytes, bytes]", client.hgetall(self._store.erased)))
+        gone = {metric for metric, (version, _) in self._declared.items() if erased.has(metric, version)}
+        for metric in gone:
+            Removal(self._store, metric, self._declared[metric][0]).sweep()
+        if living := self._declared.keys() - gone:
+            client.sadd(self._store.metrics, *sorted(living))
+        return {name.decode() for name in cast("set[bytes]", client.smembers(self._store.metrics))} | gone
+
+    def _counted(self, metric: str, before: float) -> int:
+        """Delete exact sums of periods that ended before a time, and all that is exact beside them."""
+        held = Holdings(self._store, metric)
+        notes = release.shelf(self._store).notes(metric)
+        deleted = 0
+        for whole in _ended(held.strata(*COUNTED), before):
+            note = notes.get(whole, b"")
+            if self._declared.get(metric) == whole[1:3] and not self._done(whole, note):
+                continue
+            deleted += self._delete(held, COUNTED, held.counted, whole, note)
+        return deleted
+
+    def _published(self, metric: str, before: float) -> int:
+        """Delete releases of periods that ended before a time and of which nothing exact is left."""
+        held = Holdings(self._store, metric)
+        notes = release.shelf(self._store).notes(metric)
+        exact = {_whole(stratum) for stratum in held.strata(*COUNTED)}
+        due = [whole for whole in _ended(held.strata(*PUBLISHED), before) if whole not in exact]
+        return sum(self._delete(held, PUBLISHED, held.published, whole, notes.get(whole, b"")) for whole in due)
+
+    def _done(self, whole: Stratum, note: bytes) -> bool:
+        """Tell whether nothing more of a period will be published."""
+        return (bool(note) and Release(**json.loads(note)).closed) or whole in self._publisher.withheld
+
+    def _delete(
+        self,
+        held: Holdings,
+        indexes: Sequence[str],
+        keys: Callable[[Callable[[Stratum], bool]], list[str]],
+        whole: Stratum,
+        note: bytes,
+    ) -> int:
+        def of_it(stratum: Stratum) -> bool:
+            return _whole(stratum) == whole
+
+        index, definition = held.index("releases"), "|".join(map(str, whole[:3]))
+        names = [index, self._store.expired, *map(held.index, indexes), *keys(of_it)]
+        fields: set[bytes] = set()
+        for word in indexes:
+            fields.update(held.fields(word, of_it))
+        args: list[Any] = [shelf.name(whole), note, definition, whole.period, len(indexes), *sorted(fields)]
+        return int(self._expire(names, args))
+
+
+def _whole(stratum: Stratum) -> Stratum:
+    return stratum._replace(segment="")
+
+
+def _ended(strata: Iterable[Stratum], before: float) -> list[Stratum]:
+    """List the periods of strata that ended before a time."""
+    ends = {whole: period.end(whole.period) for whole in map(_whole, strata)}
+    return sorted(whole for whole, end in ends.items() if end and end.timestamp() < before)

@@ -1,0 +1,23 @@
+-- Delete what is kept of a period, all or nothing, unless its release has changed since it was looked at.
+-- KEYS: index of the metric's releases; hash from each definition to its last period that was deleted; so many indexes as ARGV[5]
+-- says; and the rest to be deleted.
+-- ARGV: the period's field in the index of releases, what was noted there ('' for nothing), the definition, the period's name, the
+-- number of indexes, then the fields that leave each of these.
+-- Returns how many keys there were.
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
+  return 0
+end
+local last = redis.call('HGET', KEYS[2], ARGV[3])
+if not last or last < ARGV[4] then
+  redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
+end
+for k = 3, 2 + ARGV[5] do
+  for i = 6, #ARGV do
+    redis.call('HDEL', KEYS[k], ARGV[i])
+  end
+end
+local deleted = 0
+for k = 3 + ARGV[5], #KEYS do
+  deleted = deleted + redis.call('DEL', KEYS[k])
+end
+return deleted

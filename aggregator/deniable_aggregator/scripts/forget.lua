@@ -1,0 +1,15 @@
+-- Forget consumers that have gone without leaving: idle for long, with nothing pending; forgetting one that has would lose its
+-- entries. One that lives after all, and had nothing to read, is made anew when it reads.
+-- KEYS: stream.  ARGV: group, milliseconds without a sign of life.  Returns how many were forgotten.
+local forgotten = 0
+for _, told in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
+  local consumer = {}
+  for i = 1, #told, 2 do
+    consumer[told[i]] = told[i + 1]
+  end
+  if consumer.pending == 0 and consumer.idle >= tonumber(ARGV[2]) then
+    redis.call('XGROUP', 'DELCONSUMER', KEYS[1], ARGV[1], consumer.name)
+    forgotten = forgotten + 1
+  end
+end
+return forgotten

@@ -1,0 +1,20 @@
+-- Count once against some limits, in their order, up to the first that is used up.
+-- From KEYS[key] on: their counters.  From ARGV[arg] on: (times allowed, seconds of the window) for each.
+-- Returns the place of the limit that is used up, from 0, and the milliseconds until it is open again; nil if none is.
+local function limited(key, arg)
+  for i = 0, #KEYS - key do
+    local allowed, window = tonumber(ARGV[arg + 2 * i]), ARGV[arg + 2 * i + 1]
+    local count = redis.call('INCR', KEYS[key + i])
+    if count == 1 then
+      redis.call('EXPIRE', KEYS[key + i], window)
+    end
+    if count > allowed then
+      local left = redis.call('PTTL', KEYS[key + i])
+      if left < 0 then -- it lost its end, as a store restored from elsewhere may have it
+        left = tonumber(window) * 1000
+        redis.call('EXPIRE', KEYS[key + i], window)
+      end
+      return {i, math.max(left, 1)}
+    end
+  end
+end

@@ -1,0 +1,28 @@
+-- Publish a release, unless another worker was quicker or it is closed.
+-- KEYS: index of the metric's releases, what was taken, the audit log, the metric's census, then a tally for each cell.
+-- ARGV: the field of the whole in the index, what is noted there now ('' for nothing), what is taken ('' for: forget it), how the
+-- audit log ends, the entry to append to it, then (field, note, cells, what the census is to have: '' for nothing) for each cell.
+-- Returns 1 if it was published, 0 if not, the last entries if the log ends otherwise.
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
+  return 0
+end
+local last = grown(KEYS[3], ARGV[4])
+if last then
+  return last
+end
+if ARGV[3] == '' then
+  redis.call('DEL', KEYS[2])
+else
+  redis.call('SET', KEYS[2], ARGV[3])
+end
+local at = 6
+for k = 5, #KEYS do
+  redis.call('SET', KEYS[k], ARGV[at + 2])
+  redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1])
+  if ARGV[at + 3] ~= '' then
+    redis.call('HSET', KEYS[4], ARGV[at], ARGV[at + 3])
+  end
+  at = at + 4
+end
+redis.call('RPUSH', KEYS[3], ARGV[5])
+return 1

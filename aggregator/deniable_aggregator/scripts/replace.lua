@@ -1,0 +1,11 @@
+-- Replace a field of a hash, unless it has changed since it was read.
+-- KEYS: hash.  ARGV: field, what it was, what it shall be ('' for: nothing).  Returns 1 if it was replaced.
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
+  return 0
+end
+if ARGV[3] == '' then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+else
+  redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
+end
+return 1

@@ -1,0 +1,82 @@
+"""A shelf: tallies kept in the store, by stratum, and an index of them by metric.
+
+There are two of a kind: what was counted, to which every commit adds, and what was published, which is never changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+
+from deniable.report import Stratum
+from deniable_aggregator import tally as tallies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis
+
+    from deniable.layout import Layout
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["Shelf", "cells", "name", "stratum"]
+
+_SEPARATOR = "|"
+
+
+class Shelf:
+    """Tallies of one app.
+
+    Parameters
+    ----------
+    client
+        A redis client.
+    app
+        The app's name.
+    one, many
+        Words in the names of the keys: ``{app}:<one>:<stratum>`` holds a tally, ``{app}:<many>:<metric>`` an index.
+    """
+
+    def __init__(self, client: redis.Redis, app: str, one: str, many: str) -> None:
+        self._redis = client
+        self._one = f"{{{app}}}:{one}:"
+        self._many = f"{{{app}}}:{many}:"
+
+    def index(self, metric: str) -> str:
+        """Name the key of a metric's index: a hash from the name of each stratum to what is noted of it."""
+        return self._many + metric
+
+    def key(self, name: str) -> str:
+        """Name the key of a stratum's tally: big-endian int64 cells, those at the end missing where they are 0."""
+        return self._one + name
+
+    def notes(self, metric: str) -> dict[Stratum, bytes]:
+        """List the strata of a metric, with what is noted of each."""
+        found = cast("dict[bytes, bytes]", self._redis.hgetall(self.index(metric)))
+        return {stratum(written.decode()): note for written, note in found.items()}
+
+    def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
+        """Read the tallies of some strata of one layout, all as they are at one moment; empty where there is none."""
+        values = cast("list[bytes | None]", self._redis.mget([self.key(name(s)) for s in strata])) if strata else []
+        return [tallies.from_cells(layout, cells(value or b"")) for value in values]
+
+    def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
+        """Read and merge the tallies of some strata of one layout."""
+        return tallies.merge(tallies.empty(layout), *self.each(layout, strata))
+
+
+def cells(value: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Read the cells of a tally as the store keeps them."""
+    return np.frombuffer(value, ">i8").astype(np.int64)
+
+
+def name(stratum: Stratum) -> str:
+    """Write a stratum as the name of keys and fields."""
+    return _SEPARATOR.join(map(str, stratum))
+
+
+def stratum(name: str) -> Stratum:
+    """Read a stratum's name."""
+    metric, version, fingerprint, period, segment = name.split(_SEPARATOR)
+    return Stratum(metric, int(version), fingerprint, period, segment)

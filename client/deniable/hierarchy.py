@@ -1,0 +1,117 @@
+"""How the values of a segment generalise: 2.4.1 to 2.4 to 2, so that a rare one can be shown within a more common one.
+
+::
+
+    [generalize]
+    version = "."                 # cut at the last dot
+
+    [generalize.platform]         # or word by word
+    debian = "linux-any"
+    fedora = "linux-any"
+
+A word that stands for others may be a value itself only where they begin with it, as 2.4 and 2.4.1: then it stands for itself and
+for them. Devices do not look at it, and it may change at any time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+__all__ = ["MAX_STEPS", "SEPARATORS", "WORD", "faults_of", "parents"]
+
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
+"""A segment's name or value."""
+SEPARATORS = "_.+-"
+MAX_STEPS = 8
+"""How often a value generalises at most; each step multiplies the cells of a metric."""
+
+_Broken = tuple[str, object]  # rule, value
+
+
+def parents(values: Sequence[str], declared: str | Mapping[str, str]) -> dict[str, str]:
+    """Tell what each word generalises to.
+
+    Parameters
+    ----------
+    values
+        The declared values of a segment.
+    declared
+        A separator at which values are cut, or the words themselves.
+
+    Returns
+    -------
+    dict of str to str
+        The next more general word of each value and of each word that stands for others, but for the most general.
+    """
+    if not isinstance(declared, str):
+        return dict(declared)
+    found = {}
+    for value in values:
+        word, head = value, value.rpartition(declared)[0]
+        while head:
+            found[word] = head
+            word, head = head, head.rpartition(declared)[0]
+    return found
+
+
+def faults_of(name: str, values: Sequence[str] | None, declared: Any) -> Iterator[_Broken]:
+    """Find every fault of what is declared of one segment under ``[generalize]``.
+
+    Parameters
+    ----------
+    name
+        The segment.
+    values
+        Its declared values; None where it is not declared, or not soundly.
+    declared
+        As TOML reads it.
+
+    Yields
+    ------
+    tuple
+        The rule that is broken, and the value that breaks it.
+    """
+    if values is None:
+        yield "generalize has segments that are declared under [segments]", name
+        return
+    if isinstance(declared, str):
+        if len(declared) != 1 or declared not in SEPARATORS:
+            yield f"generalize.{name} is one of the separators {' '.join(SEPARATORS)} or a table of words", declared
+            return
+        if not any(declared in value for value in values):
+            yield f"generalize.{name} is a separator that stands in a value of it", declared
+    elif not isinstance(declared, dict) or not all(isinstance(word, str) and WORD.fullmatch(word) for word in declared.values()):
+        yield f'generalize.{name} is a table of words of letters, digits and _.+-, such as {{ "2.4.1" = "2.4" }}', declared
+        return
+    else:
+        yield from _table_faults(name, values, declared)
+    yield from _length_faults(name, values, parents(values, declared))
+
+
+def _table_faults(name: str, values: Sequence[str], declared: dict[str, str]) -> Iterator[_Broken]:
+    known = {*values, *declared.values()}
+    for word in declared:
+        if word not in known:
+            yield f"what generalises is a value of {name}, or a word that such values generalise to", word
+    for word, above in declared.items():
+        branch = word.startswith(above) and word[len(above) :].startswith(tuple(SEPARATORS))
+        if above in values and not branch and word != above:
+            yield f"generalize.{name}: {above} is a value already and cannot stand for another that does not begin with it", word
+
+
+def _length_faults(name: str, values: Sequence[str], above: dict[str, str]) -> Iterator[_Broken]:
+    looped = set[str]()
+    for value in dict.fromkeys((*values, *above)):
+        chain = [value]
+        while (word := above.get(chain[-1])) is not None and word not in chain:
+            chain.append(word)
+        if word is not None:
+            if word not in looped:
+                yield f"generalize.{name} leads from no word back to it", word
+            looped.update(chain)
+        elif len(chain) > MAX_STEPS + 1 and value in values:
+            yield f"generalize.{name} has at most {MAX_STEPS} steps from a value", value

@@ -1,0 +1,67 @@
+"""The doctor: looks at a live installation, one thing after another, and changes nothing.
+
+`host` looks at this machine, `store` at the store, `pipeline` at what becomes of each app's reports.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import redis
+from redis.exceptions import NoPermissionError
+
+from deniable_server.doctor import host, pipeline, store
+from deniable_server.doctor.finding import Finding, Status
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from deniable.registry import Registry
+    from deniable_server.settings import Settings
+
+__all__ = ["Finding", "Status", "examine"]
+
+
+def examine(settings: Settings, registries: Mapping[str, Registry], client: redis.Redis) -> Iterator[Finding]:
+    """Look at everything.
+
+    Parameters
+    ----------
+    settings
+        Those of the server.
+    registries
+        What it serves, by app.
+    client
+        Its store.
+
+    Raises
+    ------
+    redis.ConnectionError, redis.TimeoutError
+        If the store is away. What was found of this machine has been yielded by then.
+    """
+    yield host.variables()
+    yield host.memory_files()
+    yield host.gunicorn()
+    yield from host.secret(settings)
+    with suppress(redis.ResponseError):  # a store that cannot write answers even this with an error, but it answers
+        client.ping()
+    for name, look in store.looks(settings, list(registries), client).items():
+        yield _asked(name, "", look)
+    for app, registry in registries.items():
+        for name, look in pipeline.looks(settings, registry, client).items():
+            yield _asked(name, app, look)
+
+
+def _asked(check: str, app: str, look: Callable[[], Finding]) -> Finding:
+    """Have a look; that the store's user may not is a finding as well."""
+    try:
+        found = look()
+    except NoPermissionError:
+        meaning = "whether this is well cannot be told from here"
+        remedy = "run this as a user of the store that may do what the server does (deploy/users.acl), or as its administrator"
+        return Finding(check, "warning", "the user of the store may not ask", meaning, remedy, app)
+    except redis.ResponseError as error:
+        meaning = "the store refuses what the service does all the time"
+        return Finding(check, "fault", f"the store answers {type(error).__name__}", meaning, "look into the store's own log", app)
+    return found

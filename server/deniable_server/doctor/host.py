@@ -1,0 +1,73 @@
+"""What the doctor looks at on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.metadata import requires, version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.requirements import Requirement
+
+from deniable_aggregator.variables import strays
+from deniable_server.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deniable_server.settings import Settings
+
+__all__ = ["gunicorn", "memory_files", "secret", "variables"]
+
+_SHM = Path("/dev/shm")  # noqa: S108 - nothing of ours is written there
+_LEAST_FREE = 1 << 20
+
+
+def variables() -> Finding:
+    """Look for variables that nothing reads."""
+    found = strays()
+    if not found:
+        return Finding("environment", "ok", "every DENIABLE_ variable is one that is read")
+    meaning = "what was meant by it is not in effect"
+    return Finding("environment", "warning", "; ".join(map(str, found)), meaning, "mend its name, or unset it")
+
+
+def memory_files(place: Path = _SHM) -> Finding:
+    """Look at where gunicorn's processes give their signs of life."""
+    if sys.platform != "linux":
+        return Finding("memory files", "ok", "this system is not Linux; gunicorn uses its temporary folder")
+    meaning = "gunicorn kills processes whose signs of life wait for a slow disk"
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        remedy = "mount it as a tmpfs that the server's user may write to (docker: --shm-size, --tmpfs; systemd: not PrivateTmp)"
+        return Finding("memory files", "warning", f"{place} is not there or cannot be written", meaning, remedy)
+    free = shutil.disk_usage(place).free
+    if free < _LEAST_FREE:
+        return Finding(
+            "memory files", "warning", f"{place} has {free:,} bytes left", meaning, "remove what fills it, or enlarge it"
+        )
+    return Finding("memory files", "ok", f"{place} has {free >> 20:,} MiB left")
+
+
+def gunicorn() -> Finding:
+    """Look whether gunicorn is of a version whose threaded worker we extend."""
+    installed = version("gunicorn")
+    wanted = next(each for text in requires("deniable") or () if (each := Requirement(text)).name == "gunicorn")
+    if wanted.specifier.contains(installed):
+        return Finding("gunicorn", "ok", installed)
+    meaning = "our worker class extends gunicorn's, and may not fit this one: slow clients may then stop the service"
+    return Finding("gunicorn", "fault", f"{installed}, not {wanted.specifier}", meaning, "pip install 'deniable[server]' again")
+
+
+def secret(settings: Settings) -> Iterator[Finding]:
+    """Look at what cookies are signed with, where there are any."""
+    if settings.serves == "ingest" or settings.dashboard == "open":
+        return
+    if settings.secret or settings.read_keys:
+        yield Finding("secret", "ok", "the same at each start" + ("" if settings.secret else ", from DENIABLE_READ_KEYS"))
+        return
+    meaning = "people must sign in anew after each start; where several servers show the pages, at each request"
+    yield Finding(
+        "secret", "warning", "drawn at each start", meaning, "set DENIABLE_SECRET to 32 random bytes, the same for all servers"
+    )

@@ -1,0 +1,122 @@
+"""What the doctor looks at of each app: what becomes of its reports, who may send them, and what was published."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from deniable import mechanisms
+from deniable.report import fingerprint
+from deniable_aggregator import pulse, release
+from deniable_aggregator.store import Store
+from deniable_server.doctor.finding import Finding
+from deniable_server.keys import KeyStore
+from deniable_server.settings import Keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import redis
+
+    from deniable.registry import Registry
+    from deniable_aggregator.pulse import Pulse
+    from deniable_server.settings import Settings
+
+__all__ = ["looks"]
+
+_LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; a period may be as short as the latter
+
+
+def looks(settings: Settings, registry: Registry, client: redis.Redis) -> dict[str, Callable[[], Finding]]:
+    """Name the looks at one app."""
+    store = Store(client, registry.app)
+    found: dict[str, Callable[[], Finding]] = {
+        "workers": lambda: workers(registry.app, pulse.feel(store)),
+        "backlog": lambda: backlog(registry.app, pulse.feel(store), settings.max_backlog),
+        "lag": lambda: lag(registry.app, pulse.feel(store)),
+        "dead letters": lambda: dead(registry.app, pulse.feel(store)),
+        "keys": lambda: keys(settings, registry.app, client),
+    }
+    if settings.serves != "ingest":  # which sees no release
+        found["releases"] = lambda: releases(registry, store)
+    return found
+
+
+def workers(app: str, felt: Pulse) -> Finding:
+    """Look whether anybody counts."""
+    if felt.workers:
+        return Finding("workers", "ok", f"{felt.workers} alive", app=app)
+    meaning = "nothing is counted" + ("" if felt.backlog else "; nothing waits at the moment")
+    remedy = f"start `deniable worker --app {app}`; if one runs, its log says why the store does not hear of it"
+    return Finding(
+        "workers", "fault" if felt.backlog else "warning", "none gave a sign of life for a minute", meaning, remedy, app
+    )
+
+
+def backlog(app: str, felt: Pulse, cap: int) -> Finding:
+    """Look how much waits."""
+    seen = f"{felt.backlog:,} of at most {cap:,} batches wait, {felt.pending:,} of them in a worker's hands"
+    remedy = "start another worker; if that does not help, look what slows the store"
+    if felt.backlog >= cap:
+        return Finding("backlog", "fault", seen, "uploads are refused with 503 backlog_full", remedy, app)
+    if 2 * felt.backlog >= cap:
+        return Finding("backlog", "warning", seen, "more comes than is counted: soon uploads will be refused", remedy, app)
+    return Finding("backlog", "ok", seen, app=app)
+
+
+def lag(app: str, felt: Pulse) -> Finding:
+    """Look how long it waits."""
+    if felt.lag is None:
+        meaning, remedy = "what waits has never been looked at", f"start `deniable worker --app {app}`"
+        return Finding("lag", "warning", "no worker ever came", meaning, remedy, app)
+    seen = f"nothing waits longer than {felt.lag:,.0f} s"
+    if felt.lag < _LATE:
+        return Finding("lag", "ok", seen, app=app)
+    meaning = "what was sent shows late in the estimates"
+    remedy = "start another worker; after a worker's death its batches wait for --claim-after seconds"
+    return Finding("lag", "fault" if felt.lag >= _TOO_LATE else "warning", seen, meaning, remedy, app)
+
+
+def dead(app: str, felt: Pulse) -> Finding:
+    """Look for what could not be counted."""
+    if not felt.dead:
+        return Finding("dead letters", "ok", "none", app=app)
+    meaning = "batches that were accepted are in no tally"
+    remedy = f"`deniable dlq --app {app} list` says why; requeue them once that is mended, or purge them"
+    return Finding("dead letters", "warning", f"{felt.dead:,}", meaning, remedy, app)
+
+
+def keys(settings: Settings, app: str, client: redis.Redis) -> Finding:
+    """Look who may send and read; a key that was revoked leaves nothing, so that it is not there is all that can be seen."""
+    roles = Counter(key.role for key in KeyStore(client, app).load())
+    for role, pairs in (("ingest", settings.ingest_keys), ("read", settings.read_keys)):
+        roles[role] += sum(served == app for served, _ in Keys(pairs))
+    seen = ", ".join(f"{roles[role]} {role}" for role in ("ingest", "read", "admin"))
+    make = f"`deniable keys create --app {app} --role"
+    if settings.serves != "query" and not roles["ingest"]:
+        return Finding("keys", "fault", seen, "no device can send: each is answered 401", f"{make} ingest`", app)
+    if settings.serves != "ingest" and not roles["read"] + roles["admin"] and settings.dashboard == "key":
+        return Finding("keys", "warning", seen, "nobody can read what is counted", f"{make} read`", app)
+    return Finding("keys", "ok", seen, app=app)
+
+
+def releases(registry: Registry, store: Store) -> Finding:
+    """Look for releases of metrics that are defined otherwise by now, in the same version."""
+    found: dict[str, set[str]] = {}
+    live = 0
+    for metric in registry.metrics.values():
+        tag = fingerprint(metric, mechanisms.of(metric).canonical)
+        for stratum in release.listed(store, metric.id):
+            if stratum.fingerprint == tag:
+                live += 1
+            elif stratum.version == metric.version:
+                found.setdefault(f"{metric.id} version {metric.version}", set()).add(stratum.fingerprint)
+    if not found:
+        return Finding("releases", "ok", f"{live:,}, all as the registry defines them or of another version", app=registry.app)
+    seen = "; ".join(f"{name} was also published as {', '.join(sorted(tags))}" for name, tags in sorted(found.items()))
+    meaning = (
+        "its definition was changed without a new version: what was published before is not shown, and devices with the old "
+        "registry are refused (definition_mismatch)"
+    )
+    remedy = "restore the definition, or raise the version: `deniable registry diff` names what changed"
+    return Finding("releases", "warning", seen, meaning, remedy, registry.app)

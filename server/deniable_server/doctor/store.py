@@ -1,0 +1,224 @@
+"""What the doctor looks at of the store: whether it can be used, keeps what was promised, has room, and whom it lets in."""
+
+from __future__ import annotations
+
+import time
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, cast
+
+import redis
+from redis.exceptions import NoPermissionError
+
+from deniable_aggregator import durability, pulse
+from deniable_aggregator.durability import Durability
+from deniable_server.doctor.finding import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deniable_server.settings import Settings
+
+__all__ = ["access", "clock", "disk", "eviction", "looks", "memory", "promise", "rights", "role", "version"]
+
+_OLDEST = (7, 0)
+_TIGHT, _FULL = 0.8, 0.95  # of the memory that the store may use
+_OFF = 2.0  # seconds between the clocks that want attention; ours and the store's answers take less
+_TOO_FAR = pulse.LIFE_SECONDS - pulse.BEAT_SECONDS  # from here on workers that live seem dead
+
+# Commands that change nothing wherever they are allowed: what each process must be allowed, and what none needs to be.
+_INGEST: dict[str, tuple[Any, ...]] = {
+    "append batches": ("EVAL", "return 1", 2, "{%s}:reports", "{%s}:idem:doctor"),
+    "append batches (XADD)": ("XADD", "{%s}:reports", "NOMKSTREAM", "0-0", "d", ""),  # an id that no store takes
+    "recognise repeated uploads": ("GET", "{%s}:idem:doctor"),
+    "remember uploads": ("SET", "{%s}:idem:doctor", "", "XX", "EX", 1),
+}
+_QUERY: dict[str, tuple[Any, ...]] = {
+    "list releases": ("HGETALL", "{%s}:releases:doctor"),
+    "read releases": ("MGET", "{%s}:release:doctor"),
+    "read alarms": ("HMGET", "{%s}:alarms", "doctor"),
+}
+_BOTH: dict[str, tuple[Any, ...]] = {
+    "read keys": ("HGETALL", "{%s}:keys"),
+    "hold limits": ("EVAL", "return 1", 1, "{%s}:rate:doctor"),
+    "hold limits (EXPIRE)": ("EXPIRE", "{%s}:rate:doctor", 1),
+}
+_NOBODY: dict[str, tuple[Any, ...]] = {
+    "list all that is kept": ("SCAN", 0, "COUNT", 1),
+    "read batches that wait": ("XRANGE", "{%s}:reports", "+", "-"),  # from the end to the beginning: none
+    "read what is not published yet": ("MGET", "{%s}:tally:doctor"),
+    "see other users": ("ACL", "USERS"),
+}
+
+
+def looks(settings: Settings, apps: Sequence[str], client: redis.Redis) -> dict[str, Callable[[], Finding]]:
+    """Name the looks at the store."""
+    return {
+        "version": lambda: version(client.info("server")),
+        "role": lambda: role(client.info("replication")),
+        "eviction": lambda: eviction(durability.look(client)),
+        "durability": lambda: promise(Durability(settings.durability), durability.look(client)),
+        "disk": lambda: disk(client.info("persistence")),
+        "memory": lambda: memory(client.info("memory")),
+        "access": lambda: access(client),
+        "rights": lambda: rights(client, settings, apps),
+        "clock": lambda: clock(client),
+    }
+
+
+def version(info: dict[str, Any]) -> Finding:
+    """Look at what the store says it is, as ``INFO server`` tells it."""
+    valkey = info.get("valkey_version")
+    seen = f"Valkey {valkey}" if valkey else f"Redis {info['redis_version']}"
+    if valkey or tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) >= _OLDEST:
+        return Finding("version", "ok", seen)
+    return Finding("version", "fault", seen, "it lacks commands that are needed", "use Redis 7.0 or above, or Valkey")
+
+
+def role(info: dict[str, Any]) -> Finding:
+    """Look whether the store takes writes."""
+    if info.get("role") == "master":
+        return Finding("role", "ok", "takes writes")
+    return Finding("role", "fault", "a replica", "every upload is refused", "point DENIABLE_REDIS_URL at the primary")
+
+
+def eviction(seen: dict[str, str]) -> Finding:
+    """Look what the store does when it is full."""
+    wrong = durability.evicts(seen)
+    if wrong:
+        meaning = "an upload that was forgotten is counted twice when it is repeated, and tallies vanish"
+        return Finding("eviction", "fault", wrong, meaning, "set maxmemory-policy noeviction in the store's configuration")
+    if "maxmemory-policy" not in seen:
+        meaning = "a store that forgets what it has no room for counts twice"
+        remedy = "see to it that its configuration has maxmemory-policy noeviction, or allow CONFIG GET or INFO"
+        return Finding("eviction", "warning", "the store does not tell", meaning, remedy)
+    return Finding("eviction", "ok", "noeviction")
+
+
+def promise(promised: Durability, seen: dict[str, str]) -> Finding:
+    """Look whether the store keeps what an answered upload was promised."""
+    wrong = promised.broken(seen)
+    if wrong:
+        meaning = "servers refuse to start on this store, or answer 503"
+        return Finding("durability", "fault", wrong, meaning, "change the store's configuration, or DENIABLE_DURABILITY")
+    missing = [name for name in durability.unseen(seen) if name != "maxmemory-policy"]
+    if missing and promised.name != "memory":
+        meaning = f"that it keeps {promised.name} is for you to see"
+        remedy = "compare its configuration with deploy/redis.conf, or allow this user CONFIG GET"
+        return Finding("durability", "warning", f"the store does not tell {', '.join(missing)}", meaning, remedy)
+    return Finding("durability", "ok", f"{promised.name} is kept")
+
+
+def disk(info: dict[str, Any]) -> Finding:
+    """Look whether what the store wrote got to its disk."""
+    remedy = "look at the disk's room and at the store's log"
+    if info.get("aof_last_write_status", "ok") != "ok":
+        return Finding("disk", "fault", "the last write failed", "uploads are refused until it writes again", remedy)
+    if info.get("aof_last_bgrewrite_status", "ok") != "ok":
+        meaning = "its file grows, and batches that were counted stay in it"
+        return Finding("disk", "warning", "the last rewrite of the append-only file failed", meaning, remedy)
+    return Finding("disk", "ok", "writes" if info.get("aof_enabled") else "does not write")
+
+
+def memory(info: dict[str, Any]) -> Finding:
+    """Look how much room the store has."""
+    used, most = int(info["used_memory"]), int(info.get("maxmemory", 0))
+    limit = "its maxmemory" if most else "its machine's memory"
+    most = most or int(info.get("total_system_memory", 0))
+    if not most:
+        return Finding("memory", "ok", f"{used >> 20:,} MiB used; the store does not tell of how much")
+    share = used / most
+    seen = f"{share:.0%} of {limit} used ({used >> 20:,} of {most >> 20:,} MiB)"
+    remedy = "raise maxmemory, start workers if batches wait, or shorten DENIABLE_IDEMPOTENCY_TTL"
+    if share >= _FULL:
+        return Finding("memory", "fault", seen, "uploads are, or soon will be, refused with 503 store_unavailable", remedy)
+    if share >= _TIGHT:
+        return Finding("memory", "warning", seen, "a backlog would fill it", remedy)
+    return Finding("memory", "ok", seen)
+
+
+def access(client: redis.Redis) -> Finding:
+    """Look who else gets in."""
+    given = client.connection_pool.connection_kwargs
+    password, place = given.get("password"), given.get("host")
+    remedy = "give each process a user of its own (deploy/users.acl, docs/access.md), and bind the store to where they are"
+    if not password:
+        if not _near(place):
+            meaning = "whoever reaches its address reads, changes and empties it"
+            return Finding("access", "warning", f"no password at {place}", meaning, remedy)
+        if _listens_widely(client):
+            meaning = "it also listens on addresses that others reach, and keeps nobody out there"
+            return Finding("access", "warning", "no password, and protected-mode no", meaning, remedy)
+    who = "a password" if password else "no password"
+    return Finding("access", "ok", f"{who}, at {place or given.get('path', 'its socket')}")
+
+
+def _near(place: str | None) -> bool:
+    """Tell whether an address is one of this machine's own."""
+    if place is None or place == "localhost":
+        return True
+    try:
+        return ip_address(place).is_loopback
+    except ValueError:
+        return False
+
+
+def _listens_widely(client: redis.Redis) -> bool:
+    try:
+        told = cast("dict[Any, Any]", client.config_get("bind", "protected-mode", "port", "tls-port"))
+    except redis.ResponseError:
+        return False
+    text = {_text(name): _text(value) for name, value in told.items()}
+    listens = {text.get("port", "0"), text.get("tls-port", "0")} != {"0"}
+    places = [place.removeprefix("-") for place in text.get("bind", "").split()]
+    return listens and text.get("protected-mode") == "no" and not (places and all(map(_near, places)))
+
+
+def rights(client: redis.Redis, settings: Settings, apps: Sequence[str]) -> Finding:
+    """Look whether the store's user may do what the server does, and no more. Every command that is tried changes nothing."""
+    wanted = _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY if settings.serves != "ingest" else {})
+    missing = [what for what, command in wanted.items() if not all(_may(client, command, app) for app in apps)]
+    if missing:
+        meaning = "the server fails where it has to: uploads or pages are answered 503"
+        remedy = "give it the user of deploy/users.acl that is made for what it serves"
+        return Finding("rights", "fault", f"the store's user may not {', '.join(missing)}", meaning, remedy)
+    more = [what for what, command in _NOBODY.items() if any(_may(client, command, app) for app in apps)]
+    if not more:
+        return Finding("rights", "ok", "what the server needs, and nothing else that was tried")
+    seen = f"the store's user may also {', '.join(more)}"
+    if _near(client.connection_pool.connection_kwargs.get("host")):
+        return Finding("rights", "ok", f"{seen}; the store is on this machine")
+    meaning = "whoever takes over the server that faces the internet reads what others have sent"
+    return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/access.md)")
+
+
+def _may(client: redis.Redis, command: tuple[Any, ...], app: str) -> bool:
+    """Tell whether a command is allowed, whatever else becomes of it."""
+    try:
+        client.execute_command(  # type: ignore[no-untyped-call]
+            *(part % app if isinstance(part, str) and "%s" in part else part for part in command)
+        )
+    except NoPermissionError:
+        return False
+    except redis.ResponseError as error:
+        return not str(error).startswith("NOPERM")
+    return True
+
+
+def clock(client: redis.Redis, now: Callable[[], float] = time.time) -> Finding:
+    """Look how far this machine's clock and the store's are apart."""
+    before = now()
+    seconds, micros = client.time()
+    after = now()
+    theirs = seconds + micros / 1e6
+    apart = max(0.0, before - theirs, theirs - after)
+    if apart < _OFF:
+        return Finding("clock", "ok", f"within {max(0.1, after - before + apart):.1f} s of the store's")
+    seen = f"{apart:,.0f} s {'ahead of' if before > theirs else 'behind'} the store's"
+    meaning = "lag and signs of life are misjudged; reports at the edge of a period may be refused"
+    if apart >= _TOO_FAR:
+        meaning = f"workers that live seem dead, or dead ones alive; {meaning}"
+    return Finding("clock", "fault" if apart >= _TOO_FAR else "warning", seen, meaning, "have both machines keep time (NTP)")
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

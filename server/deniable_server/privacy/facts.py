@@ -1,0 +1,149 @@
+"""What a registry says of each metric, with what the libraries make of it: numbers, and no words yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable import mechanisms, registry
+from deniable.explanation import Explanation
+from deniable.lint import lint
+from deniable_aggregator.accounting.plan import Plan, plan
+from deniable_aggregator.accounting.statement import Statement, statement
+from deniable_aggregator.participation import Noise
+from deniable_server.privacy.guess import Guess, guesses
+
+if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric, Registry
+
+__all__ = ["DELTA", "DEVICES", "SPANS", "Facts", "MetricFacts", "gather"]
+
+DELTA = 1e-6
+"""With which totals hold that are below the plain sum, unless another one is asked for."""
+DEVICES = 4
+"""Of a person or a household, unless another number is asked for."""
+SPANS = (1, 30, 365)
+"""Days over which totals are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFacts:
+    """One metric.
+
+    Parameters
+    ----------
+    metric, mechanism
+        As declared, and as it resolves.
+    explanation
+        What a device tells of it; the losses are those of the mechanism's integers.
+    candidates
+        Answers that are looked for, with the SHA-256 of their file; 0 and nothing where no file is named.
+    guesses
+        How often the best guesser is right.
+    totals
+        The plan of this metric alone over each of `SPANS`.
+    doubts
+        What the registry's checker finds worth a second look.
+    """
+
+    metric: Metric
+    mechanism: Mechanism
+    explanation: Explanation
+    candidates: tuple[int, str]
+    guesses: tuple[Guess, ...]
+    totals: tuple[Plan, ...]
+    doubts: tuple[str, ...]
+
+    @property
+    def kept_responses(self) -> int | None:
+        """Responses that a device keeps at most; None where none are kept, or where that many never come."""
+        return getattr(self.mechanism, "kept_responses", None) if self.metric.kept and not self.metric.open else None
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A registry.
+
+    Parameters
+    ----------
+    registry
+        As loaded.
+    digest
+        SHA-256 of the file, as the audit log has it.
+    metrics
+        In their order.
+    statements
+        Of all metrics together, over each of `SPANS`.
+    noise
+        Of the numbers of reports that are published.
+    doubts
+        What the checker finds that is of no metric alone.
+    """
+
+    registry: Registry
+    digest: str
+    metrics: tuple[MetricFacts, ...]
+    statements: tuple[Statement, ...]
+    noise: Noise
+    doubts: tuple[str, ...]
+
+    @property
+    def plan(self) -> Plan:
+        """Of all metrics, over the longest of `SPANS`."""
+        found = self.statements[-1].plan
+        assert found is not None  # noqa: S101 - these statements are made of plans
+        return found
+
+
+def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts:
+    """Read a registry file and work out all figures.
+
+    Parameters
+    ----------
+    path
+        The file.
+    delta
+        With which totals hold.
+    devices
+        Of a person or a household, at least 2.
+
+    Raises
+    ------
+    RegistryError
+        With every fault of the file, or of a file of candidates.
+    ParameterError
+        If a metric's mechanism does not exist, or a number is out of range.
+    """
+    loaded = registry.load(path)
+    found: dict[str, list[str]] = {}
+    for warning in lint(path).warnings:
+        found.setdefault(warning.metric, []).append(f"{warning.rule}; it is {warning.value}")
+    statements = []
+    for days in SPANS:
+        planned = plan(loaded, days=days)
+        statements.append(statement(planned.spends, [delta], devices=devices, plan=planned))
+    return Facts(
+        registry=loaded,
+        digest=sha256(path.read_bytes()).hexdigest(),
+        metrics=tuple(_metric(loaded, metric, tuple(found.get(metric.id, ()))) for metric in loaded.metrics.values()),
+        statements=tuple(statements),
+        noise=Noise.of(loaded.publication),
+        doubts=tuple(found.get("-", ())),
+    )
+
+
+def _metric(loaded: Registry, metric: Metric, doubts: tuple[str, ...]) -> MetricFacts:
+    mechanism = mechanisms.of(metric)
+    file = Path(loaded.file).parent / metric.candidates if metric.candidates else None
+    return MetricFacts(
+        metric=metric,
+        mechanism=mechanism,
+        explanation=Explanation.of(metric, mechanism),
+        candidates=(len(loaded.candidates(metric)), sha256(file.read_bytes()).hexdigest() if file else ""),
+        guesses=guesses(metric, mechanism),
+        totals=tuple(plan(loaded, metrics=[metric.id], days=days) for days in SPANS),
+        doubts=doubts,
+    )

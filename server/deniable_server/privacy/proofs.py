@@ -1,0 +1,61 @@
+"""Proofs by enumeration that a report may carry: each metric's mechanism, or the same one over fewer answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from deniable import mechanisms
+from deniable.errors import ParameterError
+from deniable.proof import prove
+
+if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
+    from deniable.proof import Proof
+    from deniable.registry import Metric
+
+__all__ = ["Proved", "attempt"]
+
+_PAYLOADS = 1 << 14  # times values: what is walked in a few seconds
+_FEW = 3  # answers of the stand-in
+
+
+@dataclass(frozen=True, slots=True)
+class Proved:
+    """What walking every draw has shown.
+
+    Parameters
+    ----------
+    metric
+        Its id.
+    proof
+        Of its own mechanism, or of the same one with fewer answers; None where neither can be walked here.
+    own
+        Whether it is its own.
+    """
+
+    metric: str
+    proof: Proof | None
+    own: bool
+
+
+def attempt(metric: Metric, mechanism: Mechanism) -> Proved:
+    """Prove a metric's mechanism by walking all of its draws; where these are too many, one like it with three answers."""
+    if _walkable(mechanism):
+        return Proved(metric.id, prove(mechanism), own=True)
+    try:
+        few = mechanisms.make(mechanism.name, domain_size=_FEW, epsilon=mechanism.requested, **_options(mechanism))
+    except ParameterError:
+        return Proved(metric.id, None, own=False)
+    return Proved(metric.id, prove(few) if _walkable(few) else None, own=False)
+
+
+def _options(mechanism: Mechanism) -> dict[str, Any]:
+    """Keep the options that do not depend on how many answers there are."""
+    return {name: value for name, value in mechanism.chosen.items() if name == "permanent"}
+
+
+def _walkable(mechanism: Mechanism) -> bool:
+    layout = mechanism.layout
+    payloads = layout.rows * (layout.width if layout.kind == "index" else 1 << min(layout.width, 64))
+    return payloads * min(mechanism.domain_size, _PAYLOADS) <= _PAYLOADS

@@ -1,0 +1,83 @@
+"""What was published of each metric so far, read from its releases alone: nobody needs more to write a report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import hypot
+from typing import TYPE_CHECKING
+
+from deniable.report import fingerprint
+from deniable_aggregator import release
+
+if TYPE_CHECKING:
+    from deniable_aggregator.store import Store
+    from deniable_server.privacy.facts import MetricFacts
+
+__all__ = ["Published", "look"]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The releases of one metric, as the registry defines it now.
+
+    Parameters
+    ----------
+    metric
+        Its id.
+    periods
+        Of which something was published, ascending.
+    closed
+        How many of them get no further release.
+    releases
+        How often something was published, early releases and all.
+    cells
+        Breakdowns by segment that were published beside.
+    reports
+        In the releases; of a metric with kept responses, devices count once for each period.
+    participants, stderr
+        Unbiased number of the reports there were, and its standard error.
+    latest
+        The hour of the last release; None where there is none.
+    former
+        Releases of other versions and definitions of the metric.
+    """
+
+    metric: str
+    periods: tuple[str, ...]
+    closed: int
+    releases: int
+    cells: int
+    reports: int
+    participants: int
+    stderr: float
+    latest: datetime | None
+    former: int
+
+
+def look(store: Store, facts: MetricFacts) -> Published:
+    """Read what was published of a metric.
+
+    Raises
+    ------
+    redis.RedisError
+        If the store cannot be used.
+    """
+    metric, layout = facts.metric, facts.mechanism.layout
+    defined = metric.version, fingerprint(metric, facts.mechanism.canonical)
+    listed = release.listed(store, metric.id)
+    current = {stratum: each for stratum, each in listed.items() if (stratum.version, stratum.fingerprint) == defined}
+    whole = {stratum: each for stratum, each in current.items() if not stratum.segment}
+    reports = release.shelf(store).read(layout, list(whole)).n
+    return Published(
+        metric=metric.id,
+        periods=tuple(sorted(stratum.period for stratum in whole)),
+        closed=sum(each.closed for each in whole.values()),
+        releases=sum(each.number for each in whole.values()),
+        cells=len(current) - len(whole),
+        reports=reports,
+        participants=reports + sum(each.left_out for each in whole.values()),
+        stderr=hypot(*(each.stderr for each in whole.values())),
+        latest=datetime.fromtimestamp(max(each.published for each in whole.values()), UTC) if whole else None,
+        former=len(listed) - len(current),
+    )

@@ -1,0 +1,66 @@
+"""Numbers and foreign texts, as a report writes them. Bounds are rounded up, never down."""
+
+from __future__ import annotations
+
+import unicodedata
+from decimal import ROUND_CEILING, Context, Decimal
+from math import ceil, exp, isinf
+
+__all__ = ["chance", "count", "nats", "odds", "percent", "plain", "plural", "precise"]
+
+_NEAREST, _FIVE, _THREE = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING), Context(prec=3, rounding=ROUND_CEILING)
+_LARGEST = 13.0  # nats, above which odds are written as a power
+_STEPS = 1000  # of a share: tenths of a percent
+_FORBIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, and what turns the order of letters round
+
+
+def count(number: float) -> str:
+    """Write a whole number, in groups of three digits."""
+    return f"{round(number):,}"
+
+
+def plural(number: int, noun: str) -> str:
+    """Write how many there are of something."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def nats(epsilon: float | None) -> str:
+    """Write an epsilon in five digits, rounded up; None and infinity are no bound."""
+    if epsilon is None or isinf(epsilon):
+        return "no bound"
+    return f"{_FIVE.plus(_NEAREST.plus(Decimal(epsilon))).normalize():,f}"
+
+
+def precise(epsilon: float | None) -> str:
+    """Write an epsilon in twelve digits, as it is."""
+    return "no bound" if epsilon is None or isinf(epsilon) else f"{epsilon:.12g}"
+
+
+def odds(epsilon: float | None) -> str:
+    """Write e^epsilon in three digits, rounded up."""
+    if epsilon is None or isinf(epsilon):
+        return "any number"
+    if epsilon > _LARGEST:
+        return f"e^{nats(epsilon)}"
+    return f"{_THREE.plus(_NEAREST.plus(Decimal(exp(epsilon)))).normalize():,f}"
+
+
+def percent(share: float) -> str:
+    """Write a probability in tenths of a percent, rounded up; a hundred-thousandth is not told apart from nothing."""
+    tenths = min(_STEPS, ceil(round(share * _STEPS, 2)))
+    return "100%" if tenths == _STEPS else f"{tenths / 10:.1f}%"
+
+
+def chance(delta: float) -> str:
+    """Write a small probability as a decimal fraction, in three digits, rounded up."""
+    return f"{_THREE.plus(_NEAREST.plus(Decimal(str(delta)))).normalize():f}"
+
+
+def plain(text: str) -> str:
+    """Return a text that somebody else wrote as one line, without controls and what reverses the order of letters."""
+    kept = "".join(" " if letter.isspace() else letter for letter in text if letter.isspace() or _allowed(letter))
+    return " ".join(kept.split())
+
+
+def _allowed(letter: str) -> bool:
+    return unicodedata.category(letter) not in _FORBIDDEN

@@ -1,0 +1,312 @@
+"""The subcommand ``account``: its table, its words, its exit status, its JSON and its picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from deniable import cli
+from deniable_aggregator.accounting import statement as words
+from deniable_aggregator.accounting.account import METHODS
+
+EXAMPLE = str(Path(__file__).parents[2] / "deploy" / "metrics.toml")
+SMALL = """
+format = 1
+app = "shop"
+[metrics.theme]
+type = "categorical"
+values = ["light", "dark"]
+epsilon = 1
+epsilon_permanent = 2
+description = "d"
+owner = "o"
+[metrics.cart]
+type = "boolean"
+epsilon = 0.5
+sample = 0.1
+period = "month"
+min_reports = 1000
+description = "d"
+owner = "o"
+"""
+
+
+@pytest.fixture
+def run(capsys):
+    """Run the command; its exit status, and what it printed."""
+
+    def run(*arguments):
+        status = cli.main(("account", *map(str, arguments)))
+        return status, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def small(tmp_path):
+    """Write a registry that fits its budget."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def row(out, name):
+    (found,) = (line for line in out.splitlines() if line.startswith(name))
+    return found[42:].split()
+
+
+def test_a_year_of_reports(run):
+    """The table, what to quote and why, and what to do next; a total that is worse than the plain sum is marked."""
+    status, out, err = run("--epsilon", 1, "--reports", 365)
+    assert (status, err) == (0, "")
+    assert row(out, "plain sum") == ["365"]
+    assert row(out, "advanced") == ["727.6", "(x)"]
+    assert row(out, "Renyi") == ["250.56"]
+    assert row(out, "exact, for any mechanisms") == ["244.64"]  # rounded up
+    assert "(x) more than the plain sum" in out
+    assert "Quote: epsilon 365, which needs no delta.\n" in out
+    assert "Beside it: epsilon 244.64 with delta 1e-06: exact, for any mechanisms (Kairouz" in out
+    assert "Next: --epsilon-permanent" in out
+
+
+def test_columns(run):
+    """One for each delta, and for each of these one more of a household."""
+    _, out, _ = run("--epsilon", "0.1", "--reports", 100, "--delta", 1e-6, 1e-9, "--group", 2)
+    assert row(out, "plain sum") == ["10", "10", "20", "20"]
+    assert row(out, "exact, for any")[0] == "4.7746"
+    heads = next(line for line in out.splitlines() if line.startswith("epsilon in all"))
+    for head in ("a device, 1e-06", "a device, 1e-09", "2 devices, 1e-06", "2 devices, 1e-09"):
+        assert head in heads
+    assert "All 2 devices of a person or a household: epsilon 20." in out
+
+
+def test_a_delta_that_takes_nothing_off(run):
+    """Few reports: the plain sum is all there is to say."""
+    _, out, _ = run("--epsilon", 2, "--reports", 3)
+    assert "A delta of 1e-06 takes nothing off that" in out
+    _, out, _ = run("--epsilon", 1, "--reports", 45)
+    assert "It takes off little" in out
+
+
+def test_kept_responses_instead(run):
+    """They do not add up while the answer stays; a single report tells its own epsilon."""
+    _, out, _ = run("--epsilon", 1, "--reports", 365, "--epsilon-permanent", 2)
+    assert row(out, "plain sum") == ["2"]
+    assert "between histories that change their answers at the same times" in out
+    assert "Next" not in out
+    _, out, _ = run("--epsilon", 1, "--days", 365, "--epsilon-permanent", 2, "--answers", 3)
+    assert row(out, "plain sum") == ["6"]
+    _, out, _ = run("--epsilon", 1, "--epsilon-permanent", 2)
+    assert row(out, "plain sum") == ["1"]
+
+
+def test_several_epsilons(run):
+    """Each with its own number of reports, or all with one."""
+    _, out, _ = run("--epsilon", 1, "0.5", "--reports", 2, 4)
+    assert row(out, "plain sum") == ["4"]
+    _, out, _ = run("--epsilon", 1, "0.5", "--reports", 2)
+    assert row(out, "plain sum") == ["3"]
+
+
+def test_a_mechanism_tells_less_than_the_worst(run):
+    """Of a large domain most reports say nothing about two given answers."""
+    _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128)
+    assert row(out, "exact, for any mechanisms") == ["244.64"]
+    assert 21 < float(row(out, "exact, for these mechanisms")[0]) < 22
+    assert "The last row counts" in out
+
+
+def test_what_is_not_claimed(run):
+    """Sampling and a shuffler, side by side with what holds, and only where they were asked for."""
+    _, out, _ = run("--epsilon", 1, "--reports", 10)
+    assert "Not claimed" not in out
+    _, out, _ = run("--epsilon", 1, "--reports", 10, "--sample", "0.1", "--shuffled", 10_000)
+    assert "Not claimed: the server sees who sends, and whether anything is sent at all." in out
+    assert out.split("a report  ")[-1].split()[:4] == ["1", "0.15857", "0.053006", "10,000"]
+    assert row(out, "plain sum") == ["10"]  # the coin may say yes each time
+
+
+def test_a_registry(run, small):
+    """Each metric with what it tells, the budget it fits into, and a status to match."""
+    status, out, _ = run("--registry", small, "--days", 365)
+    assert status == 0
+    assert "365 days, each metric asked once a period" in out
+    lines = [line.split() for line in out.splitlines()]
+    assert ["theme", "l_grr", "365", "2", "kept", "responses", "at", "2", "4"] in lines
+    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5"] in lines
+    assert "Budget: 32 in any 30 days, and this asks for 5.5: it fits." in out
+    assert "Budget: 320 ever, and this asks for 8 in 365 days: it fits." in out
+    assert "does not undo what was told before" in out
+    assert "among" in out
+    assert "Next: declare epsilon_permanent for what is asked again and changes rarely (cart)" in out
+
+
+def test_the_registry_here(run, small, monkeypatch):
+    """By default metrics.toml of the working directory, over the budget's window."""
+    monkeypatch.chdir(small.parent)
+    status, out, _ = run("--metric", "theme")
+    assert status == 0
+    assert "30 days" in out
+    assert "cart" not in out
+    assert "Next: quote these figures" in out
+
+
+def test_a_budget_that_does_not_allow_it(run, tmp_path):
+    """The status says so, the words name what costs most, and no more is quoted than the budget lets a device spend."""
+    daily = tmp_path / "metrics.toml"
+    text = Path(EXAMPLE).read_text("utf-8").replace('period = "month"\n', "").replace("per_window = 32.0", "per_window = 24.0")
+    daily.write_text(text.replace('"search-engines.txt"', f'"{Path(EXAMPLE).with_name("search-engines.txt")}"'), "utf-8")
+    status, out, _ = run("--registry", daily)
+    assert status == 1
+    assert "Quote: epsilon 24, which needs no delta (the budget stops there)." in out
+    assert "does not fit, and the ledger refuses what exceeds it" in out
+    assert "Found wanting: the budget allows less. Most is charged for search.engine." in out
+    status, out, _ = run("--registry", daily, "--metric", "crash.site")
+    assert (status, out.splitlines()[-1]) == (
+        1,
+        "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room.",
+    )
+
+
+def test_the_example_fits_its_own_budget(run):
+    """The registry that is shipped asks for no more than it lets a device spend."""
+    status, out, _ = run("--registry", EXAMPLE)
+    assert (status, "Found wanting" in out) == (0, False)
+
+
+def test_reports_of_a_registry(run, small):
+    """A number of reports in place of days."""
+    _, out, _ = run("--registry", small, "--reports", 1)
+    assert "Each metric asked the times stated" in out
+    assert row(out, "plain sum") == ["1.5"]
+
+
+def test_json(run, small):
+    """One object with everything that the words have, unrounded."""
+    status, out, _ = run("--registry", small, "--group", 3, "--json", "--check", "--delta", 1e-6, 1e-9)
+    written = json.loads(out)
+    assert status == 0
+    first, second = written["totals"]
+    assert (first["delta"], second["delta"]) == (1e-6, 1e-9)
+    assert first["basic"] == 4 + 3 * 0.5 == first["quote"]["basic"]
+    assert first["optimal"] <= second["optimal"] <= first["basic"]
+    assert {metric["metric"]: metric["spends"] for metric in written["metrics"]} == {"theme": 2, "cart": 3}
+    assert written["fits"] is True
+    assert written["budget"]["allowed_in_all"] == 32
+    assert written["group"]["devices"] == 3
+    assert written["group"]["totals"][0]["basic"] == 16.5
+    assert written["group"]["of_the_pair_alone"][0]["epsilon"] == pytest.approx(3 * min(first["exact"], first["basic"]), abs=1e-4)
+    cart = next(each for each in written["not_claimed"] if each["of"] == "cart")
+    assert cart["sampled_unseen"] < cart["epsilon"]
+    assert cart["shuffled"] < cart["epsilon"]
+    assert cart["among"] == 1000
+    theirs = written["dp_accounting"]
+    assert [each["epsilon"] for each in theirs] == pytest.approx([first["optimal"], second["optimal"]], abs=1e-2)
+
+
+def test_json_of_numbers(run):
+    """What was given stands beside what it comes to."""
+    _, out, _ = run("--epsilon", 1, "--reports", 7, "--json")
+    written = json.loads(out)
+    assert written["spends"] == [{"epsilon": 1, "reports": 7}]
+    assert written["not_claimed"] == []
+    assert "budget" not in written
+
+
+def test_a_second_opinion(run):
+    """dp-accounting's total stands beside ours."""
+    _, out, _ = run("--epsilon", "0.5", "--reports", 100, "--check")
+    assert "dp-accounting, for any mechanisms, delta 1e-06: 33.3198; ours is 33.3198." in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--epsilon", "17"), "epsilon is a number of nats above 0 and at most 16"),
+        (("--epsilon", "x"), "epsilon is a number of nats"),
+        (("--epsilon", "1", "--delta", "0"), "delta is a probability"),
+        (("--epsilon", "1", "--reports", "-1"), "--reports is a whole number of at least 1"),
+        (("--epsilon", "1", "--reports", "1", "2"), "--reports has one number, or one for each of the 1 epsilons; got 2"),
+        (("--epsilon", "1", "--reports", "1", "--days", "2"), "either --days, with a report on each, or --reports"),
+        (("--epsilon", "1", "--registry", "x.toml"), "either --registry and --metric or --epsilon"),
+        (("--epsilon", "1", "--answers", "2"), "--answers goes with --epsilon-permanent"),
+        (
+            ("--epsilon", "1", "--days", "9", "--epsilon-permanent", "2", "--answers", "0"),
+            "--answers is a whole number of at least 1",
+        ),
+        (("--epsilon", "1", "--sample", "2"), "--sample is a share above 0 and at most 1"),
+        (("--epsilon", "1", "--sample", "x"), "--sample is a share above 0 and at most 1"),
+        (("--epsilon", "1", "--group", "0"), "devices is a whole number of at least 1"),
+        (("--epsilon", "1", "--shuffled", "0"), "crowd is a whole number of at least 1"),
+        (("--epsilon", "1", "--mechanism", "none"), "a mechanism is one of"),
+        (("--registry", EXAMPLE, "--sample", "1"), "--sample goes with --epsilon; a registry states its own"),
+        (("--registry", EXAMPLE, "--epsilon-permanent", "1"), "--epsilon-permanent goes with --epsilon"),
+        (("--registry", EXAMPLE, "--reports", "1", "2"), "one --reports is for all metrics of a registry"),
+        (("--registry", EXAMPLE, "--reports", "1", "--days", "2"), "either days or reports"),
+        (("--registry", EXAMPLE, "--metric", "x"), "a metric of"),
+        (("--registry", "missing.toml"), "the registry is a readable UTF-8 file"),
+    ],
+)
+def test_wrong_usage(run, arguments, words):
+    """What is wrong is said in one line, and the status is 2."""
+    status, out, err = run(*arguments)
+    assert (status, out) == (2, "")
+    assert err.startswith("deniable account: ")
+    assert words in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "total"),
+    [
+        (("--epsilon", "1", "0.5", "--reports", "50", "20", "--epsilon-permanent", "2"), "60"),
+        (("--registry", EXAMPLE, "--metric", "ui.theme", "cart.size", "return.regretted", "--days", "40"), "11.7"),
+        (("--registry", EXAMPLE, "--metric", "cart.size", "--reports", "3"), "2.4"),
+    ],
+)
+def test_a_picture(run, tmp_path, arguments, total):
+    """Totals over the reports or the days, as a well-formed SVG that names each curve and where it ends."""
+    path = tmp_path / "account.svg"
+    _, out, err = run(*arguments, "--plot", path, "--json")
+    json.loads(out)
+    assert err == f"Plot: {path}\n"
+    ET.parse(path)
+    assert f"<!-- plain sum: {total} -->" in path.read_text()
+    assert "<!-- exact, any mechanisms: " in path.read_text()
+
+
+def test_a_picture_that_cannot_be_drawn(run, tmp_path, monkeypatch):
+    """A file that cannot be written, and a library that is not there, are faults of the command line."""
+    status, _, err = run("--epsilon", 1, "--plot", tmp_path / "missing" / "a.svg")
+    assert (status, err[:48]) == (2, "deniable account: --plot cannot be written: [Err")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "deniable_aggregator.account_plot", raising=False)
+    status, out, err = run("--epsilon", 1, "--plot", tmp_path / "a.svg")
+    assert (status, out) == (2, "")
+    assert "pip install 'deniable[demo]'" in err
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "written"),
+    [(244.634141, "244.64"), (10.0, "10"), (10.000000000001, "10"), (0.05301234, "0.053013"), (7211.77, "7,211.8"), (0.0, "0")],
+)
+def test_numbers_are_written_rounded_up(epsilon, written):
+    """What is printed is no smaller than what was computed."""
+    assert words._number(epsilon) == written
+
+
+def test_the_page_shows_what_is_printed(run):
+    """Every row and figure of docs/accounting.md is one that the command prints, and every row of the table is explained."""
+    page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text("utf-8")
+    _, out, _ = run("--epsilon", 1, "--reports", 365)
+    shown = page.split("```\n")[2].strip().splitlines()
+    assert len(shown) > 8
+    assert [line for line in shown if line and line not in out.splitlines()] == []
+    _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128)
+    figures = [row(out, name)[0] for name in ("plain sum", "exact, for any", "exact, for these")]
+    assert "comes to {} by the plain sum, {} for any mechanisms, and {} for this one".format(*figures) in page
+    for method in METHODS.values():
+        assert f"| {method.name} |" in page

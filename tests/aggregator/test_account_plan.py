@@ -1,0 +1,205 @@
+"""What a registry would have a device spend: times asked, kept responses, sampling, budget; and what is not promised."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from base64 import b64decode
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from math import exp, inf
+from pathlib import Path
+
+import pytest
+
+from deniable import mechanisms, period
+from deniable.budget import Budget
+from deniable.caps import Caps
+from deniable.client import Client
+from deniable.errors import ParameterError
+from deniable.ledger import MICRO
+from deniable.proof import distribution
+from deniable.registry import load, parse
+from deniable.transport import SenderSettings
+from deniable_aggregator.accounting.plan import periods, plan
+from deniable_aggregator.accounting.statement import statement
+
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "metrics.toml"
+BODY = 'description = "d"\nowner = "o"\n'
+
+
+def registry(*metrics, budget=""):
+    tables = "".join(f"[metrics.m{i}]\n{words}\n{BODY}" for i, words in enumerate(metrics))
+    return parse(f'format = 1\napp = "shop"\n{budget}\n{tables}')
+
+
+def categorical(size=3, epsilon=1, **more):
+    values = ", ".join(f'"{i}"' for i in range(size))
+    rest = "\n".join(f"{key} = {json.dumps(value)}" for key, value in more.items())
+    return f'type = "categorical"\nvalues = [{values}]\nepsilon = {epsilon}\n{rest}'
+
+
+@pytest.mark.parametrize("length", period.LENGTHS)
+@pytest.mark.parametrize("days", [1, 2, 7, 8, 9, 28, 29, 30, 31, 32, 61, 365, 366])
+def test_periods_are_the_most_that_days_touch(length, days):
+    """Counted day by day from every day of five years."""
+    if length == "hour":
+        assert periods(length, days) == 24 * days
+        return
+    begin = date(2027, 1, 1)
+    names = [period.of(datetime.combine(begin + timedelta(n), datetime.min.time(), UTC), length) for n in range(5 * 366 + days)]
+    assert periods(length, days) == max(len(set(names[start : start + days])) for start in range(5 * 366))
+
+
+def test_periods_are_checked():
+    """There is a day, and the length is one."""
+    with pytest.raises(ParameterError, match="days is a whole number of at least 1"):
+        periods("day", 0)
+    with pytest.raises(ParameterError, match="a period is one of"):
+        periods("year", 1)
+
+
+def test_the_example_registry():
+    """Each metric of the example is told of in its own way."""
+    found = plan(load(EXAMPLE), days=30)
+    uses = {use.metric.id: use for use in found.uses}
+    theme = uses["ui.theme"]
+    assert (theme.occasions, theme.answers, theme.spend.cost, theme.spend.count) == (30, 3, 2 * MICRO, 3)
+    export = uses["export.used"]
+    assert (export.occasions, export.answers, export.spend.count) == (6, 2, 2)
+    cart = uses["cart.size"]
+    assert (cart.occasions, cart.spend.count, cart.spend.cost) == (3, 3, 800_000)
+    assert cart.spend.share == pytest.approx(0.1 * cart.telling)
+    assert 0.3 * 0.8 < cart.charged() <= 3 * 0.8  # more than on average, and less than there could be
+    assert uses["return.regretted"].spend.count == 2 + 1
+    assert found.budget == Budget(window=30, per_window=32, lifetime=320)
+    assert found.fits
+
+
+def test_a_kept_response_is_told_once_for_each_answer():
+    """However often it is reported; a mechanism whose answers share responses keeps fewer; a single report tells less."""
+    kept = registry(categorical(5, 1, epsilon_permanent=2, mechanism="l_grr"))
+    assert [plan(kept, reports=k).uses[0].spend.total for k in (1, 2, 5, 100)] == [10**6, 4 * 10**6, 10**7, 10**7]
+    assert plan(kept, reports=100, answers=2).uses[0].spend.total == 4 * 10**6
+    shared = registry(categorical(50, 2, epsilon_permanent=2, mechanism="dbitflip", parameters={}))
+    use = plan(shared, reports=100).uses[0]
+    assert use.spend.count == use.mechanism.kept_responses == 9
+
+
+def test_a_window_charges_kept_responses_again():
+    """What the reports of a window tell, they tell in it, whenever the response was drawn."""
+    budget = "[budget]\nwindow = 7\nper_window = 20\nlifetime = 20"
+    caps = Caps(budget=Budget(window=7))
+    found = plan(registry(categorical(3, 1, epsilon_permanent=2, mechanism="l_grr"), budget=budget), days=70, caps=caps)
+    assert (found.window, found.lifetime) == (6, 6)
+    assert found.fits
+    assert found.allowed == 20
+    plain = plan(registry(categorical(3, 1), budget=budget), days=70, caps=caps)
+    assert (plain.window, plain.lifetime) == (7, 70)
+    assert not plain.fits
+
+
+def test_the_budget_is_the_stricter_one():
+    """Of the registry's and the app's; without either there is no bound."""
+    small = registry(categorical(), budget="[budget]\nper_window = 3")
+    assert plan(small).budget.per_window == 3
+    assert plan(small, caps=Caps(budget=Budget(per_window=2))).budget.per_window == 2
+    assert plan(registry(categorical())).budget == Caps().budget
+    free = plan(registry(categorical()), days=1000, caps=Caps(budget=Budget(per_window=None, lifetime=None)))
+    assert free.allowed == inf
+    assert free.fits
+
+
+def test_what_the_budget_allows_over_days():
+    """As many windows as cover them, and never more than the lifetime; without days only that."""
+    found = registry(categorical(), budget="[budget]\nwindow = 10\nper_window = 3\nlifetime = 7")
+    caps = Caps(budget=Budget(window=10))
+    assert [plan(found, days=days, caps=caps).allowed for days in (1, 10, 11, 20, 21, 99)] == [3, 3, 6, 6, 7, 7]
+    assert plan(found, reports=5).allowed == 7
+    told = statement(plan(found, days=100).spends, [1e-6], plan=plan(found, days=100))
+    assert (told.accounts[0].basic, told.capped(told.accounts[0].basic)) == (100, 7)
+    assert told.capped(1000, 2) == 14
+
+
+def test_metrics_are_chosen():
+    """Some, once each; an unknown one is named."""
+    three = registry(categorical(), categorical(4), categorical(5))
+    assert [use.metric.id for use in plan(three, metrics=["m2", "m0", "m2"]).uses] == ["m2", "m0"]
+    with pytest.raises(ParameterError, match=r"a metric of metrics\.toml is one of m0, m1, m2; got 'm9'"):
+        plan(three, metrics=["m0", "m9"])
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"days": 0}, "days is a whole number"),
+        ({"reports": 0}, "reports is a whole number"),
+        ({"answers": 0}, "answers is a whole number"),
+        ({"days": 1, "reports": 1}, "either days or reports"),
+    ],
+)
+def test_numbers_are_checked(given, rule):
+    """Each is at least 1, and only one says how often."""
+    with pytest.raises(ParameterError, match=rule):
+        plan(registry(categorical()), **given)
+
+
+class Post:
+    """Takes every batch, as a server would."""
+
+    def __init__(self):
+        self.reports = []
+
+    def __call__(self, body, headers, _timeout):
+        body = gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body
+        for group in json.loads(body)["groups"]:
+            self.reports += [(group["metric"], group["period"])] * len(b64decode(group["payloads"]))
+        return 202, {}, None
+
+
+def test_whoever_receives_reports_sees_which_were_sampled():
+    """The SDK sends nothing for an answer that was not sampled: the coin is public, and no amplification is claimed."""
+    rare = registry('type = "boolean"\nepsilon = 1\nsample = 0.5')
+    post, now = Post(), [datetime(2027, 1, 1, 12, tzinfo=UTC).timestamp()]
+    caps = Caps(budget=Budget(per_window=None, lifetime=None))
+    options = {"settings": SenderSettings(flush_interval=3600), "caps": caps, "state": None, "strict": True}
+    client = Client(dsn="https://k@t.example/shop", registry=rare, consent=True, post=post, clock=lambda: now[0], **options)
+    made = []
+    for _ in range(64):
+        if client.record("m0", value=True):
+            made.append(period.of(datetime.fromtimestamp(now[0], UTC), "day"))
+        now[0] += 86_400
+    assert client.flush(10)
+    client.close(5)
+    assert 0 < len(made) < 64  # but for one run in 2^63
+    assert sorted(day for _, day in post.reports) == made
+
+
+def test_when_an_answer_changed_is_not_covered():
+    """Of two histories that change at different times, reports may tell more than the kept responses do together.
+
+    So the condition stands beside every total with kept responses.
+    """
+    chain = mechanisms.make("l_grr", domain_size=2, epsilon="1.95", permanent=2)
+    kept = [distribution(lambda tape, v=v: bytes([chain.respond_permanently(0, v, tape)])) for v in (0, 1)]
+    report = [distribution(lambda tape, b=b: chain.respond_instantly(0, b, tape)) for b in (0, 1)]
+    first, second = report[0]
+
+    def chance(sequence, times):
+        """Of reports `sequence`, from the responses to the answers `times`."""
+        total = Fraction(0)
+        for zero, one in ((a, b) for a in (0, 1) for b in (0, 1)):
+            part = kept[0][bytes([zero])] * kept[1][bytes([one])]
+            for payload, answer in zip(sequence, times, strict=True):
+                part *= report[(zero, one)[answer]][payload]
+            total += part
+        return total
+
+    told = [first] * 6 + [second] * 6
+    ratio = chance(told, [0] * 6 + [1] * 6) / chance(told, [0] * 12)
+    together = 2 * 2.0  # two responses
+    assert ratio > exp(together)
+    swapped = chance(told, [0] * 6 + [1] * 6) / chance(told, [1] * 6 + [0] * 6)
+    assert 1 < swapped <= exp(together)
+    lines = "\n".join(statement([], [1e-6], kept=True).lines())
+    assert "between histories that change their answers at the same times" in lines

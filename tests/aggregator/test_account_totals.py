@@ -1,0 +1,296 @@
+"""Totals by every method: the published figures, closed forms, oracles, and what they have to do with each other."""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from itertools import product
+from math import e, erfc, exp, inf, log, sqrt, tanh
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event, privacy_accountant, rdp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deniable.errors import ParameterError
+from deniable_aggregator.accounting import amplification, group, renyi, sums, zcdp
+from deniable_aggregator.accounting.account import METHODS, account
+from deniable_aggregator.accounting.losses import together
+from deniable_aggregator.accounting.spend import Spend
+
+DELTA = 1e-6
+TABLE = {
+    ("0.1", 100): (10, 6.31, 5.76, 5.76, 5.58, 5.07, 4.775),
+    ("0.5", 100): (50, 58.7, 38.5, 38.8, 35.9, 34.7, 33.32),
+    ("1", 30): (30, 80.3, 30, 43.8, 30.0, 29.99, 29.99),
+    ("1", 365): (365, 728, 269, 283, 253, 250.6, 244.63),
+}
+"""Plain sum, advanced, closed form, zCDP of the literature, Renyi with the older conversion, Renyi, exact."""
+
+SPENDS = st.lists(
+    st.builds(Spend, st.integers(1000, 4_000_000), st.integers(1, 200), st.sampled_from([1.0, 0.5, 0.02])), min_size=1, max_size=3
+)
+DELTAS = st.sampled_from([1e-12, 1e-9, 1e-6, 1e-3, 0.1])
+
+
+@pytest.mark.parametrize(("epsilon", "count"), TABLE)
+def test_the_table(epsilon, count):
+    """Figures computed elsewhere, to the digits they were written with."""
+    spends = [Spend.given(epsilon, count)]
+    loss = renyi.curve(spends)
+    rho = zcdp.compose([count * zcdp.of_pure_simple(float(epsilon))])
+    found = (
+        sums.basic(spends),
+        sums.advanced(spends, DELTA),
+        sums.closed(spends, DELTA),
+        zcdp.epsilon_bun_steinke(rho, DELTA),
+        renyi.epsilon_mironov(loss, DELTA),
+        renyi.epsilon(loss, DELTA),
+        together(spends).epsilon(DELTA),
+    )
+    for ours, written in zip(found, TABLE[epsilon, count], strict=True):
+        digits = len(str(written).partition(".")[2])
+        assert ours == pytest.approx(written, abs=0.5001 * 10**-digits)
+
+
+@settings(max_examples=40, deadline=None)
+@given(spends=SPENDS, delta=DELTAS)
+def test_no_total_is_below_the_exact_one(spends, delta):
+    """Every other method gives more than the exact total for any mechanisms, and that more than the one for these."""
+    found = account(spends, delta)
+    assert list(found.totals) == [key for key in METHODS if key in found.totals]
+    exact = found.totals["optimal"]
+    span = sum(spend.total for spend in spends) / 1e6
+    for key in ("basic", "advanced", "closed", "zcdp", "renyi"):
+        assert exact <= found.totals[key] * (1 + 1e-9) + 2e-6 + span * 2**-14  # where losses are rounded up to a lattice
+    assert found.totals.get("exact", exact) <= exact
+    assert ("exact" in found.totals) == any(spend.share < 1 for spend in spends)
+    assert found.epsilon <= found.basic
+    assert found.quoted in found.totals
+
+
+def test_what_to_quote():
+    """The plain sum where nothing is less; else the sharpest; and a word on whether it is worth a delta."""
+    few = account([Spend.given(1, 2)], DELTA)
+    assert (few.quoted, few.epsilon, few.worth_a_delta) == ("basic", 2, False)
+    many = account([Spend.given("0.1", 1000)], DELTA)
+    assert (many.quoted, many.worth_a_delta) == ("optimal", True)
+    kinds = account([Spend(1_000_000, 100, 0.1)], DELTA)
+    assert (kinds.quoted, kinds.epsilon) == ("exact", kinds.totals["exact"])
+    assert kinds.rho == pytest.approx(100 * zcdp.of_pure(1.0))
+
+
+def test_different_epsilons_by_the_formulas():
+    """The sums over different epsilons are those of the theorems."""
+    spends = [Spend.given("0.5", 3), Spend.given(1, 2)]
+    squares, spread = 3 * 0.25 + 2, log(1 / DELTA)
+    assert sums.basic(spends) == 3.5
+    drift = 1.5 * (exp(0.5) - 1) + 2 * (exp(1) - 1)
+    assert sums.advanced(spends, DELTA) == pytest.approx(sqrt(2 * spread * squares) + drift)
+    small = [Spend.given("0.05", 300), Spend.given("0.1", 100)]
+    squares, drift = 300 * 0.0025 + 1, 15 * tanh(0.025) + 10 * tanh(0.05)
+    assert sums.closed(small, DELTA) == pytest.approx(drift + sqrt(2 * spread * squares))
+    few = [Spend.given("0.01", 100)]  # where the other of the two logarithms is the less
+    assert sums.closed(few, DELTA) == pytest.approx(tanh(0.005) + sqrt(0.02 * log(e + 0.1 / DELTA)))
+
+
+# Renyi
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+@pytest.mark.parametrize("share", [1.0, 0.3])
+def test_the_curve_is_the_coins(epsilon, share):
+    """The divergence of the outcomes' probabilities, at every order."""
+    true = share / (1 + exp(-epsilon))
+    first = np.array([true, true * exp(-epsilon)] if share == 1 else [true, 1 - share, true * exp(-epsilon)])
+    for order in (1.01, 1.5, 2.0, 7.0, 30.0):
+        divergence = log(float(np.sum(first**order * first[::-1] ** (1 - order)))) / (order - 1)
+        assert renyi.randomized_response(np.array([order]), epsilon, share)[0] == pytest.approx(divergence, rel=1e-9)
+    assert renyi.randomized_response(np.array([1e9]), epsilon, share)[0] == pytest.approx(epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.1, 100), (0.5, 100), (1.0, 365)])
+def test_renyi_against_dp_accounting(epsilon, count):
+    """The accountant of dp-accounting, whose orders are fewer, gives a little more."""
+    accountant = rdp.RdpAccountant(neighboring_relation=privacy_accountant.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(dp_event.RandomizedResponseDpEvent(2 / (exp(epsilon) + 1), 2), count)
+    theirs = accountant.get_epsilon(DELTA)
+    ours = renyi.epsilon(renyi.curve([Spend.given(str(epsilon), count)]), DELTA)
+    assert ours <= theirs * (1 + 1e-9)
+    assert ours == pytest.approx(theirs, rel=0.01)
+
+
+def test_delta_and_epsilon_are_inverse():
+    """The delta of the epsilon of a delta is that delta."""
+    loss = renyi.curve([Spend.given("0.2", 50)])
+    for delta in (1e-9, 1e-4):
+        assert renyi.delta(loss, renyi.epsilon(loss, delta)) == pytest.approx(delta, rel=1e-4)
+    assert renyi.delta(loss, 0.0) == pytest.approx(1, abs=0.9)
+    assert renyi.epsilon(renyi.curve([]), DELTA) == 0
+
+
+# Zero-concentrated
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 0.5, 1.0, 2.0, 4.0, 10.0])
+def test_rho_of_a_pure_epsilon_is_the_least(epsilon):
+    """No order has a larger divergence over the order, and the orders near one come as near as can be."""
+    rho = zcdp.of_pure(epsilon)
+    with localcontext(prec=60):
+        for order in (1 + Decimal(10) ** Decimal(power) for power in (-12, -6, -3, -2, -1, -0.3, 0, 0.3, 1, 2, 3)):
+            far = (order - Decimal("0.5")) * Decimal(epsilon)
+            near = Decimal(epsilon) / 2
+            slope = ((far.exp() + (-far).exp()) / (near.exp() + (-near).exp())).ln() / (order - 1) / order
+            assert slope <= rho
+            if order < 1 + Decimal(10) ** -9:
+                assert float(slope) == pytest.approx(rho, rel=1e-9)
+    assert rho <= zcdp.of_pure_simple(epsilon)
+
+
+@pytest.mark.parametrize("rho", [0.005, 0.125, 0.5, 3.0])
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_gaussian_noise_needs_no_more_delta(rho, epsilon):
+    """The exact delta of Gaussian noise is below that of its rho, and within a factor where it is not next to nothing."""
+    scale = 1 / sqrt(2 * rho)
+    tail = [erfc((epsilon * scale - sign / (2 * scale)) / sqrt(2)) / 2 for sign in (1, -1)]
+    exact = tail[0] - exp(epsilon) * tail[1]  # Balle and Wang, ICML 2018, theorem 8
+    bound = zcdp.delta(zcdp.of_gaussian(1, scale), epsilon)
+    assert exact <= bound
+    if exact > 1e-9:
+        assert bound < 10 * exact
+
+
+def test_conversions_of_rho():
+    """The sharper conversion is the smaller; a published figure; and what may be spent is all that may be."""
+    assert zcdp.epsilon_bun_steinke(0.5, DELTA) == pytest.approx(5.757, abs=5e-4)
+    assert zcdp.epsilon(0.5, DELTA) == pytest.approx(5.222, abs=5e-4)
+    for epsilon, delta in ((0.1, 1e-9), (1.0, 1e-6), (8.0, 1e-5)):
+        rho = zcdp.within(epsilon, delta)
+        assert zcdp.epsilon(rho, delta) <= epsilon
+        assert zcdp.epsilon(rho * (1 + 1e-8), delta) > epsilon
+    assert zcdp.delta(0.0, 1.0) == zcdp.epsilon(0.0, DELTA) == 0
+    assert zcdp.delta(0.5, zcdp.epsilon(0.5, DELTA)) == pytest.approx(DELTA, rel=1e-4)
+
+
+def test_rho_of_noise():
+    """Of Gaussian and Laplace noise, and their sum."""
+    assert zcdp.of_gaussian(2, 4) == pytest.approx(0.125)
+    assert zcdp.of_laplace(1, 2) == zcdp.of_pure(0.5)
+    assert zcdp.compose([0.1, 0.2, 0.3]) == pytest.approx(0.6)
+    assert zcdp.compose([]) == 0
+    assert zcdp.of_pure(0) == 0
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: zcdp.of_gaussian(1, 0),
+        lambda: zcdp.of_gaussian(-1, 1),
+        lambda: zcdp.of_pure(-0.1),
+        lambda: zcdp.of_pure(inf),
+        lambda: zcdp.compose([0.1, -0.1]),
+        lambda: zcdp.epsilon(-1, DELTA),
+        lambda: zcdp.within(0, DELTA),
+        lambda: zcdp.within(0.5, 0.9),
+        lambda: zcdp.delta(1, -1),
+        lambda: group.private(1, DELTA, 0),
+        lambda: group.private(1, 2.0, 3),
+        lambda: amplification.sampled(1, 0, presence_hidden=True),
+        lambda: amplification.shuffled(0, 10, DELTA),
+        lambda: amplification.shuffled(1, 0, DELTA),
+        lambda: account([], 0),
+    ],
+)
+def test_numbers_out_of_range(call):
+    """Each says which rule it breaks."""
+    with pytest.raises(ParameterError, match=r"is a|too large"):
+        call()
+
+
+# Groups
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_a_group_is_a_walk_of_its_members(size):
+    """One neighbour after the other: each step costs an epsilon, and a delta that the steps before have raised."""
+    epsilon, delta = group.private(0.5, 1e-6, size)
+    assert epsilon == 0.5 * size
+    assert delta == pytest.approx(sum(1e-6 * exp(0.5 * i) for i in range(size)))
+    assert group.private(0.5, 0.0, size) == (0.5 * size, 0.0)
+    assert group.private(0.0, 1e-6, size) == (0.0, pytest.approx(size * 1e-6))
+
+
+def test_a_large_group_has_no_delta_left():
+    """It is a probability."""
+    assert group.private(2.0, 1e-6, 10) == (20, 1)
+    assert group.private(2.0, 1e-6, 1000) == (2000, 1)
+
+
+def test_devices_of_a_household_add_reports():
+    """For devices that randomise on their own, composing all reports is better than the bound for any group."""
+    spend = Spend.given("0.1", 100)
+    alone, three = account([spend], 1e-9), account([spend.times(3)], 1e-9)
+    assert three.basic == 3 * alone.basic
+    epsilon, delta = group.private(alone.epsilon, 1e-9, 3)
+    assert three.epsilon < epsilon
+    assert delta > 1e-9
+
+
+# Not claimed
+
+
+def test_sampling_amplifies_only_unseen():
+    """Where it is seen who reports, a report tells what it ever did."""
+    assert amplification.sampled(1.0, 0.1, presence_hidden=False) == 1.0
+    hidden = amplification.sampled(1.0, 0.1, presence_hidden=True)
+    assert hidden == pytest.approx(log(1 + 0.1 * (exp(1) - 1)))
+    # Ratio of the likelihoods of a report that favours the one answer, where it may as well be one that was made of nothing.
+    blank = 0.5
+    worst = (0.1 * exp(1) / (1 + exp(1)) + 0.9 * blank) / (0.1 / (1 + exp(1)) + 0.9 * blank)
+    assert log(worst) <= hidden
+    assert amplification.sampled(1.0, 1.0, presence_hidden=True) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("reports", "written"),
+    [
+        (1_000, (0.0705, 0.182, 0.546, 3.99)),
+        (10_000, (0.0204, 0.053, 0.155, 0.601)),
+        (100_000, (0.0058, 0.0153, 0.045, 0.170)),
+        (1_000_000, (0.0016, 0.0043, 0.013, 0.049)),
+    ],
+)
+def test_shuffling_by_figures_computed_elsewhere(reports, written):
+    """Of epsilons 0.5, 1, 2 and 4."""
+    for epsilon, figure in zip((0.5, 1.0, 2.0, 4.0), written, strict=True):
+        digits = len(str(figure).partition(".")[2])
+        found = amplification.shuffled(epsilon, reports, DELTA)
+        assert found == pytest.approx(figure, abs=0.51 * 10**-digits)
+        closed = amplification.shuffled_closed(epsilon, reports, DELTA)
+        assert closed is None or found < closed
+
+
+def test_shuffling_by_the_formula():
+    """A published figure; and none where the theorem says nothing."""
+    assert amplification.shuffled_closed(4.0, 100_000, DELTA) == pytest.approx(0.5378, abs=5e-5)
+    assert amplification.shuffled_closed(4.0, 10_000, DELTA) is None
+
+
+def test_shuffling_few_by_enumeration():
+    """The divergence of clones counted one by one: each is of either kind, or none."""
+    epsilon, reports = 1.0, 5
+    clone = exp(-epsilon)
+    true = 1 / (1 + exp(-epsilon))
+    first: dict[tuple[int, int], float] = {}
+    second: dict[tuple[int, int], float] = {}
+    for kinds in product((0, 1, 2), repeat=reports - 1):
+        chance = np.prod([1 - clone if kind == 2 else clone / 2 for kind in kinds])
+        for own, one, other in ((0, true, 1 - true), (1, 1 - true, true)):
+            seen = (kinds.count(0) + (own == 0), kinds.count(1) + (own == 1))
+            first[seen] = first.get(seen, 0) + chance * one
+            second[seen] = second.get(seen, 0) + chance * other
+    for delta in (0.05, 0.2, 0.35):
+        found = amplification.shuffled(epsilon, reports, delta)
+        spent = sum(max(0.0, first[seen] - exp(found) * second[seen]) for seen in first)
+        assert spent == pytest.approx(delta, rel=1e-6) or (found < 1e-9 and spent <= delta)
+    assert amplification.shuffled(epsilon, 1, DELTA) == pytest.approx(epsilon, abs=1e-4)

@@ -1,0 +1,360 @@
+"""The audit log in the store: appended to by many at once, and whatever is done to it by hand shows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import fakeredis
+import pytest
+import redis
+
+from deniable_aggregator.audit import AuditLog
+from deniable_aggregator.audit_files import verify
+from deniable_aggregator.chain import Chain
+from deniable_aggregator.entry import Entry, genesis, whole
+from deniable_aggregator.store import connect
+
+ID = {"id": "3f9c2b7a51e0d486"}
+
+
+@pytest.fixture(params=["fake", "wheel", "redis-server"])
+def log(request, start_store):
+    """Open an app's log on each server in turn."""
+    client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))
+    client.flushall()
+    yield AuditLog(client, "shop")
+    client.close()
+
+
+@pytest.fixture
+def ten():
+    """Give a log of ten entries, in memory: what is done to a list is the same everywhere."""
+    made = AuditLog(fakeredis.FakeRedis(), "shop")
+    fill(made, 10)
+    return made
+
+
+def fill(log, count, first=0):
+    for number in range(first, first + count):
+        assert log.append("key.revoked", "command", {"id": f"{number:016x}"})
+
+
+def entries(log):
+    return [whole(line) for line in log.redis.lrange(log.key, 0, -1)]
+
+
+# Appending
+
+
+def test_entries_make_a_chain(log):
+    """Entries are numbered from 1, and each has the hash of the one before it."""
+    made = [log.append("key.created", "command", {"id": f"{i:016x}", "role": "read", "name": "Zoë"}) for i in range(3)]
+    assert entries(log) == made
+    assert [entry.number for entry in made] == [1, 2, 3]
+    assert [entry.previous for entry in made] == [genesis("shop"), made[0].hash, made[1].hash]
+    assert log.last() == made[-1]
+    found = verify(log)
+    assert (found.entries, found.number, found.hash, found.faults, found.notes) == (3, 3, made[-1].hash, (), ())
+
+
+def test_like_entries_of_one_second_are_two(log, monkeypatch):
+    """The same thing done twice in a second is logged twice, with different hashes."""
+    monkeypatch.setattr("time.time", lambda: 1795290000.9)
+    one, other = (log.append("query.answered", "open", {"by": "page"}) for _ in range(2))
+    assert one.time == other.time == 1795290000
+    assert one.hash != other.hash
+
+
+def test_what_another_process_appended_is_followed(log):
+    """Who has an old end in mind goes on from the new one."""
+    other = AuditLog(log.redis, "shop")
+    for each in (log, other, other, other, log, log, other):
+        fill(each, 1)
+    assert verify(log).entries == 7
+    assert not verify(log).faults
+
+
+def test_a_command_is_done_with_its_entry_or_not_at_all(log):
+    """What changes nothing is not logged; what is logged is done."""
+    key = "{shop}:keys"
+    assert log.append("key.created", "command", ID, along=log.doing("HSET", key, "a", "x"))
+    assert log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "b")) is None
+    assert log.redis.hgetall(key) == {b"a": b"x"}
+    assert log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "a"))
+    assert not log.redis.exists(key)
+    assert [entry.event for entry in entries(log)] == ["key.created", "key.revoked"]
+    assert log.append("registry.served", "server", {}, along=log.doing("SET", key, "x", "NX"))
+    assert log.append("registry.served", "server", {}, along=log.doing("SET", key, "y", "NX")) is None
+    with pytest.raises(redis.RedisError):
+        log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "a"))  # of the wrong type by now
+    assert verify(log).entries == 3
+
+
+def test_an_answer_that_was_lost_appends_once(log):
+    """A script that was sent twice, because its first answer did not arrive, leaves one entry."""
+    fill(log, 1)
+
+    def twice(seen, line):
+        log._append([log.key], [seen, line])
+        return log._append([log.key], [seen, line])
+
+    assert log.append("key.revoked", "command", ID, along=twice).number == 2
+    fill(log, 1)
+    assert [entry.number for entry in entries(log)] == [1, 2, 3]
+
+
+def test_nothing_is_appended_when_it_is_not_to_be(log):
+    """Whether an entry is still wanted is asked before each try, after others were let in."""
+    other = AuditLog(log.redis, "shop")
+    fill(log, 1)
+    fill(other, 1)
+    asked = []
+    assert log.append("key.revoked", "command", ID, unless=lambda: bool(asked.append(1) or len(asked) > 1)) is None
+    assert len(asked) == 2
+    assert log.redis.llen(log.key) == 2
+
+
+def test_who_cannot_be_appended_fails(log):
+    """An entry that is never the next one is an error of the store in the end, not a wait without one."""
+    with pytest.raises(redis.RedisError, match="shop"):
+        log.append("key.revoked", "command", ID, along=lambda _seen, _line: [])
+
+
+def test_the_chain_goes_on_after_what_is_no_entry(log):
+    """Something that somebody else put at the end is told of, and keeps nobody from logging."""
+    fill(log, 3)
+    log.redis.rpush(log.key, *[f"foreign {i}" for i in range(2000)])
+    fill(AuditLog(log.redis, "shop"), 2)
+    fill(log, 2)
+    found = verify(log)
+    assert found.number == 7
+    assert [fault.where for fault in found.faults] == [f"store:{place}" for place in range(4, 2004)]
+
+
+def test_a_log_that_begins_with_what_is_no_entry_begins_all_the_same(log):
+    """Where nothing but foreign lines is, the first entry is number 1."""
+    log.redis.rpush(log.key, "foreign")
+    fill(log, 1)
+    assert entries(log)[1].number == 1
+    assert [fault.where for fault in verify(log).faults] == ["store:1"]
+
+
+def test_many_entries_are_read_in_pages(ten):
+    """A log longer than a page is read whole."""
+    fill(ten, 2040, 10)
+    assert verify(ten).entries == 2050
+
+
+PROCESS = """
+import sys
+from deniable_aggregator.audit import AuditLog
+from deniable_aggregator.store import connect
+
+client = connect(sys.argv[1], timeout=60)
+log = AuditLog(client, "shop")
+client.rpush("ready", "1")
+client.blpop("go", 50)
+for number in range(int(sys.argv[2])):
+    log.append("key.revoked", "command", {"id": f"{sys.argv[3]} {number}"})
+"""
+
+
+def test_many_processes_append_one_chain(store_url, real_redis):
+    """However many append at once, nothing is lost, nothing is there twice, and the chain is whole."""
+    count, each = 4, 50
+    command = [sys.executable, "-c", PROCESS, store_url, str(each)]
+    started = [subprocess.Popen([*command, str(process)]) for process in range(count)]
+    try:
+        for _ in range(count):
+            assert real_redis.blpop(["ready"], 30)
+        real_redis.rpush("go", *range(count))
+        assert [process.wait(60) for process in started] == [0] * count
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+    log = AuditLog(real_redis, "shop")
+    found = verify(log)
+    assert (found.entries, found.number, found.faults) == (count * each, count * each, ())
+    logged = [entry.details["id"] for entry in entries(log)]
+    assert sorted(logged) == sorted(f"{process} {number}" for process in range(count) for number in range(each))
+    for process in range(count):  # in the order of each
+        assert [text for text in logged if text.startswith(f"{process} ")] == [f"{process} {number}" for number in range(each)]
+
+
+# What is done to it by hand
+
+
+def rewritten(entry, **changes):
+    return replace(entry, **changes).line
+
+
+def rechained(log, place, **changes):
+    """Write entries anew from a place on, as somebody would who can hash."""
+    made = entries(log)
+    made[place] = replace(made[place], **changes)
+    for later in range(place + 1, len(made)):
+        made[later] = replace(made[later], previous=made[later - 1].hash)
+    log.redis.delete(log.key)
+    log.redis.rpush(log.key, *(entry.line for entry in made))
+
+
+def edit(place, **changes):
+    """Change members of an entry and leave its hash."""
+
+    def tamper(log):
+        line = log.redis.lindex(log.key, place)
+        log.redis.lset(log.key, place, json.dumps(json.loads(line) | changes, separators=(",", ":")))
+
+    return tamper
+
+
+def put(place, line):
+    return lambda log: log.redis.lset(log.key, place, line)
+
+
+def remove(*places):
+    def tamper(log):
+        for place in places:
+            log.redis.lset(log.key, place, "gone")
+        log.redis.lrem(log.key, 0, "gone")
+
+    return tamper
+
+
+def order(*places):
+    def tamper(log):
+        lines = log.redis.lrange(log.key, 0, -1)
+        log.redis.delete(log.key)
+        log.redis.rpush(log.key, *(lines[place] for place in places))
+
+    return tamper
+
+
+def insert(place, make):
+    def tamper(log):
+        pivot = log.redis.lindex(log.key, place)
+        log.redis.linsert(log.key, "before", pivot, make(entries(log)))
+
+    return tamper
+
+
+def honestly(place, **changes):
+    """Write one entry anew, with the hash that it then has."""
+    return lambda log: log.redis.lset(log.key, place, rewritten(entries(log)[place], **changes))
+
+
+def of_another_app(log):
+    other = AuditLog(log.redis, "blog")
+    fill(other, 10)
+    log.redis.rename(other.key, log.key)
+
+
+LIKE = {"event": "key.revoked", "actor": "command", "details": ID, "nonce": "0" * 16}
+
+TAMPERED = {
+    "a detail": (edit(4, details={"id": "another"}), "store:5: entry 5 was changed"),
+    "an event": (edit(4, event="key.created"), "store:5: entry 5 was changed"),
+    "an actor": (edit(4, actor="worker"), "store:5: entry 5 was changed"),
+    "a time": (edit(4, time="2020-01-01T00:00:00Z"), "store:5: entry 5 was changed"),
+    "a nonce": (edit(4, nonce="0" * 16), "store:5: entry 5 was changed"),
+    "a number": (edit(4, number=99), "store:5: entry 5 was changed"),
+    "a previous hash": (edit(4, previous="0" * 64), "store:5: entry 5 was changed"),
+    "a hash": (edit(4, hash="0" * 64), "store:5: entry 5 was changed"),
+    "a hash that is none": (edit(4, hash=5), "store:5: this is no entry"),
+    "a member more": (edit(4, more="x"), "store:5: this is no entry"),
+    "an unknown event": (edit(4, event="key.lost"), "store:5: this is no entry"),
+    "the first": (edit(0, actor="worker"), "store:1: entry 1 was changed"),
+    "the last": (edit(9, actor="worker"), "store:10: entry 10 was changed"),
+    "garbage": (put(4, b"\xff\x00"), "store:5: this is no entry"),
+    "nothing": (put(4, b""), "store:5: this is no entry"),
+    "its own hash, too": (honestly(4, actor="worker"), "store:6: entry 6 was made after another entry 5"),
+    "a gap": (remove(4), "store:5: entry 5 is missing: entry 6 stands after entry 4"),
+    "a wide gap": (remove(4, 5, 6), "store:5: entries 5 to 7 are missing: entry 8 stands after entry 4"),
+    "two swapped": (order(0, 1, 2, 4, 3, 5, 6, 7, 8, 9), "store:4: entry 4 is missing: entry 5 stands after entry 3"),
+    "one moved back": (order(0, 2, 3, 4, 5, 1, 6, 7, 8, 9), "store:2: entry 2 is missing"),
+    "one repeated": (order(0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9), "store:5: entry 4 stands after entry 4"),
+    "all backwards": (order(*range(9, -1, -1)), "store:1: the log begins with entry 10"),
+    "the front cut": (lambda log: log.redis.ltrim(log.key, 3, -1), "store:1: the log begins with entry 4"),
+    "one put in": (
+        insert(4, lambda all_: Entry(5, all_[3].time, previous=all_[3].hash, **LIKE).line),
+        "store:6: entry 5 stands after entry 5",
+    ),
+    "one put in with the next number": (
+        insert(4, lambda all_: Entry(11, all_[3].time, previous=all_[3].hash, **LIKE).line),
+        "store:5: entries 5 to 10 are missing: entry 11 stands after entry 4",
+    ),
+    "one put at the end": (
+        lambda log: log.redis.rpush(log.key, Entry(11, 1, previous="0" * 64, **LIKE).line),
+        "store:11: entry 11 was made after another entry 10",
+    ),
+    "something put at the front": (lambda log: log.redis.lpush(log.key, "x"), "store:1: this is no entry"),
+    "a false beginning": (lambda log: rechained(log, 0, previous="0" * 64), "store:1: entry 1 is not the first one of a log"),
+    "another app's": (of_another_app, "store:1: entry 1 is not the first one of a log of shop"),
+}
+
+
+@pytest.mark.parametrize("what", TAMPERED)
+def test_what_was_done_by_hand_is_found_where_it_was_done(log, what):
+    """The first fault is the very place, on every server."""
+    fill(log, 10)
+    tamper, fault = TAMPERED[what]
+    tamper(log)
+    assert str(verify(log).faults[0]).startswith(fault)
+
+
+ENDS = {
+    "the end cut": lambda log: log.redis.ltrim(log.key, 0, 5),
+    "the last one cut": lambda log: log.redis.rpop(log.key),
+    "all removed": lambda log: log.redis.delete(log.key),
+    "all removed and begun anew": lambda log: (log.redis.delete(log.key), fill(AuditLog(log.redis, "shop"), 3)),
+    "the last one written anew": honestly(9, actor="worker"),
+    "written anew from the middle": lambda log: rechained(log, 4, actor="worker"),
+    "written anew from the first": lambda log: rechained(log, 0, actor="worker"),
+    "begun anew and filled up": lambda log: (log.redis.delete(log.key), fill(AuditLog(log.redis, "shop"), 12)),
+}
+
+
+@pytest.mark.parametrize("what", ENDS)
+def test_an_anchor_shows_what_the_chain_cannot(ten, what):
+    """An end that was cut off, or written anew with all hashes, shows against an anchor, and only against one."""
+    last = ten.last()
+    ENDS[what](ten)
+    assert not verify(ten).faults
+    (fault,) = verify(ten, anchors={last.number: last.hash}).faults
+    assert "anchor" in fault.what
+
+
+def test_anchors_of_a_whole_log_are_met(ten):
+    """Any entry is an anchor, and more entries may have come since."""
+    anchors = {entry.number: entry.hash for entry in entries(ten)}
+    fill(ten, 3, 10)
+    assert not verify(ten, anchors=anchors).faults
+
+
+def test_every_byte_counts(ten):
+    """Whatever byte of a line is changed, or left out, the first fault is at this line, and no fault is before it."""
+    lines = ten.redis.lrange(ten.key, 0, -1)
+    line = lines[4]
+    for place in range(len(line)):
+        for other in (line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :], line[:place] + line[place + 1 :]):
+            chain = Chain("shop")
+            chain.add("store", [*lines[:4], other, *lines[5:]])
+            chain.finish(with_files=True)
+            assert chain.faults[0].where == "store:5", other
+
+
+def test_an_edit_in_its_place_is_one_fault(ten):
+    """What stands around a changed entry is whole, and so it is said."""
+    edit(4, actor="worker")(ten)
+    assert len(verify(ten).faults) == 1
+
+
+def test_every_fault_is_told(ten):
+    """An old break does not hide a new one."""
+    edit(2, actor="worker")(ten)
+    remove(7)(ten)
+    assert [fault.where for fault in verify(ten).faults] == ["store:3", "store:8"]

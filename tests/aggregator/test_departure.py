@@ -1,0 +1,133 @@
+"""Workers that were killed are forgotten by those that live, and nothing that they had in hand is."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from deniable.layout import Layout
+from deniable.report import Stratum
+from deniable_aggregator import batch
+from deniable_aggregator.batch import Group
+from deniable_aggregator.departure import Departures
+from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.worker import Worker, WorkerSettings
+
+LAYOUT = Layout(1, 5, "index")
+THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
+
+
+@pytest.fixture
+def store(real_redis):
+    return Store(real_redis, "shop")
+
+
+def send(store, key):
+    entry = batch.encode([Group(THEME, LAYOUT, b"\1\2")])
+    assert store.append(entry, key=key, remember=b"-", cap=100, ttl=60).outcome == "appended"
+
+
+def consumers(store):
+    return {told["name"].decode(): told["pending"] for told in store.redis.xinfo_consumers(store.stream, GROUP)}
+
+
+def await_(question):
+    deadline = time.monotonic() + 15
+    while not question():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_killed_worker_is_forgotten_by_one_that_lives(store, store_url):
+    """A worker that was killed with -9 leaves its name in the store; the next one to look takes it out, and only it."""
+    store.join()
+    environment = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")}
+    command = [sys.executable, "-m", "deniable", "worker", "--redis-url", store_url, "--app", "shop"]
+    send(store, "a")
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    await_(lambda: store.read(LAYOUT, [THEME]).n == 2)
+    process.send_signal(signal.SIGKILL)
+    process.wait(10)
+    (killed,) = consumers(store)
+    Departures([store])()
+    assert list(consumers(store)) == [killed]  # an hour is not over
+    send(store, "b")
+    store.redis.xreadgroup(GROUP, "killed later", {store.stream: ">"})
+    await_(lambda: all(told["idle"] > 100 for told in store.redis.xinfo_consumers(store.stream, GROUP)))
+    Departures([store], idle=0.1)()
+    assert consumers(store) == {"killed later": 1}
+
+
+def test_what_a_killed_worker_had_in_hand_is_counted_first(store):
+    """Entries of a consumer that is gone keep it in the list until they are taken over; each is counted once, and it goes."""
+    store.join()
+    for key in ("a", "b", "c"):
+        send(store, key)
+    store.redis.xreadgroup(GROUP, "killed", {store.stream: ">"})
+    Departures([store], idle=0.0)()
+    assert consumers(store) == {"killed": 3}
+    watch = Departures([store], idle=0.02, every=0.0)
+    time.sleep(0.03)  # the time after which entries are taken over is measured by the store
+    Worker([store], WorkerSettings(min_idle_ms=20, claim_every=0.0), watches=[watch]).run(threading.Event(), burst=True)
+    watch()
+    assert "killed" not in consumers(store)
+    assert store.read(LAYOUT, [THEME]).counts.tolist() == [[0, 3, 3, 0, 0]]
+    assert store.backlog() == 0
+
+
+def test_a_worker_that_only_waited_goes_on(store, store_url):
+    """A living worker whose name was taken out while it waited for entries gets the next one, and counts it once."""
+    stop = threading.Event()
+    with connect(store_url) as client:
+        worker = Worker([Store(client, "shop")], WorkerSettings(block_ms=5000))
+        thread = threading.Thread(target=worker.run, args=(stop,), daemon=True)
+        thread.start()
+        try:
+            # Blocked in the store, where it has no name until it is given something (Redis 7.0), or has one (Valkey).
+            await_(lambda: any(told["cmd"] == "xreadgroup" for told in store.redis.client_list()))
+            store.forget(0.0)
+            store.redis.xgroup_createconsumer(store.stream, GROUP, worker.consumer)
+            assert store.forget(0.0) == 1
+            send(store, "a")
+            await_(lambda: worker.counted == 2)
+        finally:
+            stop.set()
+            send(store, "b")  # wakes it
+            thread.join(15)
+    assert not thread.is_alive()
+    assert store.read(LAYOUT, [THEME]).n + 2 * store.backlog() == 4
+
+
+def test_looks_are_seldom(store, monkeypatch):
+    """A worker looks at once and then every ten minutes, whatever it counts."""
+    asked = []
+    monkeypatch.setattr(store, "forget", lambda idle: asked.append(idle) or 0)
+    watch = Departures([store])
+    for _ in range(20):
+        watch()
+    assert asked == [3600.0]
+
+
+def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, caplog):
+    """A worker whose user may not ask for consumers says so and counts on."""
+    store.join()
+    store.redis.execute_command("ACL", "SETUSER", "older", "on", "nopass", "~*", "+@all", "-xinfo|consumers")
+    client = connect(store_url.replace("://", "://older:x@"))
+    try:
+        older = Store(client, "shop")
+        send(store, "a")
+        worker = Worker([older], watches=[Departures([older])])
+        with caplog.at_level(logging.WARNING, "deniable.worker"):
+            worker.run(threading.Event(), burst=True)
+        assert worker.counted == 2
+        assert "stay in the store's list" in caplog.text
+    finally:
+        client.close()
+        store.redis.acl_deluser("older")

@@ -1,0 +1,47 @@
+"""`deniable publish`: what may be published is, and the words say what was."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from deniable import mechanisms, period, registry
+from deniable.cli import main
+from deniable.report import Stratum, fingerprint
+from deniable_aggregator.store import Store
+
+NOW = 1795260480
+
+
+@pytest.fixture
+def counted(real_redis, registry_file):
+    """Count a hundred reports of today, in an app that is no trial."""
+    registry_file.write_text(registry_file.read_text("utf-8").replace("trial = true", ""), "utf-8")
+    metric = registry.load(registry_file).metrics["ui.theme"]
+    mechanism = mechanisms.of(metric)
+    today = period.of(datetime.now(UTC), "day")
+    stratum = Stratum("ui.theme", 1, fingerprint(metric, mechanism.canonical), today, "")
+    store = Store(real_redis, "shop")
+    store.commit("test", [], {stratum: np.array([60, 30, 10])}, NOW)
+    return today
+
+
+def test_publishing_now(counted, store_url, registry_file, capsys):
+    """With --now a quarter more is not waited for; what is published is named, once."""
+    command = ["publish", "--redis-url", store_url, "--registry", str(registry_file), "--app", "shop", "--now"]
+    assert main(command) == 0
+    assert capsys.readouterr().out == f"shop: ui.theme, {counted}\n1 published\n"
+    assert main(command) == 0
+    assert capsys.readouterr().out.startswith("nothing to publish")
+
+
+def test_what_it_needs(store_url, registry_file, capsys, monkeypatch):
+    """Without a registry, or for an app that has none, the words say what is missing."""
+    monkeypatch.delenv("DENIABLE_REGISTRY", raising=False)
+    assert main(["publish", "--redis-url", store_url, "--app", "shop"]) == 2
+    assert "this needs --registry" in capsys.readouterr().err
+    assert main(["publish", "--redis-url", store_url, "--app", "other", "--registry", str(registry_file)]) == 2
+    assert "other" in capsys.readouterr().err
+    assert main(["publish", "--redis-url", "redis://127.0.0.1:9", "--app", "shop", "--registry", str(registry_file)]) == 3

@@ -1,0 +1,344 @@
+"""Erasure of a metric: afterwards a real store has no byte of it left, whatever was under way, and all else is as it was."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+import redis
+
+from deniable import mechanisms, registry
+from deniable.cli import main
+from deniable.layout import Layout
+from deniable.report import Stratum, fingerprint
+from deniable_aggregator import batch, release
+from deniable_aggregator.audit import AuditLog
+from deniable_aggregator.batch import Group
+from deniable_aggregator.budgets import Asked, Budgets
+from deniable_aggregator.dead import DeadLetters
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.removal import Erased, Removal
+from deniable_aggregator.retention import Retention
+from deniable_aggregator.shelf import name
+from deniable_aggregator.store import GROUP, Store, Weights
+from deniable_aggregator.watch import Watch
+from deniable_aggregator.worker import Worker
+
+DAY = 86_400
+ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over
+CLOSED = ENDED + 3 * DAY + 1
+TODAY = "2026-11-21"
+BITS = Layout(1, 3, "bits")
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos"]
+
+[publication]
+min_reports = 100
+
+[metrics."ui.theme"]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 1.0
+mechanism = "oue"
+version = {version}
+segments = ["platform"]
+description = "Which theme"
+owner = "design@shop.example"
+
+[metrics."ui.size"]
+type = "categorical"
+values = ["small", "large", "huge"]
+epsilon = 1.0
+mechanism = "oue"
+description = "Which size"
+owner = "design@shop.example"
+"""
+
+
+class Shop:
+    """An app on a real store that has all that there can be of two metrics."""
+
+    def __init__(self, client, url):
+        self.redis, self.url = client, url
+        self.store = Store(client, "shop")
+
+    def registry(self, version=1):
+        return registry.parse(REGISTRY.format(version=version))
+
+    def stratum(self, metric, version=1, period=TODAY):
+        declared = self.registry(version).metrics[metric]
+        segment = "platform=linux" if declared.segments else ""
+        return Stratum(metric, declared.version, fingerprint(declared, mechanisms.of(declared).canonical), period, segment)
+
+    def fill(self, version=1):
+        """Count both metrics in two periods, look for alarms, publish, answer what is paid for, delete, put batches aside."""
+        declared = self.registry(version)
+        watch, publisher = Watch(self.store, declared), Publisher(self.store, declared)
+        for day in ("2026-11-20", TODAY):
+            for metric in declared.metrics:
+                stratum = self.stratum(metric, version, day)
+                deltas = {stratum: np.array([5000, 0, 0, 5000]), Weights(stratum): np.array([0, 5000, 0, 0])}
+                assert self.store.commit("test", [], deltas, int(time.time())) == []
+        assert watch.look(int(time.time()))
+        publisher.publish(ENDED)
+        publisher.publish(CLOSED)
+        for metric in declared.metrics:
+            asked = Asked(self.stratum(metric, version)._replace(segment=""), "participants", "", 1000)
+            Budgets(self.store, declared.analysts).ask("f" * 16, asked, None, lambda: {"participants": 5001})
+        Retention(self.store, declared, publisher).look(CLOSED + 29 * DAY + 1)  # what is exact of the first period
+        for metric in declared.metrics:  # as of a period that is published already, and not closed
+            self.redis.set(self.store.taken(name(self.stratum(metric, version)._replace(segment=""))), b"\0" * 8)
+        both = [self.stratum(metric, version) for metric in declared.metrics]
+        for body in (self.batch(both[0]), self.batch(*both), self.batch(both[1]), b"unreadable, of ui.theme", b"unreadable"):
+            self.put_aside(body)
+
+    def batch(self, *strata):
+        return batch.encode([Group(stratum, BITS, b"\1\2\4" * 10) for stratum in strata])
+
+    def append(self, body):
+        self.store.join()
+        assert self.store.append(body, key=str(time.monotonic_ns()), remember=b"-", cap=99, ttl=60).outcome == "appended"
+
+    def put_aside(self, body):
+        self.append(body)
+        ((_, ((id_, _),)),) = self.redis.xreadgroup(GROUP, "w", {self.store.stream: ">"})
+        assert self.store.bury("w", id_, "delivered more than 5 times")
+
+    def work(self):
+        Worker([self.store]).run(threading.Event(), burst=True)
+
+    def erase(self, *words):
+        return main(["erase", "--redis-url", self.url, "--app", "shop", *words])
+
+    def all(self):
+        """Return all that the store has, key by key, with whatever its blocks still hold of what was deleted."""
+        self.redis.config_set("rdbcompression", "no")
+        return {key.decode(): self.redis.dump(key) for key in self.redis.scan_iter()}
+
+    def naming(self, *words):
+        """List the keys in which, or in the values of which, any word stands."""
+        return sorted(
+            key.partition(":")[2].partition("|")[0]
+            for key, dumped in self.all().items()
+            if any(word.encode() in key.encode() + dumped for word in words)
+        )
+
+
+@pytest.fixture
+def shop(real_redis, store_url, monkeypatch):
+    monkeypatch.delenv("DENIABLE_REGISTRY", raising=False)
+    made = Shop(real_redis, store_url)
+    made.fill()
+    yield made
+    real_redis.config_set("rdbcompression", "yes")
+
+
+EVERYWHERE = [
+    "alarms",
+    "answers:ui.theme",
+    "audit",
+    "census:ui.theme",
+    "dead",
+    "expired",
+    "metrics",
+    "release:ui.theme",
+    "releases:ui.theme",
+    "spent:ui.theme",
+    "taken:ui.theme",
+    "tallies:ui.theme",
+    "tally:ui.theme",
+    "weights:ui.theme",
+]
+
+
+def test_nothing_of_an_erased_metric_is_left(shop, capsys):
+    """Its name, and the fingerprints of its definition, stand nowhere but in the audit log; the rest is as it was."""
+    tag = shop.stratum("ui.theme").fingerprint
+    assert sorted({*shop.naming("ui.theme", tag)}) == EVERYWHERE
+    shop.append(shop.batch(shop.stratum("ui.theme"), shop.stratum("ui.size", period="2026-11-23")))
+    sizes = {key: dumped for key, dumped in shop.all().items() if "ui.size" in key}
+    letters = [letter.id for letter in DeadLetters(shop.store)]
+    assert shop.erase("--metric", "ui.theme", "--yes") == 0
+    assert "batches that wait: 1" in capsys.readouterr().out
+    shop.work()
+    assert shop.naming("ui.theme", tag) == ["audit"]
+    kept = {key: dumped for key, dumped in shop.all().items() if "ui.size" in key and "2026-11-23" not in key}
+    assert {key for key in sizes if kept[key] != sizes[key]} == {"{shop}:tallies:ui.size"}  # of what waited its part was counted
+    assert shop.stratum("ui.size", period="2026-11-23") in shop.store.strata("ui.size")
+    assert [field.decode() for field in shop.redis.hkeys(shop.store.alarms)] == ["ui.size"]
+    assert shop.redis.smembers(shop.store.metrics) == {b"ui.size"}
+    # Dead letters keep their ids and whatever else they hold.
+    left = list(DeadLetters(shop.store))
+    assert [letter.id for letter in left] == [letters[1], letters[2], letters[4]]
+    assert [[group.stratum.metric for group in letter.groups] for letter in left] == [["ui.size"], ["ui.size"], []]
+    assert {letter.reason for letter in left} == {"delivered more than 5 times"}
+
+
+def test_it_does_not_come_back(shop):
+    """Neither a late batch nor a worker that still declares it brings an erased metric back; a later version is counted."""
+    letter = next(iter(DeadLetters(shop.store)))
+    assert DeadLetters(shop.store).requeue(letter.id, 99) == "requeued"
+    assert shop.erase("--metric", "ui.theme", "--yes") == 0
+    shop.append(shop.batch(shop.stratum("ui.theme", period="2026-11-24")))
+    shop.work()
+    publisher = Publisher(shop.store, shop.registry())
+    Watch(shop.store, shop.registry()).look(int(time.time()))
+    publisher.publish(CLOSED)
+    Retention(shop.store, shop.registry(), publisher).look(CLOSED)
+    assert shop.naming("ui.theme") == ["audit"]
+    shop.append(shop.batch(shop.stratum("ui.theme", 2)))
+    shop.work()
+    assert list(shop.store.strata("ui.theme")) == [shop.stratum("ui.theme", 2)]
+
+
+def test_one_version_may_go_alone(shop):
+    """The others stay, with the alarms if these are of a later one; the version does not come back."""
+    shop.redis.delete(shop.store.dead)
+    shop.fill(2)
+    old, new = (shop.stratum("ui.theme", version) for version in (1, 2))
+    others = [word for word in EVERYWHERE if word not in ("alarms", "audit", "metrics", "dead")]
+    assert shop.erase("--metric", "ui.theme", "--version", "1", "--yes") == 0
+    shop.append(shop.batch(old, new))
+    shop.work()
+    assert shop.naming(old.fingerprint) == []
+    assert sorted({*shop.naming(new.fingerprint)}) == sorted([*others, "alarms", "dead"])
+    assert shop.redis.smembers(shop.store.metrics) == {b"ui.size", b"ui.theme"}
+    # The latest goes with its alarms.
+    assert shop.erase("--metric", "ui.theme", "--version", "2", "--yes") == 0
+    assert shop.naming("ui.theme") == ["audit"]
+
+
+def test_without_yes_nothing_is_changed(shop, capsys):
+    """What would go is told, and the store is as it was."""
+    before = shop.all()
+    assert shop.erase("--metric", "ui.theme") == 0
+    told = capsys.readouterr().out
+    # Of two periods two releases each, one with its exact sums; fields of six indexes.
+    found = Removal(shop.store, "ui.theme").find()
+    assert f"versions 1; periods 2; keys and fields {found.keys}\n" in told
+    assert "dead letters with reports of it: 3" in told
+    assert "nothing was removed" in told
+    assert shop.all() == before
+    assert Removal(shop.store, "ui.theme").find() == found
+
+
+def test_how_many_keys_there_are_is_what_goes(shop):
+    """The number that is told, and logged, is that of the keys and fields that are gone after."""
+
+    def number():
+        fields = ("tallies", "releases", "census", "answers", "spent")
+        keys = shop.redis.keys("{shop}:*:ui.theme|*")
+        return len(keys) + sum(shop.redis.hlen(f"{{shop}}:{word}:ui.theme") for word in fields) + 1  # of the expired
+
+    told = number()
+    assert told > 10
+    assert Removal(shop.store, "ui.theme").find().keys == told
+    shop.erase("--metric", "ui.theme", "--yes")
+    assert number() == 1
+    (entry,) = [each for each in map(json.loads, shop.redis.lrange("{shop}:audit", 0, -1)) if each["event"] == "metric.erased"]
+    assert entry["details"] == {"metric": "ui.theme", "keys": told + 3}
+    assert entry["actor"] == "command"
+
+
+def test_it_is_logged_before_it_is_done(shop, monkeypatch, capsys):
+    """Where the log cannot be written nothing is erased; where erasing fails the log says that it was begun. That is status 3."""
+    before = shop.naming("ui.theme")
+
+    def away(*_arguments, **_options):
+        raise redis.ConnectionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AuditLog, "append", away)
+        assert shop.erase("--metric", "ui.theme", "--yes") == 3
+    assert shop.naming("ui.theme") == before
+    with monkeypatch.context() as patch:
+        patch.setattr(Removal, "mark", away)
+        assert shop.erase("--metric", "ui.theme", "--version", "1", "--yes") == 3
+    assert shop.naming("ui.theme") == before
+    last = AuditLog(shop.redis, "shop").last()
+    assert (last.event, last.details["version"]) == ("metric.erased", 1)
+    assert "the store cannot be used (ConnectionError)" in capsys.readouterr().err
+    # Begun anew it is done to the end.
+    with monkeypatch.context() as patch:
+        patch.setattr(Removal, "rewrite", away)
+        assert shop.erase("--metric", "ui.theme", "--yes") == 3
+    assert shop.erase("--metric", "ui.theme", "--yes") == 0
+    assert shop.naming("ui.theme") == ["audit"]
+
+
+def test_a_metric_that_nobody_knows(shop, capsys):
+    """There is nothing to erase: status 1, and nothing is logged or told to workers."""
+    before = shop.all()
+    assert shop.erase("--metric", "ui.thema", "--yes") == 1
+    assert "has nothing of ui.thema" in capsys.readouterr().err
+    assert shop.all() == before
+
+
+def test_a_metric_that_was_never_counted(shop, tmp_path, capsys):
+    """If a registry declares it, or its version is given, what waits of it is not counted either; the registry's part is told."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(REGISTRY.format(version=3), "utf-8")
+    assert shop.erase("--metric", "ui.theme", "--registry", str(path), "--yes") == 0
+    assert "the registry declares version 3: what devices send of it will be taken, and dropped" in capsys.readouterr().out
+    assert shop.erase("--metric", "other", "--version", "4", "--yes") == 0
+    other = [Stratum("other", version, "0" * 16, TODAY, "") for version in (3, 4, 5)]
+    theme = [shop.stratum("ui.theme", version) for version in (3, 4)]
+    shop.append(shop.batch(*other, *theme))
+    shop.work()
+    assert sorted(shop.store.strata("other")) == [other[0], other[2]]
+    assert list(shop.store.strata("ui.theme")) == [theme[1]]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--metric", "ui.theme", "--app", "other"],
+        ["--metric", "ui.theme|1"],
+        ["--metric", ""],
+        ["--metric", "a\nb"],
+        ["--metric", "x" * 1001],
+    ],
+)
+def test_what_is_asked_for_wrongly(shop, words):
+    """A name that is none, or two apps at once, is status 2."""
+    assert shop.erase(*words) == 2
+
+
+@pytest.mark.parametrize("version", ["0", "-1", "x", "1.0", str(1 << 53)])
+def test_a_version_is_a_whole_number(shop, version, capsys):
+    """Anything else is a wrong usage."""
+    with pytest.raises(SystemExit):
+        shop.erase("--metric", "ui.theme", "--version", version)
+    assert "a version is a whole number of at least 1" in capsys.readouterr().err
+
+
+def test_digests_are_those_of_the_store(shop):
+    """What the command marks is what the commit looks for, and what a worker reads."""
+    for highest in (5, 7, 6):  # what is gone stays gone
+        Removal(shop.store, "a").mark(highest)
+    Removal(shop.store, "b", 2).mark(7)
+    erased = Erased(shop.redis.hgetall(shop.store.erased))
+    found = {(metric, version) for metric in ("a", "b", "c") for version in range(1, 10) if erased.has(metric, version)}
+    strata = [Stratum(metric, version, "f" * 16, TODAY, "") for metric in ("a", "b", "c") for version in range(1, 10)]
+    shop.append(shop.batch(*strata))
+    shop.work()
+    counted = {(stratum.metric, stratum.version) for metric in ("a", "b", "c") for stratum in shop.store.strata(metric)}
+    assert found == {*(("a", version) for version in range(1, 8)), ("b", 2)}
+    assert counted == {stratum[:2] for stratum in strata} - found
+    assert not Erased({})
+    assert erased
+
+
+def test_a_release_is_gone_for_readers(shop):
+    """Nothing is listed of an erased metric."""
+    assert release.listed(shop.store, "ui.theme")
+    shop.erase("--metric", "ui.theme", "--yes")
+    assert release.listed(shop.store, "ui.theme") == {}

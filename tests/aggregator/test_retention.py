@@ -1,0 +1,367 @@
+"""Retention: what goes when, what never goes too early, and that nothing comes back."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import numpy as np
+import pytest
+import redis
+
+from deniable import mechanisms, registry
+from deniable.layout import Layout
+from deniable.report import Stratum, fingerprint
+from deniable_aggregator import batch, release, watch
+from deniable_aggregator.batch import Group
+from deniable_aggregator.budgets import Asked, Budgets
+from deniable_aggregator.dead import DeadLetters
+from deniable_aggregator.participation import Noise
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.removal import Removal
+from deniable_aggregator.retention import Retention
+from deniable_aggregator.shelf import name
+from deniable_aggregator.store import GROUP, Store, Weights
+from deniable_aggregator.worker import Worker
+
+DAY = 86_400
+ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over
+CLOSED = ENDED + 3 * DAY
+TODAY = "2026-11-21"
+EXACT = ("tally", "tallies", "weights", "taken", "census")
+OLD = Stratum("old", 3, "0" * 16, "2026-11", "")
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos"]
+
+[publication]
+min_reports = 100
+
+{retention}
+
+[metrics.theme]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 1.0
+mechanism = "oue"
+version = {version}
+description = "Which theme"
+owner = "design@shop.example"
+
+[metrics.export]
+type = "boolean"
+epsilon = 1.0
+segments = ["platform"]
+description = "Whether it was exported"
+owner = "core@shop.example"
+"""
+
+
+class Shop:
+    """An app on a real store, counted by hand."""
+
+    def __init__(self, client, retention="[retention]\ntallies = 10\nreleases = 20\nalarms = 5", version=1):
+        self.redis = client
+        self.registry = registry.parse(REGISTRY.format(retention=retention, version=version))
+        self.store = Store(client, "shop")
+        self.publisher = Publisher(self.store, self.registry)
+        self.retention = Retention(self.store, self.registry, self.publisher)
+
+    def stratum(self, metric="theme", period=TODAY, segment=""):
+        declared = self.registry.metrics[metric]
+        return Stratum(metric, declared.version, fingerprint(declared, mechanisms.of(declared).canonical), period, segment)
+
+    def count(self, n, stratum=None):
+        """Count reports as a worker would."""
+        stratum = stratum or self.stratum()
+        deltas = {stratum: np.array([n, 0, 0, n] if stratum.metric == "theme" else [n, 0], np.int64)}
+        if stratum.metric == "theme":
+            deltas[Weights(stratum)] = np.array([0, n, 0, 0], np.int64)
+        assert self.store.commit("test", [], deltas, ENDED) == []
+
+    def keys(self, *words):
+        """List the keys of some kinds, all that there are if none are named."""
+        found = sorted(key.decode().partition(":")[2] for key in self.redis.scan_iter("{shop}:*"))
+        return [key for key in found if not words or key.partition(":")[0] in words]
+
+
+@pytest.fixture
+def shop(real_redis, monkeypatch):
+    monkeypatch.setattr(Noise, "draw", lambda _: 0)
+    return Shop(real_redis)
+
+
+def test_sums_go_once_they_are_published_and_their_days_are_over(shop):
+    """Not a second before: then all that is exact goes, with what stands of it in indexes, and the release stays."""
+    shop.count(400)
+    shop.publisher.publish(ENDED)  # an early one, for which it is noted what was taken
+    shop.count(400)
+    assert {key.partition(":")[0] for key in shop.keys("taken", "tally", "weights")} == {"taken", "tally", "weights"}
+    shop.publisher.publish(CLOSED + 1)
+    shop.redis.set(shop.store.taken(name(shop.stratum())), b"left by a worker that was killed")
+    released = shop.redis.get("{shop}:release:" + name(shop.stratum()))
+    before = shop.keys()
+    assert shop.retention.look(CLOSED + 10 * DAY) == 0
+    assert sorted({*shop.keys()} - {"metrics"}) == before
+    assert shop.keys("census") == ["census:theme"]
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 3
+    assert shop.keys(*EXACT) == []
+    assert shop.redis.get("{shop}:release:" + name(shop.stratum())) == released
+    assert [each.closed for each in release.listed(shop.store, "theme").values()] == [True]
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0
+
+
+def test_a_period_with_segments_goes_whole(shop):
+    """The sums of all segments of a period go in one step, and those of another period stay."""
+    for segment in ("platform=linux", "platform=macos"):
+        shop.count(200, shop.stratum("export", segment=segment))
+        shop.count(200, shop.stratum("export", "2026-11-22", segment))
+    shop.publisher.publish(CLOSED + 2 * DAY)
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
+    assert sorted(shop.store.strata("export")) == [
+        shop.stratum("export", "2026-11-22", f"platform={each}") for each in ("linux", "macos")
+    ]
+    assert {stratum.period for stratum in release.listed(shop.store, "export")} == {TODAY, "2026-11-22"}
+    assert len(shop.redis.hkeys("{shop}:census:export")) == 3
+
+
+def test_what_is_not_published_yet_stays(shop):
+    """However old it is: a publisher that did not run has not published it, and then it goes."""
+    shop.count(400)
+    much_later = CLOSED + 1000 * DAY
+    assert shop.retention.look(much_later) == 0
+    shop.publisher.publish(ENDED)
+    assert shop.retention.look(much_later) == 0  # published early, and not closed
+    shop.publisher.publish(much_later)
+    assert shop.retention.look(much_later) > 0
+    assert shop.keys(*EXACT) == []
+
+
+def test_a_release_that_was_made_meanwhile_keeps_its_sums(shop, monkeypatch):
+    """What is noted of the release is compared in the moment of deletion: if it is another one by then, nothing goes."""
+    shop.count(90)
+    shop.publisher.publish(CLOSED + 1)
+    expire = shop.retention._expire
+
+    def late(keys, args):
+        shop.redis.hset("{shop}:releases:theme", name(shop.stratum()), release.Release(1).note())
+        return expire(keys, args)
+
+    monkeypatch.setattr(shop.retention, "_expire", late)
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0
+    assert shop.keys("tally")
+
+
+def test_too_few_go_though_they_are_never_published(shop):
+    """A period of too few reports is never published, and its sums go all the same; a publisher that starts anew has none."""
+    shop.count(49)
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0  # this publisher has not looked yet
+    shop.publisher.publish(CLOSED + 1)
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 3
+    assert shop.keys(*EXACT) == []
+    assert Publisher(shop.store, shop.registry).publish(CLOSED + 10 * DAY + 1) == []
+    assert shop.keys("release", "releases") == []
+
+
+def test_what_nobody_publishes_goes_by_the_same_days(shop):
+    """Metrics that left the registry, and other versions and definitions, are never published; their sums go with the others."""
+    other = shop.stratum()._replace(fingerprint="1" * 16)
+    shop.redis.sadd(shop.store.metrics, "old")
+    for stratum in (OLD, other):
+        shop.count(400, stratum)
+    shop.publisher.publish(CLOSED + 1)
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
+    assert list(shop.store.strata("old")) == [OLD]  # its month is not over
+    assert shop.retention.look(CLOSED + 19 * DAY + 1) == 1
+    assert shop.keys(*EXACT) == []
+
+
+def test_what_a_registry_once_declared_is_found(real_redis):
+    """A worker whose registry no longer has a metric deletes what is due of it, since one before it had."""
+    first = Shop(real_redis)
+    first.count(400, first.stratum("export", segment="platform=linux"))
+    first.retention.look(CLOSED)
+    second = Shop(real_redis)
+    del second.registry.metrics["export"]
+    second.retention = Retention(second.store, second.registry, Publisher(second.store, second.registry))
+    assert second.retention.look(CLOSED + 10 * DAY + 1) == 1
+    assert second.keys("tally", "tallies") == []
+
+
+def test_while_batches_wait_nothing_goes_that_they_may_be_of(shop):
+    """A batch may have been taken in time and wait since: until it is counted no period that it may be of is deleted."""
+    shop.count(400)
+    shop.publisher.publish(CLOSED + 1)
+    shop.store.append(b"batch", key="a", remember=b"-", cap=10, ttl=60)
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0  # nobody ever came to read it
+    shop.redis.set(shop.store.caught, shop.redis.time()[0] - 5 * DAY)
+    assert shop.retention.look(CLOSED + 14 * DAY) == 0
+    assert shop.retention.look(CLOSED + 16 * DAY) == 2
+
+
+def put_aside(shop, *strata):
+    """Put aside a batch of a hundred reports of each of some strata; return the dead letter."""
+    layout = Layout(1, 3, "bits")
+    groups = [Group(each, layout, b"\1" * 100) for each in strata]
+    shop.store.join()
+    shop.store.append(batch.encode(groups), key=str(time.monotonic_ns()), remember=b"-", cap=10, ttl=60)
+    ((_, ((id_, _),)),) = shop.redis.xreadgroup(GROUP, "w", {shop.store.stream: ">"})
+    assert shop.store.bury("w", id_, "delivered more than 5 times")
+    return list(DeadLetters(shop.store))[-1]
+
+
+def give_back(shop, letter):
+    """Have a dead letter counted after all."""
+    assert DeadLetters(shop.store).requeue(letter.id, 10) == "requeued"
+    Worker([shop.store]).run(threading.Event(), burst=True)
+    assert shop.store.backlog() == 0
+
+
+def test_a_letter_that_is_given_back_too_late_is_not_counted(shop):
+    """It would begin a new sum of a period that is gone, as if its reports were all there are; what else it has is counted."""
+    tomorrow = shop.stratum(period="2026-11-22")
+    shop.count(400)
+    shop.publisher.publish(CLOSED + 1)
+    shop.retention.look(CLOSED + 10 * DAY + 1)
+    give_back(shop, put_aside(shop, shop.stratum(), tomorrow))
+    assert list(shop.store.strata("theme")) == [tomorrow]
+    assert shop.keys("tally", "weights") == [f"{word}:{name(tomorrow)}" for word in ("tally", "weights")]
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_period_is_not_published_twice(shop, forgets):
+    """Not even where its release is gone, too; it would be if the store did not remember which periods are."""
+    shop.count(400)
+    shop.publisher.publish(CLOSED + 1)
+    shop.retention.look(CLOSED + 20 * DAY + 1)
+    assert shop.keys("release", "releases", *EXACT) == []
+    if forgets:
+        shop.redis.delete(shop.store.expired)
+    give_back(shop, put_aside(shop, shop.stratum()))
+    assert Publisher(shop.store, shop.registry).publish(CLOSED + 100 * DAY) == [shop.stratum()] * forgets
+
+
+def test_releases_go_when_their_days_are_over(shop):
+    """With the answers that were paid for of their reports, and what was spent; all that is left is that the period is gone."""
+    shop.count(400)
+    shop.publisher.publish(CLOSED + 1)
+    asked = Asked(shop.stratum(), "participants", "", 1000)
+    Budgets(shop.store, shop.registry.analysts).ask("f" * 16, asked, None, lambda: {"participants": 401})
+    assert shop.keys("answers", "spent") == ["answers:theme", "spent:theme"]
+    assert shop.retention.look(CLOSED + 20 * DAY) == 2
+    assert shop.keys("release", "releases", "answers", "spent") != []
+    assert shop.retention.look(CLOSED + 20 * DAY + 1) == 1
+    assert shop.keys() == ["audit", "expired", "metrics"]
+    assert Publisher(shop.store, shop.registry).publish(CLOSED + 21 * DAY) == []
+
+
+def test_alarms_of_old_periods_go(shop):
+    """With the numbers of reports that later periods are compared with; those of younger periods stay."""
+    found = {
+        "test": "volume",
+        "p_value": None,
+        "segment": "",
+        "n": 9000,
+        "what": "9 times as many",
+        "values": [],
+        "since": ENDED,
+    }
+    kept = {
+        "fingerprint": "f",
+        "tested": {f"{TODAY}|": [9000, ENDED], "2026-11-22|": [9000, ENDED]},
+        "alarms": [found | {"period": TODAY}, found | {"period": "2026-11-22"}],
+    }
+    shop.redis.hset(shop.store.alarms, "theme", json.dumps(kept))
+    shop.retention.look(CLOSED + 5 * DAY)
+    assert json.loads(shop.redis.hget(shop.store.alarms, "theme")) == kept
+    shop.retention.look(CLOSED + 5 * DAY + 1)
+    assert [each.period for each in watch.alarms(shop.store, {"theme": "f"})["theme"]] == ["2026-11-22"]
+    assert list(json.loads(shop.redis.hget(shop.store.alarms, "theme"))["tested"]) == ["2026-11-22|"]
+    shop.retention.look(CLOSED + 6 * DAY + 1)
+    assert not shop.redis.exists(shop.store.alarms)
+
+
+def test_dead_letters_go_with_the_sums(shop):
+    """What could not be counted is no older than the sums that it is not in."""
+    letter = put_aside(shop, shop.stratum())
+    put = int(letter.id.partition("-")[0]) / 1000
+    shop.retention.look(put + 10 * DAY)
+    assert len(DeadLetters(shop.store)) == 1
+    shop.retention.look(put + 10 * DAY + 1)
+    assert len(DeadLetters(shop.store)) == 0
+
+
+def test_many_workers_delete_once(shop):
+    """Several that look at once delete each key once in all: sums of twenty days, and what was published of the first eleven."""
+    for day in range(1, 21):
+        shop.count(400, shop.stratum(period=f"2026-11-{day:02}"))
+    shop.publisher.publish(CLOSED + 1)
+    deleted = []
+
+    def look():
+        deleted.append(Retention(shop.store, shop.registry, shop.publisher).look(CLOSED + 10 * DAY + 1))
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(deleted) == 40 + 11
+    assert shop.keys(*EXACT) == []
+    assert len(release.listed(shop.store, "theme")) == 9
+    assert shop.redis.hgetall(shop.store.expired) == {"|".join(map(str, shop.stratum()[:3])).encode(): b"2026-11-20"}
+
+
+def test_what_was_written_while_a_metric_was_erased_goes(shop):
+    """A worker that was about to publish when its metric was erased leaves nothing behind for long."""
+    shop.count(400)
+    Removal(shop.store, "theme").mark(1)
+    shop.publisher.publish(CLOSED + 1)
+    assert shop.keys("release")
+    shop.retention.look(CLOSED + 1)
+    assert shop.keys() == ["audit", "erased", "metrics"]
+    assert shop.redis.smembers(shop.store.metrics) == {b"export"}
+
+
+def test_it_is_called_now_and_then(shop, monkeypatch):
+    """A worker calls it all the time; it looks at its start and each hour after."""
+    looks = []
+    monkeypatch.setattr(Retention, "look", lambda _, now: looks.append(now))
+    for _ in range(3):
+        shop.retention()
+    assert len(looks) == 1
+
+
+@pytest.mark.parametrize("ahead", [-1e9, 1e9])
+def test_a_clock_that_is_ahead_deletes_nothing(shop, monkeypatch, ahead):
+    """Of the worker's clock and the store's it goes by the earlier one."""
+    looks = []
+    monkeypatch.setattr(Retention, "look", lambda _, now: looks.append(now))
+    now = time.time()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now + ahead)
+        shop.retention()
+    assert looks[0] == pytest.approx(min(now, now + ahead), abs=60)
+
+
+def test_a_store_that_refuses_is_told_and_nothing_else_stops(shop, monkeypatch, caplog):
+    """A user that may not delete leaves the worker at its work, with a word in the log; a store that is away does not."""
+
+    def refused(_self, _now):
+        raise redis.exceptions.NoPermissionError("no permissions")
+
+    monkeypatch.setattr(Retention, "look", refused)
+    shop.retention()
+    assert "what is due of shop is not deleted (NoPermissionError)" in caplog.text
+
+    def away(_self, _now):
+        raise redis.ConnectionError
+
+    monkeypatch.setattr(Retention, "look", away)
+    with pytest.raises(redis.ConnectionError):
+        Retention(shop.store, shop.registry, shop.publisher)()

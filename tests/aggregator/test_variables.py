@@ -1,0 +1,154 @@
+"""Variables of the environment: what a worker is told by them, and names that nothing reads."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from deniable.environment import VARIABLES as SDK
+from deniable.errors import ConfigurationError
+from deniable_aggregator import options, variables
+from deniable_aggregator.variables import WORKER, strays
+
+ALL = {**SDK, **variables.VARIABLES}
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("DENIABLE_REDIS_ULR", "DENIABLE_REDIS_URL"),
+        ("DENIABLE_REGISTERY", "DENIABLE_REGISTRY"),
+        ("DENIABLE_WORKER_BATCHES", "DENIABLE_WORKER_BATCH"),
+        ("DENIABLE_LOGLEVEL", "DENIABLE_LOG_LEVEL"),
+        ("DENIABLE_DISABLE", "DENIABLE_DISABLED"),
+        ("DENIABLE_INGEST_KEY", "DENIABLE_INGEST_KEYS"),
+    ],
+)
+def test_a_mistyped_name_is_found(name, nearest):
+    """A name that nothing reads is pointed out with the one that was meant, of whatever floor."""
+    (stray,) = strays({name: "x", "PATH": "/bin"})
+    assert (stray.name, stray.nearest) == (name, nearest)
+    assert str(stray) == f"nothing reads {name}; is {nearest} meant?"
+
+
+def test_a_name_like_no_other_is_found():
+    """Where nothing is alike nothing is proposed; the value is never repeated."""
+    (stray,) = strays({"DENIABLE_QQQQQQQQQQQQQQQQQQ": "secret"})
+    assert stray.nearest is None
+    assert str(stray) == "nothing reads DENIABLE_QQQQQQQQQQQQQQQQQQ"
+
+
+def test_known_names_are_not_pointed_out():
+    """What the SDK and workers read is known, and so is what servers read."""
+    known = dict.fromkeys(ALL, "x") | {"DENIABLE_MAX_BACKLOG": "7", "DENIABLE_CORS_ORIGINS": "*"}
+    assert strays(known) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "DENIABLE_SERVICE_HOST",
+        "DENIABLE_SERVICE_PORT",
+        "DENIABLE_INGEST_SERVICE_PORT_HTTP",
+        "DENIABLE_PORT",
+        "DENIABLE_INGEST_PORT_8080_TCP",
+        "DENIABLE_PORT_8080_TCP_ADDR",
+    ],
+)
+def test_what_kubernetes_sets_is_no_mistake(name):
+    """A service whose name begins with ours gives every container variables that begin like ours."""
+    assert strays({name: "10.0.0.1"}) == []
+
+
+def test_strays_are_warned_of(caplog):
+    """At a start each is a warning, without its value."""
+    with caplog.at_level(logging.WARNING):
+        variables.warn({"DENIABLE_REDIS_ULR": "redis://:canary@h", "DENIABLE_APPS": "shop"})
+    assert [each.getMessage() for each in caplog.records] == ["nothing reads DENIABLE_REDIS_ULR; is DENIABLE_REDIS_URL meant?"]
+
+
+def test_the_names_of_the_server_need_no_flask():
+    """A worker is installed without Flask, and knows what servers read all the same."""
+    code = (
+        "import sys\nsys.modules['flask'] = None\nfrom deniable_aggregator.variables import strays\n"
+        "assert strays({'DENIABLE_SECRET': 'x'}) == []\nassert len(strays({'DENIABLE_SECRETS': 'x'})) == 1"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("number", WORKER, ids=lambda each: each.name)
+def test_a_number_is_chosen_by_flag_or_variable(number):
+    """A flag goes before the variable, and that before the default."""
+    told = {number.variable: "7"}
+    assert number.choose(environment={}) == number.default
+    assert number.choose(environment=told) == 7
+    assert number.choose("9", told) == 9
+
+
+@pytest.mark.parametrize("number", WORKER, ids=lambda each: each.name)
+@pytest.mark.parametrize("text", ["0", "-1", "many", "", "nan", "inf", "1e9"])
+def test_a_bad_number_names_where_it_was_told(number, text):
+    """The message has the flag or the variable, the rule and the value."""
+    for by, choose in (
+        (number.variable, lambda: number.choose(None, {number.variable: text})),
+        (number.flag, lambda: number.choose(text, {})),
+    ):
+        with pytest.raises(ConfigurationError, match=rf"^{by} is .*above 0, at most \d+; got '{text}'"):
+            choose()
+
+
+def test_a_whole_number_has_no_fraction():
+    """Batches are whole; seconds need not be."""
+    batch, _, claim = WORKER
+    assert claim.choose("0.5") == 0.5
+    with pytest.raises(ConfigurationError, match="whole number"):
+        batch.choose("0.5")
+
+
+def test_apps_come_from_where_they_are_told(monkeypatch, registry_file):
+    """Apps are those of --app, else of DENIABLE_APPS, else of the registries; without any the message names all three."""
+
+    def apps(**given):
+        arguments = SimpleNamespace(redis_url="redis://127.0.0.1:1", app=None)
+        arguments.__dict__.update(given)
+        return [store.app for store in options.stores(arguments)]
+
+    for name in ("DENIABLE_APPS", "DENIABLE_REGISTRY"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigurationError, match=r"--app.*DENIABLE_APPS.*DENIABLE_REGISTRY"):
+        apps()
+    assert apps(registry=str(registry_file)) == ["shop"]
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    assert apps() == ["shop"]
+    monkeypatch.setenv("DENIABLE_APPS", "blog, wiki,")
+    assert apps() == ["blog", "wiki"]
+    assert apps(app=["news"]) == ["news"]
+
+
+def test_a_worker_goes_by_its_variables(monkeypatch, registry_file, start_store):
+    """A worker without any flag counts the apps of the registry, and is stopped by a bad variable, by name."""
+    environment = {
+        "DENIABLE_REDIS_URL": start_store("wheel"),
+        "DENIABLE_REGISTRY": str(registry_file),
+        "DENIABLE_LOG_FORMAT": "json",
+        "DENIABLE_LOG_LEVEL": "info",
+        "DENIABLE_WORKER_BATCHS": "7",
+    }
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    command = [sys.executable, "-m", "deniable", "worker", "--burst"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    stray, counted = done.stderr.splitlines()
+    assert "is DENIABLE_WORKER_BATCH meant?" in stray
+    assert '"event": "counted 0 reports, put aside 0 batches"' in counted
+    monkeypatch.setenv("DENIABLE_WORKER_BATCH", "none")
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "DENIABLE_WORKER_BATCH is a whole number" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,85 @@
+"""What the values of a segment generalise to."""
+
+from __future__ import annotations
+
+import pytest
+
+from deniable.errors import RegistryError
+from deniable.hierarchy import MAX_STEPS, parents
+from deniable.registry import parse
+
+METRIC = '[metrics.m]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+HEAD = 'format = 1\napp = "shop"\n'
+SEGMENTS = '[segments]\nplatform = ["debian", "fedora", "macos"]\nversion = ["2.4", "2.4.1", "3.0"]\n'
+
+
+def registry(generalize: str):
+    return parse(f"{HEAD}{SEGMENTS}{generalize}\n{METRIC}")
+
+
+def test_a_separator_cuts_the_last_part():
+    """With a separator each value generalises part by part, down to the first."""
+    assert registry('[generalize]\nversion = "."').generalize == {
+        "version": {"2.4.1": "2.4", "2.4": "2", "3.0": "3"},
+    }
+    assert parents(["2.4.1-rc1", "2.4.1"], "-") == {"2.4.1-rc1": "2.4.1"}
+
+
+def test_a_table_of_words():
+    """Words generalise as the table says, others do not."""
+    table = '[generalize.platform]\ndebian = "linux"\nfedora = "linux"\nlinux = "unix"\nmacos = "unix"'
+    assert registry(table).generalize == {"platform": {"debian": "linux", "fedora": "linux", "linux": "unix", "macos": "unix"}}
+    branch = '[generalize.version]\n"2.4.1" = "2.4"\n"2.4" = "2"'
+    assert registry(branch).generalize["version"] == {"2.4.1": "2.4", "2.4": "2"}
+
+
+def test_without_a_table():
+    """A registry need not generalise anything."""
+    assert registry("").generalize == {}
+
+
+LONG = ".".join("1" * (MAX_STEPS + 2))
+FAULTS = [
+    ("generalize = 3", "generalize is a table of segments", 3),
+    ('[generalize]\narch = "."', "generalize has segments that are declared under [segments]", "arch"),
+    ("[generalize]\nversion = 3", "generalize.version is a table of words", 3),
+    ('[generalize]\nversion = ".."', "generalize.version is one of the separators _ . + - or a table", ".."),
+    ('[generalize]\nversion = ""', "generalize.version is one of the separators", ""),
+    ('[generalize]\nversion = "4"', "generalize.version is one of the separators", "4"),
+    ('[generalize]\nplatform = "."', "generalize.platform is a separator that stands in a value of it", "."),
+    ('[generalize.version]\n"3.0" = 3', "generalize.version is a table of words of letters, digits", {"3.0": 3}),
+    ('[generalize.version]\n"3.0" = "a,b"', "generalize.version is a table of words", {"3.0": "a,b"}),
+    ('[generalize.version]\n"3.0" = ""', "generalize.version is a table of words", {"3.0": ""}),
+    ('[generalize.version]\n"3.1" = "3"', "what generalises is a value of version, or a word that such values", "3.1"),
+    ('[generalize.platform]\ndebian = "macos"', "generalize.platform: macos is a value already", "debian"),
+    ('[generalize.version]\n"3.0" = "2.4"', "generalize.version: 2.4 is a value already", "3.0"),
+    ('[generalize.platform]\ndebian = "debian"', "generalize.platform leads from no word back to it", "debian"),
+    ('[generalize.platform]\ndebian = "a"\na = "b"\nb = "a"', "generalize.platform leads from no word back to it", "a"),
+]
+
+
+@pytest.mark.parametrize(("text", "rule", "value"), FAULTS, ids=range(len(FAULTS)))
+def test_faults(text, rule, value):
+    """A broken rule is one fault with the rule and the value."""
+    before, after = (text + "\n", "") if text.startswith("generalize") else ("", text + "\n")
+    with pytest.raises(RegistryError) as caught:
+        parse(f"{before}{HEAD}{SEGMENTS}{after}{METRIC}")
+    (fault,) = caught.value.faults
+    assert (fault.metric, fault.value) == ("-", value)
+    assert rule in fault.rule
+
+
+def test_chains_are_short():
+    """A value takes a bounded number of steps, and the bound itself is allowed."""
+    text = f'{HEAD}[segments]\nv = ["%s"]\n[generalize]\nv = "."\n{METRIC}'
+    with pytest.raises(RegistryError, match=r"generalize\.v has at most 8 steps from a value") as caught:
+        parse(text % LONG)
+    assert [fault.value for fault in caught.value.faults] == [LONG]
+    assert len(parse(text % LONG[:-2]).generalize["v"]) == MAX_STEPS
+
+
+def test_a_faulty_segment_is_one_fault():
+    """Where the values are not sound, what generalises is not looked at."""
+    with pytest.raises(RegistryError) as caught:
+        parse(f'{HEAD}[segments]\nv = []\n[generalize]\nv = "."\n{METRIC}')
+    assert [fault.rule for fault in caught.value.faults] == ["segments.v is a list of words of letters, digits and _.+-"]

@@ -1,0 +1,194 @@
+"""Processes of a service, started as deploy/ says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import requests
+from shipped import DEPLOY, ROOT, compose, environment, stages
+
+from deniable_aggregator import embedded
+from deniable_server.stack import free_port
+
+BIN = str(Path(sys.executable).parent)
+
+
+def clean() -> dict[str, str]:
+    """Return the environment of whoever runs the tests, without what it says of the service."""
+    kept = {name: text for name, text in os.environ.items() if not name.startswith(("DENIABLE_", "GUNICORN_", "PROMETHEUS_"))}
+    return kept | {"PATH": f"{BIN}:{kept['PATH']}", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def spawn(undo: ExitStack, log: Path, command, told, **options) -> subprocess.Popen:
+    """Start a process, which is ended gently at last."""
+    output = undo.enter_context(log.open("wb"))
+    process = subprocess.Popen(command, env=clean() | told, stdout=output, stderr=output, **options)
+    undo.callback(end, process)
+    return process
+
+
+def end(process: subprocess.Popen, seconds: float = 40) -> int:
+    """Have a process end as supervisors do; return its exit status."""
+    process.terminate()
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise
+
+
+def children(pid: int) -> list[int]:
+    """List the processes that a process has started."""
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def eventually(question, seconds: float = 90):
+    """Ask until the answer is yes, and return it."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            answer = question()
+        except (requests.ConnectionError, requests.Timeout):
+            answer = None
+        if answer or time.monotonic() > deadline:
+            return answer
+        time.sleep(0.1)
+
+
+# Needs a name space of its own for mounts; where tests run in a container that may not be allowed.
+_READ_ONLY = """
+mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" || exit 99
+touch "$1/x" 2>/dev/null && exit 98
+shift
+exec "$@"
+"""
+
+
+def read_only(command: list[str]) -> list[str] | None:
+    """Return what runs a command with this project's packages read-only; None where that cannot be done."""
+    prefix = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", _READ_ONLY, "sh", str(ROOT)]
+    try:
+        tried = subprocess.run([*prefix, "true"], capture_output=True, timeout=30, check=False).returncode
+    except FileNotFoundError:
+        return None
+    assert tried != 98
+    return [*prefix, *command] if tried == 0 else None
+
+
+class Service:
+    """The services of compose.yaml.
+
+    Parameters
+    ----------
+    private
+        With the passwords.
+    folder
+        For logs and data.
+    """
+
+    def __init__(self, private, folder: Path) -> None:
+        self.private = private
+        self.folder = folder
+        self.ports = {"ingest": free_port(), "query": free_port(), "worker": free_port()}
+        self.processes: dict[str, subprocess.Popen] = {}
+        # The registry that is shipped, published as in a trial: a single report shows.
+        self.registry = folder / "metrics.toml"
+        self.registry.write_text((DEPLOY / "metrics.toml").read_text("utf-8") + "\n[publication]\ntrial = true\n", "utf-8")
+        shutil.copy(DEPLOY / "search-engines.txt", folder)
+        self._undo = ExitStack()
+
+    def __enter__(self):
+        with ExitStack() as undo:
+            self._store(undo)
+            for name in ("ingest", "query", "worker"):
+                command = stages()[compose()["services"][name]["build"]["target"]].command
+                self.processes[name] = spawn(undo, self.folder / f"{name}.log", self.translated(command), self.told(name))
+            self._undo = undo.pop_all()
+        return self
+
+    def __exit__(self, *_):
+        self._undo.close()
+
+    def url(self, name: str) -> str:
+        return f"http://127.0.0.1:{self.ports[name]}"
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text()
+
+    def translated(self, words: list[str]) -> list[str]:
+        """Have paths of the image, and those at which compose.yaml puts files, lead to the files; ports to free ones."""
+        declared = {name: each["file"] for name, each in compose()["configs"].items()}
+        places = {"/opt/deniable/gunicorn.conf.py": str(DEPLOY / "gunicorn.conf.py"), "/data": str(self.folder / "data")}
+        for service in compose()["services"].values():
+            for each in service.get("configs", ()):
+                places[each["target"]] = str(self.private.path(declared[each["source"]]))
+                if each["target"].endswith("/metrics.toml"):
+                    places[each["target"]] = str(self.registry)
+        return [places.get(word, word) for word in words]
+
+    def told(self, name: str) -> dict[str, str]:
+        """Return the environment of a service: the image's, and its files."""
+        service = compose()["services"][name]
+        found = dict(stages()[service["build"]["target"]].environment)
+        for file in service["env_file"]:
+            found |= environment(self.private.path(file))
+        found.pop("PATH")
+        found = dict(zip(found, self.translated(list(found.values())), strict=True))
+        found["NUMBA_CACHE_DIR"] = str(self.folder / "numba")
+        if name in self.ports:
+            found["PORT"] = str(self.ports[name])
+            found["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{self.ports[name]}"  # and not on every address of this machine
+        if "DENIABLE_METRICS_BIND" in found:
+            found["DENIABLE_METRICS_BIND"] = f"127.0.0.1:{self.ports['worker']}"
+        return found
+
+    def healthy(self, name: str) -> bool:
+        """Tell what the health check of a service's image says."""
+        *interpreter, code = stages()[compose()["services"][name]["build"]["target"]].health
+        port = "9464" if name == "worker" else "8080"
+        assert f"127.0.0.1:{port}/" in code
+        command = [*interpreter, code.replace(port, str(self.ports[name]))]
+        return subprocess.run(command, env=clean(), capture_output=True, timeout=30, check=False).returncode == 0
+
+    def operate(self, *arguments: str) -> str:
+        """Run a command as the service ``operator``; return what it printed."""
+        command = [*compose()["services"]["operator"]["entrypoint"], *arguments]
+        told = clean() | self.told("operator")
+        done = subprocess.run(command, env=told, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def workers(self) -> int:
+        """Count the workers that are ready, as they tell by a sign of life."""
+        if not eventually(lambda: self.healthy("ingest")):
+            return 0
+        return int(json.loads(self.operate("status", "--json"))["workers"])
+
+    def _store(self, undo: ExitStack) -> None:
+        """Start the store, found by the name that its image has for it."""
+        tools = self.folder / "tools"
+        tools.mkdir()
+        (self.folder / "data").mkdir()
+        server = shutil.which("redis-server") or embedded._find(None)[0]
+        self._tool(tools, "valkey-server", f'"{server}" "$@" --port {self.private.port}')
+        if cli := shutil.which("redis-cli"):
+            self._tool(tools, "valkey-cli", f'"{cli}" -p {self.private.port} "$@"')
+        self.tools = {"PATH": f"{tools}:{os.environ['PATH']}"}
+        command = self.translated(compose()["services"]["store"]["command"])
+        everywhere = command.index("--bind") + 1
+        command[everywhere : everywhere + 2] = ["127.0.0.1"]
+        self.processes["store"] = spawn(undo, self.folder / "store.log", [tools / command[0], *command[1:]], self.tools)
+
+    @staticmethod
+    def _tool(folder: Path, name: str, command: str) -> None:
+        path = folder / name
+        path.write_text(f"#!/bin/sh\nexec {command}\n", "utf-8")
+        path.chmod(0o755)

@@ -1,0 +1,110 @@
+"""What lies in deploy/, as tests read it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import yaml
+
+from deniable_server.stack import free_port
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+OTHERS = {"NUMBA_CACHE_DIR", "OMP_NUM_THREADS", "PATH", "PORT", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED"}
+"""Variables that are not ours."""
+
+
+@cache
+def compose():
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+
+
+def variables() -> set[str]:
+    """Name all variables that something reads."""
+    return OTHERS.union(*(point.load() for point in entry_points(group="deniable.variables")))
+
+
+def environment(path: Path) -> dict[str, str]:
+    """Read an environment file."""
+    lines = path.read_text("utf-8").splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+class Private:
+    """What an operator draws with deploy/passwords.py.
+
+    Parameters
+    ----------
+    folder
+        Where it is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        store = f"127.0.0.1:{self.port}"
+        command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", folder, "--store", store]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
+        self.said = done.stdout + done.stderr
+
+    def path(self, name: str) -> Path:
+        """Find a file that a deployment names, relative to deploy/."""
+        return self.folder / name.removeprefix("private/") if name.startswith("private/") else DEPLOY / name
+
+
+@dataclass
+class Stage:
+    """A stage of the Dockerfile.
+
+    Parameters
+    ----------
+    base
+        The stage that it begins from, or the variable that names an image.
+    steps
+        Instructions, each with what follows it; those of the base first, if that is a stage.
+    """
+
+    base: str
+    steps: list[tuple[str, str]] = field(default_factory=list)
+
+    def last(self, instruction: str) -> str:
+        """Return what follows the last of its kind."""
+        return [text for name, text in self.steps if name == instruction][-1]
+
+    @property
+    def command(self) -> list[str]:
+        """What it runs."""
+        return json.loads(self.last("CMD"))
+
+    @property
+    def health(self) -> list[str]:
+        """What tells whether it is well."""
+        return json.loads(self.last("HEALTHCHECK").partition("CMD ")[2])
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What its processes find in their environment."""
+        pairs = [pair for name, text in self.steps if name == "ENV" for pair in text.split()]
+        return dict(pair.split("=", 1) for pair in pairs)
+
+
+@cache
+def stages() -> dict[str, Stage]:
+    """Read the Dockerfile."""
+    lines = (DEPLOY / "Dockerfile").read_text("utf-8").splitlines()
+    text = "\n".join(line for line in lines if not line.lstrip().startswith("#")).replace("\\\n", " ")
+    found: dict[str, Stage] = {}
+    for line in filter(None, map(str.strip, text.splitlines())):
+        instruction, _, rest = line.partition(" ")
+        if instruction == "FROM":
+            base, _, name = rest.partition(" AS ")
+            found[name] = stage = Stage(base, list(found[base].steps) if base in found else [])
+        elif found:
+            stage.steps.append((instruction, rest.strip()))
+    return found

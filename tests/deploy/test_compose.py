@@ -1,0 +1,160 @@
+"""deploy/compose.yaml: valid, locked up, and a service that counts, run with its own commands."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+import requests
+from service import clean, eventually
+from shipped import DEPLOY, ROOT, compose, environment, stages, variables
+
+import deniable
+
+OURS = ("ingest", "query", "worker", "operator")
+
+
+def seconds(text):
+    return int(re.fullmatch(r"(\d+)s", text)[1])
+
+
+def test_it_is_a_compose_file():
+    """The file follows the Compose specification, by the schema that check-jsonschema brings."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", DEPLOY / "compose.yaml"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", sorted(compose()["services"]))
+def test_a_service_is_locked_up(name):
+    """Each service has a read-only root, no capability that it does not need, a limit of memory, and comes back by itself."""
+    service = compose()["services"][name]
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    assert service.get("cap_add", []) == (["NET_BIND_SERVICE"] if name == "proxy" else [])
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert {"mem_limit", "pids_limit"} <= set(service)
+    assert service["restart"] == ("no" if name == "operator" else "unless-stopped")
+
+
+def test_files_are_there(private):
+    """Each file that is named is shipped, or drawn by deploy/passwords.py; all else is declared."""
+    whole = compose()
+    for each in whole["configs"].values():
+        assert private.path(each["file"]).is_file(), each
+    for name, service in whole["services"].items():
+        for file in service.get("env_file", ()):
+            assert private.path(file).is_file(), file
+        assert {each["source"] for each in service.get("configs", ())} <= set(whole["configs"]), name
+        assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= set(whole["volumes"]), name
+        assert set(service["networks"]) <= set(whole["networks"]), name
+        if build := service.get("build"):
+            assert (DEPLOY / build["context"]).resolve() == ROOT
+            assert (ROOT / build["dockerfile"]).is_file()
+            assert build["target"] in stages()
+            assert service["image"] == f"deniable-{build['target']}:{deniable.__version__}"
+
+
+def test_variables_are_read_by_something(private):
+    """No environment file sets what nothing reads."""
+    for service in compose()["services"].values():
+        for file in service.get("env_file", ()):
+            assert set(environment(private.path(file))) <= variables(), file
+
+
+@pytest.mark.parametrize("name", ["ingest", "query", "worker"])
+def test_settings_have_no_fault(composed, name):
+    """`deniable check-config` finds nothing wrong with what a process is told."""
+    told = composed.told(name)
+    done = subprocess.run(
+        ["deniable", "check-config"], env=clean() | told, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_only_servers_are_reached_from_outside():
+    """Store and workers are in a network without a way out; servers are published on loopback, the proxy alone to everybody."""
+    assert compose()["networks"]["inside"]["internal"]
+    for name, service in compose()["services"].items():
+        assert ("outside" in service["networks"]) == (name in ("ingest", "query", "proxy")), name
+        for port in service.get("ports", ()):
+            assert name == "proxy" or port.startswith("127.0.0.1:"), port
+            if name != "proxy":
+                assert port.endswith(f":{stages()['server'].last('EXPOSE')}")
+
+
+def test_processes_have_the_time_they_need_to_end():
+    """A service is killed only after the time in which it promises to end by itself."""
+    from deniable_aggregator.commands import _STOP_SECONDS
+    from deniable_server import gunicorn_conf
+
+    services = compose()["services"]
+    for name in ("ingest", "query"):
+        assert seconds(services[name]["stop_grace_period"]) > gunicorn_conf.graceful_timeout
+    assert seconds(services["worker"]["stop_grace_period"]) > _STOP_SECONDS + 5
+
+
+def test_the_store_is_well_when_it_answers(composed):
+    """The store's health check needs no password, and fails where nobody answers."""
+    kind, command = compose()["services"]["store"]["healthcheck"]["test"]
+    assert kind == "CMD-SHELL"
+    if not (composed.folder / "tools" / "valkey-cli").exists():
+        pytest.skip("no redis-cli on PATH")
+
+    def well(told):
+        return subprocess.run(["sh", "-c", command], env=clean() | told, capture_output=True, timeout=30, check=False).returncode
+
+    assert eventually(lambda: well(composed.tools) == 0)
+    deaf = composed.folder / "deaf"
+    deaf.mkdir()
+    tool = (composed.folder / "tools" / "valkey-cli").read_text()
+    (deaf / "valkey-cli").write_text(tool.replace(f"-p {composed.private.port}", "-p 9"))
+    (deaf / "valkey-cli").chmod(0o755)
+    assert well({"PATH": f"{deaf}:{composed.tools['PATH']}"}) != 0
+
+
+@pytest.mark.parametrize("name", ["ingest", "query", "worker"])
+def test_a_process_is_well_when_it_answers(composed, name):
+    """The health checks of the images hold for running processes, and not for ones that are not there."""
+    assert eventually(lambda: composed.healthy(name)), composed.log(name)
+    port, composed.ports[name] = composed.ports[name], 9
+    try:
+        assert not composed.healthy(name)
+    finally:
+        composed.ports[name] = port
+
+
+def test_reports_are_counted(composed, tmp_path):
+    """What a device sends to ``ingest`` is published by ``worker`` and told by ``query``, each as its own user of the store."""
+    for name in ("ingest", "query"):
+        assert eventually(lambda name=name: requests.get(f"{composed.url(name)}/readyz", timeout=5).ok), composed.log(name)
+    sending, reading = (composed.operate("keys", "create", "--role", role) for role in ("ingest", "read"))
+    dsn = composed.url("ingest").replace("//", f"//{sending}@") + "/shop"
+    told = {"registry": DEPLOY / "metrics.toml", "segments": {"platform": "linux"}}
+    with deniable.Client(dsn=dsn, consent=True, state=tmp_path, strict=True, **told) as client:
+        assert client.record("export.used", value=True)
+        assert client.flush(30)
+        assert client.stats()["sent"] == 1, composed.log("ingest")
+    asked = {"Authorization": f"Bearer {reading}"}
+
+    def ask(path):
+        return requests.get(f"{composed.url('query')}/api/v1/{path}", headers=asked, timeout=5).json()
+
+    assert eventually(lambda: ask("metrics/export.used")["n"]) == 1
+    # The worker has the registry, without which it would not look for made-up reports.
+    assert eventually(lambda: ask("pipeline")["looked"]), composed.log("worker")
+    # Each serves its part alone.
+    assert requests.get(f"{composed.url('ingest')}/api/v1/metrics", headers=asked, timeout=5).status_code == 404
+    assert requests.post(f"{composed.url('query')}/v1/reports", json={}, headers=asked, timeout=5).status_code == 404
+
+
+@pytest.mark.parametrize("name", ["ingest", "query"])
+def test_numbers_are_told_to_who_has_their_key(composed, name):
+    """Prometheus gets the numbers with the key that was drawn for it, among them the backlog by which workers are scaled."""
+    key = composed.private.path("private/deniable-metrics-key").read_text()
+    assert eventually(lambda: requests.get(f"{composed.url(name)}/healthz", timeout=5).ok)
+    assert requests.get(f"{composed.url(name)}/metrics", timeout=5).status_code == 401
+    answer = requests.get(f"{composed.url(name)}/metrics", headers={"Authorization": f"Bearer {key}"}, timeout=5)
+    assert 'deniable_backlog_batches{app="shop"}' in answer.text

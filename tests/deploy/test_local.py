@@ -1,0 +1,125 @@
+"""deploy/gunicorn.conf.py, Procfile and passwords.py: what they do when they are run as they are."""
+
+from __future__ import annotations
+
+import shlex
+import stat
+import subprocess
+import sys
+from contextlib import ExitStack
+
+import pytest
+import requests
+from service import clean, end, eventually, spawn
+from shipped import DEPLOY, ROOT, Private, environment
+
+from deniable_aggregator.store import connect
+from deniable_server.stack import free_port
+
+
+def test_gunicorn_takes_its_port_from_the_environment():
+    """With the configuration shipped gunicorn listens on PORT, or on 8080, and has what deniable_server sets."""
+    for told, bind in (({}, "0.0.0.0:8080"), ({"PORT": "9999"}, "0.0.0.0:9999")):
+        command = ["gunicorn", "--print-config", "-c", DEPLOY / "gunicorn.conf.py", "deniable_server:create_app()"]
+        done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=60, check=False)
+        settings = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+        settings = {name.strip(): text.strip() for name, text in settings.items()}
+        assert settings["bind"] == f"['{bind}']", done.stderr
+        assert settings["worker_class"] == "deniable_server.patience.PatientWorker"
+        assert settings["accesslog"] == "None"
+
+
+def test_the_procfile_runs(composed, tmp_path):
+    """Its commands, started in the project's folder with two variables, serve and count, and end well."""
+    lines = (DEPLOY / "Procfile").read_text("utf-8").splitlines()
+    commands = {name: shlex.split(command) for name, command in (line.split(": ", 1) for line in lines)}
+    assert set(commands) == {"web", "worker"}
+    user = environment(composed.private.path("private/server.env"))["DENIABLE_REDIS_URL"]
+    urls = {"web": user, "worker": environment(composed.private.path("private/worker.env"))["DENIABLE_REDIS_URL"]}
+    port = free_port()
+    with ExitStack() as undo:
+        processes = {}
+        for name, command in commands.items():
+            told = {"DENIABLE_REDIS_URL": urls[name], "DENIABLE_REGISTRY": "deploy/metrics.toml", "PORT": str(port)}
+            told["GUNICORN_CMD_ARGS"] = f"--bind 127.0.0.1:{port}"
+            told["NUMBA_CACHE_DIR"] = str(composed.folder / "numba")
+            processes[name] = spawn(undo, tmp_path / f"{name}.log", command, told, cwd=ROOT)
+        url = f"http://127.0.0.1:{port}"
+
+        def workers():
+            parts = requests.get(f"{url}/readyz", timeout=5).json()["parts"]
+            return parts.get("worker:shop", {}).get("workers", 0) >= 1
+
+        assert eventually(lambda: requests.get(f"{url}/healthz", timeout=5).ok), (tmp_path / "web.log").read_text()
+        assert eventually(workers), (tmp_path / "worker.log").read_text()
+        assert {name: end(process) for name, process in processes.items()} == {"web": 0, "worker": 0}
+
+
+def test_passwords_are_for_their_process_alone(private):
+    """Each user has a file that only its owner reads, the store's has hashes only, and nothing is shown."""
+    files = {path.name: path for path in private.folder.iterdir()}
+    users = {"ingest", "query", "server", "worker", "operator"}
+    assert set(files) == {"users.acl", "deniable-metrics-key", *(f"{user}.env" for user in users)}
+    for name, path in files.items():
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == (0o044 if name == "users.acl" else 0)
+    assert private.said == ""
+    drawn = [environment(files[f"{user}.env"])["DENIABLE_REDIS_URL"] for user in users]
+    passwords = {url.split(":")[2].partition("@")[0] for url in drawn}
+    assert len(passwords) == len(users)
+    acl = files["users.acl"].read_text("utf-8")
+    assert not any(password in acl for password in passwords)
+    servers = {user: environment(files[f"{user}.env"]) for user in ("ingest", "query", "server")}
+    assert {each["DENIABLE_SERVES"] for each in servers.values()} == {"ingest", "query", "all"}
+    assert len({each["DENIABLE_SECRET"] for each in servers.values()}) == 3
+    assert {each["DENIABLE_METRICS_KEY"] for each in servers.values()} == {files["deniable-metrics-key"].read_text()}
+
+
+def test_passwords_are_never_overwritten(private):
+    """A folder that is there is left as it is: processes that run have its passwords."""
+    before = {path: path.read_text() for path in private.folder.iterdir()}
+    command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", private.folder]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 2
+    assert "not there yet" in done.stderr
+    assert {path: path.read_text() for path in private.folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("user", ["ingest", "query", "server", "worker", "operator"])
+def test_the_store_takes_the_passwords(composed, user):
+    """Each drawn address opens the store that runs with the drawn users, and another password does not."""
+    url = environment(composed.private.path(f"private/{user}.env"))["DENIABLE_REDIS_URL"]
+
+    def opens(address):
+        with connect(address) as client:
+            return client.ping()
+
+    assert eventually(lambda: opens(url))
+    import redis
+
+    with pytest.raises(redis.AuthenticationError):
+        opens(url.replace("@", "0@"))
+
+
+def test_drawing_twice_draws_anew(private, tmp_path):
+    """Two drawings have no password in common."""
+    another = Private(tmp_path / "private")
+    for path in private.folder.glob("*.env"):
+        assert (
+            environment(path)["DENIABLE_REDIS_URL"].split("@")[0]
+            != environment(another.folder / path.name)["DENIABLE_REDIS_URL"].split("@")[0]
+        )
+
+
+def test_the_readme_names_every_file():
+    """deploy/README.md says of each file and folder here what it is for."""
+    text = (DEPLOY / "README.md").read_text("utf-8")
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "deploy"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    names = {path.split("/")[1] for path in listed.stdout.splitlines()} or {path.name for path in DEPLOY.iterdir()}
+    assert not sorted(name for name in names - {"README.md"} if f"`{name}" not in text)

@@ -1,0 +1,196 @@
+"""deploy/systemd: what systemd-analyze says of the units, and whether the processes get by with what they are left."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+from configparser import RawConfigParser
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+
+import pytest
+import requests
+from service import BIN, children, clean, end, eventually, read_only, spawn
+from shipped import DEPLOY, environment, variables
+
+from deniable_server.stack import free_port
+
+
+def strace_works():
+    try:
+        return subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, timeout=30, check=False).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+UNITS = {"deniable-server@.service": "ingest", "deniable-worker@.service": "1"}
+STRACE = ["strace", "-f", "-qq", "-c", "-o"]
+needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze on PATH")
+needs_strace = pytest.mark.skipif(not strace_works(), reason="strace cannot be used here to see which system calls are made")
+
+
+class _Lines(dict):
+    """Options of a section, of which some stand several times."""
+
+    def __setitem__(self, key, value):
+        if key in self and isinstance(value, list):
+            self[key].extend(value)
+        else:
+            super().__setitem__(key, value)
+
+
+@cache
+def unit(name, section="Service"):
+    """Read a section of a unit: each option with all its values."""
+    parser = RawConfigParser(dict_type=_Lines, strict=False, delimiters="=", comment_prefixes="#")
+    parser.optionxform = str
+    parser.read_string((DEPLOY / "systemd" / name).read_text("utf-8"))
+    return {option: text.split("\n") for option, text in parser[section].items()}
+
+
+def analyze(*arguments):
+    return subprocess.run(["systemd-analyze", *arguments], capture_output=True, text=True, timeout=60, check=False)
+
+
+@needs_systemd
+@pytest.mark.parametrize("name", sorted(UNITS))
+def test_a_unit_is_valid(name, tmp_path):
+    """The units have only options that systemd knows, and it finds what they start."""
+    text = (DEPLOY / "systemd" / name).read_text("utf-8").replace("/opt/deniable/bin", BIN)
+    path = tmp_path / name.replace("@", f"@{UNITS[name]}")
+    path.write_text(text, "utf-8")
+    done = analyze("verify", "--man=no", "--recursive-errors=no", str(path))
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@needs_systemd
+@pytest.mark.parametrize("name", sorted(UNITS))
+def test_a_unit_is_locked_up(name):
+    """What systemd measures as exposure is at most 1.5 of 10 ("OK")."""
+    done = analyze("security", "--no-pager", "--offline=true", "--threshold=15", str(DEPLOY / "systemd" / name))
+    if "Unknown" in done.stderr or "unrecognized option" in done.stderr:
+        pytest.skip("this systemd-analyze does not judge files")
+    assert done.returncode == 0, done.stdout
+
+
+def test_units_say_the_same():
+    """Both units lock their processes up alike."""
+    server, worker = (
+        {o: v for o, v in unit(name).items() if re.match("Protect|Private|Restrict|System|Cap|No", o)} for name in UNITS
+    )
+    assert server == worker
+    assert len(server) > 15
+
+
+def test_what_a_unit_names_is_there(private):
+    """Environment files are shipped or drawn, and say nothing that nobody reads; programs are those of the package."""
+    for name, instance in UNITS.items():
+        service = unit(name)
+        for file in service["EnvironmentFile"]:
+            path = private.path(file.removeprefix("/etc/deniable/").replace("%i", instance))
+            assert set(environment(path)) <= variables()
+        told = re.findall(r"(\w+)=", " ".join(service["Environment"]))
+        assert set(told) <= variables()
+        program = Path(service["ExecStart"][0].split()[0])
+        assert program.parent == Path("/opt/deniable/bin")
+        assert (Path(BIN) / program.name).exists()
+
+
+def test_units_leave_time_to_end():
+    """A process is killed only after the time in which it promises to end."""
+    from deniable_aggregator.commands import _STOP_SECONDS
+    from deniable_server import gunicorn_conf
+
+    assert int(unit("deniable-server@.service")["TimeoutStopSec"][0]) > gunicorn_conf.graceful_timeout
+    assert int(unit("deniable-worker@.service")["TimeoutStopSec"][0]) > _STOP_SECONDS + 5
+    for name in UNITS:
+        assert unit(name)["RestartPreventExitStatus"] == ["2"]
+
+
+def server_command(port):
+    (words,) = unit("deniable-server@.service")["ExecStart"]
+    line = words.replace("/opt/deniable/bin", BIN).replace("/opt/deniable", str(DEPLOY)).replace("${PORT}", str(port))
+    return line.split()
+
+
+def told(composed, name, port):
+    found = composed.told(name) | {"PORT": str(port)}
+    del found["GUNICORN_CMD_ARGS"]
+    return found
+
+
+def test_the_server_tells_systemd_that_it_is_ready(composed, tmp_path):
+    """gunicorn, started as the unit does, sends what Type=notify waits for."""
+    assert unit("deniable-server@.service")["Type"] == ["notify"]
+    with ExitStack() as undo, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        path = Path("/tmp", f"n{os.getpid()}.sock")
+        undo.callback(path.unlink, missing_ok=True)
+        supervisor.bind(str(path))
+        supervisor.settimeout(40)
+        port = free_port()
+        process = spawn(
+            undo, tmp_path / "log", server_command(port), told(composed, "ingest", port) | {"NOTIFY_SOCKET": str(path)}
+        )
+        assert b"READY=1" in supervisor.recv(1024)
+        assert end(process) == 0
+
+
+def expand(name):
+    """Name the system calls of a set of systemd's."""
+    found = set()
+    for line in analyze("syscall-filter", name).stdout.splitlines()[1:]:
+        word = line.strip()
+        if word and not word.startswith("#"):
+            found |= expand(word) if word.startswith("@") else {word}
+    return found
+
+
+def allowed(name):
+    """Name the system calls that a unit leaves its process, as systemd reads the lines one after another."""
+    calls = expand("@default")
+    for line in unit(name)["SystemCallFilter"]:
+        words = line.removeprefix("~").split()
+        named = set().union(*(expand(word) if word.startswith("@") else {word} for word in words))
+        calls = calls - named if line.startswith("~") else calls | named
+    return calls
+
+
+def made(trace):
+    """Name the system calls that strace has counted."""
+    return {line.split()[-1] for line in trace.read_text().splitlines() if re.match(r"\s*\d+\.\d+ ", line)} - {"total"}
+
+
+@needs_systemd
+@needs_strace
+def test_the_server_makes_no_call_that_is_forbidden(composed, tmp_path):
+    """What a server asks of the system from its start to its end, the unit's filter lets through."""
+    port, trace = free_port(), tmp_path / "trace"
+    with ExitStack() as undo:
+        command = [*STRACE, trace, *server_command(port)]
+        process = spawn(undo, tmp_path / "log", command, told(composed, "ingest", port))
+        assert eventually(lambda: requests.get(f"http://127.0.0.1:{port}/readyz", timeout=5).ok), (tmp_path / "log").read_text()
+        for child in children(process.pid):
+            os.kill(child, signal.SIGTERM)
+        assert process.wait(40) == 0
+    assert {"accept4", "execve"} & made(trace)
+    assert made(trace) - allowed("deniable-server@.service") == set()
+
+
+@needs_systemd
+@needs_strace
+def test_the_worker_makes_no_call_that_is_forbidden(composed, tmp_path):
+    """A worker compiles and runs its kernels within the unit's filter, on read-only packages and with nowhere to keep them."""
+    trace = tmp_path / "trace"
+    command = [*STRACE, str(trace), "deniable", "worker", "--burst"]
+    told = composed.told("worker") | {"HOME": "/nonexistent", "XDG_CACHE_HOME": "/nonexistent"}
+    del told["DENIABLE_METRICS_BIND"], told["NUMBA_CACHE_DIR"]
+    told = clean() | told
+    done = subprocess.run(read_only(command) or command, env=told, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert {"connect", "mprotect"} <= made(trace)
+    assert made(trace) - allowed("deniable-worker@.service") == set()

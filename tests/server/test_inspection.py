@@ -1,0 +1,151 @@
+"""`deniable check-config`: what a server would make of its environment, all faults at once, and no secret."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+
+import pytest
+
+from deniable import cli
+from deniable_server import create_app
+from deniable_server.inspection import inspect
+from deniable_server.settings import VARIABLES
+
+REDIS = "redis://someone:canary-password@store.example:6379/0"
+
+
+@pytest.fixture
+def environment(registry_file):
+    """Describe a server that would start."""
+    return {
+        "DENIABLE_REDIS_URL": REDIS,
+        "DENIABLE_REGISTRY": str(registry_file),
+        "DENIABLE_INGEST_KEYS": "shop:pk_canary_1,shop:pk_canary_2",
+        "DENIABLE_READ_KEYS": "shop:rk_canary_1",
+        "DENIABLE_SECRET": "canary-secret",
+    }
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command in an environment; return its status and what it printed."""
+
+    def run(environment, *arguments):
+        for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
+            monkeypatch.delenv(name)
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        status = cli.main(["check-config", *arguments])
+        return status, capsys.readouterr().out
+
+    return run
+
+
+def test_a_good_environment(run, environment, monkeypatch):
+    """Every setting is shown with where it came from, no secret is, and nobody on the network is asked."""
+    monkeypatch.setattr(socket.socket, "connect", None)
+    monkeypatch.setattr(socket, "getaddrinfo", None)
+    status, said = run(environment, "--json")
+    assert status == 0
+    found = json.loads(said)
+    assert (found["errors"], found["warnings"], found["apps"]) == ([], [], {"shop": 5})
+    shown = {each["name"]: (each["value"], each["origin"]) for each in found["shown"]}
+    assert set(VARIABLES) <= set(shown)
+    assert shown["DENIABLE_REDIS_URL"] == ("redis://store.example:6379/0", "environment")
+    assert shown["DENIABLE_INGEST_KEYS"] == ("(hidden) 2 of shop", "environment")
+    assert shown["DENIABLE_SECRET"] == ("(hidden)", "environment")
+    assert shown["DENIABLE_MAX_BACKLOG"] == ("10000", "default")
+    assert shown["DENIABLE_WORKER_BATCH"] == ("100", "default")
+    assert "canary" not in said
+    status, said = run(environment)
+    assert status == 0
+    assert "canary" not in said
+    assert "deniable doctor" in said
+
+
+FAULTS = {
+    "DENIABLE_MAX_BACKLOG": "many",
+    "DENIABLE_GRACE": "0",
+    "DENIABLE_CORS_ORIGINS": "shop.example",
+    "DENIABLE_RATE_LIMIT_KEY": "9/fortnight",
+    "DENIABLE_DURABILITY": "sometimes",
+    "DENIABLE_LOG_LEVEL": "loud",
+    "DENIABLE_INGEST_KEYS": "pk_canary_of_no_app",
+    "DENIABLE_METRICS_KEY": "short",
+    "DENIABLE_WORKER_CLAIM_AFTER": "never",
+    "WEB_CONCURRENCY": "0",
+    "DENIABLE_REDIS_URL": "http://canary-password@h",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_named(environment, name):
+    """One bad value is one error, which names the variable and never a secret."""
+    (error,) = inspect(environment | {name: FAULTS[name]}).errors
+    assert name in error
+    assert "canary" not in error
+
+
+def test_all_faults_are_named_at_once(run, environment):
+    """What is wrong is all told, and the status is 2."""
+    status, said = run(environment | FAULTS | {"DENIABLE_REDIS_ULR": REDIS})
+    assert status == 2
+    for name in FAULTS:
+        assert f"error: {name}" in said
+    assert "error: nothing reads DENIABLE_REDIS_ULR; is DENIABLE_REDIS_URL meant?" in said
+    assert f"{len(FAULTS) + 1} errors" in said
+    assert "canary" not in said
+
+
+def test_every_fault_of_every_registry_is_named(environment, registry_file, tmp_path):
+    """Faults of several registries are told together, as is an app that has two."""
+    text = registry_file.read_text("utf-8")
+    faulty = tmp_path / "faulty.toml"
+    faulty.write_text(text.replace('"boolean"', '"bolean"'), "utf-8")
+    paths = [str(registry_file), str(faulty), str(tmp_path / "none.toml")]
+    errors = inspect(environment | {"DENIABLE_REGISTRY": os.pathsep.join(paths)}).errors
+    assert sum("bolean" in error for error in errors) == 2
+    assert sum("none.toml" in error for error in errors) == 1
+    copy = tmp_path / "copy.toml"
+    copy.write_text(text, "utf-8")
+    (error,) = inspect(environment | {"DENIABLE_REGISTRY": f"{registry_file}{os.pathsep}{copy}"}).errors
+    assert "shop has two" in error
+    (error,) = inspect({name: value for name, value in environment.items() if name != "DENIABLE_REGISTRY"}).errors
+    assert "DENIABLE_REGISTRY is not set" in error
+
+
+def test_every_signed_registry_is_compared(environment, tmp_path):
+    """Each file that a server would not hand out is told."""
+    (tmp_path / "a.json").write_text("{}", "utf-8")
+    signed = os.pathsep.join([str(tmp_path / "a.json"), str(tmp_path / "b.json")])
+    errors = inspect(environment | {"DENIABLE_SIGNED_REGISTRY": signed}).errors
+    assert len(errors) == 2
+    assert all("DENIABLE_SIGNED_REGISTRY" in error for error in errors)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"DENIABLE_DASHBOARD": "open"}, "whoever reaches the server"),
+        ({"DENIABLE_SECRET": "", "DENIABLE_READ_KEYS": ""}, "DENIABLE_SECRET is not set"),
+        ({"DENIABLE_READ_KEYS": "blog:rk_canary_1"}, "has keys of blog"),
+        ({"DENIABLE_APPS": "shop,blog"}, "workers count blog, shop"),
+    ],
+)
+def test_what_is_no_fault_may_be_a_warning(run, environment, change, words):
+    """What a server takes and nobody may want is told, with status 0."""
+    status, said = run(environment | change)
+    assert status == 0
+    assert "warning: DENIABLE_" in said
+    assert words in said
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if "WORKER" not in name and name != "WEB_CONCURRENCY"])
+def test_a_server_refuses_what_is_an_error(environment, name, monkeypatch):
+    """What is told to be an error stops the start."""
+    for each, value in (environment | {name: FAULTS[name]}).items():
+        monkeypatch.setenv(each, value)
+    with pytest.raises(ValueError, match=name):
+        create_app()

@@ -1,0 +1,266 @@
+"""What a privacy report says of a store: every key there is, and what was published, by its releases alone."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Event
+from time import time
+
+import pytest
+import redis
+
+from deniable import cli
+from deniable_aggregator import inventory, pulse, release
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.retention import Retention
+from deniable_aggregator.watch import Watch
+from deniable_aggregator.worker import Worker
+from deniable_server.keys import KeyStore
+from deniable_server.privacy import compose, gather, render
+from deniable_server.privacy.document import Table
+from deniable_server.privacy.keeping import storage
+from deniable_server.privacy.published import look
+from deniable_server.privacy.questions import tally
+
+from .conftest import INGEST, READ
+
+ACL = Path(__file__).parents[2] / "deploy" / "users.acl"
+ELSEWHERE = {"REMOTE_ADDR": "203.0.113.9"}
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "mac"]
+
+[publication]
+min_reports = 10
+
+[retention]
+tallies = 7
+releases = 800
+alarms = 50
+
+[metrics.theme]
+type = "categorical"
+values = ["light", "dark", "system", "other"]
+epsilon = 1.0
+mechanism = "oue"
+description = "Which theme"
+owner = "design@shop.example"
+
+[metrics.export]
+type = "boolean"
+epsilon = 1.0
+segments = ["platform"]
+description = "Whether it was exported"
+owner = "core@shop.example"
+
+[metrics.gone]
+type = "boolean"
+epsilon = 1.0
+description = "Not wanted any more"
+owner = "core@shop.example"
+"""
+
+
+@pytest.fixture
+def shop(serve):
+    return serve(REGISTRY)
+
+
+def send(shop, metric, values, **changes):
+    answer = shop.post({"format": 1, "groups": [shop.group(metric, values, **changes)]})
+    assert answer.status_code == 202, answer.json
+
+
+def count(shop):
+    Worker([shop.store]).run(Event(), burst=True)
+
+
+def close(shop, days=8):
+    """Publish what is closed in so many days."""
+    return Publisher(shop.store, shop.app.registry).publish(time() + 86400 * days)
+
+
+def ask(shop, metric, **question):
+    return shop.http.post(f"/api/v1/metrics/{metric}/participants", json=question, headers={"Authorization": f"Bearer {READ}"})
+
+
+def today():
+    return datetime.now(UTC).date().isoformat()
+
+
+def test_the_inventory_is_complete(shop, store_url):
+    """After a run in which everything happens, every key of the store is in the inventory, and everything in it is found."""
+    store, declared = shop.store, shop.app.registry
+    seen = set()
+
+    def scan():
+        seen.update(key.decode() for key in store.redis.scan_iter())
+
+    # A period that is published before it closes, then closes, with questions about it and an alarm.
+    send(shop, "theme", [0] * 500, payloads=b64encode(b"\x0f" * 500).decode())
+    count(shop)
+    assert Publisher(store, declared).publish(time(), at_once=True)
+    assert Watch(store, declared).look(int(time()))
+    scan()
+    send(shop, "export", [0, 1] * 30)
+    send(shop, "gone", [1] * 50)
+    scan()
+    count(shop)
+    assert {stratum.metric for stratum in close(shop)} == {"theme", "export", "gone"}
+    assert ask(shop, "theme", period=today(), epsilon=0.5).status_code == 200
+    pulse.beat(store, "worker", time(), time())
+    scan()
+    # Its sums go, and a metric is erased.
+    assert Retention(store, declared, Publisher(store, declared)).look(time() + 86400 * 30)
+    assert cli.main(["erase", "--redis-url", store_url, "--app", "shop", "--metric", "gone", "--yes"]) == 0
+    # What cannot be counted.
+    store.redis.xadd(store.stream, {"d": b"nonsense"})
+    count(shop)
+    scan()
+    # Keys, and those who knock.
+    keys = KeyStore(store.redis, "shop")
+    keys.create("read", "somebody")
+    shop.http.get("/api/v1/metrics", headers={"Authorization": f"Bearer {READ}"}, environ_base=ELSEWHERE)
+    shop.http.get("/api/v1/metrics", headers={"Authorization": "Bearer rk_of_nobody_1234"}, environ_base=ELSEWHERE)
+    shop.http.post("/v1/reports", data=b"{", headers={"Authorization": f"Bearer {INGEST}"}, environ_base=ELSEWHERE)
+    with shop.flask.test_request_context(environ_base=ELSEWHERE):
+        shop.service.limits.login()
+    store.redis.hset("{shop}:keys:used", "somebody", today())
+    scan()
+    unknown = sorted(key for key in seen if inventory.find(key, "shop") is None)
+    assert unknown == []
+    found = {inventory.find(key, "shop") for key in seen}
+    assert [kept.name for kept in inventory.STORE if kept not in found] == []
+
+
+def test_what_is_not_listed_is_not_found():
+    """Keys of another app, or of another name, are none of the inventory."""
+    assert inventory.find("{shop}:idem:0a1b", "shop").name == "{app}:idem:*"
+    assert inventory.find("{deniable}:source:2026-11-21", "shop").name == "{deniable}:source:*"
+    for key in ("{blog}:reports", "{shop}:devices", "{shop}:keys:more", "{deniable}:reports", "reports"):
+        assert inventory.find(key, "shop") is None
+
+
+def test_the_storage_table_has_the_registry_s_days(shop):
+    """Each thing of the inventory is in the report, under the app's name and with the days that the registry says."""
+    section = storage(shop.app.registry)
+    cells = {row[0]: row[2] for block in section.blocks if isinstance(block, Table) for row in block.rows}
+    assert len(cells) == len(inventory.STORE) + len(inventory.SERVERS) + len(inventory.DEVICE)
+    assert cells["{shop}:tally:*"].startswith("7 days")
+    assert cells["{shop}:release:*"].startswith("800 days")
+    assert cells["{shop}:alarms"].startswith("50 days")
+    assert not [name for name, until in cells.items() if "{" in until or "{app}" in name]
+
+
+def written(shop):
+    """Write the report of a store."""
+    facts = gather(path_of(shop))
+    published = [look(shop.store, each) for each in facts.metrics]
+    spent = [tally(shop.store, facts.registry, each.metric) for each in facts.metrics]
+    made = datetime(2026, 11, 21, tzinfo=UTC)
+    return published, spent, render(compose(facts, made=made, software="1", published=published, spent=spent), "md")
+
+
+def path_of(shop):
+    return Path(shop.service.settings.registry)
+
+
+def test_what_was_published(shop):
+    """Releases are counted by metric, with the reports that are in them and an estimate of those there were."""
+    send(shop, "theme", [0] * 200)
+    send(shop, "export", [0, 1] * 100)
+    count(shop)
+    close(shop)
+    (theme, export, gone), _, text = written(shop)
+    question = shop.app.questions["theme"]
+    listed = release.listed(shop.store, "theme")
+    n = release.shelf(shop.store).read(question.mechanism.layout, list(listed)).n
+    (note,) = listed.values()
+    assert (theme.periods, theme.closed, theme.releases, theme.cells) == ((today(),), 1, 1, 0)
+    assert (theme.reports, theme.participants, theme.stderr) == (n, n + note.left_out, note.stderr)
+    assert theme.latest.timestamp() == note.published
+    assert (export.closed, export.cells) == (1, 1)
+    assert (gone.periods, gone.reports, gone.latest) == ((), 0, None)
+    assert f"| theme | 1 | {today()} | {today()} | 1 | 1 | 0 | {n} |" in text
+    assert f"{n} reports in 1 period" in text
+    assert "looked at, read only" in text
+
+
+def test_nothing_is_told_but_what_was_published(shop):
+    """The report is the same whatever was counted and is not published: exact numbers have no part in it."""
+    send(shop, "theme", [0] * 60)
+    count(shop)
+    close(shop)
+    *_, before = written(shop)
+    send(shop, "export", [0, 1] * 300)
+    send(shop, "gone", [0] * 37)
+    count(shop)
+    *_, after = written(shop)
+    assert after == before
+    for key in list(shop.store.redis.scan_iter()):
+        if inventory.find(key.decode(), "shop").name.split(":")[1] in ("tally", "tallies", "weights", "census", "taken"):
+            shop.store.redis.delete(key)
+    assert written(shop)[-1] == before
+
+
+def test_budgets_that_were_spent(shop):
+    """Questions of all keys are counted; those about one period add up, and the same question again costs nothing."""
+    send(shop, "theme", [0] * 60)
+    count(shop)
+    close(shop)
+    for epsilon in (0.25, 0.5, 0.5):
+        assert ask(shop, "theme", period=today(), epsilon=epsilon).status_code == 200
+    _, (theme, export, _), text = written(shop)
+    assert (theme.questions, theme.keys, theme.periods) == (2, 1, 1)
+    assert (theme.one, theme.together) == (0.75, 0.75)
+    assert (export.questions, export.keys, export.one, export.together) == (0, 0, 0.0, 0.0)
+    assert "| theme | 2 | 1 | 1 | 0.75 | 0.75 |" in text
+
+
+def test_former_definitions_are_told_apart(shop, serve):
+    """What was published under another definition is named, and not counted with that of today."""
+    send(shop, "theme", [0] * 60)
+    count(shop)
+    close(shop)
+    changed = serve(REGISTRY.replace('"other"]', '"other"]\nversion = 2'))
+    (theme, *_), _, text = written(changed)
+    assert (theme.periods, theme.former) == ((), 1)
+    assert "theme (1 release)" in text
+
+
+def test_the_user_of_queries_may_read_all_of_it(shop):
+    """The store's user `query`, as shipped, can read whatever a report tells of a store."""
+    send(shop, "theme", [0] * 60)
+    count(shop)
+    close(shop)
+    assert ask(shop, "theme", period=today(), epsilon=0.5).status_code == 200
+    whole, admin = written(shop), shop.store.redis
+    (rules,) = (line for line in ACL.read_text("utf-8").splitlines() if line.startswith("user query "))
+    admin.execute_command("ACL", "SETUSER", "reviewer", *re.findall(r"\([^)]*\)|\S+", rules)[2:], "on", "nopass")
+    try:
+        admin.execute_command("AUTH", "reviewer", "any")
+        assert written(shop) == whole
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            admin.execute_command("GET", "{shop}:tally:theme")
+    finally:
+        admin.connection_pool.disconnect()
+        admin.execute_command("ACL", "DELUSER", "reviewer")
+
+
+def test_the_command_reads_a_store(shop, store_url, tmp_path):
+    """With --redis-url the report has what was published; the command changes nothing in the store."""
+    send(shop, "theme", [0] * 60)
+    count(shop)
+    close(shop)
+    before = {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter()}
+    output = tmp_path / "report.html"
+    arguments = ["--registry", str(path_of(shop)), "--redis-url", store_url, "--output", str(output)]
+    assert cli.main(["report", "privacy", *arguments]) == 0
+    assert "No store was looked at" not in output.read_text("utf-8")
+    assert {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter()} == before

@@ -1,0 +1,182 @@
+"""A number for each request: drawn by the server, in the answer, the problem and the log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from uuid import UUID
+
+import pytest
+import requests
+
+from deniable_aggregator import logs
+from deniable_server import query
+from deniable_server.stack import free_port
+from deniable_server.trace import HEADER
+
+
+@pytest.fixture
+def lines():
+    """Gather what is logged, as a program reads it."""
+    gathered = []
+    formatter = logs.LogSettings(format="json").formatter()
+
+    class Gather(logging.Handler):
+        def emit(self, record):
+            gathered.append(json.loads(formatter.format(record)))
+
+    handler, root = Gather(), logging.getLogger()
+    root.addHandler(handler)
+    level = root.level
+    yield gathered
+    root.removeHandler(handler)
+    root.setLevel(level)
+
+
+@pytest.fixture
+def told(lines):
+    """Gather it from level info on."""
+    logging.getLogger().setLevel(logging.INFO)
+    return lines
+
+
+def number(answer):
+    assert len(answer.headers.getlist(HEADER)) == 1
+    drawn = UUID(answer.headers[HEADER])
+    assert drawn.version == 4
+    return str(drawn)
+
+
+def test_every_answer_has_a_number_of_its_own(served):
+    """Good and bad answers at every kind of address have a fresh number; one that the client sends is not used."""
+    mine = str(UUID(int=7, version=4))
+    answers = [
+        served.http.open(path, method=method, headers={HEADER: mine}, buffered=True)
+        for path in ("/healthz", "/login", "/nowhere", "/v1/reports", "/static/dashboard.css", "/readyz", "/")
+        for method in ("GET", "POST", "OPTIONS", "HEAD", "BREW")
+    ]
+    answers.append(served.http.post("/v1/reports", headers={"Transfer-Encoding": "chunked"}))
+    numbers = {number(answer) for answer in answers}
+    assert len(numbers) == len(answers)
+    assert mine not in numbers
+
+
+def test_a_problem_names_its_request(served):
+    """The member `instance` of a problem is the number of the answer."""
+    for answer in (served.post(b"x"), served.post(b"x", Authorization=None), served.http.get("/nowhere")):
+        assert answer.status_code >= 400
+        assert answer.get_json()["instance"] == f"urn:uuid:{number(answer)}"
+
+
+def test_a_line_for_each_request(served, told):
+    """At level info a request is one line: its rule and not its address, what became of it, and nothing of the client."""
+    sent = served.post({"format": 1, "groups": [served.group("ui.theme", [0])]}, User_Agent="canary-agent")
+    refused = served.get("/api/v1/metrics/canary-metric?segment=canary-segment")
+    strange = served.http.open("/canary-path", method="CANARY")
+    assert [each["event"] for each in told] == ["answered"] * 3
+    assert all(each.pop("ms") >= 0 and each.pop("time") and each.pop("logger") == "deniable.request" for each in told)
+    common = {"level": "info", "event": "answered"}
+    assert told == [
+        common | {"request": number(sent), "route": "/v1/reports", "method": "POST", "status": 202, "app": "shop"},
+        common
+        | {"request": number(refused), "route": "/api/v1/metrics/<id_>", "method": "GET", "status": 404}
+        | {"code": "unknown_metric", "app": "shop"},
+        common | {"request": number(strange), "status": 404, "code": "not_found"},
+    ]
+
+
+def test_nothing_is_written_of_good_requests_at_the_default_level(served, lines):
+    """At level warning an upload, a query and a page write nothing."""
+    logging.getLogger().setLevel(logging.WARNING)
+    assert served.post({"format": 1, "groups": [served.group("ui.theme", [0])]}).status_code == 202
+    assert served.get("/api/v1/metrics").status_code == 200
+    assert served.http.get("/login").status_code == 200
+    assert lines == []
+
+
+def test_a_bug_is_logged_with_its_request(served, told, monkeypatch):
+    """What goes wrong is logged with the number that the client was given, and without its message."""
+
+    def fail(*_):
+        raise RuntimeError("canary-answer")
+
+    monkeypatch.setattr(query, "measure", fail)
+    answer = served.get("/api/v1/metrics/plugin")
+    assert answer.status_code == 500
+    failure, answered = told
+    assert failure["level"] == "error"
+    assert "RuntimeError in /api/v1/metrics/<id_>" in failure["event"]
+    assert failure["request"] == answered["request"] == number(answer)
+    assert answered["code"] == "internal"
+    assert "canary" not in json.dumps(told)
+    assert logs.current() == {}
+
+
+@contextmanager
+def gunicorn(settings, *arguments, **environment):
+    """Run gunicorn as it is deployed; yield its address and what it says on stderr, once it has ended."""
+    bind = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", bind, "-w", "1", *arguments]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    process = subprocess.Popen(
+        [*command, "deniable_server:create_app()"],
+        env=kept | settings.environment() | environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    said = []
+    try:
+        yield f"http://{bind}", process, said
+    finally:
+        process.terminate()
+        said += process.communicate(timeout=30)[1].splitlines()
+
+
+def answer_of(process, url, method="GET", **options):
+    while True:
+        assert process.poll() is None
+        try:
+            return requests.request(method, url, timeout=5, **options)
+        except (requests.ConnectionError, requests.Timeout):  # it may still be starting
+            time.sleep(0.05)
+
+
+def test_gunicorn_logs_as_it_is_told(settings):
+    """All lines of gunicorn and the app are JSON; requests that gunicorn refuses have a number, too; strays are told."""
+    told = {"DENIABLE_LOG_LEVEL": "debug", "DENIABLE_LOG_FORMAT": "json", "DENIABLE_MAX_BACKLOGS": "7"}
+    with gunicorn(settings, **told) as (url, process, said):
+        good = answer_of(process, f"{url}/healthz")
+        refused = requests.get(f"{url}/healthz", headers={"X-Long": "x" * 5000}, timeout=5)
+    assert (good.status_code, refused.status_code) == (200, 431)
+    records = [json.loads(line) for line in said]
+    assert {"gunicorn.error", "deniable.request", "deniable.settings"} <= {each["logger"] for each in records}
+    lines = {each.get("request"): each for each in records}
+    assert lines[good.headers[HEADER]].items() >= {"route": "/healthz", "status": 200}.items()
+    assert lines[refused.headers[HEADER]].items() >= {"status": 431, "code": "headers_too_large"}.items()
+    assert refused.json()["instance"] == f"urn:uuid:{refused.headers[HEADER]}"
+    (stray,) = [each for each in records if each["logger"] == "deniable.settings"]
+    assert stray["event"] == "nothing reads DENIABLE_MAX_BACKLOGS; is DENIABLE_MAX_BACKLOG meant?"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status", "message"),
+    [
+        ("DENIABLE_LOG_FORMAT", "yaml", 2, "DENIABLE_LOG_FORMAT is console or json; got 'yaml'"),
+        ("DENIABLE_GRACE", "soon", 2, "DENIABLE_GRACE is a whole number of at least 1; got 'soon'"),
+        ("DENIABLE_READ_KEYS", "rk_11111111", 2, "DENIABLE_READ_KEYS: a key is written app:key"),
+        ("DENIABLE_REGISTRY", "/no/such.toml", 3, "/no/such.toml: -: the registry is a readable UTF-8 file"),
+    ],
+)
+def test_gunicorn_does_not_start_on_a_bad_value(settings, name, value, status, message):
+    """The start ends with the variable, the rule and the value, and no trace of the code; a key is not repeated."""
+    with gunicorn(settings, **{name: value}) as (_, process, said):
+        assert process.wait(30) == status
+    text = "\n".join(said)
+    assert message in text
+    assert "Traceback" not in text
+    assert "rk_1" not in text

@@ -1,0 +1,294 @@
+"""`/metrics`: counts that are right to the unit, for whoever has the key, in the same few series whatever is sent."""
+
+from __future__ import annotations
+
+import gzip
+from base64 import b64encode
+from dataclasses import replace
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_text
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator import pulse
+from deniable_aggregator.store import connect
+from deniable_server.ingest import REJECTIONS
+from deniable_server.settings import Settings
+
+KEY = "mk_test_12345678"
+
+
+@pytest.fixture
+def watch(settings, served):
+    """Serve with a metrics key, and with other changed settings."""
+    made = []
+
+    def start(**changes):
+        made.append(type(served)(replace(settings, metrics_key=KEY, **changes)))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.store.redis.close()
+
+
+@pytest.fixture
+def watched(watch):
+    return watch()
+
+
+def scrape(served, key=KEY, **headers):
+    return served.http.get("/metrics", headers={"Authorization": f"Bearer {key}"} | headers)
+
+
+def samples(served):
+    """Return every sample by its name and labels."""
+    answer = scrape(served)
+    assert answer.status_code == 200
+    families = read_text(answer.get_data(as_text=True))
+    return {(sample.name, *sorted(sample.labels.items())): sample.value for family in families for sample in family.samples}
+
+
+def series(name, **labels):
+    return (f"deniable_{name}", *sorted(labels.items()))
+
+
+def counted(before, after):
+    """Return what has been counted meanwhile, but for durations."""
+    names = [each for each in after if each[0].endswith("_total")]
+    return {each: after[each] - before[each] for each in names if after[each] != before[each]}
+
+
+def test_without_a_key_there_are_no_metrics(served):
+    """A server that was given no metrics key has nothing at the address, whatever key is sent."""
+    for key in ("", KEY, "rk_test_12345678"):
+        answer = scrape(served, key)
+        assert answer.status_code == 404
+        assert answer.get_json()["code"] == "not_found"
+
+
+@pytest.mark.parametrize("key", ["", "mk_test_1234567", "mk_test_123456789", "rk_test_12345678", "pk_test_12345678"])
+def test_only_the_key_opens(watched, key):
+    """No other key opens the metrics, not even the app's own."""
+    answer = scrape(watched, key)
+    assert answer.status_code == 401
+    assert answer.get_json()["code"] == ("unknown_key" if key else "missing_key")
+    assert watched.get("/api/v1/metrics", KEY).status_code == 401
+
+
+def test_who_tries_keys_is_stopped(watch):
+    """Wrong keys count as strangers; the right one is let in all the same."""
+    watched = watch(rate_limit_source="3/day")
+    watched.http.environ_base["REMOTE_ADDR"] = "203.0.113.9"
+    assert [scrape(watched, f"mk_wrong_{i}").status_code for i in range(5)] == [401, 401, 401, 429, 429]
+    assert samples(watched)[series("rate_limited_total", app="", role="metrics")] == 2
+
+
+def test_a_key_is_long_and_not_shown():
+    """A short key stops the start, and is not repeated; no key is in the settings' text."""
+    with pytest.raises(ConfigurationError, match="DENIABLE_METRICS_KEY has at least 8 characters; got 6"):
+        Settings.from_environment({"DENIABLE_METRICS_KEY": "mk_xyz"})
+    assert KEY not in repr(Settings(metrics_key=KEY))
+
+
+def test_both_formats_are_spoken(watched):
+    """Whoever asks gets the format it accepts, and the same series in both."""
+    text = scrape(watched)
+    assert text.content_type.startswith("text/plain; version=0.0.4")
+    assert text.headers["Cache-Control"] == "no-store"
+    opened = scrape(watched, Accept="application/openmetrics-text; version=1.0.0")
+    assert opened.content_type.startswith("application/openmetrics-text; version=1.0.0")
+    found = [
+        {
+            (sample.name, *sorted(sample.labels.items()))
+            for family in read(answer.get_data(as_text=True))
+            for sample in family.samples
+        }
+        for read, answer in ((read_text, scrape(watched)), (read_openmetrics, opened))
+    ]
+    assert found[0] >= found[1] > {series("reports_accepted_total", app="shop")}
+    assert all(name.startswith("deniable_") for name, *_ in found[1])
+
+
+def test_uploads_are_counted_to_the_unit(watched):
+    """Reports accepted and refused, duplicates and failed uploads are counted as they were answered, and repeats only once."""
+    start = samples(watched)
+    bits = watched.mechanism("plugin").layout.payload_size
+    batch = {
+        "format": 1,
+        "groups": [
+            watched.group("ui.theme", [0, 1, 2, 0, 1]),
+            watched.group("country", [3, 4, 5]),
+            watched.group("ui.theme", [0, 1], version=9),
+            watched.group("export.used", [0] * 7, segment="platform=windows"),
+            watched.group("plugin", [1, 2], payloads=b64encode(b"\xff" * bits * 2).decode()),  # bits that there are not
+        ],
+    }
+    told = [watched.post(batch, "one").get_json() for _ in range(3)]
+    assert [(each["accepted"], each["rejected"], each["duplicate"]) for each in told] == [
+        (8, 11, False),
+        (8, 11, True),
+        (8, 11, True),
+    ]
+    refused = {"format": 1, "groups": [watched.group("ended", [0, 1, 1])]}
+    assert watched.post(refused).status_code == 422
+    assert watched.post(refused, "one").status_code == 422
+    assert watched.post(b"{").status_code == 400
+    assert watched.post(gzip.compress(b"{}"), Content_Encoding="gzip").status_code == 400
+    assert watched.post(refused, Authorization=None).status_code == 401
+    assert watched.post(refused, Authorization="Bearer pk_nobody_12345678").status_code == 401
+    assert watched.http.get("/v1/reports").status_code == 405
+    assert watched.http.options("/v1/reports").status_code == 200
+    uploads = {"accepted": 1, "duplicate": 2, "all_rejected": 1, "idempotency_mismatch": 1, "json": 1, "batch_shape": 1}
+    rejected = {"unknown_version": 2, "segment": 7, "padding_bits": 2, "metric_expired": 3}
+    assert counted(start, samples(watched)) == {
+        series("reports_accepted_total", app="shop"): 8,
+        **{series("uploads_total", app="shop", code=code): number for code, number in uploads.items()},
+        **{series("uploads_total", app="", code=code): 1 for code in ("missing_key", "unknown_key")},
+        **{series("reports_rejected_total", app="shop", code=code): number for code, number in rejected.items()},
+    }
+
+
+def test_reports_that_were_told_to_come_again_are_not_counted(watch):
+    """With the backlog full, neither the good nor the bad reports of an upload are counted: they will come again."""
+    watched = watch(max_backlog=1)
+    batch = {"format": 1, "groups": [watched.group("ui.theme", [0]), watched.group("ui.theme", [0, 1], version=9)]}
+    assert watched.post(batch).status_code == 202
+    start = samples(watched)
+    assert watched.post(batch, "again").status_code == 503
+    assert counted(start, samples(watched)) == {
+        series("uploads_total", app="shop", code="backlog_full"): 1,
+        series("server_errors_total", code="backlog_full"): 1,
+    }
+    watched.drain()
+    assert watched.post(batch, "again").status_code == 202
+    after = samples(watched)
+    assert after[series("reports_accepted_total", app="shop")] == 2
+    assert after[series("reports_rejected_total", app="shop", code="unknown_version")] == 4
+
+
+def test_nobody_inflates_what_is_refused(watched):
+    """A group that claims more reports than it can hold is counted as what it can hold at most."""
+    group = watched.group("ui.theme", [0, 1], version=9)
+    told = watched.post({"format": 1, "groups": [group | {"count": 1_000_000}]}).get_json()
+    assert told["rejected"] == 1_000_000
+    found = samples(watched)[series("reports_rejected_total", app="shop", code="unknown_version")]
+    assert found == len(group["payloads"])
+
+
+def test_junk_makes_no_series(watched):
+    """Whatever clients send, the series are those of before; durations have those of each route and class of status, at most."""
+    before = samples(watched)
+    word = "junk-f00d"
+    for method in ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "JUNK", word.upper()):
+        for path in (
+            f"/{word}",
+            f"/v1/reports/{word}",
+            f"/static/{word}",
+            "/v1/reports",
+            "/login",
+            f"/m/{word}",
+            "/api/v1/metrics/x",
+        ):
+            watched.http.open(path, method=method, query_string={word: word}, headers={"User-Agent": word})
+    for field in ("metric", "period", "segment", "fingerprint", "payloads"):
+        assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0]) | {field: word}]}).status_code == 422
+    for body in (word.encode(), b"{}", b'{"format": "junk-f00d"}', b"[" * 9999, b"\xff"):
+        assert watched.post(body).status_code == 400
+    for headers in ({"Content_Type": f"text/{word}"}, {"Content_Encoding": word}, {"Authorization": f"Basic {word}"}):
+        assert watched.post(b"{}", **headers).status_code in (401, 415)
+    for period in (word, "2026", "x=y"):
+        watched.get(f"/api/v1/metrics/ui.theme?period={period}&segment={word}&level={word}")
+    after = samples(watched)
+    new = {each for each in set(after) - set(before) if not each[0].startswith("deniable_request_duration_seconds")}
+    assert not new
+    assert word not in scrape(watched).get_data(as_text=True).lower()
+    routes = {rule.rule for rule in watched.flask.url_map.iter_rules()} | {"unknown"}
+    seen = {(dict(each[1:])["route"], dict(each[1:])["status"]) for each in after if each[0].endswith("_seconds_count")}
+    assert seen <= {(route, f"{status}xx") for route in routes for status in range(1, 6)}
+    assert {("unknown", "4xx"), ("/v1/reports", "4xx"), ("/api/v1/metrics/<id_>", "4xx")} <= seen
+
+
+def test_every_code_is_there_from_the_start(watched):
+    """Rates of every way to refuse begin at 0: nothing appears that was not there."""
+    found = samples(watched)
+    assert {dict(each[1:])["code"] for each in found if each[0] == "deniable_reports_rejected_total"} == set(REJECTIONS)
+    codes = {dict(each[1:])["code"] for each in found if each[0] == "deniable_uploads_total"}
+    assert {"accepted", "duplicate", "backlog_full", "unknown_key", "store_unavailable"} <= codes
+    assert not any(value for each, value in found.items() if each[0].endswith("_total"))
+
+
+def test_gauges_tell_the_state(watched):
+    """Backlog, workers, dead letters and alarms are those of the store at that moment."""
+    start = samples(watched)
+    for name in ("backlog_batches", "pending_batches", "dead_letters", "workers", "alarms", "alarm_raised_timestamp_seconds"):
+        assert start[series(name, app="shop")] == 0
+    assert start[series("store_up")] == 1
+    assert start[series("backlog_limit_batches")] == 50
+    for _ in range(3):
+        assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0])]}).status_code == 202
+    waiting = samples(watched)
+    assert waiting[series("backlog_batches", app="shop")] == 3
+    assert series("lag_seconds", app="shop") not in waiting  # no worker ever came
+    store = watched.store
+    pulse.beat(store, "somebody", store.redis.time()[0], store.redis.time()[0] - 100)
+    store.redis.xadd(store.dead, {"reason": "x"})
+    alarm = {"test": "cell", "p_value": 1e-9, "period": "2026-11-21", "segment": "", "n": 9, "what": "w", "values": []}
+    fingerprint = watched.app.questions["ui.theme"].fingerprint
+    hours = (3600, 7200)
+    kept = [alarm | {"period": f"2026-11-2{i}", "since": hour} for i, hour in enumerate(hours)]
+    from json import dumps
+
+    store.redis.hset(store.alarms, "ui.theme", dumps({"fingerprint": fingerprint, "tested": {}, "alarms": kept}))
+    found = samples(watched)
+    assert found[series("workers", app="shop")] == found[series("dead_letters", app="shop")] == 1
+    assert 100 <= found[series("lag_seconds", app="shop")] < 1000
+    assert found[series("alarms", app="shop")] == 2
+    assert found[series("alarm_raised_timestamp_seconds", app="shop")] == 7200
+
+
+def test_a_store_that_is_away_is_told(watch, store_url):
+    """Without the store a scrape says so, and still has all that was counted."""
+    watched = watch()
+    assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0, 1])]}).status_code == 202
+    assert samples(watched)[series("store_up")] == 1
+    with connect(store_url) as operator:
+        operator.acl_setuser("default", enabled=True, nopass=True, commands=["-@all", "+acl"], reset_keys=False)
+        try:
+            found = samples(watched)
+            assert watched.post({"format": 1, "groups": [watched.group("ui.theme", [0])]}).status_code == 503
+            after = samples(watched)
+        finally:
+            operator.acl_setuser("default", enabled=True, nopass=True, commands=["+@all"], reset_keys=False)
+    assert found[series("store_up")] == 0
+    assert found[series("reports_accepted_total", app="shop")] == 2
+    assert not any(each[0] == "deniable_backlog_batches" for each in found)
+    assert counted(found, after) == {
+        series("uploads_total", app="shop", code="store_unavailable"): 1,
+        series("server_errors_total", code="store_unavailable"): 1,
+    }
+    assert samples(watched)[series("store_up")] == 1
+
+
+def test_limits_are_counted_by_app_and_role(watch):
+    """Whoever asks too often is counted for its app and by what it wanted; who signs in too often has no app."""
+    watched = watch(rate_limit_key="2/day", rate_limit_login="1/day")
+    for _ in range(4):
+        watched.get("/api/v1/metrics")
+        watched.post(b"{}")
+    page = watched.http.get("/login").get_data(as_text=True)
+    token = page.partition('name="token" value="')[2].partition('"')[0]
+    assert [watched.http.post("/login", data={"key": "x", "token": token}).status_code for _ in range(3)] == [401, 429, 429]
+    found = samples(watched)
+    assert found[series("rate_limited_total", app="shop", role="read")] == 2
+    assert found[series("rate_limited_total", app="shop", role="ingest")] == 2
+    assert found[series("rate_limited_total", app="", role="login")] == 2
+    assert found[series("uploads_total", app="shop", code="rate_limited")] == 2
+
+
+def test_a_server_that_only_takes_uploads_does_not_look_at_alarms(watch):
+    """With `serves` ingest, what its user of the store may not read is not asked for."""
+    found = samples(watch(serves="ingest"))
+    assert series("backlog_batches", app="shop") in found
+    assert series("alarms", app="shop") not in found

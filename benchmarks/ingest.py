@@ -4,6 +4,7 @@
     python benchmarks/ingest.py --limits         # with a limit for the key and one for each of many addresses
     python benchmarks/ingest.py --metrics        # with requests counted for Prometheus
     python benchmarks/ingest.py --tcp            # the store on a port, not on a Unix socket
+    python benchmarks/ingest.py --unchecked      # what nobody can undercut: uploads appended by the same call, as they are
     python benchmarks/ingest.py --memory         # resident memory while reports are sent and counted
 
 Both servers are gunicorn with the product's own settings (worker class, processes, threads, keep-alive) and get the very same
@@ -96,6 +97,20 @@ def nothing() -> Flask:
     @app.post("/v1/reports")
     def take() -> tuple[str, int]:
         request.get_data()
+        return "", 202
+
+    return app
+
+
+def unchecked() -> Flask:
+    """Make the app that appends what it is sent, once for each key, and looks at nothing."""
+    app = Flask("unchecked")
+    store = Store(connect(os.environ["DENIABLE_REDIS_URL"]), APP)
+
+    @app.post("/v1/reports")
+    def take() -> tuple[str, int]:
+        key = request.headers["Idempotency-Key"]
+        store.append(request.get_data(), key=key, remember=b"{}", cap=1 << 40, ttl=3600)
         return "", 202
 
     return app
@@ -215,9 +230,10 @@ def spent(*processes: int) -> float:
 def compare(arguments: argparse.Namespace, folder: Path, store: Store, settings: Settings) -> None:
     """Print a line for each load."""
     told = settings.environment()
+    app = "ingest:unchecked()" if arguments.unchecked else "deniable_server:create_app()"
     with (
         gunicorn("ingest:nothing()", folder / "nothing.log", told, arguments.processes) as (nothing_, idle),
-        gunicorn("deniable_server:create_app()", folder / "server.log", told, arguments.processes) as (ours, busy),
+        gunicorn(app, folder / "server.log", told, arguments.processes) as (ours, busy),
     ):
         row = "{:<27}{:>7}{:>9}{:>11}{:>7}{:>14}{:>14}{:>11}{:>20}"
         columns = (
@@ -318,6 +334,7 @@ def main() -> None:
     parser.add_argument("--loads", type=int, nargs="*", default=range(len(LOADS)), help="which of the table's lines")
     parser.add_argument("--limits", action="store_true", help="hold limits for the key and for 50,000 addresses")
     parser.add_argument("--metrics", action="store_true", help="count requests for Prometheus")
+    parser.add_argument("--unchecked", action="store_true", help="append uploads without a look at them, for the ceiling")
     parser.add_argument("--tcp", action="store_true", help="ask the store on a port")
     parser.add_argument("--memory", type=int, nargs="?", const=10_000_000, help="watch it over so many reports")
     arguments = parser.parse_args()

@@ -71,7 +71,7 @@ STORE = (
         "{alarms} days after their period has closed",
     ),
     Kept("{app}:watched", "when made-up reports were last looked for", "until the next look"),
-    Kept("{app}:metrics", "names of the metrics that were ever counted", "until the metric is erased"),
+    Kept("{app}:metrics", "names of the metrics that any registry of a worker had", "until the metric is erased"),
     Kept("{app}:expired", "by definition of a metric, the last period whose sums were deleted", _FOR_GOOD),
     Kept("{app}:erased", "digests of the metrics that were erased, so that nothing of them is counted again", _FOR_GOOD),
     Kept("{app}:workers", "names of processes that count, with their last sign of life", "for a minute after the last one"),

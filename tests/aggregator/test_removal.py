@@ -89,7 +89,7 @@ class Shop:
                 assert self.store.commit("test", [], deltas, int(time.time())) == []
         assert watch.look(int(time.time()))
         publisher.publish(ENDED)
-        publisher.publish(CLOSED)
+        publisher.publish(CLOSED + 11)
         for metric in declared.metrics:
             asked = Asked(self.stratum(metric, version)._replace(segment=""), "participants", "", 1000)
             Budgets(self.store, declared.analysts).ask("f" * 16, asked, None, lambda: {"participants": 5001})
@@ -191,7 +191,7 @@ def test_it_does_not_come_back(shop):
     shop.work()
     publisher = Publisher(shop.store, shop.registry())
     Watch(shop.store, shop.registry()).look(int(time.time()))
-    publisher.publish(CLOSED)
+    publisher.publish(CLOSED + 11)
     Retention(shop.store, shop.registry(), publisher).look(CLOSED)
     assert shop.naming("ui.theme") == ["audit"]
     shop.append(shop.batch(shop.stratum("ui.theme", 2)))

@@ -102,7 +102,7 @@ def test_sums_go_once_they_are_published_and_their_days_are_over(shop):
     shop.publisher.publish(ENDED)  # an early one, for which it is noted what was taken
     shop.count(400)
     assert {key.partition(":")[0] for key in shop.keys("taken", "tally", "weights")} == {"taken", "tally", "weights"}
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     shop.redis.set(shop.store.taken(name(shop.stratum())), b"left by a worker that was killed")
     released = shop.redis.get("{shop}:release:" + name(shop.stratum()))
     before = shop.keys()
@@ -145,7 +145,7 @@ def test_what_is_not_published_yet_stays(shop):
 def test_a_release_that_was_made_meanwhile_keeps_its_sums(shop, monkeypatch):
     """What is noted of the release is compared in the moment of deletion: if it is another one by then, nothing goes."""
     shop.count(90)
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     expire = shop.retention._expire
 
     def late(keys, args):
@@ -161,7 +161,7 @@ def test_too_few_go_though_they_are_never_published(shop):
     """A period of too few reports is never published, and its sums go all the same; a publisher that starts anew has none."""
     shop.count(49)
     assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0  # this publisher has not looked yet
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     assert shop.retention.look(CLOSED + 10 * DAY + 1) == 3
     assert shop.keys(*EXACT) == []
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 10 * DAY + 1) == []
@@ -174,7 +174,7 @@ def test_what_nobody_publishes_goes_by_the_same_days(shop):
     shop.redis.sadd(shop.store.metrics, "old")
     for stratum in (OLD, other):
         shop.count(400, stratum)
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
     assert list(shop.store.strata("old")) == [OLD]  # its month is not over
     assert shop.retention.look(CLOSED + 19 * DAY + 1) == 1
@@ -196,7 +196,7 @@ def test_what_a_registry_once_declared_is_found(real_redis):
 def test_while_batches_wait_nothing_goes_that_they_may_be_of(shop):
     """A batch may have been taken in time and wait since: until it is counted no period that it may be of is deleted."""
     shop.count(400)
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     shop.store.append(b"batch", key="a", remember=b"-", cap=10, ttl=60)
     assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0  # nobody ever came to read it
     shop.redis.set(shop.store.caught, shop.redis.time()[0] - 5 * DAY)
@@ -226,7 +226,7 @@ def test_a_letter_that_is_given_back_too_late_is_not_counted(shop):
     """It would begin a new sum of a period that is gone, as if its reports were all there are; what else it has is counted."""
     tomorrow = shop.stratum(period="2026-11-22")
     shop.count(400)
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     shop.retention.look(CLOSED + 10 * DAY + 1)
     give_back(shop, put_aside(shop, shop.stratum(), tomorrow))
     assert list(shop.store.strata("theme")) == [tomorrow]
@@ -237,7 +237,7 @@ def test_a_letter_that_is_given_back_too_late_is_not_counted(shop):
 def test_a_period_is_not_published_twice(shop, forgets):
     """Not even where its release is gone, too; it would be if the store did not remember which periods are."""
     shop.count(400)
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     shop.retention.look(CLOSED + 20 * DAY + 1)
     assert shop.keys("release", "releases", *EXACT) == []
     if forgets:
@@ -249,7 +249,7 @@ def test_a_period_is_not_published_twice(shop, forgets):
 def test_releases_go_when_their_days_are_over(shop):
     """With the answers that were paid for of their reports, and what was spent; all that is left is that the period is gone."""
     shop.count(400)
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     asked = Asked(shop.stratum(), "participants", "", 1000)
     Budgets(shop.store, shop.registry.analysts).ask("f" * 16, asked, None, lambda: {"participants": 401})
     assert shop.keys("answers", "spent") == ["answers:theme", "spent:theme"]
@@ -300,7 +300,7 @@ def test_many_workers_delete_once(shop):
     """Several that look at once delete each key once in all: sums of twenty days, and what was published of the first eleven."""
     for day in range(1, 21):
         shop.count(400, shop.stratum(period=f"2026-11-{day:02}"))
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     deleted = []
 
     def look():
@@ -321,7 +321,7 @@ def test_what_was_written_while_a_metric_was_erased_goes(shop):
     """A worker that was about to publish when its metric was erased leaves nothing behind for long."""
     shop.count(400)
     Removal(shop.store, "theme").mark(1)
-    shop.publisher.publish(CLOSED + 1)
+    shop.publisher.publish(CLOSED + 11)
     assert shop.keys("release")
     shop.retention.look(CLOSED + 1)
     assert shop.keys() == ["audit", "erased", "metrics"]

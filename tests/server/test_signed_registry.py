@@ -133,7 +133,7 @@ def test_files_that_are_none_stop_the_start(start, settings, revised, tmp_path):
         start(replace(settings, registry=str(revised), signed_registry=twice))
 
 
-@pytest.mark.parametrize("public", [PUBLIC, b64encode(bytes(range(32))).decode()])
+@pytest.mark.parametrize("public", [PUBLIC, b64encode(bytes(range(32))).decode()], ids=["right", "another"])
 def test_a_real_device_gets_it_over_http(signed, revised, public):
     """From the file to the device: used with the right key, and with another key the device sends nothing."""
     served = signed()

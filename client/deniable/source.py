@@ -298,6 +298,9 @@ def jitter(longest: float) -> float:
 class Pool(list[Any]):
     """Noise drawn ahead of its use. A forked child finds it empty, else two processes would share noise."""
 
+    forks: ClassVar[int] = 0
+    """How often this process and those that it was forked from were forked: noise drawn before is another process's."""
+
     _alive: ClassVar[WeakSet[Pool]] = WeakSet()
 
     def __hash__(self) -> int:  # type: ignore[override] # a pool is a place, not a value
@@ -313,6 +316,7 @@ class Pool(list[Any]):
     @classmethod
     def empty_all(cls) -> None:
         """Forget all noise drawn ahead in this process."""
+        cls.forks += 1
         for each in cls._alive:
             each.clear()
 

@@ -410,3 +410,19 @@ def test_tossed_coins_have_their_bias_exactly(monkeypatch, coins):
     monkeypatch.setattr("deniable.source.os.urandom", lambda size: next(feed) if size == 8 else pytest.fail("another size"))
     assert int.from_bytes(OS._toss(coins, 8), "little").bit_count() == coins
     assert next(feed, None) is None
+
+
+def test_noise_in_hand_at_a_fork_is_drawn_again(monkeypatch):
+    """A child that was forked amid a draw, even in its very last step, keeps none of it: its parent has the same."""
+    mechanism = mechanisms.make("oue", domain_size=4, epsilon=1.0)
+
+    class Amid(list):
+        def pop(self):
+            last = super().pop()
+            Pool.empty_all()  # as in a child
+            return last
+
+    draws = iter([Amid(["parent's"] * 3), ["child's"] * 3])
+    monkeypatch.setattr(type(mechanism), "noise", lambda *_: next(draws))
+    assert mechanism._refill() == "child's"
+    assert list(mechanism._ahead) == ["child's"] * 2

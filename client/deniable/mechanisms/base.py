@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from dataclasses import FrozenInstanceError, dataclass, field
 from operator import index
@@ -173,14 +172,15 @@ class Mechanism(_Sealed, ABC):
 
     def _refill(self) -> Any:
         # `list.pop` and `list.extend` are atomic, so threads may share the pool: no draw is handed out twice. A signal's
-        # handler may fork amid the draw; the child's pool was emptied then, and what it holds in hand is drawn again.
-        process = None
-        while process != os.getpid():
-            process = os.getpid()
+        # handler may fork amid the draw; the child's pool was emptied then, and what it holds in hand is drawn again. Handlers
+        # run after calls, and there is none between the comparison and `extend`: not even one that asks for the process.
+        while True:
+            forks = Pool.forks
             drawn = self.noise(OS, max(1, min(_AHEAD, _AHEAD_BITS // (8 * self.layout.payload_size))))
-        last = drawn.pop()
-        self._ahead.extend(drawn)
-        return last
+            last = drawn.pop()
+            if Pool.forks == forks:
+                self._ahead.extend(drawn)
+                return last
 
     @property
     def canonical(self) -> str:

@@ -110,8 +110,8 @@ class Client:
         Directory to keep things in, in a folder of the app's; by default the environment's ``DENIABLE_STATE_DIR``, or the
         system's place for such files. None keeps everything in memory, where each start begins anew: for tests and simulations.
     registry_key
-        Public key (base64, Ed25519) of whoever may publish a registry on the server, which then can only be stricter than the
-        one given here; None to use this one alone.
+        Public key (base64, Ed25519) of whoever may publish a registry on the server, which can leave out metrics of the one
+        given here, lower their samples and end them earlier; None to use this one alone.
     strict
         Raise errors instead of counting them; for development and tests.
     post
@@ -197,7 +197,7 @@ class Client:
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served import Fetcher  # noqa: PLC0415 - only apps whose registry is served need it
 
-        return Fetcher(dsn, key, bundled, self._caps, directory, use=self._use, refuse=self._refuse)
+        return Fetcher(dsn, key, bundled, directory, use=self._use, refuse=self._refuse)
 
     def _budget(self, registry: Registry) -> Budget:
         return self._caps.budget.tightened(registry.budget) if registry.budget else self._caps.budget
@@ -205,7 +205,6 @@ class Client:
     def _use(self, registry: Registry) -> None:
         """Go on with another registry; run by the sending thread."""
         self._questions = questions(registry, self._segments, self._caps)
-        self._ledger.tighten(self._budget(registry))
 
     def _refuse(self, reason: str) -> None:
         """Send nothing any more: the server's registry was tampered with. Run by the sending thread."""

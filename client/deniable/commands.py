@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
-from deniable.caps import Caps
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.explanation import Explanation
 from deniable.lint import diff, lint
 from deniable.proof import prove as proof_of
 from deniable.registry import load, parse
+from deniable.restrict import restricted
 from deniable.signature import FILE, MAX_BYTES, Envelope, generate, seal
-from deniable.tighten import tightened
 
 if TYPE_CHECKING:
     import argparse
@@ -52,9 +51,7 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     verify = actions.add_parser("verify", help="check a signed registry as devices do")
     verify.add_argument("file", metavar="FILE")
     verify.add_argument("--public-key", required=True, metavar="KEY", help="as pinned in the app")
-    verify.add_argument(
-        "--against", metavar="FILE", help="the metrics.toml that the app brings along; the caps are the default ones"
-    )
+    verify.add_argument("--against", metavar="FILE", help="the metrics.toml that the app brings along")
     verify.set_defaults(run=lambda given: _verify(given.file, given.public_key, given.against))
 
     def run(arguments: argparse.Namespace) -> int:
@@ -130,7 +127,7 @@ def _verify(file: str, public_key: str, against: str | None) -> int:
             print(f"error: {file}: a registry that is served has a revision; got none")
             return 1
         if against:
-            tightened(load(against), served, Caps())
+            restricted(load(against), served)
     except RegistryError as error:
         for fault in error.faults:
             print(f"error: {fault}")

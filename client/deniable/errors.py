@@ -117,4 +117,4 @@ class RegistryError(DeniableError, ValueError):
 
 
 class ServedRegistryError(RegistryError):
-    """A registry that a server sent must not be used: it is not signed, not newer, or asks for more than the app allows."""
+    """A registry that a server sent must not be used: it is not signed, older than another, or changes more than it may."""

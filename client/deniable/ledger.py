@@ -146,13 +146,6 @@ class Ledger:
         self._refused, self._why, self._retry = amount, why, until
         return why
 
-    def tighten(self, budget: Budget) -> None:
-        """Go on with another budget."""
-        with self._state.lock:
-            self.settle()
-            self._lease = 0  # if it could not be given back
-            self.budget = budget
-
     def settle(self) -> None:
         """Give back what a lease has left."""
         with self._state.lock:

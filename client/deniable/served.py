@@ -1,4 +1,4 @@
-"""A registry that the server may change without a new release of the app: signed, never older, and only ever stricter.
+"""A registry that the server may change without a new release of the app: signed, never older, and only turned down.
 
 It runs in the sending thread. What does not look like a registry at all, such as the page of a hotel's network, changes nothing;
 what claims to be one, and is not right, ends sending until the app starts anew.
@@ -14,15 +14,14 @@ from deniable.cache import Cache
 from deniable.errors import DeniableError, ServedRegistryError
 from deniable.post import Http
 from deniable.registry import parse
+from deniable.restrict import restricted
 from deniable.signature import FILE, MAX_BYTES, Envelope, check_installed, check_public_key, refusal
 from deniable.source import jitter
-from deniable.tighten import tightened
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from deniable.caps import Caps
     from deniable.dsn import Dsn
     from deniable.registry import Registry
 
@@ -33,7 +32,7 @@ log = logging.getLogger("deniable")
 _DAY = 86_400.0
 _HOUR = 3_600.0
 _TIMEOUT = 10.0
-_OK, _NOT_MODIFIED = 200, 304
+_OK = 200
 
 
 class Get(Protocol):
@@ -65,8 +64,6 @@ class Fetcher:
         The key that the app pins, base64.
     bundled
         The registry that the app brings along.
-    caps
-        What the app allows any registry.
     directory
         The app's own directory, where the last good envelope is kept; None for none.
     use
@@ -93,7 +90,6 @@ class Fetcher:
         dsn: Dsn,
         public_key: str,
         bundled: Registry,
-        caps: Caps,
         directory: Path | None,
         *,
         use: Callable[[Registry], None],
@@ -105,7 +101,6 @@ class Fetcher:
         self._dsn = dsn
         self._public_key = public_key
         self._bundled = bundled
-        self._caps = caps
         self._cache = Cache(directory)
         self._use = use
         self._refuse = refuse
@@ -159,19 +154,14 @@ class Fetcher:
 
     def _fetch(self) -> bool:
         """Ask the server; return whether it has answered as it should."""
+        # The same request every time: nothing in it follows from what was served before, which could tell devices apart.
         headers = {"Authorization": f"Bearer {self._dsn.key}", "Accept": "application/json"}
-        if self._current:
-            # Worked out from the signed text alone: a name that the server chose would be a cookie.
-            headers["If-None-Match"] = f'"{self._current.digest}"'
         try:
             status, body = self._get(f"{self._dsn.url}/v1/registry", headers, _TIMEOUT)
         except Exception as error:  # noqa: BLE001 - of requests, urllib3 or the system: nothing was served
             log.debug("deniable: no registry from %s: %s", self._dsn.url, type(error).__name__)
             self.counts["unreachable"] += 1
             return False
-        if status == _NOT_MODIFIED and self._current:
-            self.counts["unchanged"] += 1
-            return True
         if status != _OK:
             self.counts["status"] += 1
             return False
@@ -210,4 +200,4 @@ class Fetcher:
     def _checked(self, envelope: Envelope) -> Registry:
         """Return the registry of an envelope, if it may be used; the text is not even read before its signature is checked."""
         envelope.verify(self._public_key)
-        return tightened(self._bundled, parse(envelope.text, FILE), self._caps)
+        return restricted(self._bundled, parse(envelope.text, FILE))

@@ -49,7 +49,7 @@ class Shared:
 
 SHARED = {
     "/v1/reports": Shared("POST", ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key")),
-    "/v1/registry": Shared("GET", ("Authorization", "If-None-Match")),
+    "/v1/registry": Shared("GET", ("Authorization",)),
 }
 """By address."""
 
@@ -90,7 +90,7 @@ def register(app: Flask, settings: Settings) -> None:
         if origin is None or not (any_origin or origin in origins):
             return answer
         answer.headers["Access-Control-Allow-Origin"] = "*" if any_origin else origin
-        answer.headers["Access-Control-Expose-Headers"] = f"ETag, Retry-After, {HEADER}"
+        answer.headers["Access-Control-Expose-Headers"] = f"Retry-After, {HEADER}"
         if request.method == "OPTIONS":
             answer.headers["Access-Control-Allow-Methods"] = shared.method
             answer.headers["Access-Control-Allow-Headers"] = ", ".join(shared.headers)

@@ -22,8 +22,6 @@ __all__ = ["ANYWHERE", "KEYED", "OPERATIONS", "Operation", "blueprint", "documen
 
 blueprint = Blueprint("openapi", __name__)
 
-_EMPTY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-
 Codes = dict[int, tuple[str, ...]]
 
 ANYWHERE: Codes = {
@@ -126,9 +124,8 @@ OPERATIONS = (
         "get",
         "/v1/registry",
         "Get the signed registry",
-        {200: "SignedRegistry", 304: None},
+        {200: "SignedRegistry"},
         key="ingest",
-        parameters=(_parameter("header", "If-None-Match", _TEXT, "The ETag of what is known"),),
         codes=KEYED | {404: ("no_signed_registry",)},
     ),
     Operation("get", "/api/v1/metrics", "List the metrics of the key's app", {200: "Metrics"}, key="read", codes=KEYED),
@@ -240,7 +237,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
     responses = described["responses"]
     for status, name in operation.answers.items():
         content = {media: {"schema": schemas.ref(name) if name else {}} for media in operation.media}
-        responses[str(status)] = _response(status) | ({} if status in _EMPTY else {"content": content})
+        responses[str(status)] = _response(status) | ({} if status == HTTPStatus.NO_CONTENT else {"content": content})
     refusals = {status: (operation.codes or {}).get(status, ()) for status in {*(operation.codes or {}), *ANYWHERE}}
     for status, own in sorted(refusals.items()):
         everybodys = () if status in (404, 405) else ANYWHERE.get(status, ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 from fractions import Fraction
@@ -293,23 +292,3 @@ def test_looking_begins_nothing(open_ledger, tmp_path):
     spent = open_ledger(per_window=4).spent()
     assert (spent.window, spent.window_left, spent.lifetime, spent.lifetime_left) == (0, 4, 0, float("inf"))
     assert not (tmp_path / "shop").exists()
-
-
-def test_a_tighter_budget_holds_at_once(open_ledger):
-    """What was taken ahead under the old budget is given back before the new one counts."""
-    ledger = open_ledger(lifetime=6400)
-    assert ledger.spend(MICRO) is None
-    ledger.tighten(Budget(per_window=None, lifetime=3))
-    assert granted(ledger, MICRO, 10) == 2
-
-
-def test_a_tighter_budget_holds_without_the_state(open_ledger, tmp_path):
-    """If what was taken ahead cannot be given back, it is not used under the new budget all the same."""
-    ledger = open_ledger(lifetime=6400)
-    assert ledger.spend(MICRO) is None
-    holder = sqlite3.connect(tmp_path / "shop" / "state.db", isolation_level=None)
-    holder.execute("BEGIN IMMEDIATE")
-    ledger.tighten(Budget(per_window=None, lifetime=3))
-    holder.execute("ROLLBACK")
-    holder.close()
-    assert ledger.spend(MICRO) == "budget"

@@ -110,15 +110,15 @@ def test_what_cannot_be_read_or_written_is_a_wrong_usage(run, key):
 
 
 def test_what_devices_would_refuse_is_not_verified(run, key):
-    """Another key, another file, or more than the app's own registry allows: status 1 and the rule."""
+    """Another key, another file, or another question than the app's own: status 1 and the rule."""
     run("sign", write(), "--key", "key.pem")
     other = run("keygen", "--out", "other.pem")[1].strip()
-    write(SOUND.replace("epsilon = 1", "epsilon = 0.5"), "stricter.toml")
+    write(SOUND.replace("epsilon = 1", "epsilon = 0.5"), "ours.toml")
     for arguments, words in (
         (("metrics.signed.json", "--public-key", other), "the signature is of this text, by the key that the app pins"),
         (("metrics.toml", "--public-key", key), "a served registry is signed"),
         (("key.pem", "--public-key", key), "this is no envelope"),
-        (("metrics.signed.json", "--public-key", key, "--against", "stricter.toml"), "a report spends at most 0.5 nats; got 1"),
+        (("metrics.signed.json", "--public-key", key, "--against", "ours.toml"), "a: epsilon is as in the app: 0.5; got '1'"),
     ):
         status, out, _ = run("verify", *arguments)
         assert status == 1

@@ -98,6 +98,7 @@ def init(
     caps: Caps | None = None,
     state: str | Path | None = "",
     registry_key: str | None = None,
+    allow_http: bool = False,
     strict: bool = False,
 ) -> Client:
     """Start the process's client; a second call replaces the first. See `Client` for the parameters."""
@@ -118,6 +119,7 @@ def init(
         caps=caps,
         state=state,
         registry_key=registry_key,
+        allow_http=allow_http,
         strict=strict,
     )
     return _client

@@ -112,6 +112,8 @@ class Client:
     registry_key
         Public key (base64, Ed25519) of whoever may publish a registry on the server, which can leave out metrics of the one
         given here, lower their samples and end them earlier; None to use this one alone.
+    allow_http
+        Whether the DSN may be ``http://`` to another machine, where everybody on the way can read what is sent.
     strict
         Raise errors instead of counting them; for development and tests.
     post
@@ -136,6 +138,7 @@ class Client:
         caps: Caps | None = None,
         state: str | Path | None = "",
         registry_key: str | None = None,
+        allow_http: bool = False,
         strict: bool = False,
         post: Post | None = None,
         clock: Callable[[], float] = time.time,
@@ -145,6 +148,7 @@ class Client:
         self._consented: bool | None = None
         self._segments = {} if segments is None else segments
         self._caps = Caps() if caps is None else caps
+        self._allow_http = allow_http
         self._clock = clock
         # A first `counts[reason] += 1` runs Python code between reading and writing, and threads would lose counts there.
         self._drops: Counter[str] = Counter(dict.fromkeys(_REASONS, 0))
@@ -185,7 +189,7 @@ class Client:
         if dsn is None:
             self.disabled = "no DSN was given"
             return
-        parsed = Dsn.parse(dsn)
+        parsed = Dsn.parse(dsn, allow_http=self._allow_http)
         if parsed.app != loaded.app:
             raise ConfigurationError(f"the DSN is for app {parsed.app!r} and the registry for app {loaded.app!r}")
         chore = self._fetcher(parsed, registry_key, loaded, directory) if registry_key else None

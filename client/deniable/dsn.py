@@ -29,13 +29,20 @@ class Dsn:
     app: str
 
     @classmethod
-    def parse(cls, text: str) -> Dsn:
+    def parse(cls, text: str, *, allow_http: bool = False) -> Dsn:
         """Read a DSN.
+
+        Parameters
+        ----------
+        text
+            What an app is configured with.
+        allow_http
+            Whether ``http://`` may go to another machine, where everybody on the way can read it and answer in its place.
 
         Raises
         ------
         ConfigurationError
-            If a part is missing. The message does not repeat the key.
+            If a part is missing, or ``http://`` is not allowed. The message does not repeat the key.
         """
         shape = "a DSN is written https://PUBLIC_KEY@host/app"
         try:
@@ -49,6 +56,9 @@ class Dsn:
             raise ConfigurationError(f"{shape}; the part before @ is the public key alone")
         if not parts.hostname:
             raise ConfigurationError(f"{shape}; the host is missing")
+        if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
+            rule = "http:// goes to this machine only, since anybody on the way can read it"
+            raise ConfigurationError(f"{rule}: write https://, or pass allow_http=True; got the host {parts.hostname!r}")
         prefix, _, app = parts.path.rpartition("/")
         if not app or parts.query or parts.fragment:
             raise ConfigurationError(f"{shape}; the path ends with the app's name, got {parts.path!r}")
@@ -57,3 +67,12 @@ class Dsn:
 
     def __repr__(self) -> str:
         return f"Dsn({self.url}/{self.app})"
+
+
+def _is_loopback(host: str) -> bool:
+    from ipaddress import ip_address  # noqa: PLC0415 - only http:// asks
+
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -289,6 +289,15 @@ def test_dsn_from_the_environment(monkeypatch, client_of):
     assert client_of(dsn=None)._sender._dsn.key == "other"
 
 
+def test_plain_http_takes_a_word_of_the_app(client_of, module, registry):
+    """Reports go unencrypted to another machine only if the app says so; the environment cannot."""
+    plain = DSN.replace("https", "http")
+    assert "allow_http=True" in client_of(dsn=plain).stats()["disabled"]
+    assert client_of(dsn=plain, allow_http=True).record("ui.dark", value=True)
+    module.init(plain, registry=registry, consent=False, segments=SEGMENTS, allow_http=True)
+    assert module.stats()["disabled"] is None
+
+
 UNUSABLE = [
     ({"registry": "/nonexistent/metrics.toml"}, RegistryError),
     ({"registry": "\0"}, ValueError),
@@ -297,6 +306,7 @@ UNUSABLE = [
     ({"registry": 7}, TypeError),
     ({"dsn": "nonsense"}, ConfigurationError),
     ({"dsn": "https://key@t.example/another"}, ConfigurationError),
+    ({"dsn": "http://canary-key@t.example/shop"}, ConfigurationError),
     ({"segments": {}}, ParameterError),
     ({"segments": {"platform": "beos"}}, ParameterError),
     ({"segments": ["platform"]}, AttributeError),

@@ -39,7 +39,26 @@ def test_parts(text, url, app):
 def test_parts_come_back(scheme, key, host, port, prefix, app):
     """What a DSN is written from is what is read."""
     path = "".join(f"/{part}" for part in prefix)
-    assert Dsn.parse(f"{scheme}://{key}@{host}:{port}{path}/{app}") == Dsn(f"{scheme}://{host}:{port}{path}", key, app)
+    read = Dsn.parse(f"{scheme}://{key}@{host}:{port}{path}/{app}", allow_http=True)
+    assert read == Dsn(f"{scheme}://{host}:{port}{path}", key, app)
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST", "127.0.0.1", "127.9.9.9", "[::1]"])
+def test_plain_http_to_this_machine(host):
+    """What does not leave the machine needs no encryption."""
+    assert Dsn.parse(f"http://{KEY}@{host}:8080/shop").app == "shop"
+
+
+@pytest.mark.parametrize(
+    "host", ["t.example", "localhost.example", "127.0.0.1.example", "10.0.0.1", "0.0.0.0", "[::2]", "128.0.0.1", "ingest"]
+)
+def test_plain_http_to_others(host):
+    """What anybody on the way can read and change takes an explicit word of the app."""
+    text = f"http://{KEY}@{host}:8080/shop"
+    with pytest.raises(ConfigurationError, match="write https://, or pass allow_http=True") as caught:
+        Dsn.parse(text)
+    assert KEY not in str(caught.value)
+    assert Dsn.parse(text, allow_http=True).app == "shop"
 
 
 @pytest.mark.parametrize(

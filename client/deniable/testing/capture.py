@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Capture", "Captured"]
 
 _PACKAGE = f"{Path(deniable.__file__).parent}{os.sep}"
-_OF_THE_NETWORK = ("dsn", "settings", "state", "registry_key", "post")
+_OF_THE_NETWORK = ("dsn", "settings", "state", "registry_key", "allow_http", "post")
 
 
 class Captured(NamedTuple):

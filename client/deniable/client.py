@@ -21,6 +21,7 @@ from deniable.explanation import Explanation
 from deniable.handle import MetricHandle
 from deniable.ledger import Ledger
 from deniable.memo import Memo
+from deniable.notice import tell
 from deniable.question import Question, questions
 from deniable.registry import Registry, load
 from deniable.report import Report
@@ -176,6 +177,9 @@ class Client:
     ) -> None:
         loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
         self._questions = questions(loaded, self._segments, self._caps)
+        for name in self._segments:
+            if type(name) is str and name not in loaded.segments:
+                tell(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
         directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
         spool = Spool(directory / "spool") if directory else None
         self._state = State(directory)
@@ -238,7 +242,7 @@ class Client:
         """
         question = self._questions.get(metric)
         if question is None:
-            return self._drop("unknown_metric", ParameterError("a metric is declared in the registry", metric))
+            return self._drop_unknown(metric, value)
         amid = self._amid
         if getattr(amid, "record", False):  # a consent function, a signal handler or a finaliser records
             return self._drop("interrupted")
@@ -300,6 +304,16 @@ class Client:
         if self.strict and error is not None:
             raise error
         return False
+
+    def _drop_unknown(self, metric: str, value: object) -> bool:
+        error = ParameterError("a metric is declared in the registry", metric)
+        if self.disabled:  # maybe since no registry could be read
+            return self._drop("disabled", error)
+        if type(value) is str and value in self._questions:  # so the other one is the answer, which is told nobody
+            tell(value, "unknown_metric", "the metric is the first argument of record, the answer the second")
+        elif type(metric) is str:
+            tell(metric, "unknown_metric", "the registry declares no such metric")
+        return self._drop("unknown_metric", error)
 
     def note(self, reason: str) -> None:
         """Count a drop for `reason`."""
@@ -368,7 +382,8 @@ class Client:
         Returns
         -------
         dict
-            ``recorded`` reports, by this process; of these ``sent``, ``rejected`` by the server, ``spooled`` for later (and then
+            ``recorded`` reports, by this process; of these ``sent``, ``rejected`` by the server (``refusals`` has them by
+            metric and reason, also those of a batch that was dropped for it), ``spooled`` for later (and then
             ``sent``, maybe by another process), and ``repeated``, of an earlier answer for want of budget for the one given;
             ``dropped`` by reason; ``faults`` that cost no report; ``spent``: nats that this device has spent and has left, in the
             window and over its lifetime (None without a bound, or if the state cannot be read); ``disabled`` and ``trouble``
@@ -381,6 +396,7 @@ class Client:
             "recorded": self._recorded,
             "sent": sent,
             "rejected": rejected,
+            "refusals": dict(self._sender.refusals) if self._sender else {},
             "spooled": spooled,
             "repeated": self._memo.repeated if self._sender else 0,
             "dropped": dict(self._drops + counts),

@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 import math
 import time
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from deniable.notice import tell
+from deniable.report import grouped
 from deniable.source import jitter
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ _ACCEPTED, _TOO_LARGE = 202, 413
 _LONGEST_WAIT = 30.0
 _LONGEST_RETRY_AFTER = 300.0
 _LONGEST_CODE = 40
+_MOST_ERRORS = 100  # of a batch: a server tells no more
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +48,14 @@ class Verdict:
         Of the last answer, 0 if there was none.
     accepted
         Reports that the server took, of an accepted batch.
+    refusals
+        Reports that it did not take, by metric and reason, as far as it says.
     """
 
     kind: Literal["accepted", "large", "later", "refused", "dropped"]
     status: int
     accepted: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
 
 
 class Delivery:
@@ -124,20 +131,47 @@ class Delivery:
 def _verdict(batch: Batch, status: int, answer: Any) -> Verdict:
     document = answer if isinstance(answer, dict) else {}
     reports = len(batch.reports)
+    refusals = _refusals(batch, document.get("errors"))
     if status == _ACCEPTED:
         accepted = document.get("accepted")
         if type(accepted) is not int or not 0 <= accepted <= reports:
             accepted = reports
-        return Verdict("accepted", status, accepted)
+        return Verdict("accepted", status, accepted, refusals)
     if status == _TOO_LARGE and reports > 1:
         return Verdict("large", status)
-    code = document.get("code")
-    # A server that lies writes no lines of its own in the host app's log.
-    known = code if isinstance(code, str) and code.isidentifier() and len(code) <= _LONGEST_CODE else None
-    log.warning("deniable: %d reports not delivered: status %d, code %s", reports, status, known)
+    code = _code(document)
     if status in _RETRY:
+        log.warning("deniable: %d reports not delivered: status %d, code %s", reports, status, code)
         return Verdict("later", status)
-    return Verdict("refused" if status in _STOP else "dropped", status)
+    if not refusals:
+        tell(f"status {status}", code or "no code", _words(document))
+    return Verdict("refused" if status in _STOP else "dropped", status, refusals=refusals)
+
+
+def _refusals(batch: Batch, errors: Any) -> Counter[str]:
+    """Count the reports that a server says it refused, and tell why. It may lie: the metrics' names are the batch's own."""
+    refused: Counter[str] = Counter()
+    groups = grouped(batch.reports) if errors else []
+    for error in errors[:_MOST_ERRORS] if isinstance(errors, list) else ():
+        place, code = (error.get("group"), _code(error)) if isinstance(error, dict) else (None, None)
+        if code is None or type(place) is not int or not 0 <= place < len(groups):
+            continue
+        stratum, payloads = groups[place]
+        count = error.get("count")
+        refused[f"{stratum.metric}: {code}"] += count if type(count) is int and 0 < count < len(payloads) else len(payloads)
+        tell(stratum.metric, code, _words(error))
+    return refused
+
+
+def _code(document: dict[str, Any]) -> str | None:
+    code = document.get("code")
+    plain = isinstance(code, str) and code.isascii() and code.isidentifier() and len(code) <= _LONGEST_CODE
+    return code if plain else None
+
+
+def _words(document: dict[str, Any]) -> str:
+    detail = document.get("detail")
+    return f"the server says {detail!a}" if isinstance(detail, str) else "the server says nothing"
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:

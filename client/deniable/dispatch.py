@@ -186,11 +186,12 @@ class Dispatch:
             self._stop()
         with self._orders.changed:
             self._outbox.count("delivered_error", errors)
+            self._outbox.refuse(verdict.refusals)
             if verdict.kind == "accepted":
                 count("sent", verdict.accepted)
                 count("rejected", len(batch.reports) - verdict.accepted)
             else:
-                count(f"http_{verdict.status}", len(batch.reports))
+                count("refused_key" if verdict.kind == "refused" else f"http_{verdict.status}", len(batch.reports))
 
     def _lose(self, error: Exception, reports: int, count: Callable[[str, int], None]) -> None:
         log.warning("deniable: a batch was lost to an unexpected %s", type(error).__name__)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["Outbox"]
 
 _MAX_PAYLOAD_BYTES = 128 * 1024  # of a batch, so that its base64 stays within what a server accepts
+_MOST_REFUSALS = 100  # different ones: their codes are the server's
 _LAST_BATCH = 1000  # reports of a batch when time runs out: fewer files to wait for
 
 
@@ -33,6 +34,7 @@ class Outbox:
         self._queue: deque[Report] = deque()
         self._flush_to = 0  # reports that somebody waits for
         self.counts: Counter[str] = Counter()
+        self.refusals: Counter[str] = Counter()  # of the reports that the server refused, by metric and reason
         self.submitted = 0  # reports ever queued
         self.settled = 0  # of these, no longer queued or in flight
 
@@ -89,6 +91,12 @@ class Outbox:
             self.counts[outcome] += reports
             self.settled += reports
             self._orders.changed.notify_all()
+
+    def refuse(self, refusals: Counter[str]) -> None:
+        """Count reports by the reason for which the server refused them."""
+        for reason, reports in refusals.items():
+            if reason in self.refusals or len(self.refusals) < _MOST_REFUSALS:
+                self.refusals[reason] += reports
 
     def count(self, outcome: str, number: int) -> None:
         """Count something else: reports of the spool, or errors."""

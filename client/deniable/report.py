@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric
 
-__all__ = ["FORMAT", "MAX_BODY_BYTES", "MAX_INFLATED_BYTES", "Report", "Stratum", "encode", "fingerprint"]
+__all__ = ["FORMAT", "MAX_BODY_BYTES", "MAX_INFLATED_BYTES", "Report", "Stratum", "encode", "fingerprint", "grouped"]
 
 FORMAT = 1
 MAX_BODY_BYTES = 256 * 1024
@@ -95,6 +95,17 @@ def fingerprint(metric: Metric, mechanism: str) -> str:
     return sha256(meaning.encode()).hexdigest()[:16]
 
 
+def grouped(reports: Iterable[Report]) -> list[tuple[Stratum, list[bytes]]]:
+    """Put together what is counted together, in the order of the wire.
+
+    Payloads are sorted, so that the order in which people answered is not in it.
+    """
+    groups: dict[Stratum, list[bytes]] = {}
+    for report in reports:
+        groups.setdefault(report.stratum, []).append(report.payload)
+    return [(stratum, sorted(payloads)) for stratum, payloads in sorted(groups.items())]
+
+
 def encode(reports: Iterable[Report]) -> bytes:
     """Write a batch.
 
@@ -103,15 +114,11 @@ def encode(reports: Iterable[Report]) -> bytes:
     bytes
         JSON, UTF-8.
     """
-    groups: dict[Stratum, list[bytes]] = {}
-    for report in reports:
-        groups.setdefault(report.stratum, []).append(report.payload)
     document = {
         "format": FORMAT,
         "groups": [
-            stratum._asdict() | {"count": len(payloads), "payloads": b64encode(b"".join(sorted(payloads))).decode()}
-            # Sorted, so that the order in which people answered is not in it.
-            for stratum, payloads in sorted(groups.items())
+            stratum._asdict() | {"count": len(payloads), "payloads": b64encode(b"".join(payloads)).decode()}
+            for stratum, payloads in grouped(reports)
         ],
     }
     return json.dumps(document, separators=(",", ":")).encode()

@@ -131,6 +131,12 @@ class Sender:
             return self._outbox.counts + Counter(self._backlog.counts)
 
     @property
+    def refusals(self) -> Counter[str]:
+        """Count the reports that the server refused, by metric and reason: ``rejected``, or lost as ``http_422``."""
+        with self._orders.changed:
+            return Counter(self._outbox.refusals)
+
+    @property
     def full(self) -> str | None:
         """Why `submit` would drop a report now; None if it would not."""
         if self._orders.closed:

@@ -110,6 +110,12 @@ def _quiet_environment(monkeypatch, state_directory):
     monkeypatch.setenv("DENIABLE_STATE_DIR", str(state_directory))
 
 
+@pytest.fixture(autouse=True)
+def _nothing_told(monkeypatch):
+    """Let every test be told what another one was told."""
+    monkeypatch.setattr("deniable.notice._told", set())
+
+
 @pytest.fixture(scope="session")
 def registry_text():
     """Give a small metrics.toml."""

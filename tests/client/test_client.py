@@ -18,11 +18,13 @@ from deniable import mechanisms
 from deniable.budget import Budget
 from deniable.caps import Caps
 from deniable.client import Client
+from deniable.dsn import Dsn
 from deniable.environment import sender_settings
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
 from deniable.registry import parse
 from deniable.report import fingerprint
-from deniable.transport import SenderSettings
+from deniable.testing import StubServer
+from deniable.transport import HttpPost, SenderSettings
 
 DSN = "https://canary-key@t.example/shop"
 SEGMENTS = {"platform": "linux"}
@@ -97,6 +99,7 @@ def test_stats(client_of):
         "recorded": 0,
         "sent": 0,
         "rejected": 0,
+        "refusals": {},
         "spooled": 0,
         "repeated": 0,
         "faults": {},
@@ -117,6 +120,7 @@ def test_stats(client_of):
         "recorded": 3,
         "sent": 3,
         "rejected": 0,
+        "refusals": {},
         "spooled": 0,
         "repeated": 0,
         "faults": {},
@@ -318,8 +322,11 @@ def test_an_unusable_configuration_is_off(client_of, caplog, options, error):
     """A configuration that cannot be used turns the client off, with a line in the log, and raises nothing."""
     client = client_of(**options)
     assert not client.record("ui.dark", value=True)
+    assert not client.record("nosuch", value=True)
     assert client.flush(1)
     assert client.stats()["disabled"].startswith(error.__name__)
+    assert client.stats()["dropped"] == {"disabled": 2}
+    assert "nosuch" not in caplog.text
     assert "deniable is off" in caplog.text
     assert "canary-key" not in caplog.text + repr(client)
 
@@ -443,6 +450,81 @@ def test_flush_and_close_keep_their_deadline(client_of):
 def test_a_strange_timeout_raises_nothing(client_of, timeout):
     """With nothing to wait for, no timeout does harm."""
     assert client_of().flush(timeout) in (True, False)
+
+
+# what a developer is told
+
+
+def test_a_metric_that_is_not_declared_is_told_once(client_of, caplog):
+    """Recording what the registry does not declare is a line in the log, without the answer."""
+    client = client_of()
+    for _ in range(3):
+        client.record("ui.tehme", CANARY)
+        client.metric("ui.drak").record(CANARY)
+    assert [record.message for record in caplog.records] == [
+        "deniable: ui.tehme: unknown_metric: the registry declares no such metric",
+        "deniable: ui.drak: unknown_metric: the registry declares no such metric",
+    ]
+    assert client.stats()["dropped"] == {"unknown_metric": 6}
+
+
+def test_an_answer_in_the_place_of_the_metric_is_not_told(client_of, caplog):
+    """Where metric and answer have changed places, it is the metric that is named."""
+    client = client_of()
+    client.record(CANARY, "ui.theme")
+    client.record(CANARY.encode(), value=True)
+    assert [record.message for record in caplog.records] == [
+        "deniable: ui.theme: unknown_metric: the metric is the first argument of record, the answer the second"
+    ]
+    assert client.stats()["dropped"] == {"unknown_metric": 2}
+
+
+@pytest.mark.parametrize("segments", [{}, {"platform": "beos"}, {"platfrom": "linux"}])
+def test_a_segment_that_is_missing_is_told(client_of, caplog, segments):
+    """A segment without a declared value switches the client off, with the values that there are."""
+    client = client_of(segments=segments)
+    assert "deniable is off: ParameterError: segment platform is one of linux, macos; got" in caplog.text
+    assert not client.record("ui.dark", value=True)
+    assert client.stats()["dropped"] == {"disabled": 1}
+
+
+def test_a_segment_that_is_not_declared_is_told(client_of, caplog):
+    """A segment that no registry knows is not sent, which is told; its value is not."""
+    for _ in range(2):
+        assert client_of(segments=SEGMENTS | {"color": CANARY}).stats()["disabled"] is None
+    (record,) = caplog.records
+    assert record.message == "deniable: segment color: unknown_segment: the registry declares no such segment, so it is not sent"
+
+
+def test_a_stale_registry_is_told(client_of, registry_text, caplog):
+    """When the server knows a metric otherwise, or not at all, the log says which, and `stats` how many reports."""
+    newer = registry_text.replace("epsilon = 1.0", "epsilon = 1.5").replace('"ui.dark"', '"ui.other"')
+    with StubServer(parse(newer), key="pk_12345678") as server:
+        client = client_of(HttpPost(f"{Dsn.parse(server.dsn).url}/v1/reports"), dsn=server.dsn)
+        for _ in range(2):
+            client.record("ui.theme", "dark")
+            client.record("ui.dark", value=True)
+            assert client.flush(10)
+    assert client.stats()["refusals"] == {"ui.dark: unknown_metric": 2, "ui.theme: definition_mismatch": 2}
+    told = [record.message for record in caplog.records]
+    assert [line.rpartition(": ")[0] for line in told] == [
+        "deniable: ui.dark: unknown_metric",
+        "deniable: ui.theme: definition_mismatch",
+    ]
+
+
+def test_a_wrong_key_is_told(client_of, registry, caplog):
+    """When the server does not know the key, the log says so, and all reports are counted as refused for their key."""
+    with StubServer(registry, key="pk_12345678") as server:
+        dsn = server.dsn.replace("pk_12345678", "canary-key")
+        client = client_of(HttpPost(f"{Dsn.parse(server.dsn).url}/v1/reports"), dsn=dsn)
+        for _ in range(2):
+            client.record("ui.theme", "dark")
+            assert client.flush(10)
+    assert client.stats()["dropped"] == {"refused_key": 2}
+    (record,) = caplog.records
+    assert record.message.startswith("deniable: status 401: unknown_key: ")
+    assert "canary-key" not in caplog.text
 
 
 # what the answer does not reach

@@ -64,12 +64,84 @@ def test_how_many_were_accepted(document, accepted):
     assert _verdict(BATCH, 202, document).accepted == accepted
 
 
-def test_a_server_writes_no_log(caplog):
-    """What stands in the answer of a server that lies does not reach the host app's log."""
+def test_a_server_writes_no_lines_in_the_log(caplog):
+    """A server that lies writes no lines of its own: a code is a word or nothing, and its words are a part of a line."""
     caplog.set_level(logging.DEBUG)
-    for code in ("x\nERROR: fake line", "y" * 10_000, {"z": 1}, "\x1b[2J"):
-        _verdict(BATCH, 400, {"code": code})
-    assert [record.message for record in caplog.records] == ["deniable: 4 reports not delivered: status 400, code None"] * 4
+    for status, lie in enumerate(("x\nERROR: fake line", "y" * 10_000, {"z": 1}, "\x1b[2J", "", "größer", 7, None), 404):
+        _verdict(BATCH, status, {"code": lie, "detail": lie})
+        _verdict(BATCH, status + 100, {"code": lie, "detail": "x\ny"})
+    told = [record.message for record in caplog.records if "not delivered" not in record.message]
+    assert all(line.startswith(("deniable: status 4", "deniable: status 5")) for line in told)
+    assert all(": no code: " in line and line.isascii() and line.isprintable() and len(line) < 400 for line in told)
+    assert told[0] == r"deniable: status 404: no code: the server says 'x\nERROR: fake line'"
+    assert r"deniable: status 409: no code: the server says 'gr\xf6\xdfer'" in told
+    assert len(told) == 14  # 408 and 504 are not for good
+
+
+GROUPS = Batch.of(
+    tuple(Report(Stratum(metric, 1, "0" * 16, "2026-01-01", ""), bytes([i])) for i in range(3) for metric in ("n", "m"))
+)
+
+
+def test_why_reports_were_refused(caplog):
+    """Of each group that the server refused, all or in part, the metric, the code and the words are told; once, but counted."""
+    errors = [
+        {"group": 0, "code": "padding_bits", "count": 1, "detail": "a bit too many"},
+        {"group": 1, "code": "definition_mismatch", "count": 3, "detail": "the device's registry defines n otherwise"},
+    ]
+    for _ in range(2):
+        verdict = _verdict(GROUPS, 202, {"accepted": 2, "errors": errors})
+        assert (verdict.kind, verdict.accepted) == ("accepted", 2)
+        assert verdict.refusals == {"m: padding_bits": 1, "n: definition_mismatch": 3}
+    assert [record.message for record in caplog.records] == [
+        "deniable: m: padding_bits: the server says 'a bit too many'",
+        'deniable: n: definition_mismatch: the server says "the device\'s registry defines n otherwise"',
+    ]
+
+
+def test_why_all_were_refused(caplog):
+    """The same of a batch of which nothing can be counted."""
+    errors = [{"group": 1, "code": "unknown_metric", "count": 3, "detail": "no such"}]
+    verdict = _verdict(GROUPS, 422, {"code": "all_rejected", "detail": "nothing", "errors": errors})
+    assert (verdict.kind, verdict.refusals) == ("dropped", {"n: unknown_metric": 3})
+    assert [record.message for record in caplog.records] == ["deniable: n: unknown_metric: the server says 'no such'"]
+
+
+def test_a_key_that_is_wrong_is_told(caplog):
+    """What concerns all reports alike is told by the status, with the server's code and words, once."""
+    for _ in range(2):
+        assert _verdict(BATCH, 401, {"code": "unknown_key", "detail": "no app has this key"}).kind == "refused"
+        assert _verdict(BATCH, 500, None).kind == "dropped"
+    assert [record.message for record in caplog.records] == [
+        "deniable: status 401: unknown_key: the server says 'no app has this key'",
+        "deniable: status 500: no code: the server says nothing",
+    ]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [None, 7, "x", [], {}, {"group": 0}, {"code": "x"}]
+    + [{"group": place, "code": "x", "count": 1} for place in (-1, 2, True, 0.0, "0", None, 10**30)]
+    + [{"group": 0, "code": code, "count": 1} for code in ("", "a b", "x\n", "größer", 7, None, [], "y" * 41)],
+)
+def test_errors_that_say_nothing(caplog, error):
+    """An error that names no group of the batch, or no code, is passed over."""
+    assert _verdict(GROUPS, 202, {"accepted": 6, "errors": [error]}).refusals == {}
+    assert _verdict(GROUPS, 202, {"accepted": 6, "errors": error}).refusals == {}
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("count", [0, -1, 4, 10**30, True, 1.0, "1", None])
+def test_a_count_that_cannot_be(count):
+    """A server that miscounts has refused the whole group."""
+    errors = [{"group": 0, "code": "x", "count": count}]
+    assert _verdict(GROUPS, 202, {"accepted": 3, "errors": errors}).refusals == {"m: x": 3}
+
+
+def test_no_more_errors_than_a_server_tells():
+    """Of endless errors the first hundred are looked at."""
+    errors = [{"group": 0, "code": f"x{number}", "count": 1} for number in range(1000)]
+    assert len(_verdict(GROUPS, 202, {"accepted": 3, "errors": errors}).refusals) == 100
 
 
 class Line:

@@ -282,7 +282,7 @@ def test_a_refused_key_stops(sending, status):
     """A key that is refused stops the sender: nothing more is taken and nothing more is sent."""
     post = Fake(status)
     sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=2)
-    assert eventually(lambda: sender.counts[f"http_{status}"] == 2)
+    assert eventually(lambda: sender.counts["refused_key"] == 2)
     assert sender.submit(reports(1)[0]) == "refused_key"
     assert sender.flush(10)
     assert len(post.calls) == 1
@@ -295,7 +295,7 @@ def test_a_refused_key_stops_what_is_queued(sending):
     sender = sending(post, SenderSettings(flush_at=2, flush_interval=60), count=6)
     held.set()
     assert sender.flush(10)
-    assert sender.counts == {"http_401": 2, "refused_key": 4}
+    assert sender.counts == {"refused_key": 6}
     assert len(post.calls) == 1
 
 
@@ -316,6 +316,25 @@ def test_rejected_reports_are_counted(sending):
     assert sender.flush(10)
     assert sender.counts == {"sent": 3, "rejected": 2}
     assert len(post.calls) == 1
+
+
+def test_refusals_are_counted_by_metric_and_reason(sending, spool):
+    """What the server says of rejected reports is added up over batches, also of the spool, and does not grow without end."""
+    spool.put(Batch.of(tuple(reports(4))))
+
+    def refused(code):
+        return 422, {}, {"code": "all_rejected", "errors": [{"group": 0, "code": code, "count": 2}]}
+
+    partly = 202, {}, {"accepted": 1, "errors": [{"group": 0, "code": "padding_bits", "count": 1}]}
+    many = [(202, {}, {"accepted": 0, "errors": [{"group": 0, "code": f"x{i}_{j}"} for j in range(90)]}) for i in range(3)]
+    sender = sending(Fake(partly, refused("segment"), *many), count=2, spool=spool)
+    assert sender.flush(10)
+    assert eventually(lambda: sender.refusals == {"m: padding_bits": 1, "m: segment": 2})
+    for report in reports(3):
+        sender.submit(report)
+        assert sender.flush(10)
+    assert len(sender.refusals) == 100
+    assert sender.counts == {"sent": 1, "rejected": 4, "http_422": 4}
 
 
 @pytest.mark.parametrize(
@@ -542,11 +561,11 @@ def test_a_fork_under_a_held_lock(sending, spool, in_child):
 
 @pytest.mark.usefixtures("no_jitter")
 def test_logs_name_no_key_and_no_payload(sending, caplog):
-    """At the lowest level the log has statuses, codes and kinds of error, and neither the key nor a payload."""
+    """At the lowest level the log has statuses, the server's words and kinds of error, and neither the key nor a payload."""
     caplog.set_level(logging.DEBUG)
     post = Fake(
         OSError("secret-detail public-key"),
-        (400, {}, {"code": "bad_json", "detail": "secret-detail"}),
+        (400, {}, {"code": "bad_json", "detail": "no JSON"}),
         RuntimeError("secret-detail"),
     )
     sender = sending(post)
@@ -554,7 +573,7 @@ def test_logs_name_no_key_and_no_payload(sending, caplog):
         sender.submit(Report(STRATUM, payload))
         assert sender.flush(10)
     assert "no answer from http://t.example: OSError" in caplog.text
-    assert "1 reports not delivered: status 400, code bad_json" in caplog.text
+    assert "status 400: bad_json: the server says 'no JSON'" in caplog.text
     assert "a batch was lost to an unexpected RuntimeError" in caplog.text
     for secret in ("secret-detail", "public-key", "fedc", "/tw=", "\\xfe"):
         assert secret not in caplog.text

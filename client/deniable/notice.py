@@ -1,0 +1,43 @@
+"""What a developer is told on the logger: once for each subject and reason, in a line, and not without end."""
+
+from __future__ import annotations
+
+import logging
+
+__all__ = ["tell"]
+
+log = logging.getLogger("deniable")
+
+_MOST = 100
+_LONGEST = 200  # characters of each part
+
+_told: set[tuple[str, str]] = set()
+
+
+def tell(subject: str, reason: str, words: str) -> None:
+    """Warn, unless this process was told the same, or has been told a hundred things.
+
+    Whoever wrote the parts, they stay in one line of printable ASCII.
+
+    Parameters
+    ----------
+    subject
+        What it is about, such as a metric's id. Never an answer.
+    reason
+        A code.
+    words
+        The reason in words.
+    """
+    about = _plain(subject), _plain(reason)
+    if about in _told or len(_told) > _MOST:
+        return
+    _told.add(about)
+    if len(_told) > _MOST:
+        log.warning("deniable: no more of this is told; stats() counts it")
+    else:
+        log.warning("deniable: %s: %s: %s", *about, _plain(words))
+
+
+def _plain(text: str) -> str:
+    cut = text[:_LONGEST]
+    return cut if cut.isascii() and cut.isprintable() else ascii(cut)

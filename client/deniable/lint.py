@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.lookalike import alike, spelt
 from deniable.mechanisms.chain import Chain
 
 if TYPE_CHECKING:
@@ -27,6 +28,8 @@ LONG_DAYS = 400
 
 FEW_REPORTS = 20
 """Below this `min_reports` lets groups show in which everybody knows everybody."""
+
+ALIKE = "values that look alike are counted apart: keep one, or make them different"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,7 @@ def lint(path: str | Path) -> Lint:
     if loaded.retention.tallies > LONG_DAYS:
         rule = f"exact sums that are kept for more than {LONG_DAYS} days protect nobody, and can be demanded by somebody"
         warnings.append(Fault(str(path), "-", rule, loaded.retention.tallies))
+    warnings += [Fault(str(path), "-", rule, value) for rule, value in _doubts_of_names(loaded)]
     for metric in loaded.metrics.values():
         try:
             mechanism = mechanisms.of(metric)
@@ -118,6 +122,18 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
         yield "a metric should say when it expires", None
     if metric.min_reports < FEW_REPORTS:
         yield f"what rests on fewer than {FEW_REPORTS} reports tells of small groups", metric.min_reports
+    plain = tuple(value for value in metric.values if isinstance(value, str))
+    for values in (plain, *(listed for _, listed in metric.factors)):
+        for pair in alike(values):
+            yield ALIKE, tuple(map(spelt, pair))
+
+
+def _doubts_of_names(loaded: Registry) -> Iterator[tuple[str, object]]:
+    for name, values in loaded.segments.items():
+        for pair in alike(values):
+            yield f"segments.{name}: {ALIKE}", pair
+    for pair in alike(loaded.metrics):
+        yield "metrics whose ids look alike are mistaken for each other: rename one", pair
 
 
 @dataclass(frozen=True, slots=True)

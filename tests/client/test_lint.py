@@ -111,6 +111,45 @@ def test_sums_that_are_kept_for_long_are_a_warning(linted, days, warned):
     assert [(warning.metric, warning.value) for warning in found.warnings] == ([("-", days)] if warned else [])
 
 
+ALIKE = "values that look alike are counted apart: keep one, or make them different"
+
+
+@pytest.mark.parametrize(
+    ("domain", "pair"),
+    [
+        ('type = "categorical"\nvalues = ["paypal", "p\u0430ypal", "cash"]', ("paypal", "p<U+0430>ypal")),
+        ('type = "ordinal"\nvalues = ["dark", "light", "dark "]', ("dark", "dark ")),
+        ('type = "product"\nfactors = { theme = ["dark", "\uff44ark"], export = ["no", "yes"] }', ("dark", "<U+FF44>ark")),
+    ],
+)
+def test_values_that_look_alike(linted, domain, pair):
+    """Two values of one question that people take for the same are a warning, which shows the difference."""
+    found = linted(f"[metrics.a]\n{domain}\nepsilon = 1\nexpires = 2999-01-01\n{BODY}")
+    assert [(warning.metric, warning.rule, warning.value) for warning in found.warnings] == [("a", ALIKE, pair)]
+    assert not found.faults
+
+
+def test_values_of_different_questions_may_look_alike(linted):
+    """What two metrics, or two questions of a product, list is not compared."""
+    product = 'type = "product"\nfactors = { a = ["no", "yes"], b = ["No", "Yes"] }'
+    listed = 'type = "categorical"\nvalues = ["NO", "YES"]'
+    rest = f"epsilon = 1\nexpires = 2999-01-01\n{BODY}"
+    assert linted(f"[metrics.x]\n{product}\n{rest}[metrics.y]\n{listed}\n{rest}").warnings == ()
+
+
+def test_names_that_look_alike(linted):
+    """So are two metrics' ids, and two values of a segment."""
+    rest = f'type = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
+    found = linted(
+        'segments = { platform = ["linux", "macos", "Linux"], os = ["LINUX"] }\n'
+        f'[metrics."ui.l"]\n{rest}[metrics."ui.1"]\n{rest}[metrics."ui.i"]\n{rest}'
+    )
+    assert [str(warning).partition(": ")[2] for warning in found.warnings] == [
+        f"-: segments.platform: {ALIKE}; got ('linux', 'Linux')",
+        "-: metrics whose ids look alike are mistaken for each other: rename one; got ('ui.l', 'ui.1')",
+    ]
+
+
 def proposed(**changes) -> Registry:
     return replace(PUBLISHED, metrics={"m": replace(METRIC, **changes)})
 

@@ -1,0 +1,78 @@
+"""Texts that people take for each other, though a program counts them apart.
+
+Compared is what is left of a text when case, white space and what cannot be seen are taken away (NFKC and case folding), and
+letters and digits are replaced by the Latin letters that they are drawn like. It finds slips, not attacks: the table is small.
+
+References
+----------
+Unicode Technical Standard 39, Unicode Security Mechanisms, section 4: confusable detection.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from unicodedata import category, normalize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+__all__ = ["alike", "spelt"]
+
+_DRAWN_LIKE = (
+    # Cyrillic
+    ("\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u04cf\u0475", "aeopcyxijshdqwlv"),
+    ("\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405\u04c0", "ABEKMHOPCTYXIJSI"),
+    # Greek
+    ("\u03b1\u03b3\u03b9\u03ba\u03bd\u03bf\u03c1\u03c5\u03c7\u03c9\u03f3", "ayikvopuxwj"),
+    ("\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7", "ABEZHIKMNOPTYX"),
+    # Latin: without a dot, of phonetics, a click
+    ("\u0131\u0251\u0261\u01c0", "iagl"),
+    ("01|", "oll"),
+)
+_TABLE = {ord(other): latin for others, latins in _DRAWN_LIKE for other, latin in zip(others, latins, strict=True)}
+_UNSEEN = frozenset(map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10))))
+"""Not drawn, though Unicode counts them among letters and marks; of the others the category tells."""
+_VARIATIONS = range(0xE0100, 0xE01F0)
+
+
+def alike(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """Find texts that look like an earlier one.
+
+    Parameters
+    ----------
+    texts
+        In any order.
+
+    Yields
+    ------
+    tuple of str
+        The first that looks so, and the text.
+    """
+    seen: dict[str, str] = {}
+    for text in texts:
+        forms = _forms(text)
+        earlier = next((seen[form] for form in forms if form in seen), None)
+        if earlier is not None:
+            yield earlier, text
+        for form in forms:
+            seen.setdefault(form, text)
+
+
+def spelt(text: str) -> str:
+    """Write a text so that its look-alikes differ: what is not printable ASCII by its number."""
+    return "".join(each if " " <= each <= "~" else f"<U+{ord(each):04X}>" for each in text)
+
+
+def _forms(text: str) -> tuple[str, ...]:
+    """Return what a text may be taken for. A capital I is drawn like an l, and is an i of another case."""
+    given = normalize("NFKC", text)
+    drawn = given.translate(_TABLE)
+    return tuple(map(_bare, (given, drawn, drawn.replace("I", "l"))))
+
+
+def _bare(text: str) -> str:
+    return "".join(each for each in normalize("NFKC", text.casefold()) if not _unseen(each))
+
+
+def _unseen(each: str) -> bool:
+    return each.isspace() or each in _UNSEEN or ord(each) in _VARIATIONS or category(each) in ("Cc", "Cf")

@@ -29,6 +29,9 @@ LONG_DAYS = 400
 FEW_REPORTS = 20
 """Below this `min_reports` lets groups show in which everybody knows everybody."""
 
+MANY_VALUES = 3
+"""Fewer are shared by questions that have nothing to do with each other, such as a yes or no."""
+
 ALIKE = "values that look alike are counted apart: keep one, or make them different"
 
 
@@ -66,7 +69,7 @@ def lint(path: str | Path) -> Lint:
     if loaded.retention.tallies > LONG_DAYS:
         rule = f"exact sums that are kept for more than {LONG_DAYS} days protect nobody, and can be demanded by somebody"
         warnings.append(Fault(str(path), "-", rule, loaded.retention.tallies))
-    warnings += [Fault(str(path), "-", rule, value) for rule, value in _doubts_of_names(loaded)]
+    warnings += [Fault(str(path), "-", rule, value) for rule, value in _doubts_of_all(loaded)]
     for metric in loaded.metrics.values():
         try:
             mechanism = mechanisms.of(metric)
@@ -116,6 +119,14 @@ def _lifetime(metric: Metric, mechanism: Mechanism) -> str:
 def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
         yield f"an epsilon above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1", metric.epsilon
+    if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
+        odds = f"above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1, over all reports of it"
+        yield f"an epsilon_permanent {odds}", metric.epsilon_permanent
+    if metric.period == "hour" and not metric.kept:
+        yield (
+            "what is asked every hour spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period",
+            metric.epsilon,
+        )
     if metric.expired(datetime.now(UTC).date()):
         yield "collection has ended: remove the metric or move its expiry", str(metric.expires)
     if metric.expires is None:
@@ -128,12 +139,20 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
             yield ALIKE, tuple(map(spelt, pair))
 
 
-def _doubts_of_names(loaded: Registry) -> Iterator[tuple[str, object]]:
+def _doubts_of_all(loaded: Registry) -> Iterator[tuple[str, object]]:
     for name, values in loaded.segments.items():
         for pair in alike(values):
             yield f"segments.{name}: {ALIKE}", pair
     for pair in alike(loaded.metrics):
         yield "metrics whose ids look alike are mistaken for each other: rename one", pair
+    same: dict[frozenset[object], list[str]] = {}
+    for metric in loaded.metrics.values():
+        if len(metric.values) >= MANY_VALUES:
+            same.setdefault(frozenset(metric.values), []).append(metric.id)
+    for ids in same.values():
+        if len(ids) > 1:
+            rule = "metrics with the same values may ask one question twice, and their losses add up"
+            yield f"{rule}: keep one, unless the questions differ", tuple(ids)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,56 @@ def test_sums_that_are_kept_for_long_are_a_warning(linted, days, warned):
     assert [(warning.metric, warning.value) for warning in found.warnings] == ([("-", days)] if warned else [])
 
 
+HOURLY = "what is asked every hour spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period"
+
+
+@pytest.mark.parametrize(
+    ("keys", "doubt"),
+    [
+        ("epsilon_permanent = 4", None),
+        (
+            "epsilon_permanent = 4.5",
+            ("an epsilon_permanent above 4 gives the answer away with odds above 50 to 1, over all reports of it", "4.5"),
+        ),
+        ('period = "hour"', (HOURLY, "1")),
+        ('period = "hour"\nepsilon_permanent = 2', None),
+        ('period = "day"', None),
+    ],
+)
+def test_what_adds_up(linted, keys, doubt):
+    """What all reports of an answer tell together is looked at, too."""
+    found = linted(f'[metrics.a]\ntype = "boolean"\nepsilon = 1\n{keys}\nexpires = 2999-01-01\n{BODY}')
+    assert [(warning.rule, warning.value) for warning in found.warnings] == ([doubt] if doubt else [])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "warned"),
+    [
+        ('"x", "y", "z"', '"x", "y", "z"', True),
+        ('"x", "y", "z"', '"z", "y", "x"', True),
+        ('"x", "y", "z"', '"x", "y", "w"', False),
+        ('"x", "y", "z"', '"x", "y", "z", "w"', False),
+        ('"x", "y"', '"x", "y"', False),
+    ],
+)
+def test_the_same_values_twice(linted, first, second, warned):
+    """Two metrics with the same answers may ask for the same thing twice; a yes or no, or what is as short, is too common."""
+    rest = f"epsilon = 1\nexpires = 2999-01-01\n{BODY}"
+    found = linted(
+        "".join(
+            f'[metrics.{id_}]\ntype = "categorical"\nvalues = [{values}]\n{rest}' for id_, values in (("a", first), ("b", second))
+        )
+        + "".join(f'[metrics.{id_}]\ntype = "boolean"\n{rest}' for id_ in "cd")
+        + "".join(f'[metrics.{id_}]\ntype = "key"\ndiscover = true\n{rest}' for id_ in "ef")
+    )
+    rule = (
+        "metrics with the same values may ask one question twice, and their losses add up: keep one, unless the questions differ"
+    )
+    assert [(warning.metric, warning.rule, warning.value) for warning in found.warnings] == (
+        [("-", rule, ("a", "b"))] if warned else []
+    )
+
+
 ALIKE = "values that look alike are counted apart: keep one, or make them different"
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from deniable.lint import lint
 from deniable_server.settings import Settings
 from deniable_server.stack import Stack, free_port
 
@@ -26,11 +27,9 @@ def block(marker, language):
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory):
-    """Run the whole service with the example registry, as whoever tries it out does."""
+    """Run the whole service with the README's registry, as whoever tries it out does."""
     folder = tmp_path_factory.mktemp("stack")
-    shared = (ROOT / "deploy" / "metrics.toml").read_text("utf-8")
-    (folder / "metrics.toml").write_text(f"{shared}\n{block('trial', 'toml')}", "utf-8")
-    (folder / "search-engines.txt").write_bytes((ROOT / "deploy" / "search-engines.txt").read_bytes())
+    (folder / "metrics.toml").write_text(f"{block('registry', 'toml')}\n{block('trial', 'toml')}", "utf-8")
     settings = Settings(
         registry=str(folder / "metrics.toml"),
         ingest_keys="shop:PUBLIC_KEY",
@@ -50,10 +49,11 @@ def test_the_sdk_example_reaches_the_page(stack, tmp_path):
     example = block("sdk example", "python").replace(
         "https://PUBLIC_KEY@telemetry.example.org/", f"http://PUBLIC_KEY@{stack.bind}/"
     )
-    (tmp_path / "metrics.toml").write_bytes((ROOT / "deploy" / "metrics.toml").read_bytes())
+    (tmp_path / "metrics.toml").write_text(block("registry", "toml"), "utf-8")
     done = subprocess.run([sys.executable, "-c", example], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
     assert "at most 2.72 times" in done.stdout
+    assert done.stderr == ""
     deadline = time.monotonic() + 60  # the first count of all compiles its kernel
     while read(stack, "/api/v1/metrics/export.used").json()["n"] < 1:
         stack.check()
@@ -64,6 +64,14 @@ def test_the_sdk_example_reaches_the_page(stack, tmp_path):
     page = requests.get(f"{stack.url}/m/ui.theme", timeout=10)
     assert page.status_code == 200
     assert "Which theme people use" in page.text
+
+
+def test_the_registry_is_sound(tmp_path):
+    """The README's registry has neither faults nor warnings."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(block("registry", "toml"), "utf-8")
+    found = lint(path)
+    assert (found.faults, found.warnings) == ((), ())
 
 
 def test_the_example_is_ten_statements_at_most():

@@ -6,6 +6,7 @@ code runs on the operating system's generator in production and on a tape that w
 
 from __future__ import annotations
 
+import mmap
 import os
 import sys
 from abc import ABC, abstractmethod
@@ -13,13 +14,12 @@ from array import array
 from functools import lru_cache
 from itertools import chain, combinations, zip_longest
 from math import comb, isqrt
-from typing import TYPE_CHECKING, Any, ClassVar
-from weakref import WeakSet
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["OS", "OsSource", "Pool", "Source", "jitter"]
+__all__ = ["OS", "OsSource", "Source", "home", "jitter", "settle"]
 
 ONE, ZERO, TIE = b"1", b"0", b"?"
 """How `Source.bits` writes a drawn bit; ``int(digits, 2)`` reads them all at once."""
@@ -295,31 +295,42 @@ def jitter(longest: float) -> float:
     return longest * OS.below(1 << 16) / (1 << 16)
 
 
-class Pool(list[Any]):
-    """Noise drawn ahead of its use. A forked child finds it empty, else two processes would share noise."""
+# Noise is drawn ahead, so a copy of this process must be told from it: else both would use the same noise.
 
-    forks: ClassVar[int] = 0
-    """How often this process and those that it was forked from were forked: noise drawn before is another process's."""
-
-    _alive: ClassVar[WeakSet[Pool]] = WeakSet()
-
-    def __hash__(self) -> int:  # type: ignore[override] # a pool is a place, not a value
-        return id(self)
-
-    @classmethod
-    def new(cls) -> Pool:
-        """Make an empty pool."""
-        made = cls()
-        cls._alive.add(made)
-        return made
-
-    @classmethod
-    def empty_all(cls) -> None:
-        """Forget all noise drawn ahead in this process."""
-        cls.forks += 1
-        for each in cls._alive:
-            each.clear()
+_WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux 4.14 and later, for which `mmap` has no name
+_BLANK = bytes(16)
 
 
-if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=Pool.empty_all)
+def _wiped_by_forks() -> memoryview | None:
+    """Get memory that the kernel clears in every process forked off this one, whoever forks; None where it cannot."""
+    if sys.platform != "linux":
+        return None
+    try:
+        page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        page.madvise(_WIPE_ON_FORK)
+    except (OSError, ValueError):
+        return None
+    return memoryview(page)[: len(_BLANK)]
+
+
+_page = _wiped_by_forks()
+
+home: Callable[[], object] = os.getpid if _page is None else _page.tobytes
+"""Return what tells this process from all those it was forked from, and from their other children.
+
+That is a random mark on a page that the kernel clears in a child. It needs no hook of Python's, which a fork by C code does not
+call, and no system call. Where there is no such page, it is the number of the process.
+"""
+
+
+def settle() -> object:
+    """Return `home()`, after marking this process if it has no mark yet.
+
+    Raises
+    ------
+    OSError
+        If the system gives no randomness.
+    """
+    while (mark := home()) == _BLANK and _page is not None:
+        _page[:] = os.urandom(len(_BLANK))
+    return mark

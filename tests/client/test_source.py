@@ -17,7 +17,7 @@ import deniable
 from deniable import mechanisms
 from deniable import source as sources
 from deniable.proof import Tape, distribution
-from deniable.source import OS, OsSource, Pool, Source, _threshold
+from deniable.source import OS, OsSource, Source, _threshold
 
 SIMPLE = [
     (1, 2),
@@ -317,35 +317,7 @@ def test_a_silent_system_makes_no_report(monkeypatch, name):
     monkeypatch.setattr("deniable.source.os.urandom", refuse)
     with pytest.raises(OSError, match="no entropy"):
         mechanism.randomize(1)
-    assert not mechanism._ahead
-
-
-def test_pools_are_places_not_values():
-    """Two empty pools are two pools, and forgetting empties them all."""
-    first, second = Pool.new(), Pool.new()
-    assert len({first, second}) == 2
-    first.append(1)
-    second.append(2)
-    Pool.empty_all()
-    assert not first
-    assert not second
-
-
-@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
-@pytest.mark.parametrize("name", mechanisms.names())
-def test_a_forked_child_shares_no_noise(in_child, name):
-    """A child finds no noise drawn ahead by its parent, and its reports differ from the parent's."""
-    mechanism = mechanisms.make(name, domain_size=2, epsilon="1.5")
-    mechanism.randomize(0)
-    assert len(mechanism._ahead) > 0
-
-    def child() -> bytes:
-        held = len(mechanism._ahead)
-        return bytes([held]) + b"".join(mechanism.randomize(0) for _ in range(400))
-
-    answer = in_child(child)
-    assert answer[0] == 0
-    assert answer[1:] != b"".join(mechanism.randomize(0) for _ in range(400))
+    assert not mechanism._hand[2]
 
 
 def _modules():
@@ -410,19 +382,3 @@ def test_tossed_coins_have_their_bias_exactly(monkeypatch, coins):
     monkeypatch.setattr("deniable.source.os.urandom", lambda size: next(feed) if size == 8 else pytest.fail("another size"))
     assert int.from_bytes(OS._toss(coins, 8), "little").bit_count() == coins
     assert next(feed, None) is None
-
-
-def test_noise_in_hand_at_a_fork_is_drawn_again(monkeypatch):
-    """A child that was forked amid a draw, even in its very last step, keeps none of it: its parent has the same."""
-    mechanism = mechanisms.make("oue", domain_size=4, epsilon=1.0)
-
-    class Amid(list):
-        def pop(self):
-            last = super().pop()
-            Pool.empty_all()  # as in a child
-            return last
-
-    draws = iter([Amid(["parent's"] * 3), ["child's"] * 3])
-    monkeypatch.setattr(type(mechanism), "noise", lambda *_: next(draws))
-    assert mechanism._refill() == "child's"
-    assert list(mechanism._ahead) == ["child's"] * 2

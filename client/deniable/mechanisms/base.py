@@ -5,10 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import FrozenInstanceError, dataclass, field
 from operator import index
+from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
-from deniable.source import OS, Pool
+from deniable.source import OS, home, settle
 from deniable.weight import exact, spent
 
 if TYPE_CHECKING:
@@ -19,7 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Mechanism", "mean_variance"]
 
-_AHEAD = 256  # draws made ahead: enough to share the cost of a system call
+_HELD = 1.0  # seconds for which noise is kept in hand: a snapshot of the machine copies it
+_GROWTH = 4  # how many times as much is drawn, where all was used by then
+_AHEAD = 256  # draws made ahead at most: enough to share the cost of a system call
 _AHEAD_BITS = 1 << 12  # but no more bits than this at a time, so that no call takes noticeably long
 
 
@@ -84,12 +87,13 @@ class Mechanism(_Sealed, ABC):
     q: Fraction = field(init=False, repr=False)
     ratio: Fraction = field(init=False, repr=False)
     requested: Fraction = field(init=False, repr=False, compare=False)
-    _ahead: Pool = field(init=False, repr=False, compare=False)
+    _hand: tuple[object, float, list[Any], int] = field(init=False, repr=False, compare=False)
+    """Noise drawn ahead: for which process, until when, what is left of it, and how much it was."""
 
     def __post_init__(self) -> None:
         if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, int) or self.domain_size < 2:  # noqa: PLR2004
             raise ParameterError("domain_size is a whole number of at least 2", self.domain_size)
-        self._set(requested=exact(self.epsilon), _ahead=Pool.new())
+        self._set(requested=exact(self.epsilon), _hand=(None, 0.0, [], 0))
         self._set(**self._parameters())
         self._set(epsilon=spent(self.ratio, self.requested))
 
@@ -154,10 +158,14 @@ class Mechanism(_Sealed, ABC):
             value = self._checked(value)
         if source is not None:
             return self.respond(value, self.noise(source, 1)[0])
+        whose, until, ahead, _ = self._hand
         try:
-            noise = self._ahead.pop()
+            noise = ahead.pop()
         except IndexError:
             noise = self._refill()
+        else:  # it is looked at once it is taken, and not before: whatever forks in between, no other answer gets it
+            if monotonic() >= until or whose != home():
+                noise = self._refill()
         return self.respond(value, noise)
 
     def _checked(self, value: Any) -> int:
@@ -171,16 +179,22 @@ class Mechanism(_Sealed, ABC):
         return number
 
     def _refill(self) -> Any:
-        # `list.pop` and `list.extend` are atomic, so threads may share the pool: no draw is handed out twice. A signal's
-        # handler may fork amid the draw; the child's pool was emptied then, and what it holds in hand is drawn again. Handlers
-        # run after calls, and there is none between the comparison and `extend`: not even one that asks for the process.
+        """Draw noise ahead, and return the first of it.
+
+        Threads need no lock: `list.pop` is atomic, and what one of them draws while another does is forgotten, never used twice.
+        """
+        whose, until, ahead, count = self._hand
+        used_up = not ahead and monotonic() < until and whose == home()
+        most = max(1, min(_AHEAD, _AHEAD_BITS // (8 * self.layout.payload_size)))
+        count = min(_GROWTH * count, most) if used_up else 1  # an app that asks rarely has nothing in hand
         while True:
-            forks = Pool.forks
-            drawn = self.noise(OS, max(1, min(_AHEAD, _AHEAD_BITS // (8 * self.layout.payload_size))))
-            last = drawn.pop()
-            if Pool.forks == forks:
-                self._ahead.extend(drawn)
-                return last
+            whose, until = settle(), monotonic() + _HELD
+            drawn = self.noise(OS, count)
+            noise = drawn.pop()
+            # A signal's handler may have forked amid the draw. Two reports that share a part of their noise can tell the answer.
+            if whose == home():
+                self._set(_hand=(whose, until, drawn, count))
+                return noise
 
     @property
     def canonical(self) -> str:

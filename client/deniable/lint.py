@@ -104,7 +104,8 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> str:
 def _lifetime(metric: Metric, mechanism: Mechanism) -> str:
     """Tell what a device that keeps permanent responses may spend on this version of a metric, if its budget allows.
 
-    This bounds what is told of two histories of answers that change at the same times; that they change may show, too.
+    This bounds what is told between histories that change, and return to an earlier answer, at the same times. That an answer
+    changed may show, and a return to an earlier one, too.
     """
     if metric.epsilon_permanent is None or not isinstance(mechanism, Chain):
         return ""
@@ -113,7 +114,8 @@ def _lifetime(metric: Metric, mechanism: Mechanism) -> str:
     if metric.open:
         return f"{words}, and as much again for each other answer that a device ever has"
     kept = mechanism.kept_responses
-    return f"{words}; a device keeps at most {kept} responses, {kept * each:.6g} over its lifetime, but for when answers change"
+    lifetime = f"{kept * each:.6g} over its lifetime, but for when answers change and return"
+    return f"{words}; a device keeps at most {kept} responses, {lifetime}"
 
 
 def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:

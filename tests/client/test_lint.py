@@ -318,7 +318,7 @@ def test_what_a_lifetime_may_cost(linted):
     assert not found.faults
     chosen, declared = found.notes
     assert chosen.startswith("a: l_grr: standard error ")
-    lifetime = "a device keeps at most 3 responses, 6 over its lifetime, but for when answers change"
+    lifetime = "a device keeps at most 3 responses, 6 over its lifetime, but for when answers change and return"
     assert chosen.endswith(f"; all reports of an answer together 2; {lifetime}")
     assert declared == f"b: loloha, epsilon 1, as declared; all reports of an answer together 2; {lifetime}"
 

@@ -243,8 +243,18 @@ def test_figures_of_metrics_are_those_of_the_mechanisms(report, shipped):
             assert isinstance(made, Chain)
             assert told["Epsilon of all reports of one answer"].startswith(f"{made.epsilon_permanent:.12g} nats")
             assert words.nats(made.kept_responses * made.epsilon_permanent) in told["Answers kept on a device"]
+            assert told["Answers kept on a device"].endswith("but for when answers change and return")
         else:
             assert glance[each.metric.id][6] == "none kept"
+
+
+@pytest.mark.parametrize("title", ["What all reports of a device come to", "What is proved, what is claimed and what is not"])
+def test_what_kept_answers_show_stands_beside_the_figures(report, title):
+    """Sums of kept answers have their condition beside them: a change shows, and so does a return to an earlier answer."""
+    (section,) = (section for section in report.walk() if section.title == title)
+    told = " ".join(texts(section))
+    assert "between histories that change, and return to an earlier answer, at the same times" in told
+    assert "a return to an earlier" in told
 
 
 def rows_of(document, title, caption):

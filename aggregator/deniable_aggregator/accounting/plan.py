@@ -74,7 +74,10 @@ class Use:
 
     @property
     def spend(self) -> Spend:
-        """What is told: by each report, or by each kept response; a single report of a kept one tells what any report does."""
+        """What is told: by each report, or by each kept response; a single report of a kept one tells what any report does.
+
+        Of kept responses that holds between histories that change, and return to an earlier answer, at the same times.
+        """
         if self.kept and self.occasions > 1:
             return Spend(self.permanent, self.answers)
         return Spend.of(self.mechanism, self.occasions, self.sample)

@@ -126,8 +126,9 @@ class Statement:
         yield "Holds between any two histories of answers, for whoever sees all reports, as long as each has noise of its own."
         if self.kept:
             yield (
-                "Kept responses: between histories that change their answers at the same times. That an answer changed at all "
-                "is not covered: noise in the second step blurs it, without that it is plain."
+                "Kept responses: between histories that change, and return to an earlier answer, at the same times (of loloha "
+                "and dbitflip: to another cell or bucket). That an answer changed, or returned to an earlier one, is not "
+                "covered: noise in the second step blurs it, without that it is plain."
             )
         if "exact" in self.accounts[0].totals:
             yield "The last row counts that many reports say nothing about two given answers, or were never made."

@@ -29,6 +29,11 @@ class Chain(Mechanism):
     However many reports of one answer are seen, together they tell no more than the permanent response itself would:
     `epsilon_permanent`. One report alone tells `epsilon`, which is less. `randomize` takes both steps at once and keeps nothing.
 
+    An answer that changes has another response. Reports from k responses tell at most k times `epsilon_permanent` between
+    histories that change, and return to an earlier answer, at the same times; answers of one `memo_key` are one. That an answer
+    changed shows, and so does a return to an earlier one: between other histories there is no such bound, and none at all where
+    a report is the permanent response itself.
+
     A device uses one row (cohort, hash function, set of buckets) of the layout for good, uniformly drawn: a row drawn anew for
     each report would tell more with every report, and make permanent responses of their own necessary.
 
@@ -76,7 +81,10 @@ class Chain(Mechanism):
 
     @property
     def kept_responses(self) -> int:
-        """How many permanent responses a device comes to keep at most: so many times may `epsilon_permanent` be spent."""
+        """How many permanent responses a device comes to keep at most: so many times may `epsilon_permanent` be spent.
+
+        What that bounds, and what not, is said of the class.
+        """
         return self.domain_size
 
     def memo_key(self, row: int, value: int) -> int:  # noqa: ARG002 - for most, every value has a response of its own

@@ -26,8 +26,8 @@ class DBitFlip(Chain):
     """dBitFlipPM: a device has a set of d values, the buckets, and says of each whether it is the answer; each bit is noisy.
 
     There is no second step: the noisy bits are kept, and every report of an answer is the same. So all reports of an answer tell
-    no more than one, but whoever sees two that differ knows that the answer changed. Values outside the set share one response:
-    a device keeps at most d + 1.
+    no more than one, but whoever sees two that differ knows that the answer changed, and the first again tells of a return to an
+    earlier one. Values outside the set share one response, and a change among them does not show: a device keeps at most d + 1.
 
     Of the k values a set has d in a row, the last followed by the first. Sets begin every gcd(d, k) values: the fewest for which
     each value is in as many sets as any other, a share d / k of them. The set is drawn once and is part of each report, so people

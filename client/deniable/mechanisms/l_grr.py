@@ -57,7 +57,8 @@ class Shifted(Chain):
 class LGrr(Grr, Shifted):
     """L-GRR: the permanent response is GRR's, and each report is GRR of it. Best for small domains, as GRR is.
 
-    A device keeps a response for each value that its user ever holds.
+    A device keeps a response for each value that its user ever holds. That the value changed shows, and so does a return to an
+    earlier one.
 
     References
     ----------

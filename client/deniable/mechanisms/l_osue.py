@@ -24,7 +24,8 @@ class LOsue(Oue, Chain):
     for any other, and a report keeps a bit with probability (1 - ab) / (b - a - ab + 1). Both steps together are OUE of epsilon,
     exactly: one report is as good as without a permanent response.
 
-    A device keeps a response for each value that its user ever holds.
+    A device keeps a response for each value that its user ever holds. That the value changed shows, and so does a return to an
+    earlier one.
 
     References
     ----------

@@ -18,7 +18,8 @@ __all__ = ["Loloha"]
 class Loloha(LocalHash, Shifted):
     """LOLOHA: a device hashes its answers to g cells, always by the same function, and keeps a response for each cell.
 
-    Answers of one cell share a response, so a device spends `epsilon_permanent` at most g times, not once for each value. Both
+    Answers of one cell share a response, so a device spends `epsilon_permanent` at most g times, not once for each value. A
+    change within a cell does not show; one from cell to cell does, and so does a return to an earlier cell. Both
     steps together are local hashing of epsilon, exactly, over a complete family of functions: the estimates are unbiased, and
     no error outlasts the number of reports.
 

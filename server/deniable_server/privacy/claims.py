@@ -27,7 +27,8 @@ _CLAIMED = (
         "All reports of one answer,",
         (
             "where the metric declares epsilon_permanent: together they tell no more than that, however many there are, "
-            "between histories that change their answers at the same times."
+            "and from several kept answers no more than the sum, between histories that change, and return to an earlier "
+            "answer, at the same times."
         ),
     ),
     ("All metrics together", "stay within the budget, which the device itself enforces."),
@@ -45,7 +46,7 @@ _NOT_CLAIMED = (
     ("Shuffling.", "The server sees who sends, so nothing here counts on reports being mixed, and no epsilon is smaller for it."),
     ("Sampling.", "The server sees who reports, so no epsilon is smaller where only a share of the answers is recorded."),
     ("Anonymity.", "Whoever operates the server can see that a device of this app sends, and when."),
-    ("That an answer changed.", "Kept responses do not hide that it did, nor when."),
+    ("That an answer changed.", "Kept responses do not hide that it did, nor when, nor a return to an earlier answer."),
     ("Whether the law is complied with.", "This document states facts about software; it is no legal advice."),
 )
 

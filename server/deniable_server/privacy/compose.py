@@ -103,7 +103,8 @@ _READING = Points(
             "A kept answer",
             (
                 "is a noisy answer that a device draws once and keeps. Its reports are noisy copies of that one, so asking "
-                "again and again does not average the noise out."
+                "again and again does not average the noise out. That the answer changed shows, and so does a return to an "
+                "earlier one: figures for kept answers hold between histories that do both at the same times."
             ),
         ),
         ("Figures", "are worked out from the integers that devices run on. Bounds are rounded up."),

@@ -106,7 +106,10 @@ def _responses(facts: MetricFacts) -> str:
     if most is None:
         return "one for each different answer that the person ever gives: without a bound but the budget's"
     bound = facts.explanation.epsilon_lifetime
-    return f"at most {most:,}, of this version: together at most {nats(bound)} nats over the device's lifetime"
+    return (
+        f"at most {most:,}, of this version: together at most {nats(bound)} nats over the device's lifetime, but for when "
+        "answers change and return"
+    )
 
 
 def _parameters(facts: MetricFacts) -> str:
@@ -129,7 +132,9 @@ def _loss(facts: MetricFacts) -> Table:
     if facts.metric.kept:
         rows.append(("all reports of one answer, however many", facts.explanation.epsilon_permanent or inf))
         if facts.kept_responses is not None:
-            rows.append(("all reports ever, however often the answer changes", facts.explanation.epsilon_lifetime or inf))
+            rows.append(
+                ("all reports ever, but for when the answer changes and returns", facts.explanation.epsilon_lifetime or inf)
+            )
     else:
         for days, plan in zip(SPANS[1:], facts.totals[1:], strict=True):
             (use,) = plan.uses

@@ -82,6 +82,13 @@ def _blocks(facts: Facts) -> Iterator[Block]:
                 ),
             ),
             (
+                "Kept answers.",
+                (
+                    "Their sums hold between histories that change, and return to an earlier answer, at the same times. That an "
+                    "answer changed shows, and so does a return to an earlier one: no figure here counts that."
+                ),
+            ),
+            (
                 "Caps.",
                 (
                     "The stricter of the registry's budget and of the caps of an app that states none is used here; an app "

@@ -88,7 +88,7 @@ class LinearFamily:
         """Hash `value` in [0, domain_size) with member `row` in [0, rows): <row, value> mod range_size."""
         g = self.range_size
         total = 0
-        for _ in range(self.digits):  # all of them, whatever the value, so that time does not tell it
+        for _ in range(self.digits):  # all of them: as many steps for any value
             row, a = divmod(row, g)
             value, v = divmod(value, g)
             total += a * v
@@ -141,7 +141,7 @@ class LineFamily:
         if row == self.width:
             return y
         product = 0
-        for bit in range(self.order):  # carry-less, all of the bits, so that time does not tell the value
+        for bit in range(self.order):  # carry-less, all of the bits: as many steps for any value
             product ^= (row << bit) * (y >> bit & 1)
         modulus = _MODULI[self.order]
         for bit in range(2 * self.order - 2, self.order - 1, -1):

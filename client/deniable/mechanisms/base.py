@@ -41,8 +41,8 @@ class Mechanism(_Sealed, ABC):
     """A pure local randomizer: whatever the value, any payload is at most e^epsilon times as likely as for another.
 
     The device draws *noise*, whose distribution does not depend on the value, and answers with a deterministic *response*
-    to the value and the noise. So chance is one method, the same in production and in a proof, and how long it takes says
-    nothing about the value.
+    to the value and the noise. So chance is one method, the same in production and in a proof, and how long the draw takes says
+    nothing about the value. The response takes about as many steps for any value, but Python's time for each is not constant.
 
     A payload *supports* a set of values. Most mechanisms are *pure* in the sense of Wang et al.: a payload supports the true
     value with probability p and any other with probability q, and the unbiased estimate of a frequency is

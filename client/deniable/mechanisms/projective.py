@@ -84,7 +84,7 @@ class Projective(Mechanism):
         }
 
     def __post_init__(self) -> None:
-        """List what a small domain can answer: all of it beforehand, so that time does not tell the value."""
+        """List what a small domain can answer: all of it beforehand, so that a report is looked up, whatever the value."""
         super().__post_init__()
         every, on = self.layout.width, points(self.field.order, self.dimension - 1)
         if self.domain_size * every <= _LISTED:
@@ -125,7 +125,7 @@ class Projective(Mechanism):
         firsts, powers, gaps, q = self._firsts, self._powers, self._gaps, self.field.order
         place = bisect(firsts, value)
         vector, hinge = value + gaps[place], powers[-place]
-        # Both sides are made, and one is taken, so that time does not tell the side.
+        # Both sides are made, and one is taken: as many steps for either.
         rest, below = divmod(beside, hinge)
         point, residue = divmod(rest - 1, q - 1)  # from 0, number -1 and residue 1
         off = point + gaps[bisect(firsts, point)], below, q - 1 - residue

@@ -26,9 +26,9 @@ def storage(registry: Registry) -> Section:
         (
             Text(
                 "Raw answers are on no server: they are randomised on the device before anything is written or sent, and "
-                "the device itself does not store them. No address, header or key is in the store, in a file or in a log, "
-                "and of the time of an upload no more than the hour, but for what the second table says of the append-only "
-                "file and of logs."
+                "the device itself stores none as it is; what it keeps of them is said below. No address, header or key is in "
+                "the store, in a file or in a log, and of the time of an upload no more than the hour, but for what the second "
+                "table says of the append-only file and of logs."
             ),
             _table("In the store (Redis or Valkey), by key", inventory.STORE, registry),
             _table("On servers, outside the store", inventory.SERVERS, registry),

@@ -158,8 +158,8 @@ def _next(found: Statement, arguments: Namespace) -> Iterator[str]:
         return
     asked = [use for use in found.plan.uses if use.occasions > 1 and not use.kept and not use.metric.discover]
     if not found.fits:
-        dearest = max(found.plan.uses, key=lambda use: use.charged(window=True))
-        yield f"Found wanting: the budget allows less. Most is charged for {dearest.metric.id}."
+        dearest = max(found.plan.uses, key=lambda use: use.reserved_window)
+        yield f"Found wanting: the budget has less. Most is reserved for {dearest.metric.id}."
     if asked:
         names = ", ".join(use.metric.id for use in asked)
         yield f"Next: declare epsilon_permanent for what is asked again and changes rarely ({names}), or ask it less often."

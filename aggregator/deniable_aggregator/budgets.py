@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import redis
 
-from deniable.ledger import MICRO
+from deniable.allowance import MICRO
 from deniable_aggregator import shelf
 from deniable_aggregator.script import Script
 from deniable_aggregator.spending import Spend, affordable, most

@@ -127,7 +127,11 @@ def init(
 
 def record(metric: str, value: object) -> bool:
     """Randomise an answer and queue the result; False before `init`. See `Client.record`."""
-    return _client.record(metric, value) if _client else False
+    try:
+        return _client.record(metric, value) if _client else False
+    except Exception:
+        value = None  # no answer stays in the frames of an error
+        raise
 
 
 def metric(id_: str) -> MetricHandle:

@@ -25,12 +25,13 @@ class Budget:
     per_window
         Nats that may be spent in any window; None for no bound.
     lifetime
-        Nats that may be spent ever; None for no bound.
+        Nats that may be spent ever; None for no bound. Not below `per_window`, of which each metric has its part in the same
+        proportion.
 
     Raises
     ------
     ParameterError
-        If a number is out of range.
+        If a number is out of range, or there is a lifetime and no window's bound.
     """
 
     window: float = 30
@@ -46,6 +47,8 @@ class Budget:
             if wrong or not isfinite(number) or not 0 < number <= _LARGEST:
                 unit = "days" if name == "window" else "nats"
                 raise ParameterError(f"{name} is a number of {unit} above 0 and at most {_LARGEST:.0f}", number)
+        if self.lifetime is not None and (self.per_window is None or self.lifetime < self.per_window):
+            raise ParameterError(f"lifetime goes with per_window, and is not below it: {self.per_window}", self.lifetime)
 
     def tightened(self, other: Budget) -> Budget:
         """Return the strictest of two in every respect. A longer window with the same sum is stricter."""

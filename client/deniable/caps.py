@@ -15,12 +15,14 @@ from deniable.mechanisms.chain import MAX_ROWS, Chain
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from deniable.exposure import Exposure
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
 
 __all__ = ["Caps"]
 
 _LARGEST = 1e6  # nats: far beyond use, and e to its power is still a number
+_MAX_SEGMENTS = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +42,12 @@ class Caps:
     domain_size
         Largest number of listed answers; None for no bound. Texts and keys are bounded by `mechanisms` alone.
     rows
-        Largest number of rows (cohorts, hash functions) of which a device uses one for good where it keeps permanent responses.
-        It is part of each of its reports: with many rows, few devices share one.
+        Largest number of groups that devices fall into by their rows (cohorts, hash functions) in all metrics with permanent
+        responses together. A row stays the same and is part of each report: with many groups, few devices share one.
+    segments
+        Largest number of combinations of the segments that reports carry. They travel in clear.
     budget
-        What the device may spend in all.
+        What the device may spend in all. Each metric has its part of it reserved.
 
     Raises
     ------
@@ -51,12 +55,13 @@ class Caps:
         If a bound is none.
     """
 
-    epsilon: float = 8
-    permanent: float = 16
+    epsilon: float = 4
+    permanent: float = 4
     metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
     mechanisms: Collection[str] | None = None
     domain_size: int | None = None
     rows: int = MAX_ROWS
+    segments: int = _MAX_SEGMENTS
     budget: Budget = field(default_factory=Budget)
 
     def __post_init__(self) -> None:
@@ -69,11 +74,16 @@ class Caps:
         object.__setattr__(self, "metrics", dict(self.metrics))  # nobody else's to change
         if self.mechanisms is not None:
             object.__setattr__(self, "mechanisms", frozenset(self.mechanisms))
-        for name, size, least in (("domain_size", self.domain_size, 2), ("rows", self.rows, 1)):
+        sizes = (("domain_size", self.domain_size, 2), ("rows", self.rows, 1), ("segments", self.segments, 1))
+        for name, size, least in sizes:
             if size is None and name == "domain_size":
                 continue
             if isinstance(size, bool) or not isinstance(size, int) or size < least:
                 raise ParameterError(f"{name} is a whole number of at least {least}", size)
+
+    def tightened(self, budget: Budget | None) -> Budget:
+        """Return what a device may spend: the stricter of the app's budget and a registry's, if it has one."""
+        return self.budget if budget is None else self.budget.tightened(budget)
 
     def check(self, metric: Metric, mechanism: Mechanism) -> None:
         """Refuse a metric that exceeds a bound. The losses are those of the mechanism's integers, not those declared.
@@ -92,9 +102,21 @@ class Caps:
         if metric.kept:
             permanent = mechanism.permanent_ratio if isinstance(mechanism, Chain) else None
             self._check_loss(metric, "a kept answer", permanent, self.permanent)
-            if mechanism.layout.rows > self.rows:
-                rows = f"{mechanism.layout.rows} rows, of which a device keeps one"
-                raise ConfigurationError(f"{metric.id}: this app allows {self.rows} rows; got {rows}")
+
+    def check_exposure(self, exposure: Exposure) -> None:
+        """Refuse a registry that tells devices apart more finely than this app allows.
+
+        Raises
+        ------
+        ConfigurationError
+            Naming the bound and what exceeds it.
+        """
+        if exposure.rows > self.rows:
+            got = f"{exposure.rows} in all metrics together ({exposure.row_bits:.1f} bits)"
+            raise ConfigurationError(f"this app allows {self.rows} groups of devices by their rows; got {got}")
+        if exposure.segments > self.segments:
+            got = f"{exposure.segments} ({exposure.segment_bits:.1f} bits)"
+            raise ConfigurationError(f"this app allows {self.segments} combinations of segments; got {got}")
 
     @staticmethod
     def _check_loss(metric: Metric, what: str, ratio: Fraction | None, most: float) -> None:

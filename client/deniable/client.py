@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import wraps
 from math import isinf
@@ -13,10 +14,11 @@ from pathlib import Path
 from threading import Thread, local
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from deniable.allowance import MICRO
 from deniable.caps import Caps
 from deniable.dsn import Dsn
 from deniable.environment import sender_settings, state_directory, switched_off
-from deniable.errors import ConfigurationError, DeniableError, ParameterError, StateError
+from deniable.errors import ConfigurationError, DeniableError, ParameterError, StateError, without_locals
 from deniable.explanation import Explanation
 from deniable.handle import MetricHandle
 from deniable.ledger import Ledger
@@ -26,6 +28,7 @@ from deniable.question import Question, questions
 from deniable.registry import Registry, load
 from deniable.report import Report
 from deniable.sent import Entry, Journal
+from deniable.source import OS
 from deniable.spool import Spool
 from deniable.state import State
 from deniable.transport import Batch, Post, Sender, SenderSettings
@@ -34,7 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from deniable.budget import Budget
+    from deniable.allowance import Allowance
+    from deniable.question import Occasion
+    from deniable.registry import Metric
+    from deniable.source import Source
 
 __all__ = ["Client"]
 
@@ -42,7 +48,7 @@ log = logging.getLogger("deniable")
 log.addHandler(logging.NullHandler())  # an app that set up no logging would else find our warnings on its stderr
 
 _REASONS = (
-    *("disabled", "no_consent", "expired", "unknown_metric", "invalid_value", "not_sampled", "this_period", "budget", "state"),
+    *("disabled", "no_consent", "expired", "unknown_metric", "not_sampled", "this_period", "budget", "state"),
     *("queue_full", "closed", "refused_key", "no_thread", "interrupted", "error"),
 )
 _FAULTS = ("spool_damaged", "delivered_error", "chore_error")
@@ -66,14 +72,28 @@ def _guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callabl
             except Exception as error:
                 if client.strict:
                     raise
-                client.note("error")
-                log.debug("deniable: %s in %s was swallowed", type(error).__name__, method.__name__)
+                client.note(error, method.__name__)
                 result: T = otherwise()
                 return result
 
         return guarded
 
     return decorate
+
+
+def _position(metric: Metric, value: object) -> tuple[int | None, ParameterError | None]:
+    """Return the place of an answer in its domain; or None, and what is wrong with it, if it is not declared."""
+    try:
+        return metric.position(value), None
+    except ParameterError as error:
+        return None, error
+    except Exception:  # noqa: BLE001 - an object of the host's, which cannot even be compared
+        return None, ParameterError(f"an answer to {metric.id} is a plain value", "another object")
+
+
+def _nats(allowance: Allowance) -> dict[str, float | None]:
+    lifetime = None if allowance.lifetime is None else allowance.lifetime / MICRO
+    return {"window": allowance.window / MICRO, "lifetime": lifetime}
 
 
 def _told(error: Exception) -> str:
@@ -116,11 +136,13 @@ class Client:
     allow_http
         Whether the DSN may be ``http://`` to another machine, where everybody on the way can read what is sent.
     strict
-        Raise errors instead of counting them; for development and tests.
+        Raise errors instead of counting them; for development and tests. What is recorded is recorded all the same.
     post
         Replaces HTTP, for tests.
     clock
         Seconds since the epoch; replaced in tests.
+    source
+        Replaces the operating system's generator, in proofs.
 
     Raises
     ------
@@ -143,17 +165,20 @@ class Client:
         strict: bool = False,
         post: Post | None = None,
         clock: Callable[[], float] = time.time,
+        source: Source | None = None,
     ) -> None:
         self.strict = strict
         self._consent = consent
         self._consented: bool | None = None
+        self._puzzled = False  # by a consent that is neither True nor False
+        self._source = source
         self._segments = {} if segments is None else segments
         self._caps = Caps() if caps is None else caps
         self._allow_http = allow_http
         self._clock = clock
         # A first `counts[reason] += 1` runs Python code between reading and writing, and threads would lose counts there.
         self._drops: Counter[str] = Counter(dict.fromkeys(_REASONS, 0))
-        self._recorded = 0
+        self._recorded = self._undeclared = 0
         self._amid = local()
         self._questions: dict[str, Question] = {}
         self._sender: Sender | None = None
@@ -176,19 +201,21 @@ class Client:
         post: Post | None,
     ) -> None:
         loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
-        self._questions = questions(loaded, self._segments, self._caps)
+        self._budget = self._caps.tightened(loaded.budget)
+        self._use(loaded)
         for name in self._segments:
             if type(name) is str and name not in loaded.segments:
                 tell(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
         directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
         spool = Spool(directory / "spool") if directory else None
         self._state = State(directory)
-        self._ledger = Ledger(self._state, self._budget(loaded), self._clock)
-        self._memo = Memo(self._state, self._ledger)
+        self._ledger = Ledger(self._state, self._budget, self._clock)
+        self._memo = Memo(self._state, self._ledger, self._source or OS)
         self._journal = Journal(self._state)
-        if self.disabled:
+        if self.disabled:  # somebody has opted out
             if spool:
-                spool.purge()  # somebody has opted out
+                spool.purge()
+            self._clear_journal()
             return
         if dsn is None:
             self.disabled = "no DSN was given"
@@ -199,20 +226,21 @@ class Client:
         chore = self._fetcher(parsed, registry_key, loaded, directory) if registry_key else None
         self._sender = Sender(parsed, settings or sender_settings(), post, spool=spool, delivered=self._delivered, chore=chore)
         if not callable(self._consent):
-            self._consented = self._consent
-            self._sender.pause(not self._consent)
+            self._consented = self._agrees()
+            self._sender.pause(not self._consented)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served import Fetcher  # noqa: PLC0415 - only apps whose registry is served need it
 
         return Fetcher(dsn, key, bundled, directory, use=self._use, refuse=self._refuse)
 
-    def _budget(self, registry: Registry) -> Budget:
-        return self._caps.budget.tightened(registry.budget) if registry.budget else self._caps.budget
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
 
     def _use(self, registry: Registry) -> None:
-        """Go on with another registry; run by the sending thread."""
-        self._questions = questions(registry, self._segments, self._caps)
+        """Go on with a registry: the app's, or in the sending thread a served one."""
+        self._questions = questions(registry, self._segments, self._caps, self._budget, self._now().date())
+        self._registry = registry
 
     def _refuse(self, reason: str) -> None:
         """Send nothing any more: the server's registry was tampered with. Run by the sending thread."""
@@ -224,9 +252,11 @@ class Client:
     def _delivered(self, batch: Batch) -> None:
         self._journal.add(batch.reports)
 
-    @_guarded(bool)
     def record(self, metric: str, value: object) -> bool:
         """Randomise an answer and queue the result.
+
+        Whatever the answer, the same happens: one that the metric does not declare is reported, too, as the answer that stands
+        for all others, or as a random one.
 
         Parameters
         ----------
@@ -238,8 +268,23 @@ class Client:
         Returns
         -------
         bool
-            Whether a report was queued. A metric with a permanent response is reported once a period.
+            Whether a report was queued. A metric is reported once a period, or as often as it declares.
+
+        Raises
+        ------
+        DeniableError
+            Only if strict: if the metric is unknown; or, once the report is queued, if the answer is not declared.
         """
+        try:
+            return self._record(metric, value)
+        except Exception as error:  # noqa: BLE001 - counted; the host app must never notice
+            if self.strict:
+                value = None  # whoever logs the error with the variables of its frames is not to find the answer
+                raise without_locals(error) from None
+            self.note(error, "record")
+            return False
+
+    def _record(self, metric: str, value: object) -> bool:
         question = self._questions.get(metric)
         if question is None:
             return self._drop_unknown(metric, value)
@@ -254,23 +299,29 @@ class Client:
 
     def _answer(self, question: Question, value: object) -> bool:
         process = os.getpid()
-        now = datetime.fromtimestamp(self._clock(), UTC)
-        refusal = self._refusal(question, now)  # before anything is spent
+        now = self._now()
+        refusal = self._refusal(question, now)  # before anything is drawn, looked at or spent
         if refusal or self._sender is None:
             return self._drop(refusal or "disabled")
-        position = None
-        if question.sampled():
-            try:
-                position = question.metric.position(value)
-            except ParameterError as error:
-                return self._drop("invalid_value", error)
-        stratum = question.stratum(now)
-        made = self._randomize(question, stratum.period, position)
-        dropped = made if isinstance(made, str) else self._sender.submit(Report(stratum, made), process)
+        sampled = question.sampled(self._source or OS)
+        position, fault = _position(question.metric, value)
+        recorded = self._report(question, question.occasion(now), position, process, self._sender, sampled=sampled)
+        if fault is not None:
+            self._undeclared += 1
+            if self.strict:
+                raise fault
+        return recorded
+
+    def _report(
+        self, question: Question, occasion: Occasion, position: int | None, process: int, sender: Sender, *, sampled: bool
+    ) -> bool:
+        """Make one report and queue it; nothing here knows whether the answer was declared, but what stands in for it."""
+        made = self._randomize(question, occasion, position, sampled=sampled)
+        dropped = made if isinstance(made, str) else sender.submit(Report(occasion.stratum, made), process)
         if dropped:
             return self._drop(dropped)
         if self._consented is False:  # taken back meanwhile, by another thread
-            self._sender.purge()
+            sender.purge()
         self._recorded += 1
         return True
 
@@ -282,22 +333,46 @@ class Client:
             return "no_consent"
         return "expired" if question.metric.expired(now.date()) else sender.full
 
-    def _randomize(self, question: Question, period: str, position: int | None) -> bytes | str:
-        """Make a payload, once it is paid for; or tell why there is none. Without a position the answer was not sampled."""
+    def _randomize(self, question: Question, occasion: Occasion, position: int | None, *, sampled: bool) -> bytes | str:
+        """Make a payload, once it is paid for; or tell why there is none. The position is None of an answer not declared."""
         if question.chain is not None:
-            return self._memo.respond(question.tag, question.chain, position, period)
+            return self._memo.respond(question, occasion, position, sampled=sampled)
+        refusal = self._ledger.spend(question.allowance, occasion, sampled=sampled) or (None if sampled else "not_sampled")
+        if refusal:
+            return refusal
         if position is None:
-            return "not_sampled"
-        return self._ledger.spend(question.cost) or question.mechanism.randomize(position)
+            position = question.metric.stand_in(self._source or OS)
+        return question.mechanism.randomize(position, self._source)
+
+    def _agrees(self) -> bool:
+        """Ask for consent. Only True is a yes."""
+        given = self._consent() if callable(self._consent) else self._consent
+        if given is not True and given is not False:
+            words = f"consent is True or False, and nothing else; got {type(given).__name__}, which is taken for a no"
+            if self.strict:
+                raise ConfigurationError(words)
+            if not self._puzzled:
+                log.warning("deniable: %s", words)
+            self._puzzled = True
+        return given is True
 
     def _agreed(self, sender: Sender) -> bool:
-        agreed = bool(self._consent() if callable(self._consent) else self._consent)
+        agreed = self._agrees()
         if agreed is not self._consented:
             self._consented = agreed
             sender.pause(not agreed)
             if not agreed:
-                sender.purge()  # what was recorded before, and not yet sent, is not sent either
+                self._withdraw(sender)
         return agreed
+
+    def _withdraw(self, sender: Sender) -> None:
+        """Take back what was recorded and not yet sent, and forget what was sent."""
+        sender.purge()
+        self._clear_journal()
+
+    def _clear_journal(self) -> None:
+        with suppress(StateError):
+            self._journal.clear()
 
     def _drop(self, reason: str, error: DeniableError | None = None) -> bool:
         self._drops[reason] += 1
@@ -315,9 +390,10 @@ class Client:
             tell(metric, "unknown_metric", "the registry declares no such metric")
         return self._drop("unknown_metric", error)
 
-    def note(self, reason: str) -> None:
-        """Count a drop for `reason`."""
-        self._drops[reason] += 1
+    def note(self, error: Exception, where: str) -> None:
+        """Count an error that the app is not to see. The log names its kind only: the message might repeat an answer."""
+        self._drops["error"] += 1
+        log.debug("deniable: %s in %s was swallowed", type(error).__name__, where)
 
     def metric(self, id_: str) -> MetricHandle:
         """Return a handle that records one metric, for hot paths."""
@@ -331,8 +407,11 @@ class Client:
         would be asked anew, at new cost.
         """
         self._consent = consent
-        if self._sender is not None and not callable(consent):
-            self._agreed(self._sender)
+        if self._sender is None or callable(consent):
+            return
+        known = self._consented
+        if not self._agreed(self._sender) and known is False:  # it was off already: what an earlier run left is withdrawn, too
+            self._withdraw(self._sender)
 
     @_guarded(bool)
     def flush(self, timeout: float = 5.0) -> bool:
@@ -343,10 +422,10 @@ class Client:
         """Do as `flush` does, without holding up the event loop."""
         try:
             return await self._flush_aside(timeout)
-        except Exception:
+        except Exception as error:
             if self.strict:
                 raise
-            self.note("error")
+            self.note(error, "aflush")
             return False
 
     async def _flush_aside(self, timeout: float) -> bool:  # noqa: ASYNC109
@@ -384,10 +463,11 @@ class Client:
         dict
             ``recorded`` reports, by this process; of these ``sent``, ``rejected`` by the server (``refusals`` has them by
             metric and reason, also those of a batch that was dropped for it), ``spooled`` for later (and then
-            ``sent``, maybe by another process), and ``repeated``, of an earlier answer for want of budget for the one given;
-            ``dropped`` by reason; ``faults`` that cost no report; ``spent``: nats that this device has spent and has left, in the
-            window and over its lifetime (None without a bound, or if the state cannot be read); ``disabled`` and ``trouble``
-            (with the state) in words, or None.
+            ``sent``, maybe by another process), and ``repeated``, of an earlier answer where the metric has no room for another;
+            ``undeclared`` answers that were given; ``dropped`` by reason; ``faults`` that cost no report; ``reserved``: nats that
+            each metric may spend, in a window and over a lifetime (None without a bound); ``spent``: nats that this device has
+            spent and has left, likewise (None also if the state cannot be read); ``disabled`` and ``trouble`` (with the state) in
+            words, or None.
         """
         counts = Counter(self._sender.counts if self._sender else {})
         sent, rejected, spooled = (counts.pop(name, 0) for name in ("sent", "rejected", "spooled"))
@@ -399,8 +479,10 @@ class Client:
             "refusals": dict(self._sender.refusals) if self._sender else {},
             "spooled": spooled,
             "repeated": self._memo.repeated if self._sender else 0,
+            "undeclared": self._undeclared,
             "dropped": dict(self._drops + counts),
             "faults": faults,
+            "reserved": {id_: _nats(each.allowance) for id_, each in self._questions.items()},
             "spent": self._spent(),
             "disabled": self.disabled,
             "trouble": self._state.trouble if self._sender else None,
@@ -439,12 +521,12 @@ class Client:
         question = self._questions.get(metric)
         if question is None:
             raise ParameterError("a metric is declared in the registry", metric)
-        return Explanation.of(question.metric, question.mechanism, value)
+        return Explanation.of(self._registry, metric, self._budget, value)
 
     @_guarded(list)
     def journal(self) -> list[Entry]:
         """List the last thousand reports that were sent, the newest first: an app may show people what left their device."""
-        return self._journal.entries() if self._sender and self._state.begun else []
+        return self._journal.entries() if self._sender else []
 
     def __enter__(self) -> Self:
         return self

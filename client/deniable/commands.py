@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
+from deniable.caps import Caps
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.explanation import Explanation
 from deniable.lint import diff, lint
@@ -150,12 +151,11 @@ def explain(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--registry", default="metrics.toml", metavar="FILE", help="default: metrics.toml")
 
     def run(arguments: argparse.Namespace) -> int:
-        metrics = load(arguments.registry).metrics
-        if arguments.metric not in metrics:
-            raise ParameterError(f"a metric of {arguments.registry} is one of {', '.join(metrics)}", arguments.metric)
-        metric = metrics[arguments.metric]
-        answer = None if arguments.answer is None else _answer(metric, arguments.answer)
-        print(Explanation.of(metric, mechanisms.of(metric), answer))
+        declared = load(arguments.registry)
+        if arguments.metric not in declared.metrics:
+            raise ParameterError(f"a metric of {arguments.registry} is one of {', '.join(declared.metrics)}", arguments.metric)
+        answer = None if arguments.answer is None else _answer(declared.metrics[arguments.metric], arguments.answer)
+        print(Explanation.of(declared, arguments.metric, Caps().tightened(declared.budget), answer))
         return 0
 
     return run

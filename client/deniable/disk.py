@@ -3,13 +3,75 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from deniable.errors import StateError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["sync", "write_new"]
+__all__ = ["require_own", "sync", "write_new"]
+
+
+def require_own(directory: Path) -> None:
+    """Refuse a directory that somebody else may have filled, or may replace; what is not there yet is nobody's.
+
+    The rules are those of ssh: it, and all that lies in it, belongs to this user or to root, and nobody else can write it; and a
+    folder above it that everybody can write has the sticky bit. Windows has no such modes, so nothing is refused there.
+
+    Raises
+    ------
+    StateError
+        With the rule, what broke it, and what to do.
+    OSError
+        If it cannot be looked at.
+    """
+    if sys.platform == "win32":
+        return
+    folder = os.path.realpath(directory)
+    while folder != (above := os.path.dirname(folder)):  # noqa: PTH120 - of texts, as this is done for each transaction
+        folder = above
+        _require_sticky(folder)
+    with suppress(FileNotFoundError):
+        _require_own(str(directory))
+        for name in os.listdir(directory):  # noqa: PTH208 - as above
+            with suppress(FileNotFoundError):  # another process has removed it
+                _require_own(f"{directory}/{name}")
+
+
+def _require_sticky(folder: str) -> None:
+    try:
+        mode = os.stat(folder).st_mode  # noqa: PTH116 - as above
+    except FileNotFoundError:
+        return
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        rule = "what a device keeps lies where nobody else can replace it"
+        raise StateError(f"{rule}; {folder} has mode {_written(mode)} and no sticky bit: run chmod o-w {folder}")
+
+
+def _require_own(path: str) -> None:
+    status = os.lstat(path)
+    if status.st_uid not in (_me(), 0):
+        rule = "what a device keeps belongs to its user or to root"
+        advice = "remove it, or say where else with state= or DENIABLE_STATE_DIR"
+        raise StateError(f"{rule}; {path} belongs to user {status.st_uid}: {advice}")
+    if stat.S_ISLNK(status.st_mode):
+        status = os.stat(path)  # noqa: PTH116 - as above; a link has no mode of its own
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        rule = "what a device keeps can be written by its owner alone"
+        mended = f"if nobody else has written it, run chmod go-w {path}"
+        raise StateError(f"{rule}; {path} has mode {_written(status.st_mode)}: {mended}")
+
+
+def _written(mode: int) -> str:
+    return f"{stat.S_IMODE(mode):04o}"
+
+
+def _me() -> int:
+    return os.geteuid()
 
 
 def write_new(path: Path, data: bytes) -> None:

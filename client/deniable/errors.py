@@ -29,6 +29,7 @@ __all__ = [
     "RegistryError",
     "ServedRegistryError",
     "StateError",
+    "without_locals",
 ]
 
 
@@ -118,3 +119,21 @@ class RegistryError(DeniableError, ValueError):
 
 class ServedRegistryError(RegistryError):
     """A registry that a server sent must not be used: it is not signed, older than another, or changes more than it may."""
+
+
+def without_locals(error: Exception) -> Exception:
+    """Have an error, and those it came from, forget the local variables of the functions that have ended with it.
+
+    An app may log these with the error, and an answer may be among them. The lines of the traceback stay.
+    """
+    from traceback import clear_frames  # noqa: PLC0415 - slow to import, and only strict clients raise
+
+    seen: set[int] = set()
+    left: list[BaseException | None] = [error]
+    while left:
+        each = left.pop()
+        if each is not None and id(each) not in seen:
+            seen.add(id(each))
+            clear_frames(each.__traceback__)
+            left += [each.__cause__, each.__context__]
+    return error

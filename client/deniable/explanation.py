@@ -6,11 +6,15 @@ from dataclasses import dataclass
 from math import exp
 from typing import TYPE_CHECKING
 
+from deniable import mechanisms
+from deniable.allowance import MICRO, Allowance
+from deniable.errors import ParameterError
+from deniable.exposure import Exposure
 from deniable.mechanisms.chain import Chain
 
 if TYPE_CHECKING:
-    from deniable.mechanisms import Mechanism
-    from deniable.registry import Metric
+    from deniable.budget import Budget
+    from deniable.registry import Registry
 
 __all__ = ["Explanation"]
 
@@ -32,16 +36,24 @@ class Explanation:
     epsilon
         Privacy loss of one report, in nats.
     epsilon_permanent
-        Privacy loss of all reports of one answer together, in nats; None where reports are independent, and each adds its own.
-    epsilon_lifetime
-        Privacy loss of all reports ever, whatever the answers, in nats, between histories of answers that change at the same
-        times: that an answer changed at all may show. None likewise.
+        Privacy loss of all reports of one kept response together, in nats; None where reports are independent, and each adds its
+        own.
+    answers_per_window
+        Different kept responses that are reported in a window of the budget, at most; 0 where none are kept.
+    window
+        Days of that window.
+    reserved_window, reserved_lifetime
+        What the metric may spend in any window, and ever, in nats; `reserved_lifetime` is None without a bound.
+    per_period, period
+        Reports that are made in a period, at most, and what a period is.
     sample
         Share of answers that are recorded at all, in (0, 1].
     p, q
         Probability that a report points to the true answer, and that it points to a given other one.
     report_bytes
         Size of every report.
+    row_bits, segment_bits
+        What all metrics together show of the device besides its answers: by the rows of kept responses, and by segments.
     report
         A report as it might be sent, in hexadecimal; None where no answer was given.
     """
@@ -52,52 +64,96 @@ class Explanation:
     summary: str
     epsilon: float
     epsilon_permanent: float | None
-    epsilon_lifetime: float | None
+    answers_per_window: int
+    window: float
+    reserved_window: float
+    reserved_lifetime: float | None
+    per_period: int
+    period: str
     sample: float
     p: float
     q: float
     report_bytes: int
+    row_bits: float
+    segment_bits: float
     report: str | None
 
     @classmethod
-    def of(cls, metric: Metric, mechanism: Mechanism, value: object = None) -> Explanation:
-        """Explain a metric, with an example of a report when an answer is given."""
-        kept = metric.kept and isinstance(mechanism, Chain)
-        permanent = mechanism.epsilon_permanent if kept and isinstance(mechanism, Chain) else None
-        responses = mechanism.kept_responses if isinstance(mechanism, Chain) else 0
+    def of(cls, registry: Registry, id_: str, budget: Budget, value: object = None) -> Explanation:
+        """Explain a metric, with an example of a report when an answer is given.
+
+        Parameters
+        ----------
+        registry
+            Which declares it.
+        id_
+            The metric's id.
+        budget
+            Of the device.
+        value
+            An answer; None for no example.
+
+        Raises
+        ------
+        ParameterError
+            If the metric is not declared, or the answer is not. The message does not repeat the answer.
+        """
+        metric = registry.metrics.get(id_)
+        if metric is None:
+            raise ParameterError("a metric is declared in the registry", id_)
+        mechanism = mechanisms.of(metric)
+        allowance, exposure = Allowance.of(metric, mechanism, budget), Exposure.of(registry)
         return cls(
             metric=metric.id,
             description=metric.description,
             mechanism=mechanism.name,
             summary=mechanism.summary,
             epsilon=mechanism.epsilon,
-            epsilon_permanent=permanent,
-            epsilon_lifetime=None if permanent is None else responses * permanent,
+            epsilon_permanent=mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Chain) else None,
+            answers_per_window=allowance.answers,
+            window=budget.window,
+            reserved_window=allowance.window / MICRO,
+            reserved_lifetime=None if allowance.lifetime is None else allowance.lifetime / MICRO,
+            per_period=metric.per_period,
+            period=metric.period,
             sample=float(metric.sample),
             p=float(mechanism.p),
             q=float(mechanism.q),
             report_bytes=mechanism.layout.payload_size,
+            row_bits=exposure.row_bits,
+            segment_bits=exposure.segment_bits,
             report=None if value is None else mechanism.randomize(metric.position(value)).hex(),
         )
 
     def __str__(self) -> str:
+        times = "once" if self.per_period == 1 else f"at most {self.per_period} times"
         lines = [
             f"{self.metric}: {self.description}",
             f"How it is randomised on this device: {self.summary} ({self.mechanism}).",
             f"A report points to the true answer with probability {self.p:.3f}, and to any given other one with {self.q:.3f}.",
             f"Whoever sees it can raise the odds between two answers {_odds(self.epsilon)}.",
+            f"It is reported {times} a {self.period}.",
         ]
         if self.epsilon_permanent is None:
-            lines.append("Every report adds to that: this device counts them, and stops when its budget is spent.")
+            lines.append("Every report adds to that.")
         else:
             lines.append(
-                "It is asked again every period, and a noisy answer is kept for that: whoever sees all reports of one answer, "
-                f"however many, can raise the odds {_odds(self.epsilon_permanent)}."
+                "A noisy answer is kept, and every report is a noisy copy of it: whoever sees all reports of one answer, "
+                f"however many, can raise the odds {_odds(self.epsilon_permanent)}. That the answer has changed, and that it has "
+                f"returned to an earlier one, may show. In {self.window:g} days at most {self.answers_per_window} different "
+                "answers are reported; after that the last one is reported again."
             )
+        ever = "" if self.reserved_lifetime is None else f", and {self.reserved_lifetime:.4g} nats ever"
+        lines.append(f"It may spend {self.reserved_window:.4g} nats in any {self.window:g} days{ever}, and no more.")
         if self.sample < 1:
             lines.append(f"Only a share of {self.sample:g} of the answers, drawn at random, is recorded at all.")
         size = f"{self.report_bytes} byte{'s' * (self.report_bytes != 1)}"
         lines.append(f"Every report has {size}, whatever the answer.")
+        if self.row_bits or self.segment_bits:
+            lines.append(
+                f"Besides answers, the reports of all metrics show {self.row_bits:.1f} bits of which device it is (rows), "
+                f"and {self.segment_bits:.1f} bits of what kind it is (segments)."
+            )
         if self.report is not None:
             lines.append(f"It might look like this: {self.report}")
         return "\n".join(lines)

@@ -28,4 +28,8 @@ class MetricHandle:
 
     def record(self, value: object) -> bool:
         """Randomise an answer and queue the result; see `Client.record`."""
-        return self._record(self._id, value)
+        try:
+            return self._record(self._id, value)
+        except Exception:
+            value = None  # no answer stays in the frames of an error
+            raise

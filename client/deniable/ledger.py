@@ -1,9 +1,13 @@
-"""The ledger: what this device has spent over all metrics, in millionths of a nat, as a plain sum.
+"""The ledger: what this device has spent on each metric, in millionths of a nat, as a plain sum.
 
-Spending is written before a report exists. To write for every report would take the app's time, so a process takes a little ahead
-for itself, a *lease*; what it does not use it gives back, and what it takes along when it dies counts as spent.
+Each metric has its part of the budget reserved (`deniable.allowance`), and makes a fixed number of reports a period at most. So
+what one metric may spend does not depend on the answers to another. After an update of the app that changes the parts, what was
+spent before still counts: the sums over all metrics are checked, too.
 
-Time is the wall clock's, but never earlier than any time seen before: a clock set back brings no budget back.
+Spending is written before a report exists. To write for every report would take the app's time, so a process takes a few reports
+of the period ahead for itself, a *lease*. It gives back what it does not use. What it holds when it dies counts as spent.
+
+A metric's periods never run back: a clock that is set back brings neither reports nor budget back.
 """
 
 from __future__ import annotations
@@ -11,49 +15,32 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from math import ceil, inf, log, nextafter
-from typing import TYPE_CHECKING, Any
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from deniable.allowance import MICRO
 from deniable.errors import StateError
+from deniable.source import home, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from fractions import Fraction
     from sqlite3 import Connection
 
+    from deniable.allowance import Allowance
     from deniable.budget import Budget
+    from deniable.question import Occasion
     from deniable.state import State
 
-__all__ = ["MICRO", "TROUBLE_PAUSE", "Ledger", "Spent", "cost"]
-
-MICRO = 1_000_000
-"""Parts of a nat that the ledger counts in."""
+__all__ = ["TROUBLE_PAUSE", "Ledger", "Spent"]
 
 TROUBLE_PAUSE = 10.0
 """Seconds between tries at a state that could not be used: each may take the app's time."""
 
 _DAY = 86_400
-_PARTS = 64  # of what is left, the most a lease takes: another process, or a crash, is to leave something
+_PARTS = 64  # of the reports that are left, the most a lease takes: another process, or a crash, is to leave something
 _REPORTS = 1024  # that a lease is for, at most
-_LONGEST_LEASE = 3600.0  # seconds
-_PAUSE = 60.0  # seconds between looks at a budget that was spent
+_PAUSE = 60.0  # seconds between looks at what was spent
 _REMEMBERED = 400.0  # days, at least: a window that an update of the app makes longer finds what was spent before
-_ENTER = """
-    INSERT INTO spends (account, moment, cost) VALUES (?, ?, ?)
-    ON CONFLICT (account) DO UPDATE SET moment = excluded.moment, cost = cost + excluded.cost
-"""
-
-
-def cost(ratio: Fraction) -> int:
-    """Return ln(ratio) in millionths of a nat, rounded up.
-
-    Parameters
-    ----------
-    ratio
-        A worst likelihood ratio, at least 1.
-    """
-    loss = log(ratio.numerator) - log(ratio.denominator)
-    return ceil(nextafter(loss, inf) * MICRO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +61,30 @@ class Spent:
     lifetime_left: float
 
 
+@dataclass(slots=True)
+class _Lease:
+    """Reports of a period that a process may still make."""
+
+    allowance: Allowance
+    occasion: Occasion
+    left: int
+    unspent: int  # of those already used: paid for, but not sampled
+    device: bytes  # whose state it was taken from: the directory may be removed, and the device begun anew
+
+    @property
+    def rest(self) -> int:
+        """Reports that were paid for and not made."""
+        return self.left + self.unspent
+
+
+class _Refusal(NamedTuple):
+    """Why there was no report lately, and until when it is not tried again, on the monotonic clock."""
+
+    why: str
+    period: str
+    until: float
+
+
 class Ledger:
     """Spends within a budget. All processes of the device share it through the state's file.
 
@@ -82,7 +93,7 @@ class Ledger:
     state
         Where it is kept.
     budget
-        What may be spent.
+        What may be spent on all metrics together.
     clock
         Seconds since the epoch.
     """
@@ -94,162 +105,170 @@ class Ledger:
         self._forget()
 
     def _forget(self) -> None:
-        self._lock = self._state.lock
-        self._lease = 0  # what is left of it
-        self._entry = (0, 0)  # its row, and when it ends
-        self._ends = 0.0  # on the monotonic clock, which may stand still while the device sleeps
-        self._ends_at = 0.0  # on the wall clock, which may be set back
-        self._refused = inf  # the least cost that was refused lately
-        self._why = "budget"  # it was
-        self._retry = 0.0  # until when it is not tried again
+        self._lock, self._home = self._state.lock, settle()
+        self._leases: dict[str, _Lease] = {}
+        self._refusals: dict[str, _Refusal] = {}
 
-    def spend(self, amount: int) -> str | None:
-        """Debit a report; return None, or why it may not exist: ``"budget"`` or ``"state"``.
+    def spend(self, allowance: Allowance, occasion: Occasion, *, sampled: bool = True) -> str | None:
+        """Debit a report; return None, or why it may not exist: ``"this_period"``, ``"budget"`` or ``"state"``.
 
         Parameters
         ----------
-        amount
-            Millionths of a nat, from `cost`.
+        allowance
+            Of the metric.
+        occasion
+            When it is made.
+        sampled
+            False for an answer that is not to be reported: it takes the place of a report in the period, and costs nothing.
         """
         with self._state.lock:
-            if self._lock is not self._state.lock:  # a fork has made another: the lease is the parent's
+            if self._lock is not self._state.lock or self._home != home():  # this is a fork, and the leases are its parent's
                 self._forget()
-            now = time.monotonic()
-            if amount <= self._lease and now < self._ends and self._clock() < self._ends_at:
-                self._lease -= amount
+            period = occasion.stratum.period
+            lease = self._leases.get(allowance.tag)
+            if lease is not None and lease.left and lease.occasion.stratum.period == period:
+                lease.left -= 1
+                lease.unspent += not sampled
                 return None
-            if amount >= self._refused and now < self._retry:
-                return self._why
-            return self._renew(amount, now)
+            refusal = self._refusals.get(allowance.tag)
+            if refusal is not None and refusal.period == period and time.monotonic() < refusal.until:
+                return refusal.why
+            return self._renew(allowance, occasion, sampled=sampled)
 
-    def _renew(self, amount: int, now: float) -> str | None:
+    def _renew(self, allowance: Allowance, occasion: Occasion, *, sampled: bool) -> str | None:
         try:
             with self._state.transaction() as db:
-                self._settle(db)
-                moment = self.moment(db)
-                left = self.left(db, moment)
-                if left >= amount:
-                    lease = max(amount, int(min(left / _PARTS, amount * _REPORTS)))
-                    seconds = min(_LONGEST_LEASE, self.budget.window * _DAY / 100)
-                    # Entered with the time at which it ends: whatever it pays for lies before.
-                    end = moment + int(seconds * MICRO)
-                    entry = (self.enter(db, None, lease, end), end)
+                self._settle(db, allowance.tag)
+                free = self._free(db, allowance, occasion)
+                if isinstance(free, int):
+                    number = max(1, min(free // _PARTS, _REPORTS))
+                    self._debit(db, allowance, occasion, number, number - (not sampled))
+                    self._leases[allowance.tag] = _Lease(allowance, occasion, number - 1, 0, _fact(db, "secret"))
+                    return None
         except StateError:
-            return self._refuse(amount, "state", now + TROUBLE_PAUSE)
-        if left < amount:
-            return self._refuse(amount, "budget", now + _PAUSE)
-        self._lease, self._entry, self._refused = lease - amount, entry, inf
-        self._ends, self._ends_at = now + seconds, end / MICRO
-        return None
+            self._leases.pop(allowance.tag, None)  # what was to be written down was not
+            free = "state"
+        pause = TROUBLE_PAUSE if free == "state" else _PAUSE
+        self._refusals[allowance.tag] = _Refusal(free, occasion.stratum.period, time.monotonic() + pause)
+        return free
 
-    def _refuse(self, amount: int, why: str, until: float) -> str:
-        self._refused, self._why, self._retry = amount, why, until
-        return why
+    def _free(self, db: Connection, allowance: Allowance, occasion: Occasion) -> int | str:
+        """Return how many reports may be made now, or why none may."""
+        last, reports, spent = account(db, allowance.tag)
+        period = occasion.stratum.period
+        free = allowance.per_period - (reports if period == last else 0)
+        if period < last or free <= 0:
+            return "this_period"
+        window = _micro(self.budget.per_window) - self._spent_since(db)
+        own = inf if allowance.lifetime is None else allowance.lifetime - spent
+        free = int(min(free, min(window, own, self._lifetime_left(db)) // allowance.cost))
+        return free if free > 0 else "budget"
+
+    def _debit(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, paid: int) -> None:
+        """Write down so many reports of the period, of which some are paid for; or take back, where a number is negative."""
+        amount = paid * allowance.cost
+        self.note(db, allowance, occasion, reports, amount)
+        db.execute(
+            "INSERT INTO spends VALUES (?, ?, ?) ON CONFLICT (tag, until) DO UPDATE SET cost = cost + excluded.cost",
+            (allowance.tag, occasion.until, amount),
+        )
 
     def settle(self) -> None:
-        """Give back what a lease has left."""
+        """Give back what leases have left."""
         with self._state.lock:
-            if self._lock is self._state.lock and self._lease:
+            if self._lock is self._state.lock and self._home == home() and any(lease.rest for lease in self._leases.values()):
                 with suppress(StateError), self._state.transaction() as db:  # else it stays spent
-                    self._settle(db)
+                    for tag in tuple(self._leases):
+                        self._settle(db, tag)
 
-    def _settle(self, db: Connection) -> None:
-        unused, self._lease = self._lease, 0  # first: if this fails, it stays spent
-        if unused:
-            # Its end tells it from another's in the same row: the directory may have been removed, and the device begun anew.
-            ours = "account IS NULL AND id = ? AND moment = ?"
-            if db.execute(f"UPDATE spends SET cost = cost - ? WHERE {ours}", (unused, *self._entry)).rowcount:  # noqa: S608
-                db.execute("UPDATE facts SET value = value - ? WHERE name = 'lifetime'", (unused,))
+    def _settle(self, db: Connection, tag: str) -> None:
+        lease = self._leases.pop(tag, None)  # first: if this fails, it stays spent
+        if lease is not None and lease.rest and lease.device == _fact(db, "secret"):
+            self._debit(db, lease.allowance, lease.occasion, -lease.left, -lease.rest)
 
     # What follows is for use within a transaction.
 
-    def moment(self, db: Connection) -> int:
-        """Return the time in microseconds, never earlier than any returned before; forget what no window reaches any more."""
-        moment = self._now(db)
-        db.execute("UPDATE facts SET value = ? WHERE name = 'clock'", (moment,))
-        old = moment - int(max(self.budget.window, _REMEMBERED) * _DAY * MICRO)
-        db.execute("DELETE FROM spends WHERE account IS NULL AND moment <= ?", (old,))
-        return moment
-
-    def _now(self, db: Connection) -> int:
-        return max(int(self._clock() * MICRO), int(_fact(db, "clock")))
-
     @property
-    def _window(self) -> int:
-        return int(self.budget.window * _DAY * MICRO)
+    def begin(self) -> int:
+        """When the window began that ends now, in seconds since 1970. What ended before no longer counts."""
+        return int(self._clock() - self.budget.window * _DAY)
 
-    def left(self, db: Connection, moment: int, *, ever: bool = True) -> float:
-        """Return what may be spent, in millionths of a nat.
+    def _spent_since(self, db: Connection, *, without: str = "") -> int:
+        query = "SELECT coalesce(sum(cost), 0) FROM spends WHERE until > ? AND tag <> ?"
+        return int(db.execute(query, (self.begin, without)).fetchone()[0])
 
-        Parameters
-        ----------
-        db
-            In a transaction.
-        moment
-            From `moment`.
-        ever
-            Whether the lifetime counts, too.
-        """
-        left = _micro(self.budget.per_window) - self._spent_since(db, moment - self._window)
-        return min(left, _micro(self.budget.lifetime) - _fact(db, "lifetime")) if ever else left
+    def _lifetime_left(self, db: Connection) -> float:
+        left: float = _micro(self.budget.lifetime) - _fact(db, "lifetime")
+        return left
 
-    @staticmethod
-    def _spent_since(db: Connection, moment: int) -> int:
-        (total,) = db.execute("SELECT coalesce(sum(cost), 0) FROM spends WHERE moment > ?", (moment,)).fetchone()
-        return int(total)
-
-    def enter(self, db: Connection, account: bytes | None, amount: int, moment: int) -> int:
-        """Write a spend down; return its row, of a lease."""
-        db.execute("UPDATE facts SET value = value + ? WHERE name = 'lifetime'", (amount,))
-        row = db.execute(_ENTER, (account, moment, amount)).lastrowid
-        assert row is not None  # noqa: S101 - an INSERT has one
-        return row
-
-    def charge(self, db: Connection, account: bytes, amount: int, moment: int, *, drawn: bool) -> bool:
-        """Spend for a kept response; return whether the budget allows.
-
-        Drawing it is spent for good. Using it again costs nothing but room in the window: what the reports of a window tell, they
-        tell in this window, whenever the response was drawn.
+    def note(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, amount: int = 0) -> None:
+        """Write down that a metric was asked, and what it has spent of the lifetime.
 
         Parameters
         ----------
         db
             In a transaction.
-        account
-            Names the response.
+        allowance, occasion
+            As for `spend`.
+        reports
+            Of the period; negative where some are taken back.
         amount
-            Millionths of a nat.
-        moment
-            From `moment`.
-        drawn
-            Whether it is drawn now. If it was before, and then lost, or its spend was, this is a new spend.
+            Millionths of a nat; likewise.
         """
-        last = db.execute("SELECT moment FROM spends WHERE account = ?", (account,)).fetchone()
-        if drawn or last is None:
-            if self.left(db, moment) < amount:
-                return False
-            self.enter(db, account, amount, moment)
-            return True
-        if last[0] <= moment - self._window and self.left(db, moment, ever=False) < amount:
+        last, before, spent = account(db, allowance.tag)
+        period = occasion.stratum.period
+        if period > last:
+            last, before = period, 0
+        if period == last:  # else a lease of an earlier period is given back
+            before += reports
+        row = (allowance.tag, last, before, spent + amount)
+        db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
+        db.execute("UPDATE facts SET value = value + ? WHERE name = 'lifetime'", (amount,))
+        old = int(self._clock() - max(self.budget.window, _REMEMBERED) * _DAY)
+        db.execute("DELETE FROM spends WHERE until <= ?", (old,))
+
+    def reserve(self, db: Connection, allowance: Allowance, occasion: Occasion) -> bool:
+        """Debit a report of a kept response; return whether the budget allows.
+
+        All that is reserved for the metric counts from its first report on: in the lifetime for good, and in every window in
+        which it is reported. How many different answers there were does not show in what is left.
+
+        Parameters
+        ----------
+        db
+            In a transaction.
+        allowance, occasion
+            As for `spend`.
+        """
+        due = max(0, allowance.due - account(db, allowance.tag)[2])
+        window = _micro(self.budget.per_window) - self._spent_since(db, without=allowance.tag)
+        if window < allowance.window or self._lifetime_left(db) < due:
             return False
-        db.execute("UPDATE spends SET moment = ? WHERE account = ?", (moment, account))
+        self.note(db, allowance, occasion, 1, due)
+        db.execute("DELETE FROM spends WHERE tag = ?", (allowance.tag,))
+        db.execute("INSERT INTO spends VALUES (?, ?, ?)", (allowance.tag, occasion.until, allowance.window))
         return True
 
     def spent(self) -> Spent:
-        """Read what was spent; leases count in full.
+        """Read what was spent; leases count in full, and metrics with kept responses with all that is reserved for them.
 
         Raises
         ------
         StateError
             If the state cannot be used.
         """
-        if not self._state.begun:  # to look is no reason to begin
-            return Spent(0.0, _micro(self.budget.per_window) / MICRO, 0.0, _micro(self.budget.lifetime) / MICRO)
-        with self._state.transaction() as db:
-            window = self._spent_since(db, self._now(db) - self._window)
-            lifetime = _fact(db, "lifetime")
-        lefts = (_micro(self.budget.per_window) - window, _micro(self.budget.lifetime) - lifetime)
-        return Spent(window / MICRO, lefts[0] / MICRO, lifetime / MICRO, lefts[1] / MICRO)
+        window, lifetime, left = 0, 0, _micro(self.budget.lifetime)
+        if self._state.begun:  # to look is no reason to begin
+            with self._state.transaction() as db:
+                window, lifetime, left = self._spent_since(db), _fact(db, "lifetime"), self._lifetime_left(db)
+        return Spent(window / MICRO, (_micro(self.budget.per_window) - window) / MICRO, lifetime / MICRO, left / MICRO)
+
+
+def account(db: Connection, tag: str) -> tuple[str, int, int]:
+    """Return a metric's last period, its reports in that, and what was spent on it ever, in millionths of a nat."""
+    found: tuple[str, int, int] | None
+    found = db.execute("SELECT period, reports, spent FROM accounts WHERE tag = ?", (tag,)).fetchone()
+    return found or ("", 0, 0)
 
 
 def _fact(db: Connection, name: str) -> Any:

@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry
+from deniable.allowance import MICRO, Allowance, reserved, unfit
+from deniable.caps import Caps
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.exposure import Exposure
 from deniable.lookalike import alike, spelt
-from deniable.mechanisms.chain import Chain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from deniable.budget import Budget
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
 
@@ -25,6 +28,9 @@ STRONG_EPSILON = 4.0
 
 LONG_DAYS = 400
 """Exact sums that are kept for longer are hard to explain: what may be told of them was published long before."""
+
+MANY_GROUPS = 256
+"""Into more groups than this devices should not fall by what they show besides answers: many groups have few devices each."""
 
 FEW_REPORTS = 20
 """Below this `min_reports` lets groups show in which everybody knows everybody."""
@@ -55,35 +61,71 @@ class Lint:
 
 
 def lint(path: str | Path) -> Lint:
-    """Check a registry file: its form, and that each metric's mechanism exists for its domain and epsilon."""
+    """Check a registry file: its form, that each metric's mechanism exists, and that all metrics fit into the budget."""
     try:
         loaded = registry.load(path)
     except RegistryError as error:
         return Lint(error.faults, (), ())
-    faults, warnings, notes = [], [], []
-    if loaded.publication.trial:
-        warnings.append(Fault(str(path), "-", "a trial publishes everything at once, and so tells who took part", "true"))
-    if loaded.analysts.epsilon > STRONG_EPSILON:
-        rule = f"analysts who may spend more than {STRONG_EPSILON:g} learn who took part with odds above 50 to 1"
-        warnings.append(Fault(str(path), "-", rule, loaded.analysts.epsilon))
-    if loaded.retention.tallies > LONG_DAYS:
-        rule = f"exact sums that are kept for more than {LONG_DAYS} days protect nobody, and can be demanded by somebody"
-        warnings.append(Fault(str(path), "-", rule, loaded.retention.tallies))
-    warnings += [Fault(str(path), "-", rule, value) for rule, value in _doubts_of_all(loaded)]
+    faults, notes = [], []
+    warnings = [Fault(str(path), "-", rule, value) for rule, value in _file_doubts(loaded)]
+    budget = Caps().tightened(loaded.budget)
     for metric in loaded.metrics.values():
         try:
             mechanism = mechanisms.of(metric)
+            number = len(loaded.candidates(metric))
         except ParameterError as error:
             faults.append(Fault(str(path), metric.id, error.rule, error.value))
-            continue
-        try:
-            number = len(loaded.candidates(metric))
         except RegistryError as error:
             faults += error.faults
-            continue
-        warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
-        notes.append(f"{metric.id}: {_resolved(metric, mechanism, number)}{_lifetime(metric, mechanism)}")
+        else:
+            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
+            allowance = Allowance.of(metric, mechanism, budget)
+            notes.append(f"{metric.id}: {_resolved(metric, mechanism, number)}; {_reserved(metric, allowance, budget)}")
+    if not faults:
+        faults += [Fault(str(path), "-", rule, value) for rule, value in _excess(loaded, budget)]
+        exposure = Exposure.of(loaded)
+        warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
+        bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
+        notes.append(f"all metrics together show {bits}")
     return Lint(tuple(faults), tuple(warnings), tuple(notes))
+
+
+def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
+    if loaded.publication.trial:
+        yield "a trial publishes everything at once, and so tells who took part", "true"
+    if loaded.analysts.epsilon > STRONG_EPSILON:
+        rule = f"analysts who may spend more than {STRONG_EPSILON:g} learn who took part with odds above 50 to 1"
+        yield rule, loaded.analysts.epsilon
+    if loaded.retention.tallies > LONG_DAYS:
+        rule = f"exact sums that are kept for more than {LONG_DAYS} days protect nobody, and can be demanded by somebody"
+        yield rule, loaded.retention.tallies
+    if loaded.budget is None:
+        yield "declare a [budget] with a lifetime: nothing here bounds what a device ever spends, but the caps of an app", None
+    yield from _alike(loaded)
+
+
+def _alike(loaded: Registry) -> Iterator[tuple[str, object]]:
+    for name, values in loaded.segments.items():
+        for pair in alike(values):
+            yield f"segments.{name}: {ALIKE}", pair
+    for pair in alike(loaded.metrics):
+        yield "metrics whose ids look alike are mistaken for each other: rename one", pair
+    same: dict[frozenset[object], list[str]] = {}
+    for metric in loaded.metrics.values():
+        if len(metric.values) >= MANY_VALUES:
+            same.setdefault(frozenset(metric.values), []).append(metric.id)
+    for ids in same.values():
+        if len(ids) > 1:
+            rule = "metrics with the same values may ask one question twice, and their losses add up"
+            yield f"{rule}: keep one, unless the questions differ", tuple(ids)
+
+
+def _excess(loaded: Registry, budget: Budget) -> Iterator[tuple[str, object]]:
+    today = datetime.now(UTC).date()
+    asked = (each for id_, each in reserved(loaded, budget).items() if not loaded.metrics[id_].expired(today))
+    found = unfit(asked, budget)
+    if found is not None:
+        yield found.rule, found.value
 
 
 def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> str:
@@ -101,26 +143,34 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> str:
     return f"{mechanism.name}, epsilon {mechanism.epsilon:.6g}, as declared"
 
 
-def _lifetime(metric: Metric, mechanism: Mechanism) -> str:
-    """Tell what a device that keeps permanent responses may spend on this version of a metric, if its budget allows.
+def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> str:
+    """Tell what a device may spend on a metric, and on how many reports or answers."""
+    ever = "" if allowance.lifetime is None else f" and {allowance.lifetime / MICRO:.6g} nats ever"
+    if allowance.answers:
+        what = (
+            f"all reports of an answer together {allowance.cost / MICRO:.6g}, at most {allowance.answers} different answers "
+            "(between histories that change, and return to an earlier answer, at the same times)"
+        )
+    else:
+        what = f"at most {metric.per_period} report{'s' * (metric.per_period > 1)} a {metric.period}"
+    return f"{what}, {allowance.window / MICRO:.6g} nats in any {budget.window:g} days{ever}"
 
-    This bounds what is told between histories that change, and return to an earlier answer, at the same times. That an answer
-    changed may show, and a return to an earlier one, too.
-    """
-    if metric.epsilon_permanent is None or not isinstance(mechanism, Chain):
-        return ""
-    each = mechanism.epsilon_permanent
-    words = f"; all reports of an answer together {each:.6g}"
-    if metric.open:
-        return f"{words}, and as much again for each other answer that a device ever has"
-    kept = mechanism.kept_responses
-    lifetime = f"{kept * each:.6g} over its lifetime, but for when answers change and return"
-    return f"{words}; a device keeps at most {kept} responses, {lifetime}"
+
+def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:
+    for what, groups, mend in (
+        ("rows of kept responses", exposure.rows, "use fewer cohorts, or mechanisms with fewer rows"),
+        ("segments", exposure.segments, "use fewer and coarser values"),
+    ):
+        if groups > MANY_GROUPS:
+            rule = f"{what} put devices into at most {MANY_GROUPS} groups: each report shows the device's own, and few share one"
+            yield f"{rule}; {mend}", groups
 
 
 def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
         yield f"an epsilon above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1", metric.epsilon
+    if metric.type == "categorical" and metric.other is None:
+        yield 'declare which of the values stands for all that are not listed, as in other = "something else"', None
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1, over all reports of it"
         yield f"an epsilon_permanent {odds}", metric.epsilon_permanent
@@ -139,22 +189,6 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     for values in (plain, *(listed for _, listed in metric.factors)):
         for pair in alike(values):
             yield ALIKE, tuple(map(spelt, pair))
-
-
-def _doubts_of_all(loaded: Registry) -> Iterator[tuple[str, object]]:
-    for name, values in loaded.segments.items():
-        for pair in alike(values):
-            yield f"segments.{name}: {ALIKE}", pair
-    for pair in alike(loaded.metrics):
-        yield "metrics whose ids look alike are mistaken for each other: rename one", pair
-    same: dict[frozenset[object], list[str]] = {}
-    for metric in loaded.metrics.values():
-        if len(metric.values) >= MANY_VALUES:
-            same.setdefault(frozenset(metric.values), []).append(metric.id)
-    for ids in same.values():
-        if len(ids) > 1:
-            rule = "metrics with the same values may ask one question twice, and their losses add up"
-            yield f"{rule}: keep one, unless the questions differ", tuple(ids)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +215,8 @@ class Change:
 
 _MEANING = (
     *("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes"),
-    *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none"),
+    *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none", "other"),
+    *("per_period", "answers_per_window"),
 )
 
 

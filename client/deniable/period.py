@@ -6,10 +6,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from math import ceil
 
 from deniable.errors import ParameterError
 
-__all__ = ["LENGTHS", "bounds", "end", "of"]
+__all__ = ["LENGTHS", "bounds", "end", "of", "touched"]
 
 LENGTHS = ("hour", "day", "week", "month")
 
@@ -59,7 +61,7 @@ def bounds(name: str, length: str) -> tuple[datetime, datetime]:
     """
     try:
         start, end = _bounds(name, length)
-        canonical = of(start, length) == name  # strptime is lenient ("2026-1-1"); one spelling names a tally
+        canonical = of(start, length) == name  # ISO 8601 has several ("20261101"); one spelling names a tally
     except (ValueError, OverflowError):
         canonical = False
     if not canonical:
@@ -77,15 +79,55 @@ def end(name: str) -> datetime | None:
     return None
 
 
+@lru_cache(maxsize=64)
+def touched(length: str, days: float) -> int:
+    """Count how many periods a stretch of time touches at most, wherever it begins.
+
+    Parameters
+    ----------
+    length
+        One of `LENGTHS`.
+    days
+        Length of the stretch, above 0. It includes its last moment and not its first.
+
+    Raises
+    ------
+    ParameterError
+        If the length is unknown.
+    """
+    if length == "month":
+        # Those between the first and the last lie in it whole; it is longer than these together.
+        months = 2
+        while _shortest_months(months - 1) < days:
+            months += 1
+        return months
+    if length not in LENGTHS:
+        raise ParameterError(f"a period is one of {', '.join(LENGTHS)}", length)
+    return ceil(days * 24 if length == "hour" else days / 7 if length == "week" else days) + 1
+
+
+def _shortest_months(count: int) -> int:
+    """Return the days of the shortest so many months in a row."""
+    years, rest = divmod(count, 12)
+    begins = [datetime(year, month, 1, tzinfo=UTC) for year in (2001, 2002) for month in range(1, 13)]
+    # Four years in a row have a leap day, but around the turn of some centuries.
+    return years * 365 + (min((begins[i + rest] - begins[i]).days for i in range(12)) if rest else 0)
+
+
 def _bounds(name: str, length: str) -> tuple[datetime, datetime]:
     if length == "hour":
-        start = datetime.strptime(name, "%Y-%m-%dT%H").replace(tzinfo=UTC)
+        start = _start(name)
         return start, start + timedelta(hours=1)
     if length == "day":
-        start = datetime.strptime(name, "%Y-%m-%d").replace(tzinfo=UTC)
+        start = _start(name)
         return start, start + timedelta(days=1)
     if length == "week":
-        start = datetime.strptime(f"{name}-1", "%G-W%V-%u").replace(tzinfo=UTC)
+        start = _start(f"{name}-1")
         return start, start + timedelta(weeks=1)
-    start = datetime.strptime(name, "%Y-%m").replace(tzinfo=UTC)
+    start = _start(f"{name}-01")
     return start, (start + timedelta(days=32)).replace(day=1)
+
+
+def _start(moment: str) -> datetime:
+    """Read a moment in UTC. Unlike `strptime` this imports nothing, which would be amid an app's `record`."""
+    return datetime.fromisoformat(moment).replace(tzinfo=UTC)

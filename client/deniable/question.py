@@ -1,24 +1,43 @@
-"""A metric as a device asks it: with its mechanism, what an answer costs, and the stratum its reports carry at the moment."""
+"""A metric as a device asks it: with its mechanism, what it may spend, and what its reports of the moment are counted with."""
 
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable import mechanisms, period
-from deniable.ledger import cost
+from deniable.allowance import check, reserved
+from deniable.exposure import Exposure
 from deniable.mechanisms.chain import Chain
-from deniable.report import Stratum, fingerprint
+from deniable.report import Stratum
 from deniable.source import OS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from datetime import datetime
+    from datetime import date, datetime
 
+    from deniable.allowance import Allowance
+    from deniable.budget import Budget
     from deniable.caps import Caps
     from deniable.registry import Metric, Registry
+    from deniable.source import Source
 
-__all__ = ["Question", "questions"]
+__all__ = ["Occasion", "Question", "questions"]
+
+
+class Occasion(NamedTuple):
+    """When a metric is answered.
+
+    Parameters
+    ----------
+    stratum
+        What a report made now is counted with.
+    until
+        When the period ends, in seconds since 1970. No finer time is ever stored.
+    """
+
+    stratum: Stratum
+    until: int
 
 
 class Question:
@@ -28,6 +47,8 @@ class Question:
     ----------
     metric
         As declared.
+    allowance
+        What it may spend.
     segment
         The public breakdown that its reports carry.
 
@@ -37,42 +58,38 @@ class Question:
         What randomises an answer.
     chain : Chain or None
         The same, where a permanent response to each answer is kept.
-    cost : int
-        What a report costs where none is kept, in millionths of a nat.
-    tag : str
-        Fingerprint of the metric's meaning.
     """
 
-    __slots__ = ("_made", "_sample", "chain", "cost", "mechanism", "metric", "segment", "tag")
+    __slots__ = ("_made", "_sample", "allowance", "chain", "mechanism", "metric", "segment")
 
-    def __init__(self, metric: Metric, segment: str) -> None:
+    def __init__(self, metric: Metric, allowance: Allowance, segment: str) -> None:
         self.metric = metric
+        self.allowance = allowance
         self.segment = segment
         self.mechanism = mechanisms.of(metric)
-        kept = metric.kept
-        self.chain = self.mechanism if kept and isinstance(self.mechanism, Chain) else None
-        self.cost = cost(self.mechanism.ratio)
-        self.tag = fingerprint(metric, self.mechanism.canonical)
+        self.chain = self.mechanism if metric.kept and isinstance(self.mechanism, Chain) else None
         self._sample = Fraction(metric.sample)
-        self._made: tuple[tuple[int, int, int, int], Stratum] | None = None
+        self._made: tuple[tuple[int, int, int, int], Occasion] | None = None
 
-    def sampled(self) -> bool:
+    def sampled(self, source: Source = OS) -> bool:
         """Draw whether an answer is recorded; nobody has looked at it yet."""
-        return self._sample == 1 or OS.bernoulli(self._sample.numerator, self._sample.denominator)
+        return self._sample == 1 or source.bernoulli(self._sample.numerator, self._sample.denominator)
 
-    def stratum(self, now: datetime) -> Stratum:
+    def occasion(self, now: datetime) -> Occasion:
         """Return what a report made now is counted with."""
-        # No period is shorter than an hour, so its name is worked out once an hour. One attribute, so that threads agree.
+        # No period is shorter than an hour, so it is worked out once an hour. One attribute, so that threads agree.
         hour = (now.year, now.month, now.day, now.hour)
         made = self._made
         if made is None or made[0] != hour:
             metric = self.metric
             name = period.of(now, metric.period)
-            made = self._made = (hour, Stratum(metric.id, metric.version, self.tag, name, self.segment))
+            until = int(period.bounds(name, metric.period)[1].timestamp())
+            stratum = Stratum(metric.id, metric.version, self.allowance.tag, name, self.segment)
+            made = self._made = (hour, Occasion(stratum, until))
         return made[1]
 
 
-def questions(registry: Registry, segments: Mapping[str, str], caps: Caps) -> dict[str, Question]:
+def questions(registry: Registry, segments: Mapping[str, str], caps: Caps, budget: Budget, today: date) -> dict[str, Question]:
     """Prepare every metric of a registry.
 
     Parameters
@@ -83,16 +100,23 @@ def questions(registry: Registry, segments: Mapping[str, str], caps: Caps) -> di
         Value of each public breakdown.
     caps
         What this app allows.
+    budget
+        What the device may spend in all.
+    today
+        Metrics whose collection has ended need no part of the budget.
 
     Raises
     ------
     ParameterError
         If a segment is missing, or a metric has no mechanism.
     ConfigurationError
-        If a metric exceeds the caps.
+        If a metric exceeds the caps, or all of them the caps or the budget.
     """
     prepared = {}
-    for id_, metric in registry.metrics.items():
-        question = prepared[id_] = Question(metric, registry.segment(metric, segments))
+    for id_, allowance in reserved(registry, budget).items():
+        metric = registry.metrics[id_]
+        question = prepared[id_] = Question(metric, allowance, registry.segment(metric, segments))
         caps.check(metric, question.mechanism)
+    caps.check_exposure(Exposure.of(registry))
+    check((each.allowance for each in prepared.values() if not each.metric.expired(today)), budget)
     return prepared

@@ -35,6 +35,7 @@
     epsilon = 1.0                 # of one report
     epsilon_permanent = 2.0       # of all reports of one answer, for a question that is asked every day; optional
     period = "day"
+    other = "system"              # stands for every answer that is not listed; optional
     segments = ["platform"]
     description = "Which theme people use"
     owner = "design@shop.example"
@@ -69,10 +70,12 @@ from deniable.hashing import KEY_SPACE
 from deniable.layout import MAX_REPORT_BYTES
 from deniable.publication import MIN_REPORTS, Publication
 from deniable.retention import Retention
-from deniable.rules import COIN_EPSILON, OPEN_TYPES, faults_of
+from deniable.rules import ANSWERS_PER_WINDOW, COIN_EPSILON, OPEN_TYPES, faults_of
 
 if TYPE_CHECKING:
     from datetime import date
+
+    from deniable.source import Source
 
 __all__ = ["Metric", "Registry", "load", "parse"]
 
@@ -129,6 +132,13 @@ class Metric:
         Share of answers that are recorded at all, as written; drawn before an answer is looked at.
     none
         The answer that ``None`` stands for, so that having no answer is an answer, too; None where it is not one.
+    other
+        The answer that stands for every answer that is not declared; None where a random one does.
+    per_period
+        Reports that a device makes of it in a period, at most.
+    answers_per_window
+        Where responses are kept: different ones that a device reports in a window of its budget, at most. Beyond that it reports
+        the last one again.
     """
 
     id: str
@@ -152,6 +162,9 @@ class Metric:
     epsilon_permanent: str | None = None
     sample: str = "1"
     none: str | None = None
+    other: str | None = None
+    per_period: int = 1
+    answers_per_window: int = ANSWERS_PER_WINDOW
     _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -182,7 +195,7 @@ class Metric:
         Raises
         ------
         ParameterError
-            If it is no declared answer. The message does not repeat it.
+            If it is no declared answer: see `stand_in`. The message does not repeat it.
         """
         if value is None:
             value = self.none
@@ -207,11 +220,21 @@ class Metric:
 
     def _open_position(self, value: object) -> int:
         if self.type == "string" and isinstance(value, str):
-            return text.encode(value, self.max_length)
+            return text.encode(text.fit(value, self.max_length), self.max_length)
         if self.type == "key" and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < KEY_SPACE:
-            return value
-        kind = f"a text of 1 to {self.max_length} bytes" if self.type == "string" else "a whole number in [0, 2^64)"
+            return int(value)
+        kind = "a text" if self.type == "string" else "a whole number in [0, 2^64)"
         raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
+
+    def stand_in(self, source: Source) -> int:
+        """Return the place of what is reported for an answer that is not declared. This method is run by the device.
+
+        Parameters
+        ----------
+        source
+            Draws a uniformly random answer where none is declared as `other`.
+        """
+        return source.below(self.domain_size) if self.other is None else self._positions[self.other]
 
     def value(self, position: int) -> Value:
         """Return the answer at a place of the domain.
@@ -230,6 +253,8 @@ class Metric:
         value = self.value(position)
         if isinstance(value, tuple):
             return ", ".join(value)
+        if value == "":
+            return "(empty)"
         return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
     def expired(self, today: date) -> bool:
@@ -296,7 +321,7 @@ class Registry:
         for number, line in enumerate(lines, 1):
             where = f"line {number}: {line!r}"
             try:
-                position = metric.position(int(line) if metric.type == "key" else line)
+                position = metric.position(int(line)) if metric.type == "key" else _candidate(line, metric.max_length)
             except ValueError as error:  # ParameterError is one
                 words = error.rule if isinstance(error, ParameterError) else "a key is a whole number in [0, 2^64)"
                 faults.append(Fault(str(path), metric.id, words, where))
@@ -332,6 +357,13 @@ class Registry:
                 raise ParameterError(f"segment {name} is one of {', '.join(self.segments[name])}", given.get(name))
             words.append(f"{name}={given[name]}")
         return ",".join(words)
+
+
+def _candidate(line: str, length: int) -> int:
+    """Read a candidate strictly: what a device would cut or replace is a fault of the file."""
+    if not line:
+        raise ParameterError("a candidate is a text", "an empty line")
+    return text.encode(line, length)
 
 
 def load(path: str | Path) -> Registry:

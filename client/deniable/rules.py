@@ -22,7 +22,7 @@ from deniable.weight import exact
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["COIN_EPSILON", "FORMAT", "MAX_REVISION", "MAX_VALUES", "OPEN_TYPES", "faults_of"]
+__all__ = ["ANSWERS_PER_WINDOW", "COIN_EPSILON", "FORMAT", "MAX_REVISION", "MAX_VALUES", "OPEN_TYPES", "faults_of"]
 
 FORMAT = 1
 COIN_EPSILON = "1.0986122886681098"  # ln 3, which two fair coins spend; the one epsilon that may be left out
@@ -30,6 +30,8 @@ MAX_VALUES = 1 << 16
 OPEN_TYPES = ("string", "key")
 """Types whose answers are too many to be listed."""
 MAX_REVISION = 1 << 53
+ANSWERS_PER_WINDOW = 2
+"""Different kept responses that a device reports in a window of its budget unless the metric says otherwise."""
 TYPES = ("boolean", "categorical", "ordinal", "product", *OPEN_TYPES)
 
 _ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
@@ -192,6 +194,7 @@ _BELONGS = {
     "max_length": OPEN_TYPES,
     "factors": ("product",),
     "none": ("categorical", "ordinal", "string"),
+    "other": ("categorical", "ordinal"),
 }
 
 
@@ -214,6 +217,8 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
     listed, none = table.get("values"), table.get("none")
     if "none" in table and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed)):
         yield "none is the answer that no answer stands for, one of the values where they are listed", none
+    if "other" in table and isinstance(listed, list) and table["other"] not in listed:
+        yield "other is the answer that stands for all that are not listed, one of the values", table["other"]
 
 
 def _factors_faults(table: dict[str, Any]) -> Iterator[_Broken]:
@@ -295,10 +300,15 @@ def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         text = table.get(key, default)
         if not isinstance(text, str) or not text.strip():
             yield f"{key} is a text", text
-    for key, least in (("version", 1), ("min_reports", 1), ("max_report_bytes", 1)):
-        number = table.get(key, least)
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            yield f"{key} is a whole number of at least {least}", number
+    for key in ("version", "min_reports", "max_report_bytes", "per_period", "answers_per_window"):
+        number = table.get(key, 1)
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            yield f"{key} is a whole number of at least 1", number
+    kept = "epsilon_permanent" in table
+    if kept and table.get("per_period", 1) != 1:
+        yield "per_period is 1 with epsilon_permanent: two copies of a kept response are not two answers", table["per_period"]
+    if not kept and "answers_per_window" in table:
+        yield "answers_per_window belongs to a metric with epsilon_permanent", table["answers_per_window"]
     if table.get("period", "day") not in period.LENGTHS:
         yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
     expires = table.get("expires")

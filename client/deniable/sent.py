@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,15 +22,12 @@ class Entry:
 
     Parameters
     ----------
-    day
-        When it was sent, in UTC.
     metric, version, period, segment
         What it is counted with.
     payload
         All that it says, in hexadecimal. It is random: see `deniable.explain`.
     """
 
-    day: str
     metric: str
     version: int
     period: str
@@ -40,7 +36,7 @@ class Entry:
 
     def __str__(self) -> str:
         counted = f"{self.metric} (version {self.version}) for {self.period}{', ' * bool(self.segment)}{self.segment}"
-        return f"{self.day}  {counted}: {self.payload}"
+        return f"{counted}: {self.payload}"
 
 
 class Journal:
@@ -63,11 +59,22 @@ class Journal:
         StateError
             If the state cannot be used.
         """
-        day = f"{datetime.now(UTC):%Y-%m-%d}"
-        rows = [(day, r.stratum.metric, r.stratum.version, r.stratum.period, r.stratum.segment, r.payload) for r in reports]
+        rows = [(r.stratum.metric, r.stratum.version, r.stratum.period, r.stratum.segment, r.payload) for r in reports]
         with self._state.transaction() as db:
-            db.executemany("INSERT INTO journal (day, metric, version, period, segment, payload) VALUES (?, ?, ?, ?, ?, ?)", rows)
+            db.executemany("INSERT INTO journal (metric, version, period, segment, payload) VALUES (?, ?, ?, ?, ?)", rows)
             db.execute("DELETE FROM journal WHERE id <= (SELECT max(id) FROM journal) - ?", (_LENGTH,))
+
+    def clear(self) -> None:
+        """Forget what was sent.
+
+        Raises
+        ------
+        StateError
+            If the state cannot be used.
+        """
+        if self._state.begun:
+            with self._state.transaction() as db:
+                db.execute("DELETE FROM journal")
 
     def entries(self) -> list[Entry]:
         """Return what was sent, the newest first.
@@ -77,6 +84,8 @@ class Journal:
         StateError
             If the state cannot be used.
         """
+        if not self._state.begun:
+            return []
         with self._state.transaction() as db:
-            columns = "day, metric, version, period, segment, lower(hex(payload))"
+            columns = "metric, version, period, segment, lower(hex(payload))"
             return [Entry(*row) for row in db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")]  # noqa: S608

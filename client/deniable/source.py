@@ -334,3 +334,13 @@ def settle() -> object:
     while (mark := home()) == _BLANK and _page is not None:
         _page[:] = os.urandom(len(_BLANK))
     return mark
+
+
+def _forget() -> None:
+    """Clear the mark in a forked child, too: an emulator may take the wish for a cleared page and do nothing."""
+    if _page is not None:
+        _page[:] = _BLANK
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_forget)

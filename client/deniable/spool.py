@@ -17,8 +17,8 @@ from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.batch import Batch
-from deniable.disk import sync, write_new
-from deniable.errors import ParameterError, PayloadError
+from deniable.disk import require_own, sync, write_new
+from deniable.errors import ParameterError, PayloadError, StateError
 
 if sys.platform != "win32":
     import fcntl
@@ -90,12 +90,14 @@ class Spool:
         return len(self._entries())
 
     def put(self, batch: Batch) -> bool:
-        """Keep a batch; return whether it is on the disk, whole and for good."""
+        """Keep a batch; return whether it is on the disk, whole and for good: not where anybody else can write."""
         import gzip  # noqa: PLC0415 - the app's thread never needs it
 
         path = self._directory / f"{batch.key}{_SUFFIX}"
         unfinished = self._directory / f"{batch.key}{_SUFFIX}{_UNFINISHED}"
         with self._lock:
+            if not self._is_own():
+                return False
             try:
                 self._open_directory()
                 self._write(unfinished, gzip.compress(batch.write(), mtime=0))
@@ -112,12 +114,12 @@ class Spool:
             return True
 
     def take(self) -> Batch | None:
-        """Take the oldest batch that no other process has taken; None if there is none.
+        """Take the oldest batch that no other process has taken; None if there is none, or somebody else may have put it there.
 
         It stays on the disk until it is `done` with, and others leave it alone until then or until `release`.
         """
         with self._lock:
-            for entry in self._entries():
+            for entry in self._entries() if self._is_own() else []:
                 if entry.name.removesuffix(_SUFFIX) not in self._held and entry.name not in self._stuck:
                     batch = self._open(entry)
                     if batch is not None:
@@ -237,6 +239,17 @@ class Spool:
                     ours = each.name.endswith(_UNFINISHED) and _NAME.fullmatch(each.name.removesuffix(_UNFINISHED))
                     if ours and time.time() - each.stat(follow_symlinks=False).st_mtime >= age:
                         self._remove(each.name)
+
+    def _is_own(self) -> bool:
+        try:
+            require_own(self._directory)
+        except StateError as error:
+            log.warning("deniable: the spool is not used: %s", error)
+            return False
+        except OSError as error:
+            log.warning("deniable: the spool cannot be looked at: %s", type(error).__name__)
+            return False
+        return True
 
     def _open_directory(self) -> None:
         # Not the directory above: without its state it would be one whose state was deleted.

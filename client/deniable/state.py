@@ -20,7 +20,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, ClassVar
 from weakref import WeakSet
 
-from deniable.disk import sync
+from deniable.disk import require_own, sync
 from deniable.errors import StateError
 from deniable.forks import over_forks
 from deniable.source import OS
@@ -46,12 +46,19 @@ _SETTINGS = """
 """
 _SCHEMA = f"""
     CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
-    CREATE TABLE spends (id INTEGER PRIMARY KEY, account BLOB UNIQUE, moment INTEGER NOT NULL, cost INTEGER NOT NULL);
-    CREATE TABLE questions (tag TEXT PRIMARY KEY, row INTEGER NOT NULL, period TEXT NOT NULL, last BLOB) WITHOUT ROWID;
-    CREATE TABLE responses (account BLOB PRIMARY KEY, content BLOB NOT NULL) WITHOUT ROWID;
+    CREATE TABLE accounts (
+        tag TEXT PRIMARY KEY, period TEXT NOT NULL, reports INTEGER NOT NULL, spent INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE spends (
+        tag TEXT NOT NULL, until INTEGER NOT NULL, cost INTEGER NOT NULL, PRIMARY KEY (tag, until)
+    ) WITHOUT ROWID;
+    CREATE TABLE kept (tag TEXT PRIMARY KEY, stand_in TEXT NOT NULL, last BLOB, drawn INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE responses (
+        key BLOB PRIMARY KEY, tag TEXT NOT NULL, content BLOB NOT NULL, until INTEGER NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE journal (
-        id INTEGER PRIMARY KEY, day TEXT NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL,
-        segment TEXT NOT NULL, payload BLOB NOT NULL
+        id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL, segment TEXT NOT NULL,
+        payload BLOB NOT NULL
     );
     PRAGMA user_version = {_FORMAT};
 """
@@ -91,7 +98,7 @@ class State:
         Guards what is derived from the file and kept in memory; a fork waits for it. Transactions have a lock of their own: who
         needs nothing but memory does not wait for the disk. Who wants both takes this one first.
     trouble : str or None
-        Why the last transaction failed; None if it did not.
+        Why a transaction failed; None since one has written something.
     """
 
     _alive: ClassVar[WeakSet[State]] = WeakSet()
@@ -122,7 +129,7 @@ class State:
         Raises
         ------
         StateError
-            If the file is missing, damaged, not ours to write, or busy for too long.
+            If the file is missing, damaged, not ours alone to write, or busy for too long.
         """
         import sqlite3  # noqa: PLC0415 - an app without consent never needs it
 
@@ -133,20 +140,22 @@ class State:
             self._amid = True
             try:
                 connection = self._connect()
+                before = connection.total_changes
                 try:
                     connection.execute("BEGIN IMMEDIATE")
                     with connection:  # commits, or rolls back
                         yield connection
                         if os.getpid() != process:  # a signal handler forked amid this
                             raise StateError("a transaction is its process's, and this is a copy of that")
+                    if connection.total_changes != before:  # that something could be read says nothing of writing
+                        self.trouble = None
                 finally:
                     if connection is not self._memory:
                         connection.close()
-                self.trouble = None
             except StateError as error:
                 self.trouble = str(error)
                 raise
-            except (sqlite3.Error, OSError) as error:
+            except (sqlite3.Error, OSError, TypeError, ValueError, OverflowError) as error:  # also of what was read, if damaged
                 self.trouble = f"the state in {self.directory or 'memory'} cannot be used: {type(error).__name__}: {error}"
                 raise StateError(self.trouble) from None
             finally:
@@ -164,7 +173,8 @@ class State:
         # In this order: another process may make both in between.
         if not self.directory.exists():
             self._make(self.directory)
-        elif not file.exists():
+        require_own(self.directory)  # also when it was just made: another one's may have been put in its place
+        if not file.exists():
             raise StateError(
                 f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
                 f"To begin anew, which is a new spend, remove {self.directory}"
@@ -187,6 +197,7 @@ class State:
         import sqlite3  # noqa: PLC0415
 
         _make_folder(directory.parent)
+        require_own(directory)
         _remove_unfinished(directory)
         fresh = directory.with_name(f".{directory.name}.{OS.below(1 << 64):016x}")
         fresh.mkdir(mode=0o700)
@@ -230,7 +241,7 @@ class State:
 def _lay_out(connection: Connection) -> None:
     secret = OS.below(1 << _SECRET_BITS).to_bytes(_SECRET_BITS // 8, "little")
     connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
-    connection.execute("INSERT INTO facts VALUES ('secret', ?), ('lifetime', 0), ('clock', 0)", (secret,))
+    connection.execute("INSERT INTO facts VALUES ('secret', ?), ('lifetime', 0), ('place', '0/1')", (secret,))
 
 
 def _make_folder(folder: Path) -> None:

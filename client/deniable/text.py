@@ -10,7 +10,7 @@ from pathlib import Path
 
 from deniable.errors import ParameterError
 
-__all__ = ["MAX_LENGTH", "decode", "domain_size", "encode", "lines"]
+__all__ = ["MAX_LENGTH", "decode", "domain_size", "encode", "fit", "lines"]
 
 MAX_LENGTH = 256
 """Longest text that a metric may take, in bytes of UTF-8."""
@@ -21,27 +21,44 @@ def domain_size(length: int) -> int:
     return 1 << 8 * length
 
 
-def encode(text: str, length: int) -> int:
-    """Write a text as a number in [0, 256**length).
+def fit(text: str, length: int) -> str:
+    """Return the text that a device reports in place of any text: one that `encode` takes.
+
+    It is cut after the last whole character that fits. What UTF-8 or the padding cannot hold becomes ``"?"``.
 
     Parameters
     ----------
     text
-        Not empty, without U+0000.
+        Any text, however long or empty. A subclass is read as the plain text it holds.
+    length
+        Bytes of the longest text.
+    """
+    start = str.__getitem__(text, slice(length))  # before anything else: what is cut off costs no time
+    data = start.replace("\0", "?").encode(errors="replace")
+    return data[:length].decode(errors="ignore")
+
+
+def encode(text: str, length: int) -> int:
+    """Write a text as a number in [0, 256**length). The empty text is 0.
+
+    Parameters
+    ----------
+    text
+        Without U+0000.
     length
         Bytes of the longest text.
 
     Raises
     ------
     ParameterError
-        If it is too long, empty, or has a character that UTF-8 or the padding cannot hold. The message does not repeat it.
+        If it is too long, or has a character that UTF-8 or the padding cannot hold. The message does not repeat it.
     """
     try:
         data = text.encode()
     except UnicodeEncodeError:
-        data = b""
-    if not 0 < len(data) <= length or 0 in data:
-        rule = f"a text has 1 to {length} bytes of UTF-8, none of them zero and no lone surrogates"
+        data = b"\0"
+    if len(data) > length or 0 in data:
+        rule = f"a text has at most {length} bytes of UTF-8, none of them zero and no lone surrogates"
         raise ParameterError(rule, type(text).__name__)
     return int.from_bytes(data.ljust(length, b"\0"), "big")
 
@@ -72,7 +89,7 @@ def decode(value: int, length: int) -> str:
     try:
         text = data.decode()
     except UnicodeDecodeError:
-        text = ""
-    if not text or "\0" in text:
+        text = "\0"
+    if "\0" in text:
         raise ParameterError("a number that stands for a text holds UTF-8, padded with zero bytes", "another number")
     return text

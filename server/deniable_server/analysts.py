@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from flask import Blueprint, Response, g, jsonify, request
 
-from deniable.ledger import MICRO
+from deniable.allowance import MICRO
 from deniable_aggregator import census, central
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.budgets import Asked, BudgetSpent

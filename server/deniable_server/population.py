@@ -26,6 +26,7 @@ __all__ = ["Column", "Population", "flights", "from_csv"]
 Answer = str | bool
 
 _FEW = 1000
+_PER_PERIOD = 1_000_000  # reports: one process records for many devices, and to the SDK it is one
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Population:
                 values = f'candidates = "{column.metric}.txt"\nmax_length = {MAX_LENGTH}\n'
             parts.append(
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
+                f"per_period = {_PER_PERIOD}\n"
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
             )
         if self.few:

@@ -134,12 +134,12 @@ def test_a_registry(run, small):
     """Each metric with what it tells, the budget it fits into, and a status to match."""
     status, out, _ = run("--registry", small, "--days", 365)
     assert status == 0
-    assert "365 days, each metric asked once a period" in out
+    assert "365 days, each metric reported as often as it may be" in out
     lines = [line.split() for line in out.splitlines()]
-    assert ["theme", "l_grr", "365", "2", "kept", "responses", "at", "2", "4"] in lines
-    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5"] in lines
-    assert "Budget: 32 in any 30 days, and this asks for 5.5: it fits." in out
-    assert "Budget: 320 ever, and this asks for 8 in 365 days: it fits." in out
+    assert ["theme", "l_grr", "365", "2", "kept", "responses", "at", "2", "4", "4", "4"] in lines
+    assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "1.5", "15"] in lines
+    assert "Budget: 32 in any 30 days, and 5.5 are reserved for these metrics." in out
+    assert "Budget: 320 ever, and 19 are reserved for these metrics." in out
     assert "does not undo what was told before" in out
     assert "among" in out
     assert "Next: declare epsilon_permanent for what is asked again and changes rarely (cart)" in out
@@ -156,20 +156,28 @@ def test_the_registry_here(run, small, monkeypatch):
 
 
 def test_a_budget_that_does_not_allow_it(run, tmp_path):
-    """The status says so, the words name what costs most, and no more is quoted than the budget lets a device spend."""
+    """The status says so, and the words name what costs most."""
     daily = tmp_path / "metrics.toml"
     text = Path(EXAMPLE).read_text("utf-8").replace('period = "month"\n', "").replace("per_window = 32.0", "per_window = 24.0")
     daily.write_text(text.replace('"search-engines.txt"', f'"{Path(EXAMPLE).with_name("search-engines.txt")}"'), "utf-8")
     status, out, _ = run("--registry", daily)
     assert status == 1
-    assert "Quote: epsilon 24, which needs no delta (the budget stops there)." in out
-    assert "does not fit, and the ledger refuses what exceeds it" in out
-    assert "Found wanting: the budget allows less. Most is charged for search.engine." in out
+    assert "It does not fit: lint and apps refuse such a registry." in out
+    assert "Found wanting: the budget has less. Most is reserved for search.engine." in out
     status, out, _ = run("--registry", daily, "--metric", "crash.site")
     assert (status, out.splitlines()[-1]) == (
         1,
         "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room.",
     )
+
+
+def test_no_more_is_quoted_than_what_is_reserved(run, tmp_path):
+    """A question that is asked for longer than its part of the budget lasts spends no more than that."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(SMALL, "utf-8")
+    _, out, _ = run("--registry", path, "--days", 3650)
+    assert row(out, "plain sum") == ["64.5"]
+    assert "Quote: epsilon 19, which needs no delta (the budget stops there)." in out
 
 
 def test_the_example_fits_its_own_budget(run):
@@ -196,7 +204,10 @@ def test_json(run, small):
     assert first["optimal"] <= second["optimal"] <= first["basic"]
     assert {metric["metric"]: metric["spends"] for metric in written["metrics"]} == {"theme": 2, "cart": 3}
     assert written["fits"] is True
-    assert written["budget"]["allowed_in_all"] == 32
+    assert written["budget"]["allowed_in_all"] == written["budget"]["reserved_in_window"] == 5.5
+    assert written["budget"]["reserved_ever"] == 19
+    reserved = {each["metric"]: (each["reserved_in_window"], each["reserved_ever"]) for each in written["metrics"]}
+    assert reserved == {"theme": (4, 4), "cart": (1.5, 15)}
     assert written["group"]["devices"] == 3
     assert written["group"]["totals"][0]["basic"] == 16.5
     assert written["group"]["of_the_pair_alone"][0]["epsilon"] == pytest.approx(3 * min(first["exact"], first["basic"]), abs=1e-4)
@@ -263,7 +274,7 @@ def test_wrong_usage(run, arguments, words):
     ("arguments", "total"),
     [
         (("--epsilon", "1", "0.5", "--reports", "50", "20", "--epsilon-permanent", "2"), "60"),
-        (("--registry", EXAMPLE, "--metric", "ui.theme", "cart.size", "return.regretted", "--days", "40"), "11.7"),
+        (("--registry", EXAMPLE, "--metric", "ui.theme", "cart.size", "return.regretted", "--days", "40"), "13.7"),
         (("--registry", EXAMPLE, "--metric", "cart.size", "--reports", "3"), "2.4"),
     ],
 )

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from deniable import mechanisms, period
+from deniable.allowance import MICRO
 from deniable.budget import Budget
 from deniable.caps import Caps
 from deniable.client import Client
 from deniable.errors import ParameterError
-from deniable.ledger import MICRO
 from deniable.proof import distribution
 from deniable.registry import load, parse
 from deniable.transport import SenderSettings
@@ -64,13 +64,13 @@ def test_the_example_registry():
     found = plan(load(EXAMPLE), days=30)
     uses = {use.metric.id: use for use in found.uses}
     theme = uses["ui.theme"]
-    assert (theme.occasions, theme.answers, theme.spend.cost, theme.spend.count) == (30, 3, 2 * MICRO, 3)
+    assert (theme.occasions, theme.answers, theme.spend.cost, theme.spend.count) == (30, 4, 2 * MICRO, 4)
     export = uses["export.used"]
     assert (export.occasions, export.answers, export.spend.count) == (6, 2, 2)
     cart = uses["cart.size"]
     assert (cart.occasions, cart.spend.count, cart.spend.cost) == (3, 3, 800_000)
     assert cart.spend.share == pytest.approx(0.1 * cart.telling)
-    assert 0.3 * 0.8 < cart.charged() <= 3 * 0.8  # more than on average, and less than there could be
+    assert cart.reserved_window == pytest.approx(3 * 0.8)  # the coin of the sample may say yes each time
     assert uses["return.regretted"].spend.count == 2 + 1
     assert found.budget == Budget(window=30, per_window=32, lifetime=320)
     assert found.fits
@@ -86,17 +86,19 @@ def test_a_kept_response_is_told_once_for_each_answer():
     assert use.spend.count == use.mechanism.kept_responses == 9
 
 
-def test_a_window_charges_kept_responses_again():
-    """What the reports of a window tell, they tell in it, whenever the response was drawn."""
-    budget = "[budget]\nwindow = 7\nper_window = 20\nlifetime = 20"
+def test_what_is_reserved():
+    """Of a window and of a lifetime, as the device has it; a registry that asks for more than the budget does not fit."""
+    budget = "[budget]\nwindow = 7\nper_window = 20\nlifetime = 40"
     caps = Caps(budget=Budget(window=7))
     found = plan(registry(categorical(3, 1, epsilon_permanent=2, mechanism="l_grr"), budget=budget), days=70, caps=caps)
-    assert (found.window, found.lifetime) == (6, 6)
+    assert (found.reserved_window, found.reserved_lifetime, found.allowed) == (4, 6, 6)
     assert found.fits
-    assert found.allowed == 20
     plain = plan(registry(categorical(3, 1), budget=budget), days=70, caps=caps)
-    assert (plain.window, plain.lifetime) == (7, 70)
-    assert not plain.fits
+    assert (plain.reserved_window, plain.reserved_lifetime, plain.uses[0].occasions) == (8, 16, 70)
+    assert plain.fits
+    assert not plan(registry(categorical(3, 1), categorical(4, 2), budget=budget), caps=caps).fits
+    often = plan(registry(categorical(3, 1) + "\nper_period = 2", budget=budget), days=70, caps=caps)
+    assert (often.reserved_window, often.uses[0].occasions) == (16, 140)
 
 
 def test_the_budget_is_the_stricter_one():
@@ -112,13 +114,12 @@ def test_the_budget_is_the_stricter_one():
 
 def test_what_the_budget_allows_over_days():
     """As many windows as cover them, and never more than the lifetime; without days only that."""
-    found = registry(categorical(), budget="[budget]\nwindow = 10\nper_window = 3\nlifetime = 7")
-    caps = Caps(budget=Budget(window=10))
-    assert [plan(found, days=days, caps=caps).allowed for days in (1, 10, 11, 20, 21, 99)] == [3, 3, 6, 6, 7, 7]
-    assert plan(found, reports=5).allowed == 7
+    found = registry(categorical(), budget="[budget]\nwindow = 30\nper_window = 31\nlifetime = 70")
+    assert [plan(found, days=days).allowed for days in (1, 30, 31, 60, 61, 99)] == [31, 31, 62, 62, 70, 70]
+    assert plan(found, reports=5).allowed == 70
     told = statement(plan(found, days=100).spends, [1e-6], plan=plan(found, days=100))
-    assert (told.accounts[0].basic, told.capped(told.accounts[0].basic)) == (100, 7)
-    assert told.capped(1000, 2) == 14
+    assert (told.accounts[0].basic, told.capped(told.accounts[0].basic)) == (100, 70)
+    assert told.capped(1000, 2) == 140
 
 
 def test_metrics_are_chosen():

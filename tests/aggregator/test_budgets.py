@@ -9,8 +9,8 @@ from threading import Barrier, Thread
 
 import pytest
 
+from deniable.allowance import MICRO
 from deniable.analysts import Analysts
-from deniable.ledger import MICRO
 from deniable.report import Stratum
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.budgets import Asked, Budgets, BudgetSpent

@@ -14,6 +14,7 @@ from deniable.registry import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
 
 settings.register_profile("client", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("client")
@@ -29,6 +30,8 @@ platform = ["linux", "macos"]
 type = "categorical"
 values = ["light", "dark", "system"]
 epsilon = 1.0
+period = "month"
+per_period = 4
 segments = ["platform"]
 description = "Which theme people use"
 owner = "design@shop.example"
@@ -36,6 +39,8 @@ owner = "design@shop.example"
 [metrics."ui.dark"]
 type = "boolean"
 mechanism = "coin"
+period = "month"
+per_period = 4
 description = "Whether it is dark"
 owner = "design@shop.example"
 
@@ -126,6 +131,27 @@ def registry_text():
 def registry():
     """Give the same, parsed."""
     return parse(REGISTRY)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _usual_umask():
+    """Let nobody but the owner write what tests put beside the SDK's files, whatever the umask of whoever runs them."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def given_away(monkeypatch):
+    """Make a file or link somebody else's: by root; by anybody else, who cannot, as far as the SDK sees."""
+
+    def give(path: Path) -> None:
+        if os.geteuid() == 0:
+            os.chown(path, 54321, -1, follow_symlinks=False)
+        else:
+            monkeypatch.setattr("deniable.disk._me", lambda: 54321)
+
+    return give
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ from deniable import mechanisms
 from deniable.budget import Budget
 from deniable.caps import Caps
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.registry import Metric
+from deniable.exposure import Exposure
+from deniable.registry import Metric, Registry
 from deniable.weight import UNIT, weight
 
 
@@ -27,10 +28,13 @@ def check(caps, metric):
 
 
 def test_defaults_refuse_the_outrageous():
-    """Without a word from the app a report spends at most 8 nats."""
-    check(Caps(), asked(epsilon="8"))
-    with pytest.raises(ConfigurationError, match=r"m: this app allows 8 nats for a report; the registry asks 8\.00"):
-        check(Caps(), asked(epsilon="8.001"))
+    """Without a word from the app a report spends at most 4 nats, and so do all reports of a kept answer."""
+    check(Caps(), asked(epsilon="4"))
+    with pytest.raises(ConfigurationError, match=r"m: this app allows 4 nats for a report; the registry asks 4\.00"):
+        check(Caps(), asked(epsilon="4.001"))
+    check(Caps(), asked("l_grr", epsilon="1", epsilon_permanent="4"))
+    with pytest.raises(ConfigurationError, match=r"m: this app allows 4 nats for a kept answer; the registry asks 4\.00"):
+        check(Caps(), asked("l_grr", epsilon="1", epsilon_permanent="4.001"))
 
 
 def test_epsilon_exactly_at_a_cap_is_allowed():
@@ -88,10 +92,21 @@ def test_a_device_keeps_one_of_few_rows():
     parameters = (("cohorts", 5000),)
     text = Metric("m", "string", (), "1", mechanism="rappor", candidates="c.txt", parameters=parameters)
     check(Caps(), text)
+    exposure = Exposure.of(Registry("shop", {"m": text}))
+    Caps().check_exposure(exposure)
     kept = Metric("m", "string", (), "1", mechanism="rappor", candidates="c.txt", parameters=parameters, epsilon_permanent="2")
-    with pytest.raises(ConfigurationError, match="this app allows 4096 rows; got 5000 rows"):
-        check(Caps(), kept)
-    check(Caps(rows=5000), kept)
+    exposure = Exposure.of(Registry("shop", {"m": kept}))
+    with pytest.raises(ConfigurationError, match=r"4096 groups of devices by their rows; got 5000 .* \(12\.3 bits\)"):
+        Caps().check_exposure(exposure)
+    Caps(rows=5000).check_exposure(exposure)
+
+
+def test_segments_put_devices_into_groups():
+    """Segments travel in clear: their combinations are capped like rows."""
+    Caps().check_exposure(Exposure(1, 4096))
+    with pytest.raises(ConfigurationError, match=r"this app allows 4096 combinations of segments; got 4097 \(12\.0 bits\)"):
+        Caps().check_exposure(Exposure(1, 4097))
+    Caps(segments=5000).check_exposure(Exposure(1, 4097))
 
 
 class Lying:
@@ -153,6 +168,7 @@ def test_no_mechanism_contradicts_itself(name):
         *({"metrics": {"m": x}} for x in (0, nan, inf, None)),
         *({"domain_size": x} for x in (0, 1, 2.5, True)),
         *({"rows": x} for x in (0, None, 1.5)),
+        *({"segments": x} for x in (0, None, True)),
         {"mechanisms": "grr"},
     ],
 )

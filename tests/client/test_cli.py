@@ -15,10 +15,13 @@ from deniable.weight import UNIT, weight
 SOUND = """
 format = 1
 app = "shop"
+budget = { lifetime = 320 }
 [metrics.a]
 type = "categorical"
 values = ["x", "y", "z"]
+other = "z"
 epsilon = 1
+period = "month"
 expires = 2999-01-01
 description = "d"
 owner = "o"
@@ -99,7 +102,7 @@ def test_diff_of_a_faulty_file(run, file):
 
 def test_explain(run, file):
     """A metric is explained in words, with an example where an answer is given; what is none is not repeated."""
-    path = file(SOUND.replace('["x", "y", "z"]', '["x", "canary"]'))
+    path = file(SOUND.replace('["x", "y", "z"]', '["z", "canary"]'))
     status, out, _ = run("explain", "a", "canary", "--registry", path)
     assert status == 0
     assert "at most 2.72 times (epsilon 1)" in out

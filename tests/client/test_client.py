@@ -9,7 +9,9 @@ import sys
 import threading
 from base64 import b64decode
 from datetime import UTC, datetime
+from pathlib import Path
 from time import monotonic
+from traceback import walk_tb
 
 import pytest
 
@@ -29,8 +31,21 @@ from deniable.transport import HttpPost, SenderSettings
 DSN = "https://canary-key@t.example/shop"
 SEGMENTS = {"platform": "linux"}
 CANARY = "canary-4c1e"
-NO_BUDGET = Caps(budget=Budget(per_window=None, lifetime=None))
+FREE = Caps(budget=Budget(per_window=None, lifetime=None))
+MONTHLY = 'period = "month"\nper_period = 4'
 LN3 = 1.0986122886681098
+
+
+@pytest.fixture(scope="module")
+def registry_text(registry_text):
+    """Give the small registry with as many reports a day as a test likes."""
+    return registry_text.replace(MONTHLY, "per_period = 100_000")
+
+
+@pytest.fixture(scope="module")
+def registry(registry_text):
+    """Give the same, parsed."""
+    return parse(registry_text)
 
 
 class Fake:
@@ -59,6 +74,7 @@ def client_of(registry):
             "consent": True,
             "segments": SEGMENTS,
             "settings": SenderSettings(flush_interval=60),
+            "caps": FREE,
         }
         made.append(Client(post=post or Fake(), **(given | options)))
         return made[-1]
@@ -91,10 +107,15 @@ def test_a_recorded_answer_is_sent(client_of, registry):
     assert len(b64decode(dark["payloads"])) == 1
 
 
-def test_stats(client_of):
-    """Everything is counted once: recorded, sent, dropped by reason, and what was spent."""
-    client = client_of()
+def test_stats(client_of, registry_text):
+    """Everything is counted once: recorded, sent, dropped by reason, undeclared, and what was reserved and spent."""
+    client = client_of(registry=parse(registry_text.replace("per_period = 100_000", MONTHLY)), caps=Caps())
     nothing = {"window": 0.0, "window_left": 32.0, "lifetime": 0.0, "lifetime_left": 320.0}
+    reserved = {
+        "ui.theme": {"window": 12.0, "lifetime": 120.0},
+        "ui.dark": {"window": pytest.approx(12 * LN3, abs=1e-4), "lifetime": pytest.approx(120 * LN3, abs=1e-3)},
+        "old": {"window": 31.0, "lifetime": 310.0},
+    }
     assert client.stats() == {
         "recorded": 0,
         "sent": 0,
@@ -102,16 +123,17 @@ def test_stats(client_of):
         "refusals": {},
         "spooled": 0,
         "repeated": 0,
+        "undeclared": 0,
         "faults": {},
         "dropped": {},
+        "reserved": reserved,
         "spent": nothing,
         "disabled": None,
         "trouble": None,
     }
-    for _ in range(3):
-        client.record("ui.dark", value=False)
+    for answer in (False, True, "yes"):
+        client.record("ui.dark", answer)
     client.record("nosuch", 1)
-    client.record("ui.dark", "yes")
     client.record("old", value=True)
     client.flush(10)
     client.close(10)
@@ -123,8 +145,10 @@ def test_stats(client_of):
         "refusals": {},
         "spooled": 0,
         "repeated": 0,
+        "undeclared": 1,
         "faults": {},
-        "dropped": {"unknown_metric": 1, "invalid_value": 1, "expired": 1},
+        "dropped": {"unknown_metric": 1, "expired": 1},
+        "reserved": reserved,
         "spent": {
             "window": pytest.approx(spent, abs=1e-5),
             "window_left": pytest.approx(32 - spent, abs=1e-5),
@@ -141,9 +165,10 @@ def test_handles(client_of):
     client = client_of()
     handle = client.metric("ui.theme")
     assert handle.record("light")
-    assert not handle.record("nosuch")
+    assert handle.record("nosuch")
     assert not client.metric("nosuch").record("light")
-    assert client.stats()["dropped"] == {"invalid_value": 1, "unknown_metric": 1}
+    assert client.stats()["dropped"] == {"unknown_metric": 1}
+    assert client.stats()["undeclared"] == 1
 
 
 STRINGS = """
@@ -154,24 +179,28 @@ type = "string"
 candidates = "not-on-the-device.txt"
 max_length = 20
 epsilon = 1
+per_period = 100
 description = "Which page"
 owner = "web@shop.example"
 [metrics.found]
 type = "string"
 discover = true
 epsilon = 1
+per_period = 100
 description = "Which page"
 owner = "web@shop.example"
 [metrics.crash]
 type = "key"
 discover = true
 epsilon = 1
+per_period = 100
 description = "Where"
 owner = "web@shop.example"
 [metrics.both]
 type = "product"
 factors = { a = ["x", "y"], b = ["no", "yes"] }
 epsilon = 1
+per_period = 100
 description = "Both"
 owner = "web@shop.example"
 """
@@ -189,17 +218,21 @@ def test_strings_keys_and_products(client_of, caplog, capsys):
         assert client.record("crash", key)
     assert client.record("both", ("x", "yes"))
     assert client.record("both", {"b": "no", "a": "y"})
-    for bad in ("", CANARY * 9, "a\0", 3, None):
-        assert not client.record("page", bad)
-    assert not client.record("crash", "7")
-    assert not client.record("both", ("x",))
+    for any_text in ("", CANARY * 9, "a\0", "\ud800"):
+        assert client.record("page", any_text)
+    assert client.stats()["undeclared"] == 0
+    for none in (3, None):
+        assert client.record("page", none)
+    assert client.record("crash", "7")
+    assert client.record("both", ("x",))
     assert client.flush(10)
     counts = {group["metric"]: group["count"] for group in post.groups}
-    assert counts == {"page": 4, "found": 4, "crash": 3, "both": 2}
+    assert counts == {"page": 10, "found": 4, "crash": 4, "both": 3}
     for group in post.groups:
         size = mechanisms.of(parse(STRINGS).metrics[group["metric"]]).layout.payload_size
         assert len(b64decode(group["payloads"])) == group["count"] * size
-    assert client.stats()["dropped"] == {"invalid_value": 7}
+    assert client.stats()["dropped"] == {}
+    assert client.stats()["undeclared"] == 4
     seen = repr(client) + caplog.text + "".join(capsys.readouterr()) + str(client.stats()) + b"".join(post.raw).decode()
     assert CANARY not in seen
     assert "größer" not in seen
@@ -242,7 +275,7 @@ def test_a_consent_that_fails_is_none(client_of):
     assert not post.raw
 
 
-@pytest.mark.parametrize("no", [False, 0, None])
+@pytest.mark.parametrize("no", [False, 0, 1, None, "no", "false", "yes", "", [True], lambda: 1, lambda: "no", lambda: None])
 def test_consent_taken_back(client_of, no):
     """Taking consent back drops what was not sent; giving it again begins anew."""
     post = Fake()
@@ -298,7 +331,7 @@ def test_plain_http_takes_a_word_of_the_app(client_of, module, registry):
     plain = DSN.replace("https", "http")
     assert "allow_http=True" in client_of(dsn=plain).stats()["disabled"]
     assert client_of(dsn=plain, allow_http=True).record("ui.dark", value=True)
-    module.init(plain, registry=registry, consent=False, segments=SEGMENTS, allow_http=True)
+    module.init(plain, registry=registry, consent=False, segments=SEGMENTS, allow_http=True, caps=FREE)
     assert module.stats()["disabled"] is None
 
 
@@ -360,12 +393,19 @@ WRONG = [
 
 @pytest.mark.parametrize(("metric", "value"), WRONG)
 def test_strict_raises_what_is_wrong(client_of, metric, value):
-    """In strict mode an unknown metric or answer raises, and the message does not repeat the answer."""
+    """In strict mode an unknown metric or answer raises; neither message nor frames repeat the answer, which is reported."""
     client = client_of(strict=True)
-    with pytest.raises(ParameterError) as caught:
-        client.record(metric, value)
-    assert CANARY not in str(caught.value)
-    assert sum(client.stats()["dropped"].values()) == 1
+    for record in (client.record, lambda id_, answer: client.metric(id_).record(answer)):
+        with pytest.raises(ParameterError) as caught:
+            record(metric, value)
+        assert CANARY not in str(caught.value)
+        ours = [frame.f_locals for frame, _ in walk_tb(caught.tb) if "deniable" in Path(frame.f_code.co_filename).parts]
+        assert ours
+        assert not [local for frame in ours for local in frame.values() if local is value or local == (metric, value)]
+    stats = client.stats()
+    counted = (2, 0) if metric == "nosuch" else (0, 2)
+    assert (stats["dropped"].get("unknown_metric", 0), stats["undeclared"]) == counted
+    assert stats["recorded"] == stats["undeclared"]
 
 
 class Treacherous:
@@ -381,9 +421,9 @@ class Treacherous:
         raise RuntimeError(CANARY)
 
 
-@pytest.mark.parametrize("metric", ["ui.dark", "nosuch", None, [], Treacherous()])
+@pytest.mark.parametrize("metric", ["nosuch", None, [], Treacherous()])
 def test_nothing_raises(client_of, metric):
-    """Whatever is passed, `record` returns False and counts it."""
+    """Whatever metric is asked for, `record` returns False and counts it."""
     client = client_of()
     assert client.record(metric, Treacherous()) is False
     assert sum(client.stats()["dropped"].values()) == 1
@@ -544,12 +584,13 @@ def test_the_answer_is_nowhere(client_of, registry_text, caplog, capsys):
         client.record("nosuch", value)
     assert client.flush(10)
     out, err = capsys.readouterr()
-    assert client.stats()["recorded"] == 2
+    assert client.stats()["recorded"] == 18
+    assert client.stats()["undeclared"] == 16
     sent = b"".join(post.raw).decode()
     for place in (caplog.text, out, err, repr(client), repr(client.stats()), sent):
         assert CANARY not in place
     assert "canary-key" not in caplog.text + out + err + repr(client) + sent
-    assert [group["metric"] for group in post.groups] == ["ui.theme"]
+    assert [group["metric"] for group in post.groups] == ["ui.dark", "ui.theme"]
 
 
 def test_nothing_keeps_the_answer(client_of):
@@ -569,7 +610,7 @@ def test_reports_of_all_answers_have_one_size(client_of):
     lengths = set()
     for value in ("light", "dark", "system"):
         post = Fake()
-        client = client_of(post, caps=NO_BUDGET)
+        client = client_of(post, caps=FREE)
         for _ in range(20):
             client.record("ui.theme", value)
         assert client.flush(10)
@@ -592,7 +633,7 @@ def _busy_switching():
 def test_threads_lose_no_count(client_of):
     """Eight threads record at once, and every answer is accounted for, on both ends."""
     post = Fake()
-    client = client_of(post, settings=SenderSettings(flush_at=50, flush_interval=60, queue_size=100_000), caps=NO_BUDGET)
+    client = client_of(post, settings=SenderSettings(flush_at=50, flush_interval=60, queue_size=100_000))
     start = threading.Barrier(8)
     queued: list[int] = []
 
@@ -613,11 +654,12 @@ def test_threads_lose_no_count(client_of):
         thread.join(30)
     assert client.flush(20)
     stats = client.stats()
-    assert sum(queued) == stats["recorded"] == stats["sent"] == 8 * 300
-    assert stats["dropped"] == {"unknown_metric": 8 * 150, "invalid_value": 8 * 150}
-    assert sum(group["count"] for group in post.groups) == 8 * 300
+    assert sum(queued) + 8 * 150 == stats["recorded"] == stats["sent"] == 8 * 450
+    assert stats["dropped"] == {"unknown_metric": 8 * 150}
+    assert stats["undeclared"] == 8 * 150
+    assert sum(group["count"] for group in post.groups) == 8 * 450
     client.close(5)
-    assert client.stats()["spent"]["lifetime"] == pytest.approx(8 * 150 * (LN3 + 1), abs=0.01)
+    assert client.stats()["spent"]["lifetime"] == pytest.approx(8 * 150 * (LN3 + 2), abs=0.02)
 
 
 def test_every_reason_is_ready(client_of):
@@ -733,13 +775,13 @@ def test_before_init(module):
 def test_one_client_for_the_process(module, registry):
     """`init` starts the client that the functions drive, also for handles made before; a second one replaces it."""
     handle = module.metric("ui.dark")
-    first = module.init(registry=registry, consent=True, segments=SEGMENTS)
+    first = module.init(registry=registry, consent=True, segments=SEGMENTS, caps=FREE)
     assert isinstance(first, Client)
     assert handle.record(value=True) is False
     assert module.stats()["dropped"] == {"disabled": 1}
     assert module.explain("ui.dark").mechanism == "coin"
     module.set_consent(False)
-    second = module.init(DSN, registry=registry, consent=True, segments=SEGMENTS)
+    second = module.init(DSN, registry=registry, consent=True, segments=SEGMENTS, caps=FREE)
     assert second is not first
     assert module.stats()["dropped"] == {}
 

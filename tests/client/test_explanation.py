@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from deniable import mechanisms
+from deniable.budget import Budget
 from deniable.errors import ParameterError
 from deniable.explanation import Explanation
 from deniable.registry import parse
@@ -21,59 +20,64 @@ epsilon = 1.0
 epsilon_permanent = 2.0
 sample = 0.1
 mechanism = "rappor"
+parameters = { cohorts = 8, bits = 16, hashes = 2 }
 description = "Which theme people use"
 owner = "design@shop.example"
 """
 
 
 def test_figures(registry):
-    """The figures are those of the mechanism."""
-    metric = registry.metrics["ui.theme"]
-    mechanism = mechanisms.of(metric)
-    told = Explanation.of(metric, mechanism)
+    """The figures are those of the mechanism, and what is reserved is what the ledger allows."""
+    mechanism = mechanisms.of(registry.metrics["ui.theme"])
+    told = Explanation.of(registry, "ui.theme", Budget())
     assert (told.metric, told.description, told.mechanism) == ("ui.theme", "Which theme people use", mechanism.name)
     assert (told.p, told.q, told.epsilon) == (float(mechanism.p), float(mechanism.q), mechanism.epsilon)
     assert (told.report_bytes, told.summary, told.report) == (mechanism.layout.payload_size, mechanism.summary, None)
+    assert (told.per_period, told.period, told.answers_per_window) == (4, "month", 0)
+    assert (told.reserved_window, told.reserved_lifetime) == (12, 120)  # 30 days touch three months
+    assert (told.row_bits, told.segment_bits) == (0, 1)
+    assert Explanation.of(registry, "ui.theme", Budget(per_window=None, lifetime=None)).reserved_lifetime is None
 
 
 @pytest.mark.parametrize(("id_", "value"), [("ui.theme", "dark"), ("ui.dark", False), ("ui.dark", True)])
 def test_an_example_is_a_report(registry, id_, value):
     """With an answer there is an example of a report, which is a payload of the layout."""
-    metric = registry.metrics[id_]
-    told = Explanation.of(metric, mechanisms.of(metric), value)
+    told = Explanation.of(registry, id_, Budget(), value)
     assert told.report is not None
-    mechanisms.of(metric).layout.unpack(bytes.fromhex(told.report))
+    mechanisms.of(registry.metrics[id_]).layout.unpack(bytes.fromhex(told.report))
 
 
 def test_words(registry):
-    """The text has the odds, the epsilon, the size, and the example where there is one."""
-    metric = registry.metrics["ui.dark"]
-    without = str(Explanation.of(metric, mechanisms.of(metric)))
+    """The text has the odds, the epsilon, what is reserved, the size, and the example where there is one."""
+    without = str(Explanation.of(registry, "ui.dark", Budget()))
     assert "ui.dark: Whether it is dark" in without
     assert "with probability 0.750, and to any given other one with 0.250" in without
     assert "at most 3 times (epsilon 1.099)" in without
+    assert "It is reported at most 4 times a month." in without
+    assert "It may spend 13.18 nats in any 30 days, and 131.8 nats ever, and no more." in without
     assert "Every report has 1 byte, whatever the answer." in without
     assert "look like this" not in without
-    assert "look like this: 0" in str(Explanation.of(metric, mechanisms.of(metric), value=True))
+    assert "look like this: 0" in str(Explanation.of(registry, "ui.dark", Budget(), value=True))
 
 
 def test_no_answer_no_example(registry):
-    """What is no answer is refused and not repeated."""
-    metric = registry.metrics["ui.theme"]
+    """What is no answer is refused and not repeated; a metric that nobody declared is named."""
     with pytest.raises(ParameterError, match="one of the 3 declared values") as caught:
-        Explanation.of(metric, mechanisms.of(metric), "canary")
+        Explanation.of(registry, "ui.theme", Budget(), "canary")
     assert "canary" not in str(caught.value)
+    with pytest.raises(ParameterError, match="a metric is declared in the registry; got 'nosuch'"):
+        Explanation.of(registry, "nosuch", Budget())
 
 
 def test_words_on_time():
     """A metric that keeps its answers tells what all reports of one answer give away; another that it adds up."""
-    (metric,) = parse(KEPT).metrics.values()
-    mechanism = mechanisms.of(metric)
-    told = Explanation.of(metric, mechanism)
+    told = Explanation.of(parse(KEPT), "ui.theme", Budget())
     assert told.epsilon_permanent == pytest.approx(2)
-    assert told.epsilon_lifetime == pytest.approx(6)
+    assert (told.answers_per_window, told.reserved_window, told.reserved_lifetime) == (2, 4, 6)  # three answers, and never more
     assert "all reports of one answer, however many, can raise the odds at most 7.39 times (epsilon 2)" in str(told)
+    assert "In 30 days at most 2 different answers are reported" in str(told)
+    assert "show 3.0 bits of which device it is (rows)" in str(told)
     assert "Only a share of 0.1 of the answers" in str(told)
-    plain = Explanation.of(replace(metric, epsilon_permanent=None), mechanism)
-    assert (plain.epsilon_permanent, plain.epsilon_lifetime) == (None, None)
+    plain = Explanation.of(parse(KEPT.replace("epsilon_permanent = 2.0\n", "")), "ui.theme", Budget())
+    assert (plain.epsilon_permanent, plain.answers_per_window, plain.reserved_window) == (None, 0, 31)
     assert "Every report adds to that" in str(plain)

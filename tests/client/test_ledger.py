@@ -1,45 +1,52 @@
-"""The ledger: never more than the budget, whatever dies, races or turns back the clock."""
+"""The ledger: never more than a metric's part, nor than the budget, whatever dies, races or turns back the clock."""
 
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
-from fractions import Fraction
-from math import exp, log
+from datetime import UTC, datetime
 from shutil import rmtree
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from deniable import mechanisms
+from deniable import period
+from deniable.allowance import MICRO, Allowance
 from deniable.budget import Budget
-from deniable.ledger import MICRO, Ledger, cost
+from deniable.ledger import Ledger, account
+from deniable.question import Occasion
+from deniable.report import Stratum
 from deniable.state import State
 
 DAY = 86_400.0
 
 SPEND = """
-import os, sys
+import sys
 from pathlib import Path
 from deniable import state
+from deniable.allowance import MICRO, Allowance
 from deniable.budget import Budget
-from deniable.ledger import MICRO, Ledger
+from deniable.ledger import Ledger
+from deniable.question import Occasion
+from deniable.report import Stratum
 from deniable.state import State
 state._PATIENCE = 60.0  # what is asked is what they spend, not how long they wait
-ledger = Ledger(State(Path(sys.argv[1])), Budget(window=30, per_window=40, lifetime=None))
-done = sum(ledger.spend(MICRO // 10) is None for _ in range(int(sys.argv[2])))
+ledger = Ledger(State(Path(sys.argv[1])), Budget(window=30, per_window=40, lifetime=None), lambda: 1.8e9)
+allowance = Allowance("m", "m", MICRO // 10, 400, 0, 40 * MICRO, None)
+now = Occasion(Stratum("m", 1, "m", "2027-01-15", ""), 1_800_057_600)
+done = sum(ledger.spend(allowance, now) is None for _ in range(int(sys.argv[2])))
 ledger.settle()
 print(done)
 """
+FREE = Budget(per_window=None, lifetime=None)
 
 
 class Clock:
     """A wall clock that a test sets."""
 
     def __init__(self) -> None:
-        self.now = 1_800_000_000.0
+        self.now = 1_800_000_000.0  # the 15th of January 2027, eight in the morning
 
     def __call__(self) -> float:
         return self.now
@@ -54,201 +61,275 @@ def clock():
 @pytest.fixture
 def open_ledger(tmp_path, clock):
     """Open the ledger of one device, again and again, as its processes would."""
-
-    def open_(*, window=30.0, per_window=None, lifetime=None):
-        budget = Budget(window=window, per_window=per_window, lifetime=lifetime)
-        return Ledger(State(tmp_path / "shop"), budget, clock)
-
-    return open_
+    return lambda **bounds: Ledger(State(tmp_path / "shop"), Budget(**({"per_window": None, "lifetime": None} | bounds)), clock)
 
 
-def granted(ledger: Ledger, amount: int, tries: int) -> int:
-    return sum(ledger.spend(amount) is None for _ in range(tries))
+def asks(
+    tag: str = "m", *, cost: int = MICRO, per_period: int = 1000, lifetime: int | None = None, answers: int = 0
+) -> Allowance:
+    window = cost * answers if answers else 31 * per_period * cost
+    return Allowance(tag, tag, cost, per_period, answers, window, lifetime)
 
 
-@pytest.mark.parametrize("epsilon", ["0.1", "1", "2", "3.3333333", "16"])
-def test_cost_is_never_below_the_loss(epsilon):
-    """A mechanism costs its loss in millionths of a nat, rounded up, and no more than a millionth above it."""
-    ratio = mechanisms.make("grr", domain_size=3, epsilon=epsilon).ratio
-    assert exp(cost(ratio) / MICRO) >= ratio * (1 - 1e-12)
-    assert cost(ratio) <= float(epsilon) * MICRO + 1
+def on(ledger: Ledger, tag: str = "m", length: str = "day") -> Occasion:
+    name = period.of(datetime.fromtimestamp(ledger._clock(), UTC), length)
+    return Occasion(Stratum(tag, 1, tag, name, ""), int(period.bounds(name, length)[1].timestamp()))
 
 
-@given(st.integers(1, 10**12), st.integers(1, 10**12))
-def test_cost_rounds_up(one, other):
-    """Whatever the ratio, what is debited is at least its logarithm."""
-    ratio = Fraction(max(one, other), min(one, other))
-    assert log(ratio) * MICRO <= cost(ratio) <= log(ratio) * MICRO + 2
+def spend(ledger: Ledger, allowance: Allowance, length: str = "day") -> str | None:
+    return ledger.spend(allowance, on(ledger, allowance.tag, length))
+
+
+def granted(ledger: Ledger, allowance: Allowance, tries: int) -> int:
+    return sum(spend(ledger, allowance) is None for _ in range(tries))
+
+
+def reserve(ledger: Ledger, allowance: Allowance) -> bool:
+    with ledger._state.transaction() as db:
+        return ledger.reserve(db, allowance, on(ledger, allowance.tag))
+
+
+def test_so_many_reports_a_period(open_ledger, clock):
+    """A metric makes as many reports in a period as it declares, over restarts and processes, and as many in the next."""
+    three = asks(per_period=3)
+    for _ in range(3):
+        ledgers = [open_ledger(), open_ledger()]
+        assert sum(granted(ledger, three, 5) for ledger in ledgers) == 3
+        assert spend(ledgers[0], three) == "this_period"
+        assert granted(open_ledger(), three, 5) == 0
+        clock.now += DAY
+    assert open_ledger().spent().lifetime == 9
+
+
+def test_metrics_do_not_share_their_parts(open_ledger):
+    """What one metric has spent does not show in another, as long as all parts fit."""
+    ledger = open_ledger(per_window=100, lifetime=100)
+    assert granted(ledger, asks("one", lifetime=3 * MICRO), 9) == 3
+    assert granted(ledger, asks("two", lifetime=4 * MICRO), 9) == 4
+    assert spend(ledger, asks("one", lifetime=3 * MICRO)) == "budget"
+
+
+def test_the_window_holds_after_an_update(open_ledger, clock):
+    """When an update has changed the parts, what was spent before counts, and all metrics together stay within the window."""
+    assert granted(open_ledger(window=10, per_window=10, lifetime=100), asks("old"), 8) == 8
+    clock.now += DAY
+    assert granted(open_ledger(window=10, per_window=10, lifetime=100), asks("new"), 8) == 2
+    assert spend(open_ledger(window=10, per_window=10, lifetime=100), asks("new")) == "budget"
+    clock.now += 9 * DAY  # the day of the first is not over for ten days
+    assert granted(open_ledger(window=10, per_window=10, lifetime=100), asks("new"), 8) == 0
+    clock.now += DAY
+    assert granted(open_ledger(window=10, per_window=10, lifetime=100), asks("new"), 9) == 8
+
+
+def test_the_lifetime_holds_after_an_update(open_ledger, clock):
+    """The same of the lifetime, which never refills."""
+    assert granted(open_ledger(window=1, per_window=10, lifetime=10), asks("old"), 8) == 8
+    clock.now += 1000 * DAY
+    assert granted(open_ledger(window=1, per_window=10, lifetime=10), asks("new"), 8) == 2
+    clock.now += 1000 * DAY
+    assert granted(open_ledger(window=1, per_window=10, lifetime=10), asks("new"), 8) == 0
 
 
 def test_the_cap_is_reached_exactly(open_ledger):
     """Ten reports of one nat fit into a budget of ten, and the eleventh does not; what is left is told."""
     ledger = open_ledger(per_window=10, lifetime=100)
-    assert granted(ledger, MICRO, 20) == 10
-    assert ledger.spend(MICRO) == "budget"
+    assert granted(ledger, asks(), 20) == 10
+    assert spend(ledger, asks()) == "budget"
     ledger.settle()
     spent = ledger.spent()
     assert (spent.window, spent.window_left, spent.lifetime, spent.lifetime_left) == (10, 0, 10, 90)
 
 
-def test_a_small_report_fits_where_a_large_one_does_not(open_ledger):
-    """A refusal of one cost is no refusal of a smaller one."""
-    ledger = open_ledger(per_window=3)
-    assert ledger.spend(2 * MICRO) is None
-    assert ledger.spend(2 * MICRO) == "budget"
-    assert ledger.spend(MICRO) is None
-    assert ledger.spend(1) == "budget"
-
-
 def test_tiny_debits_do_not_drift(open_ledger):
     """A hundred thousand debits of a micronat are a tenth of a nat, to the unit."""
     ledger = open_ledger(per_window=0.1)
-    assert granted(ledger, 1, 100_001) == 100_000
+    assert granted(ledger, asks(cost=1, per_period=10**9), 100_001) == 100_000
     ledger.settle()
     assert ledger.spent().lifetime == 0.1
 
 
-def test_the_lifetime_never_refills(open_ledger, clock):
-    """Whatever time passes, the lifetime's bound holds."""
-    total = 0
-    for _ in range(10):
-        ledger = open_ledger(window=1, per_window=3, lifetime=7)
-        total += granted(ledger, MICRO, 10)
-        ledger.settle()
-        clock.now += 10 * DAY
-    assert total == 7
-
-
-def test_the_window_slides(open_ledger, clock):
-    """No stretch of a day has more than its budget, wherever it begins: midnight means nothing."""
+def test_no_window_holds_more_than_is_reserved(open_ledger, clock):
+    """No stretch of a window's length has more than what is reserved for it, wherever it begins: midnight means nothing."""
+    twice = asks(per_period=2)
     moments = []
     for _ in range(200):
-        ledger = open_ledger(window=1, per_window=5)
-        moments += [clock.now] * granted(ledger, MICRO, 3)
+        ledger = open_ledger(window=3)
+        moments += [clock.now] * granted(ledger, twice, 3)
         ledger.settle()
         clock.now += DAY / 17
-    assert len(moments) > 40  # and yet it refills
-    for start in moments:
-        assert sum(start <= moment < start + DAY for moment in moments) <= 5
-
-
-def test_a_lease_counts_until_it_ends(open_ledger, clock):
-    """What a lease pays for late in its life is still in the window that follows."""
-    ledger = open_ledger(window=1, per_window=6400)
-    assert ledger.spend(MICRO) is None  # a lease of a hundred
-    clock.now += DAY * 0.0099  # just before it ends
-    assert granted(ledger, MICRO, 99) == 99
-    clock.now += DAY * 0.995  # they are less than a day old
-    other = open_ledger(window=1, per_window=6400)
-    assert granted(other, 6301 * MICRO, 1) == 0
-    assert granted(other, 6300 * MICRO, 1) == 1
+    assert len(moments) > 20
+    most = period.touched("day", 3) * 2
+    assert max(sum(start < moment <= start + 3 * DAY for moment in moments) for start in (each - 1 for each in moments)) <= most
 
 
 def test_a_clock_set_back_brings_nothing_back(open_ledger, clock):
-    """A device whose clock goes back years has spent what it has spent, then and later."""
-    ledger = open_ledger(window=1, per_window=2)
-    assert granted(ledger, MICRO, 5) == 2
-    clock.now -= 1000 * DAY
-    assert granted(open_ledger(window=1, per_window=2), MICRO, 5) == 0
-    clock.now += 500 * DAY
-    assert granted(open_ledger(window=1, per_window=2), MICRO, 5) == 0
+    """A device whose clock goes back years makes no report until it is where it was, and has spent what it has spent."""
+    two = asks(per_period=2)
+    assert granted(open_ledger(), two, 5) == 2
+    for days in (-1000, 500, 499):
+        clock.now += days * DAY
+        assert spend(open_ledger(), two) == "this_period"
+    clock.now += 2 * DAY
+    assert granted(open_ledger(), two, 5) == 2
+    assert open_ledger().spent().lifetime == 4
+
+
+def test_half_spent_back_and_forth(open_ledger, clock):
+    """Spending half, setting the clock back, trying again and setting it right does not give the other half twice."""
+    ten = asks(per_period=10)
+    first = open_ledger()
+    assert granted(first, ten, 5) == 5
+    first.settle()
+    clock.now -= 3 * DAY
+    assert granted(open_ledger(), ten, 20) == 0
+    assert granted(first, ten, 20) == 0
+    clock.now += 3 * DAY
+    assert granted(open_ledger(), ten, 20) == 5
 
 
 def test_a_crash_loses_the_lease(open_ledger):
     """What a process had taken ahead is spent when it dies, and never more than a 64th of what was left."""
-    crashed = open_ledger(lifetime=64)
-    assert crashed.spend(MICRO // 100) is None
+    many = asks(per_period=6400)
+    crashed = open_ledger()
+    assert spend(crashed, many) is None
     del crashed  # without settling
-    spent = open_ledger(lifetime=64).spent()
-    assert MICRO // 100 / MICRO < spent.lifetime <= 1
+    assert open_ledger().spent().lifetime == 100
+    assert granted(open_ledger(), asks(), 1) == 1
 
 
 def test_settling_gives_the_rest_back(open_ledger):
     """A process that ends as it should has spent what it used, and can go on spending."""
-    ledger = open_ledger(lifetime=64)
-    assert granted(ledger, MICRO // 100, 3) == 3
+    ledger = open_ledger()
+    assert granted(ledger, asks(), 3) == 3
     ledger.settle()
     ledger.settle()
-    assert open_ledger(lifetime=64).spent().lifetime == 0.03
-    assert granted(ledger, MICRO // 100, 1) == 1
+    assert open_ledger().spent().lifetime == 3
+    assert granted(ledger, asks(), 1) == 1
     ledger.settle()
-    assert open_ledger(lifetime=64).spent().lifetime == 0.04
+    assert open_ledger().spent().lifetime == 4
 
 
-def test_a_lease_ends(open_ledger, monkeypatch):
-    """A lease is not used beyond its time, whatever the wall clock says; its rest is given back with the next one."""
-    ledger = open_ledger(window=1, lifetime=64)
-    now = 0.0
-    monkeypatch.setattr("deniable.ledger.time.monotonic", lambda: now)
-    assert ledger.spend(MICRO // 100) is None
-    now = 0.02 * DAY
-    assert ledger.spend(MICRO // 100) is None
+def test_a_lease_ends_with_its_period(open_ledger, clock):
+    """What was taken ahead in one period is not used in the next, and is given back: its spends, and no report of the next."""
+    ledger = open_ledger()
+    assert spend(ledger, asks(per_period=128)) is None  # and another taken ahead
+    clock.now += DAY
+    assert granted(ledger, asks(per_period=128), 200) == 128
     ledger.settle()
-    assert ledger.spent().lifetime == 0.02
+    assert ledger.spent().lifetime == 129
+    with ledger._state.transaction() as db:
+        assert account(db, "m") == ("2027-01-16", 128, 129 * MICRO)
+        assert db.execute("SELECT until, cost FROM spends ORDER BY until").fetchall() == [
+            (1_800_057_600, MICRO),
+            (1_800_144_000, 128 * MICRO),
+        ]
 
 
-def test_a_lease_ends_while_the_device_sleeps(open_ledger, clock, monkeypatch):
-    """What was taken ahead before a device was suspended, which stops the monotonic clock, is not spent in a later window."""
-    monkeypatch.setattr("deniable.ledger.time.monotonic", lambda: 0.0)
-    asleep, awake = open_ledger(window=1, per_window=64), open_ledger(window=1, per_window=64)
-    assert asleep.spend(MICRO // 10) is None
-    clock.now += 2 * DAY
-    assert granted(awake, MICRO, 100) == 64
-    assert asleep.spend(MICRO // 10) == "budget"
+def test_what_is_not_sampled_takes_a_place_and_costs_nothing(open_ledger, clock):
+    """An answer that is not to be reported uses up the period like one that is, and what was taken ahead for it comes back."""
+    for per_period in (1, 3, 1000):
+        ledger, some = open_ledger(), asks(f"{per_period}", per_period=per_period)
+        before = ledger.spent().lifetime
+        made = [ledger.spend(some, on(ledger), sampled=number % 2 == 1) for number in range(per_period + 1)]
+        assert made == [None] * per_period + ["this_period"]
+        ledger.settle()
+        assert ledger.spent().lifetime == before + per_period // 2
+        assert ledger.spend(some, on(ledger)) == "this_period"
+        clock.now += DAY
+
+
+def test_a_lease_is_short_of_everything(open_ledger):
+    """A lease never takes more than 1,024 reports, however many there are."""
+    ledger = open_ledger()
+    assert spend(ledger, asks(cost=1, per_period=10**9)) is None
+    assert ledger.spent().lifetime == 1024 / MICRO
 
 
 def test_a_new_device_gets_nothing_back(open_ledger, tmp_path):
     """What an old lease has left is not taken off the spends of a device that has begun anew, though their rows are alike."""
-    old = open_ledger(lifetime=64)
-    assert old.spend(MICRO // 100) is None
+    old = open_ledger()
+    assert spend(old, asks()) is None
     rmtree(tmp_path / "shop")
-    new = open_ledger(lifetime=64)
-    new._clock = lambda: 1_900_000_000.0
-    assert granted(new, MICRO // 100, 3) == 3
+    new = open_ledger()
+    assert granted(new, asks(), 3) == 3
     before = new.spent().lifetime
     old.settle()
     assert new.spent().lifetime == before
     new.settle()
-    assert new.spent().lifetime == 0.03
+    assert new.spent().lifetime == 3
 
 
 def test_processes_share_it(tmp_path):
-    """Eight processes that each want half of the budget get it once, to the unit."""
+    """Eight processes that each want half of the reports get them once, to the unit."""
     script = [sys.executable, "-c", SPEND, str(tmp_path / "shop"), "200"]
     running = [subprocess.Popen(script, stdout=subprocess.PIPE) for _ in range(8)]
     done = sum(int(process.communicate()[0]) for process in running)
-    spent = Ledger(State(tmp_path / "shop"), Budget(per_window=40)).spent()
+    spent = Ledger(State(tmp_path / "shop"), FREE).spent()
     assert 300 < done <= 400  # what one gives back too late for another is lost time, not budget
     assert done * 0.1 == pytest.approx(spent.lifetime, abs=1e-6)
 
 
 def test_a_forked_child_has_no_lease(open_ledger, in_child):
     """What the parent has taken ahead is the parent's."""
-    ledger = open_ledger(lifetime=64)
-    assert ledger.spend(MICRO // 100) is None
+    ledger = open_ledger()
+    assert spend(ledger, asks()) is None
     before = ledger.spent().lifetime
-    in_child(lambda: str(ledger.spend(MICRO // 100)).encode())
+    in_child(lambda: str(spend(ledger, asks())).encode())
     assert ledger.spent().lifetime > before
     ledger.settle()  # gives back the parent's own, and nothing of the child's
-    assert ledger.spent().lifetime > 0.01
+    assert ledger.spent().lifetime > 1
 
 
 def test_a_child_of_the_same_number_has_no_lease(open_ledger, in_child, monkeypatch):
     """A child whose number is its parent's, as in another namespace, has not what the parent has taken ahead either."""
-    ledger = open_ledger(lifetime=64)
-    assert ledger.spend(MICRO // 100) is None
+    ledger = open_ledger()
+    assert spend(ledger, asks()) is None
     before = ledger.spent().lifetime
     number = os.getpid()
     monkeypatch.setattr("os.getpid", lambda: number)
-    in_child(lambda: str(ledger.spend(MICRO // 100)).encode())
+    in_child(lambda: str(spend(ledger, asks())).encode())
     assert ledger.spent().lifetime > before
+
+
+def test_kept_responses_are_paid_for_at_once(open_ledger, clock):
+    """A metric with kept responses spends all that is reserved at its first report, and nothing later but room in the window."""
+    kept = asks("kept", cost=2 * MICRO, answers=2, lifetime=10 * MICRO)
+    ledger = open_ledger(window=10, per_window=5, lifetime=50)
+    for _ in range(5):
+        assert reserve(ledger, kept)
+        assert (ledger.spent().window, ledger.spent().lifetime) == (4, 10)
+        clock.now += DAY
+    assert granted(ledger, asks("plain"), 5) == 1
+    clock.now += 9 * DAY
+    assert ledger.spent().window == 5  # its last report is less than ten days old, though not its first
+    clock.now += 2 * DAY
+    assert ledger.spent().window == 0
+    assert reserve(ledger, kept)
+    assert ledger.spent().lifetime == 11
+
+
+@pytest.mark.parametrize("bounds", [{"per_window": 3, "lifetime": 50}, {"per_window": 5, "lifetime": 9}])
+def test_kept_responses_without_room(open_ledger, bounds):
+    """Where their part does not fit, as may be after an update, nothing of it is spent."""
+    ledger = open_ledger(**bounds)
+    assert not reserve(ledger, asks("kept", cost=2 * MICRO, answers=2, lifetime=10 * MICRO))
+    assert ledger.spent().lifetime == 0
+
+
+def test_a_larger_part_is_paid_for_when_it_comes(open_ledger, clock):
+    """If a part has grown since, the difference is spent; if it has shrunk, nothing comes back."""
+    ledger = open_ledger(lifetime=None)
+    for lifetime, spent in ((10, 10), (14, 14), (6, 14)):
+        assert reserve(ledger, asks("kept", cost=2 * MICRO, answers=2, lifetime=lifetime * MICRO))
+        assert ledger.spent().lifetime == spent
+        clock.now += DAY
 
 
 def test_without_a_state_nothing_is_spent(tmp_path):
     """Where the ledger cannot be written, no report may exist, and it says why; not every report asks again."""
     (tmp_path / "shop").mkdir()
-    ledger = Ledger(State(tmp_path / "shop"), Budget())
-    assert [ledger.spend(1), ledger.spend(1)] == ["state", "state"]
+    ledger = Ledger(State(tmp_path / "shop"), FREE)
+    assert [spend(ledger, asks()), spend(ledger, asks())] == ["state", "state"]
     assert ledger._state.trouble is not None
     assert "was deleted" in ledger._state.trouble
 
@@ -256,35 +337,56 @@ def test_without_a_state_nothing_is_spent(tmp_path):
 def test_trouble_passes(tmp_path, monkeypatch):
     """When the state can be used again, reports are made again."""
     (tmp_path / "shop").mkdir()
-    ledger = Ledger(State(tmp_path / "shop"), Budget())
+    ledger = Ledger(State(tmp_path / "shop"), FREE)
     now = 0.0
     monkeypatch.setattr("deniable.ledger.time.monotonic", lambda: now)
-    assert ledger.spend(1) == "state"
+    assert spend(ledger, asks()) == "state"
     (tmp_path / "shop").rmdir()
     now = 11.0
-    assert ledger.spend(1) is None
+    assert spend(ledger, asks()) is None
     assert ledger._state.trouble is None
 
 
 def test_a_refusal_keeps_its_reason(tmp_path):
     """Until it is tried again, a report that the state refused is not said to be one that the budget refused."""
     (tmp_path / "shop").mkdir()
-    ledger = Ledger(State(tmp_path / "shop"), Budget())
-    assert ledger.spend(1) == "state"
+    ledger = Ledger(State(tmp_path / "shop"), FREE)
+    assert spend(ledger, asks()) == "state"
     (tmp_path / "shop").rmdir()
-    with ledger._state.transaction():  # somebody else's, and it can be used again
-        pass
+    assert spend(ledger, asks()) == "state"
+
+
+def test_looking_does_not_end_trouble(open_ledger):
+    """That the state can be read says nothing of whether it can be written: only a write ends the trouble that one began."""
+    ledger = open_ledger()
+    assert spend(ledger, asks(per_period=1)) is None
+    ledger._state.trouble = "the disk is full"
+    ledger.spent()
+    assert ledger._state.trouble == "the disk is full"
+    assert spend(ledger, asks("other")) is None
     assert ledger._state.trouble is None
-    assert ledger.spend(1) == "state"
+
+
+@pytest.mark.parametrize(
+    "column", ["UPDATE facts SET value = NULL", "UPDATE facts SET value = 'x'", "UPDATE facts SET value = x'00'"]
+)
+def test_a_cell_that_no_ledger_writes_stops(open_ledger, column):
+    """What cannot be read as what was spent grants nothing, and is told as trouble."""
+    ledger = open_ledger(lifetime=100, per_window=100)
+    assert spend(ledger, asks(per_period=1)) is None
+    with ledger._state.transaction() as db:
+        db.execute(f"{column} WHERE name = 'lifetime'")
+    assert spend(open_ledger(lifetime=100, per_window=100), asks("other")) == "state"
+    assert ledger._state.trouble is None
 
 
 def test_a_damaged_file_stops(open_ledger, tmp_path):
     """A file that was overwritten grants nothing."""
-    ledger = open_ledger(lifetime=1)
-    assert ledger.spend(1) is None
+    ledger = open_ledger()
+    assert spend(ledger, asks()) is None
     file = tmp_path / "shop" / "state.db"
     file.write_bytes(b"\xff" * file.stat().st_size)
-    assert open_ledger(lifetime=1).spend(1) == "state"
+    assert spend(open_ledger(), asks()) == "state"
 
 
 def test_looking_begins_nothing(open_ledger, tmp_path):
@@ -292,3 +394,61 @@ def test_looking_begins_nothing(open_ledger, tmp_path):
     spent = open_ledger(per_window=4).spent()
     assert (spent.window, spent.window_left, spent.lifetime, spent.lifetime_left) == (0, 4, 0, float("inf"))
     assert not (tmp_path / "shop").exists()
+
+
+def test_no_finer_time_than_the_period_is_kept(open_ledger, clock):
+    """Two devices that answered at different times of the same periods have the same ledger."""
+    clock.now += 12_345.678
+    ledger = open_ledger()
+    assert spend(ledger, asks("monthly"), "month") is None
+    assert reserve(ledger, asks("kept", answers=2))
+    ledger.settle()
+    with ledger._state.transaction() as db:
+        kept = [db.execute(f"SELECT * FROM {table} ORDER BY tag").fetchall() for table in ("accounts", "spends")]
+    february, tomorrow = (int(datetime(2027, *day, tzinfo=UTC).timestamp()) for day in ((2, 1), (1, 16)))
+    assert kept == [
+        [("kept", "2027-01-15", 1, 2 * MICRO), ("monthly", "2027-01", 1, MICRO)],
+        [("kept", tomorrow, 2 * MICRO), ("monthly", february, MICRO)],
+    ]
+
+
+def test_what_no_window_reaches_is_forgotten(open_ledger, clock):
+    """Spends are remembered for 400 days, or for the window where that is longer; the lifetime for ever."""
+    for window, days, left in ((30, 402, 1), (500, 402, 2), (500, 502, 1)):
+        ledger = open_ledger(window=window)
+        tag = f"{window} {days}"
+        assert granted(ledger, asks(f"{tag} a", per_period=1), 1) == 1
+        clock.now += days * DAY
+        assert granted(ledger, asks(f"{tag} b", per_period=1), 1) == 1
+        with ledger._state.transaction() as db:
+            (number,) = db.execute("SELECT count(*) FROM spends").fetchone()
+        assert number == left
+        clock.now += 1000 * DAY
+        assert granted(ledger, asks("sweeper", per_period=1), 1) == 1
+        with ledger._state.transaction() as db:
+            db.execute("DELETE FROM spends")
+    assert open_ledger().spent().lifetime == 9
+
+
+def test_a_held_state_refuses_and_keeps_what_it_has(open_ledger, tmp_path):
+    """While another process holds the file, a lease still pays; when it is used up, the reason is the state."""
+    ledger = open_ledger()
+    assert spend(ledger, asks(per_period=128)) is None
+    holder = sqlite3.connect(tmp_path / "shop" / "state.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    assert [spend(ledger, asks(per_period=128)) for _ in range(2)] == [None, "state"]
+    holder.execute("ROLLBACK")
+    holder.close()
+
+
+def test_a_fork_by_c_code_has_no_lease(tmp_path):
+    """Nor has a child that calls none of Python's hooks: what it spends it takes from the file."""
+    if not hasattr(os, "fork"):
+        pytest.skip("this system has no fork")
+    script = SPEND.replace("done = ", "import ctypes, os\nledger.spend(allowance, now)\nctypes.CDLL(None).fork()\ndone = ")
+    script = script.replace("print(done)", "os.write(1, b'%d\\n' % done)\nos._exit(0)")
+    command = [sys.executable, "-c", script, str(tmp_path / "shop"), "3"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout.split()
+    assert sorted(done) == [b"3", b"3"]
+    spent = Ledger(State(tmp_path / "shop"), FREE).spent()
+    assert spent.lifetime == pytest.approx(0.7, abs=1e-6)

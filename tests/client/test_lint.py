@@ -14,7 +14,7 @@ METRIC = Metric(id="m", type="categorical", values=("a", "b"), epsilon="1", desc
 SEGMENTS = {"platform": ("linux", "macos")}
 PUBLISHED = Registry("shop", {"m": METRIC}, SEGMENTS)
 
-HEAD = 'format = 1\napp = "shop"\n'
+HEAD = 'format = 1\napp = "shop"\nbudget = { lifetime = 320 }\n'
 BODY = 'description = "d"\nowner = "o"\n'
 
 
@@ -33,13 +33,16 @@ def linted(tmp_path):
 def test_a_sound_file(linted):
     """A file without faults has a note for each metric: what it resolves to, and why."""
     found = linted(
-        f'[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
-        f'[metrics.b]\ntype = "boolean"\nmechanism = "coin"\nexpires = 2999-01-01\n{BODY}'
+        f'[metrics.a]\ntype = "boolean"\nepsilon = 1\nperiod = "week"\nexpires = 2999-01-01\n{BODY}'
+        f'[metrics.b]\ntype = "boolean"\nmechanism = "coin"\nperiod = "month"\nper_period = 2\nexpires = 2999-01-01\n{BODY}'
     )
     assert (found.faults, found.warnings) == ((), ())
-    automatic, declared = found.notes
+    automatic, declared, exposed = found.notes
     assert automatic.startswith("a: binary: standard error ")
-    assert declared == "b: coin, epsilon 1.09861, as declared"
+    assert automatic.endswith("; at most 1 report a week, 6 nats in any 30 days and 60 nats ever")
+    words = "at most 2 reports a month, 6.59168 nats in any 30 days and 65.9168 nats ever"
+    assert declared == f"b: coin, epsilon 1.09861, as declared; {words}"
+    assert exposed == "all metrics together show 0.0 bits of which device it is by rows, 0.0 by segments"
 
 
 def test_faults_of_form_end_the_check(linted):
@@ -88,9 +91,37 @@ def test_a_limit_that_nothing_fits(linted):
 )
 def test_warnings(linted, keys, rules):
     """What deserves a second look is a warning and no fault."""
-    found = linted(f'[metrics.a]\ntype = "boolean"\n{keys}\n{BODY}')
+    found = linted(f'[metrics.a]\ntype = "boolean"\nperiod = "month"\n{keys}\n{BODY}')
     assert [warning.rule for warning in found.warnings] == rules
     assert not found.faults
+
+
+def test_a_registry_that_does_not_fit_its_budget(linted):
+    """More than the budget has is a fault that names what each metric asks for, and what would fit."""
+    table = f'[metrics.{{}}]\ntype = "boolean"\nepsilon = 1\nexpires = {{}}-01-01\n{BODY}'
+    (fault,) = linted(table.format("a", 2999) + table.format("b", 2999)).faults
+    assert (fault.metric, fault.value) == ("-", "a 31, b 31")
+    assert "fit into the budget of 32 nats in any 30 days, and they ask for 62: raise per_window to 62" in fault.rule
+    assert not linted(table.format("a", 2999) + table.format("b", 2001)).faults  # nobody is asked any more
+
+
+def test_what_a_registry_may_do_better(linted, tmp_path):
+    """No bound for a life, no answer for all others, and devices that are told apart, are warned of."""
+    rest = f"period = 'month'\nexpires = 2999-01-01\n{BODY}"
+    asked = f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y"]\nepsilon = 1\n{rest}'
+    (warning,) = linted(asked).warnings
+    assert warning.rule.startswith("declare which of the values stands for all that are not listed")
+    assert not linted(asked + 'other = "y"\n').warnings
+    path = tmp_path / "unbounded.toml"
+    path.write_text(HEAD.replace("budget = { lifetime = 320 }\n", "") + asked + 'other = "y"\n', "utf-8")
+    (warning,) = lint(path).warnings
+    assert warning.rule.startswith("declare a [budget] with a lifetime")
+    many = f"segments = {{ version = {[f'v{i}' for i in range(257)]} }}\n".replace("'", '"')
+    rows = 'mechanism = "rappor"\nparameters = { cohorts = 512, bits = 16, hashes = 1 }\nepsilon_permanent = 2\n'
+    rows += 'segments = ["version"]\n'
+    found = linted(many + asked + rows + 'other = "y"\n')
+    assert [warning.value for warning in found.warnings] == [512, 257]
+    assert found.notes[-1] == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
 
 
 @pytest.mark.parametrize(("epsilon", "warned"), [(4, False), (4.1, True)])
@@ -148,7 +179,7 @@ def test_the_same_values_twice(linted, first, second, warned):
     rest = f"epsilon = 1\nexpires = 2999-01-01\n{BODY}"
     found = linted(
         "".join(
-            f'[metrics.{id_}]\ntype = "categorical"\nvalues = [{values}]\n{rest}' for id_, values in (("a", first), ("b", second))
+            f'[metrics.{id_}]\ntype = "ordinal"\nvalues = [{values}]\n{rest}' for id_, values in (("a", first), ("b", second))
         )
         + "".join(f'[metrics.{id_}]\ntype = "boolean"\n{rest}' for id_ in "cd")
         + "".join(f'[metrics.{id_}]\ntype = "key"\ndiscover = true\n{rest}' for id_ in "ef")
@@ -167,7 +198,7 @@ ALIKE = "values that look alike are counted apart: keep one, or make them differ
 @pytest.mark.parametrize(
     ("domain", "pair"),
     [
-        ('type = "categorical"\nvalues = ["paypal", "p\u0430ypal", "cash"]', ("paypal", "p<U+0430>ypal")),
+        ('type = "ordinal"\nvalues = ["paypal", "p\u0430ypal", "cash"]', ("paypal", "p<U+0430>ypal")),
         ('type = "ordinal"\nvalues = ["dark", "light", "dark "]', ("dark", "dark ")),
         ('type = "product"\nfactors = { theme = ["dark", "\uff44ark"], export = ["no", "yes"] }', ("dark", "<U+FF44>ark")),
     ],
@@ -182,7 +213,7 @@ def test_values_that_look_alike(linted, domain, pair):
 def test_values_of_different_questions_may_look_alike(linted):
     """What two metrics, or two questions of a product, list is not compared."""
     product = 'type = "product"\nfactors = { a = ["no", "yes"], b = ["No", "Yes"] }'
-    listed = 'type = "categorical"\nvalues = ["NO", "YES"]'
+    listed = 'type = "ordinal"\nvalues = ["NO", "YES"]'
     rest = f"epsilon = 1\nexpires = 2999-01-01\n{BODY}"
     assert linted(f"[metrics.x]\n{product}\n{rest}[metrics.y]\n{listed}\n{rest}").warnings == ()
 
@@ -219,6 +250,9 @@ BREAKING = [
     ({"parameters": (("rows", 3),)}, "parameters was [], is [('rows', 3)]"),
     ({"epsilon_permanent": "2"}, "epsilon_permanent was None, is '2'"),
     ({"none": "a"}, "none was None, is 'a'"),
+    ({"other": "a"}, "other was None, is 'a'"),
+    ({"per_period": 3}, "per_period was 1, is 3"),
+    ({"answers_per_window": 3}, "answers_per_window was 2, is 3"),
 ]
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),
@@ -306,7 +340,7 @@ def test_changes_in_a_line():
     assert len(change.what) < 150
 
 
-def test_what_a_lifetime_may_cost(linted):
+def test_what_a_lifetime_may_cost(tmp_path, linted):
     """A note of a metric with permanent responses tells what all reports of an answer spend, and a device at most."""
     permanent = f"epsilon = 1\nepsilon_permanent = 2\nexpires = 2999-01-01\n{BODY}"
     found = linted(
@@ -314,25 +348,21 @@ def test_what_a_lifetime_may_cost(linted):
         f'[metrics.b]\ntype = "categorical"\nvalues = {[f"v{i}" for i in range(50)]}\nmechanism = "loloha"\n{permanent}'.replace(
             "'", '"'
         )
+        + f'[metrics.c]\ntype = "string"\ncandidates = "words.txt"\nanswers_per_window = 3\n{permanent}'
     )
-    assert not found.faults
-    chosen, declared = found.notes
-    assert chosen.startswith("a: l_grr: standard error ")
-    lifetime = "a device keeps at most 3 responses, 6 over its lifetime, but for when answers change and return"
-    assert chosen.endswith(f"; all reports of an answer together 2; {lifetime}")
-    assert declared == f"b: loloha, epsilon 1, as declared; all reports of an answer together 2; {lifetime}"
-
-
-def test_what_each_text_costs(tmp_path):
-    """A device's texts are without number, so a note tells what each of them spends."""
-    registry = tmp_path / "metrics.toml"
-    table = f'[metrics.a]\ntype = "string"\ncandidates = "words.txt"\nepsilon = 1\nepsilon_permanent = 3\n{BODY}'
-    registry.write_text(HEAD + table, "utf-8")
+    assert [fault.rule for fault in found.faults] == ["candidates is a readable UTF-8 file of answers, one to a line"]
     (tmp_path / "words.txt").write_text("one\n", "utf-8")
-    (note,) = lint(registry).notes
-    assert note.startswith(
-        "a: rappor, epsilon 1, 5 bytes a report, 1 candidates; all reports of an answer together 3, and as much"
+    found = lint(tmp_path / "metrics.toml")
+    chosen, hashed, text, _ = found.notes
+    assert chosen.startswith("a: l_grr: standard error ")
+    holds = "(between histories that change, and return to an earlier answer, at the same times)"
+    few = f"; all reports of an answer together 2, at most 2 different answers {holds}, 4 nats in any 30 days and 6 nats ever"
+    assert chosen.endswith(few)
+    assert hashed == f"b: loloha, epsilon 1, as declared{few}"
+    assert text.startswith(
+        "c: rappor, epsilon 1, 5 bytes a report, 1 candidates; all reports of an answer together 2, at most 3 "
     )
+    assert text.endswith(", 6 nats in any 30 days and 60 nats ever")
 
 
 def test_a_metric_without_a_chain(linted):
@@ -348,7 +378,7 @@ def test_candidates_are_read(tmp_path):
     words.write_text("one\ntwo\n", "utf-8")
     found = lint(registry)
     assert not found.faults
-    assert found.notes == ("a: fast_local_hash, epsilon 1, 2 bytes a report, 2 candidates",)
+    assert found.notes[0].startswith("a: fast_local_hash, epsilon 1, 2 bytes a report, 2 candidates; at most 1 report a day, ")
     words.write_text("one\ntwo\none\n", "utf-8")
     assert [str(fault) for fault in lint(registry).faults] == [
         f"{words}: a: a candidate is listed once; this one is on line 1; got \"line 3: 'one'\""

@@ -1,4 +1,4 @@
-"""Permanent responses: drawn once, kept for good, reported once a period, paid for once."""
+"""Permanent responses: drawn once, kept for good, reported once a period, and never told apart by silence."""
 
 from __future__ import annotations
 
@@ -6,31 +6,44 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from math import inf
 from random import Random
 
 import pytest
 
-from deniable import mechanisms
-from deniable.budget import Budget
-from deniable.ledger import MICRO, Ledger, cost
-from deniable.memo import Memo
-from deniable.state import State
-
-DAY = 86_400.0
-
-RACE = """
-import sys
-from pathlib import Path
-from deniable import mechanisms
+from deniable import mechanisms, period
+from deniable.allowance import MICRO, Allowance
 from deniable.budget import Budget
 from deniable.ledger import Ledger
 from deniable.memo import Memo
+from deniable.question import Question
+from deniable.registry import Metric
+from deniable.source import OS
 from deniable.state import State
-state = State(Path(sys.argv[1]))
-memo = Memo(state, Ledger(state, Budget()))
-chain = mechanisms.make("rappor", domain_size=8, epsilon=1, permanent=2)
-for day in range(1, 21):
-    made = memo.respond("tag", chain, 3, f"2026-11-{day:02}")
+
+DAY = 86_400.0
+FREE = Budget(per_window=None, lifetime=None)
+
+RACE = """
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from deniable import mechanisms
+from deniable.allowance import Allowance
+from deniable.budget import Budget
+from deniable.ledger import Ledger
+from deniable.memo import Memo
+from deniable.question import Question
+from deniable.registry import Metric
+from deniable.state import State
+state, budget = State(Path(sys.argv[1])), Budget()
+memo = Memo(state, Ledger(state, budget))
+metric = Metric("m", "categorical", tuple("abcdefgh"), "1", epsilon_permanent="2", mechanism="rappor")
+question = Question(metric, Allowance.of(metric, mechanisms.of(metric), budget), "")
+for day in range(20):
+    made = memo.respond(question, question.occasion(datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=day)), 3)
     print(f"{day:02}", made if isinstance(made, str) else "report")
 """
 
@@ -45,12 +58,18 @@ class Clock:
         return self.now
 
 
-class Device:
-    """A device that can be started again and again."""
+def metric(id_: str = "m", **changes) -> Metric:
+    """Declare a question of sixteen answers, asked daily, whose report is the permanent response: what is kept can be seen."""
+    given = {"type": "categorical", "values": tuple("abcdefghijklmnop"), "epsilon": "2", "epsilon_permanent": "2"}
+    return Metric(id_, **(given | {"mechanism": "rappor", "answers_per_window": 16} | changes))
 
-    def __init__(self, directory, **budget) -> None:
+
+class Device:
+    """A device that can be started again and again, at any time."""
+
+    def __init__(self, directory, budget: Budget = FREE) -> None:
         self.clock = Clock()
-        self.budget = Budget(**({"per_window": None, "lifetime": None} | budget))
+        self.budget = budget
         self.directory = directory
         self.start()
 
@@ -58,6 +77,15 @@ class Device:
         self.state = State(self.directory)
         self.ledger = Ledger(self.state, self.budget, self.clock)
         self.memo = Memo(self.state, self.ledger)
+
+    def question(self, declared: Metric) -> Question:
+        return Question(declared, Allowance.of(declared, mechanisms.of(declared), self.budget), "")
+
+    def answer(self, declared: Metric, value: int | None, *, days: float = 0, sampled: bool = True) -> bytes | str:
+        """Answer, so many days after the last answer."""
+        self.clock.now += days * DAY
+        question = self.question(declared)
+        return self.memo.respond(question, question.occasion(datetime.fromtimestamp(self.clock.now, UTC)), value, sampled=sampled)
 
     def rows(self, table: str) -> list[tuple]:
         with self.state.transaction() as db:
@@ -67,35 +95,29 @@ class Device:
 @pytest.fixture
 def device(tmp_path):
     """Make a device with a given budget."""
-    return lambda **budget: Device(tmp_path / "shop", **budget)
+    return lambda **budget: Device(tmp_path / "shop", Budget(**({"per_window": None, "lifetime": None} | budget)))
 
 
-# Its report is the permanent response itself: what is kept can be seen.
-BARE = mechanisms.make("rappor", domain_size=16, epsilon=2, permanent=2)
-CHAIN = mechanisms.make("rappor", domain_size=16, epsilon=1, permanent=2)
-COST = cost(CHAIN.permanent_ratio)
-
-
-def periods(count: int) -> list[str]:
-    return [f"{2000 + number // 12}-{number % 12 + 1:02}" for number in range(count)]
+BARE = metric()
+NOISY = metric(epsilon="1")
+COST = Allowance.of(BARE, mechanisms.of(BARE), FREE).cost
 
 
 def test_the_same_answer_has_the_same_response(device):
-    """Over restarts and any number of periods, an answer's permanent response never changes, and is paid for once."""
+    """Over restarts and any number of periods, an answer's permanent response never changes."""
     mine = device()
     seen = set()
-    for period in periods(50):
+    for _ in range(50):
         mine.start()
-        seen.add(mine.memo.respond("tag", BARE, 5, period))
+        seen.add(mine.answer(BARE, 5, days=1))
     assert len(seen) == 1
     assert len(mine.rows("responses")) == 1
-    assert mine.ledger.spent().lifetime == COST / MICRO
 
 
 def test_reports_of_it_differ(device):
     """Each period's report is drawn anew from the response that is kept."""
     mine = device()
-    seen = {mine.memo.respond("tag", CHAIN, 5, period) for period in periods(50)}
+    seen = {mine.answer(NOISY, 5, days=1) for _ in range(50)}
     assert len(seen) > 10
     assert len(mine.rows("responses")) == 1
 
@@ -103,182 +125,287 @@ def test_reports_of_it_differ(device):
 def test_the_response_is_kept_before_a_report_exists(device, monkeypatch):
     """If the process dies while the report is drawn, the response is on disk and paid for."""
     mine = device()
-    monkeypatch.setattr(type(CHAIN), "respond_instantly", lambda *_: 1 / 0)
+    monkeypatch.setattr(type(mechanisms.of(NOISY)), "respond_instantly", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        mine.memo.respond("tag", CHAIN, 5, "2026-11")
+        mine.answer(NOISY, 5)
     monkeypatch.undo()
     mine.start()
     assert len(mine.rows("responses")) == 1
-    assert mine.ledger.spent().lifetime == COST / MICRO
+    assert mine.ledger.spent().lifetime == 16 * COST / MICRO
 
 
-def test_another_answer_is_another_spend(device):
-    """Each answer has a response of its own, which costs the permanent epsilon once; going back to one costs nothing."""
+def test_another_answer_has_another_response(device):
+    """Each answer has a response of its own; going back to one brings its response back."""
     mine = device()
-    for number, period in enumerate(periods(30)):
-        assert isinstance(mine.memo.respond("tag", CHAIN, number % 3, period), bytes)
-    assert mine.ledger.spent().lifetime == 3 * COST / MICRO
+    seen = [mine.answer(BARE, number % 3, days=1) for number in range(30)]
+    assert len(mine.rows("responses")) == 3
+    assert seen[:3] * 10 == seen
 
 
-def test_another_version_is_another_spend(device):
-    """With the fingerprint, everything begins anew."""
-    mine = device()
-    assert isinstance(mine.memo.respond("one", CHAIN, 5, "2026-11"), bytes)
-    assert isinstance(mine.memo.respond("two", CHAIN, 5, "2026-11"), bytes)
-    assert mine.ledger.spent().lifetime == 2 * COST / MICRO
+def test_what_is_spent_does_not_depend_on_the_answers(device):
+    """Whatever was answered and however often it changed, window and lifetime are spent alike."""
+    told = set()
+    for run, answers in enumerate(([5] * 12, list(range(12)), [1, 2] * 6, [None] * 12, [3, None] * 6)):
+        mine = device(lifetime=200, per_window=20)
+        mine.directory = mine.directory.with_name(f"shop{run}")
+        mine.start()
+        spent = []
+        for answer in answers:
+            assert isinstance(mine.answer(replace(BARE, answers_per_window=3), answer, days=1), bytes)
+            spent.append(mine.ledger.spent())
+        told.add(tuple(spent))
+    assert len(told) == 1
 
 
-def test_a_lost_response_is_a_new_spend(device):
-    """If the response is gone and the ledger is not, the next one is paid for like the first."""
-    mine = device(lifetime=2 * COST / MICRO)
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-10"), bytes)
-    for period, outcome in (("2026-11", bytes), ("2026-12", str)):
+def test_another_version_begins_anew(device):
+    """With the fingerprint, everything begins anew, and is paid for anew."""
+    mine = device(per_window=100, lifetime=1000)
+    assert isinstance(mine.answer(BARE, 5), bytes)
+    first = mine.ledger.spent().lifetime
+    assert isinstance(mine.answer(replace(BARE, version=2), 5), bytes)
+    assert mine.ledger.spent().lifetime == 2 * first
+    assert len(mine.rows("responses")) == 2
+
+
+def test_so_many_answers_in_a_window(device):
+    """When as many different answers were reported in the window, the last is reported again, until one has left it."""
+    mine, two = device(window=10), metric(answers_per_window=2)
+    a, b = (mine.answer(two, value, days=1) for value in (0, 1))
+    assert [mine.answer(two, 2, days=1) for _ in range(3)] == [b, b, b]
+    assert mine.memo.repeated == 3
+    assert mine.answer(two, 0, days=1) == a  # which was reported six days ago
+    assert mine.answer(two, 2, days=1) == a
+    assert [mine.answer(two, 0, days=1) for _ in range(8)] == [a] * 8
+    c = mine.answer(two, 2, days=1)  # b was reported for the last time more than ten days ago
+    assert len(mine.rows("responses")) == 3
+    assert mine.answer(two, 2, days=1) == c
+    assert mine.answer(two, 1, days=1) == c
+
+
+def test_no_window_has_more_answers(device):
+    """In no stretch of the window's length are there more different responses, whatever is answered and when."""
+    chance = Random(20261122)  # of the times and answers, not of what is drawn
+    mine, declared = device(window=6), metric(answers_per_window=3, values=tuple(map(str, range(200))))
+    said: list[tuple[float, bytes]] = []
+    for _ in range(150):
+        mine.start()
+        made = mine.answer(declared, chance.randrange(40), days=chance.choice((0.3, 1, 1, 1, 2.5, 5)))
+        if isinstance(made, bytes):
+            said.append((mine.clock.now, made))
+    most = max(len({made for at, made in said if end - 6 * DAY < at <= end}) for end, _ in said)
+    assert most == 3
+    assert len({made for _, made in said}) > 10
+
+
+def test_so_many_answers_ever(device):
+    """When all responses that the lifetime pays for are drawn, the last is reported again, for good."""
+    mine, declared = device(window=1, per_window=4, lifetime=8), metric(answers_per_window=2, epsilon="2")
+    assert mine.question(declared).allowance.answers_ever == 4 - (8 * MICRO < 4 * COST)  # a cost is rounded up
+    seen = [mine.answer(declared, value, days=3) for value in range(9)]
+    assert len(mine.rows("responses")) == mine.question(declared).allowance.answers_ever
+    assert len(set(seen[3:])) == 1
+    assert mine.answer(declared, 0, days=3) == seen[0]
+
+
+def test_one_answer_for_life(device):
+    """A metric of one answer in a window keeps to the first one for as long as it is asked within every window."""
+    mine, declared = device(window=10), metric(answers_per_window=1)
+    first = mine.answer(declared, 0)
+    assert {mine.answer(declared, value % 16, days=1) for value in range(30)} == {first}
+    mine.answer(declared, 3, days=12)
+    assert len(mine.rows("responses")) == 2
+
+
+def test_lost_responses_are_not_drawn_for_ever(device):
+    """If the file has lost its responses and not the ledger, new ones count as further ones, up to the number for life."""
+    mine = device(window=1, per_window=4, lifetime=8)
+    declared = metric(answers_per_window=2)
+    made = []
+    for _ in range(6):
         with mine.state.transaction() as db:
             db.execute("DELETE FROM responses")
-        assert isinstance(mine.memo.respond("tag", CHAIN, 5, period), outcome)
-    assert mine.ledger.spent().lifetime == 2 * COST / MICRO
+        made.append(mine.answer(declared, 5, days=3))
+    drawn = [each for each in made if isinstance(each, bytes)]
+    assert len(drawn) == mine.question(declared).allowance.answers_ever < 6
+    assert made[len(drawn) :] == ["budget"] * (6 - len(drawn))
+
+
+def test_a_lost_account_is_paid_for_again(device):
+    """If what was spent on a metric is gone and its responses are not, it is paid for like the first time."""
+    mine = device(per_window=100, lifetime=1000)
+    assert isinstance(mine.answer(BARE, 5), bytes)
+    first = mine.ledger.spent().lifetime
+    with mine.state.transaction() as db:
+        db.execute("DELETE FROM accounts")
+    assert isinstance(mine.answer(BARE, 5, days=1), bytes)
+    assert mine.ledger.spent().lifetime == 2 * first
 
 
 def test_a_deleted_state_is_no_free_redraw(device):
     """If ledger and responses are gone together, nothing is reported."""
     mine = device()
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-10"), bytes)
+    assert isinstance(mine.answer(BARE, 5), bytes)
     (mine.directory / "state.db").unlink()
     mine.start()
-    assert mine.memo.respond("tag", CHAIN, 5, "2026-11") == "state"
+    assert mine.answer(BARE, 5, days=1) == "state"
     assert mine.state.trouble is not None
 
 
 def test_once_a_period(device):
     """In a period there is one report, whatever is answered, also after a restart, and when the clock goes back."""
     mine = device()
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-11"), bytes)
+    assert isinstance(mine.answer(BARE, 5), bytes)
     for restart in (False, True):
         if restart:
             mine.start()
-        assert mine.memo.respond("tag", CHAIN, 5, "2026-11") == "this_period"
-        assert mine.memo.respond("tag", CHAIN, 6, "2026-11") == "this_period"
-        assert mine.memo.respond("tag", CHAIN, 5, "2026-09") == "this_period"
+        assert mine.answer(BARE, 5) == "this_period"
+        assert mine.answer(BARE, None) == "this_period"
+        assert mine.answer(BARE, 5, days=-9) == "this_period"
+        mine.clock.now += 9 * DAY
     assert len(mine.rows("responses")) == 1
 
 
 def test_a_period_that_is_not_sampled_is_over(device):
-    """The toss is made once a period: trying again does not help."""
+    """The toss is made once a period: trying again does not help, and nothing is spent."""
     mine = device()
-    assert mine.memo.respond("tag", CHAIN, None, "2026-11") == "not_sampled"
-    assert mine.memo.respond("tag", CHAIN, 5, "2026-11") == "this_period"
-    assert mine.rows("responses") == []
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-12"), bytes)
-
-
-def test_a_spent_budget_keeps_the_last_answer(device):
-    """When no new response can be paid for, the last one is reported: silence would tell that the answer has changed."""
-    mine = device(lifetime=2)
-    first = mine.memo.respond("tag", BARE, 5, "2026-10")
-    assert isinstance(first, bytes)
+    assert mine.answer(BARE, 5, sampled=False) == "not_sampled"
     mine.start()
-    assert mine.memo.respond("tag", BARE, 6, "2026-11") == first
-    assert mine.memo.respond("tag", BARE, 5, "2026-11") == "this_period"
-    assert mine.memo.respond("tag", BARE, None, "2026-12") == "not_sampled"
-    assert mine.memo.respond("tag", BARE, 7, "2027-01") == first
-    assert len(mine.rows("responses")) == 1
-    assert mine.ledger.spent().lifetime == COST / MICRO
+    assert mine.answer(BARE, 5) == "this_period"
+    assert (mine.rows("responses"), mine.ledger.spent().lifetime) == ([], 0)
+    assert isinstance(mine.answer(BARE, 5, days=1), bytes)
 
 
-def would_report(mine: Device, value: int) -> bool:
+def would_report(mine: Device, declared: Metric, value: int | None) -> bool:
     """Tell whether an answer would be reported now, and leave everything as it was."""
-    reported = False
+    reported, question = False, mine.question(declared)
+    occasion = question.occasion(datetime(2100, 1, 1, tzinfo=UTC))
     with suppress(ZeroDivisionError), mine.state.transaction() as db:
-        reported = isinstance(mine.memo._kept(db, "one", CHAIN, value, "2100-01"), bytes)
+        chain = question.chain
+        assert chain is not None
+        reported = isinstance(mine.memo._kept(db, question, chain, occasion, value, sampled=True), bytes)
         raise ZeroDivisionError
     return reported
 
 
 def test_whether_there_is_a_report_does_not_depend_on_the_answer(device):
-    """Whatever was answered and when, whether the next answer is reported is the same for all answers."""
-    chance = Random(20261121)  # of the times and answers, not of what is drawn
+    """Whatever was answered and when, whether the next answer is reported is the same for all, also after updates."""
+    chance = Random(20261121)
     spoken = Counter()
     for run in range(60):
-        mine = device(window=5, per_window=chance.choice((2, 4)), lifetime=chance.choice((None, 6, 12)))
+        mine = device(window=5, per_window=chance.choice((4, 9)), lifetime=chance.choice((None, 9, 12)))
         mine.directory = mine.directory.with_name(f"shop{run}")
         mine.start()
-        for number in range(chance.randrange(2, 12)):
-            mine.clock.now += DAY * chance.choice((1, 1, 1, 2, 6))
-            mine.memo.respond(chance.choice(("one", "two", "three")), CHAIN, chance.randrange(3), periods(99)[number])
+        declared = [metric(id_, epsilon="1", answers_per_window=2) for id_ in ("one", "two", "three")]
+        for _ in range(chance.randrange(2, 12)):
+            mine.answer(chance.choice(declared), chance.choice((0, 1, 2, None)), days=chance.choice((1, 1, 1, 2, 6)))
         mine.clock.now += DAY * chance.choice((1, 2))
-        outcomes = {would_report(mine, value) for value in range(4)}
+        outcomes = {would_report(mine, declared[0], value) for value in (0, 1, 2, 3, None)}
         assert len(outcomes) == 1
         spoken += Counter(outcomes)
     assert min(spoken[True], spoken[False]) > 3
 
 
-def test_a_lost_spend_is_a_new_one(device):
-    """If a response is kept and its entry in the ledger is gone, it is paid for like the first time."""
-    mine = device()
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-10"), bytes)
+def test_a_refusal_by_the_budget_leaves_the_period_open(device, monkeypatch):
+    """A report that the budget refused is not tried again at once, but it is in the same period when there is room."""
+    mine = device(per_window=4.5, window=1, lifetime=100)
+    two = metric("two", answers_per_window=2)
+    assert isinstance(mine.answer(metric("one", answers_per_window=2), 5), bytes)
+    now = 0.0
+    monkeypatch.setattr("deniable.memo.time.monotonic", lambda: now)
+    assert [mine.answer(two, 5), mine.answer(two, 5)] == ["budget", "budget"]
     with mine.state.transaction() as db:
         db.execute("DELETE FROM spends")
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-11"), bytes)
-    assert mine.ledger.spent().lifetime == 2 * COST / MICRO
+    assert mine.answer(two, 5) == "budget"
+    now = 61.0
+    assert isinstance(mine.answer(two, 5), bytes)
 
 
 def test_a_held_state_takes_no_time_twice(device, monkeypatch):
     """After a try that was in vain, the state is left alone for some seconds: each try takes the app's time."""
     mine = device()
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-10"), bytes)
+    assert isinstance(mine.answer(BARE, 5), bytes)
     now = 0.0
     monkeypatch.setattr("deniable.memo.time.monotonic", lambda: now)
     (mine.directory / "state.db").rename(mine.directory / "elsewhere")
-    assert mine.memo.respond("tag", CHAIN, 5, "2026-11") == "state"
+    assert mine.answer(BARE, 5, days=1) == "state"
     (mine.directory / "elsewhere").rename(mine.directory / "state.db")
-    assert mine.memo.respond("tag", CHAIN, 5, "2026-11") == "state"
+    assert mine.answer(BARE, 5) == "state"
     now = 11.0
-    assert isinstance(mine.memo.respond("tag", CHAIN, 5, "2026-11"), bytes)
+    assert isinstance(mine.answer(BARE, 5), bytes)
 
 
-def test_a_response_counts_in_every_window_that_uses_it(device):
-    """Two kept responses do not fit into a window for one, however long ago they were drawn."""
-    mine = device(window=1, per_window=2)
-    tags = ("one", "two")
-    for tag, period in zip(tags, ("2026-01", "2026-02"), strict=True):
-        assert isinstance(mine.memo.respond(tag, CHAIN, 5, period), bytes)
-        mine.clock.now += 2 * DAY
-    assert isinstance(mine.memo.respond("one", CHAIN, 5, "2026-03"), bytes)
-    mine.clock.now += 0.9 * DAY
-    assert mine.memo.respond("two", CHAIN, 5, "2026-03") == "budget"
-    assert isinstance(mine.memo.respond("one", CHAIN, 5, "2026-04"), bytes)
-    mine.clock.now += 0.9 * DAY  # its last report is less than a day old, though its first in this window is not
-    assert mine.memo.respond("two", CHAIN, 5, "2026-04") == "budget"
-    mine.clock.now += 0.2 * DAY
-    assert isinstance(mine.memo.respond("two", CHAIN, 5, "2026-05"), bytes)
-    assert mine.ledger.spent().lifetime == 2 * COST / MICRO
-
-
-def test_the_row_stays(device):
-    """A device uses one cohort for a metric, for all answers and for good; devices together use all."""
-    chain = mechanisms.make("rappor", domain_size=1000, epsilon=1, permanent=2, cohorts=4, bits=16, hashes=2)
+def test_an_undeclared_answer_has_a_response_that_stays(device):
+    """It is that of a declared answer, drawn once for device and metric: reported alike, kept alike, for as long as it stays."""
     mine = device()
-    for number, period in enumerate(periods(20)):
+    first = mine.answer(BARE, None)
+    for _ in range(5):
         mine.start()
-        mine.memo.respond("tag", chain, number % 4, period)
-    rows = [chain.layout.unpack(bytes(content))[0] for _, content in mine.rows("responses")]
-    assert len(rows) == 4
-    assert len(set(rows)) == 1
+        assert mine.answer(BARE, None, days=1) == first
+    (row,) = mine.rows("kept")
+    assert mine.answer(BARE, int(row[1]), days=1) == first
+    assert len(mine.rows("responses")) == 1
+
+
+def test_what_stands_in_is_uniform_and_drawn_for_all(device, chi_square):
+    """Which declared answer stands in is drawn for each device and metric, whether it is needed or not."""
+    declared, seen = metric(values=("a", "b", "c", "d")), Counter()
+    for number in range(400):
+        mine = Device(None)
+        mine.answer(declared, 2 if number % 2 else None)
+        seen[int(mine.rows("kept")[0][1])] += 1
+    chi_square(seen, dict.fromkeys(range(4), 0.25))
+    mine = device()
+    assert mine.question(metric(other="c")).metric.stand_in(OS) == 2
+    mine.answer(metric(other="c"), None)
+    assert mine.rows("kept")[0][1] == "2"
+
+
+def test_one_device_one_row(device):
+    """A device has the same row in all metrics of as many rows, for all answers and for good; devices together have all."""
+    parameters = (("bits", 16), ("cohorts", 4), ("hashes", 2))
+    declared = [metric(id_, parameters=parameters, version=version) for id_ in ("one", "two", "three") for version in (1, 2)]
+    layout = mechanisms.of(declared[0]).layout
+
+    def rows(mine: Device) -> set[int]:
+        return {layout.unpack(bytes(content))[0] for _, _, content, _ in mine.rows("responses")}
+
+    mine = device()
+    for number in range(20):
+        mine.start()
+        for each in declared:
+            mine.answer(each, number % 4)
+        mine.clock.now += DAY
+    assert len(mine.rows("responses")) == 4 * len(declared)
+    assert len(rows(mine)) == 1
     drawn = Counter()
     for _ in range(60):
-        state = State(None)
-        made = Memo(state, Ledger(state, Budget())).respond("tag", chain, 5, "2026-11")
-        drawn[chain.layout.unpack(made)[0]] += 1
+        other = Device(None)
+        other.answer(declared[0], 5)
+        drawn[next(iter(rows(other)))] += 1
     assert set(drawn) == set(range(4))  # fails once in 10^7
 
 
-def test_what_is_kept_does_not_name_the_answer(device):
-    """The file holds neither the metric's tag with an answer nor the same account on two devices."""
+def test_the_answer_cannot_be_read_off_the_file(device):
+    """The file names no answer, and two devices name the same one differently; who tries all answers finds it out."""
     first, second = device(), Device(device().directory.with_name("other"))
     for mine in (first, second):
-        mine.memo.respond("tag", BARE, 5, "2026-11")
-    accounts = [mine.rows("responses")[0][0] for mine in (first, second)]
-    assert accounts[0] != accounts[1]
+        mine.answer(BARE, 5)
+    keys = [mine.rows("responses")[0][0] for mine in (first, second)]
+    assert keys[0] != keys[1]
+    with first.state.transaction() as db:
+        tried = [Memo._key(db, first.question(BARE).allowance.tag, value) for value in range(16)]
+    assert tried.index(keys[0]) == 5
+
+
+def test_no_finer_time_than_the_period_is_kept(device):
+    """Of when something was reported, the file has the period and nothing else."""
+    mine = device()
+    mine.clock.now += 4321.5
+    mine.answer(metric(period="month"), 5)
+    until = int(period.bounds("2027-01", "month")[1].timestamp())
+    assert mine.rows("responses")[0][3] == until
+    assert [row[1] for row in mine.rows("spends")] == [until]
+    assert {name for name, _ in mine.rows("facts")} == {"secret", "lifetime", "place"}
 
 
 def test_processes_share_it(tmp_path):
@@ -292,18 +419,24 @@ def test_processes_share_it(tmp_path):
     assert days
     mine = Device(tmp_path / "shop")
     assert len(mine.rows("responses")) == 1
-    assert mine.ledger.spent().lifetime == COST / MICRO
 
 
 def test_both_steps_are_the_declared_ones(chi_square):
     """Over many devices the first report has the distribution that the decoder assumes."""
-    chain = mechanisms.make("rappor", domain_size=2, epsilon=1, permanent=2)
-    seen = Counter()
-    for _ in range(1500):
-        state = State(None)
-        seen[Memo(state, Ledger(state, Budget())).respond("tag", chain, 1, "2026-11")] += 1
+    declared = metric(values=("a", "b"), epsilon="1")
+    chain = mechanisms.of(declared)
+    seen = Counter(Device(None).answer(declared, 1) for _ in range(1500))
     one, other = chain.one, chain.other
     shares = {
         chain.layout.pack(0, bits): (one if bits & 2 else 1 - one) * (other if bits & 1 else 1 - other) for bits in range(4)
     }
     chi_square(seen, shares)
+
+
+def test_answers_ever_have_no_bound_without_a_lifetime(device):
+    """Without a lifetime, each answer has its response, however many there are."""
+    mine, declared = device(window=1), metric(answers_per_window=1, values=tuple(map(str, range(300))))
+    assert mine.question(declared).allowance.answers_ever == inf
+    for value in range(50):
+        mine.answer(declared, value, days=3)
+    assert len(mine.rows("responses")) == 50

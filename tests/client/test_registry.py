@@ -67,6 +67,7 @@ FAULTS = [
     (f"budget = {{ window = 0 }}\n{HEAD}{metric()}", "-", "budget: window is a number of days above 0", 0),
     (f"budget = {{ per_window = true }}\n{HEAD}{metric()}", "-", "budget: per_window is a number of nats above 0", True),
     (f"budget = {{ lifetime = inf }}\n{HEAD}{metric()}", "-", "budget: lifetime is a number of nats", float("inf")),
+    (f"budget = {{ lifetime = 9 }}\n{HEAD}{metric()}", "-", "budget: lifetime goes with per_window, and is not below it: 32", 9),
     (f'budget = {{ lifetime = "9" }}\n{HEAD}{metric()}', "-", "budget: lifetime is a number of nats", "9"),
     (f"publication = 3\n{HEAD}{metric()}", "-", "publication is a table such as { epsilon = 2.0", 3),
     (f"publication = {{ least = 3 }}\n{HEAD}{metric()}", "-", "a publication has epsilon, delta, noise, min_reports", "least"),
@@ -169,6 +170,14 @@ FAULTS = [
     (HEAD + metric(none='"z"'), "m", "none is the answer that no answer stands for", "z"),
     (HEAD + metric(none="3"), "m", "none is the answer that no answer stands for", 3),
     (HEAD + metric(none='"a"', type='"boolean"', values=None), "m", "none belongs to a metric of type categorical", "a"),
+    (HEAD + metric(other='"z"'), "m", "other is the answer that stands for all that are not listed", "z"),
+    (HEAD + metric(other="3"), "m", "other is the answer that stands for all", 3),
+    (HEAD + metric(other="false", type='"boolean"', values=None), "m", "other belongs to a metric of type categorical", False),
+    (HEAD + metric(per_period="0"), "m", "per_period is a whole number of at least 1", 0),
+    (HEAD + metric(per_period="2.5"), "m", "per_period is a whole number of at least 1", 2.5),
+    (HEAD + metric(per_period="2", epsilon_permanent="2"), "m", "per_period is 1 with epsilon_permanent", 2),
+    (HEAD + metric(answers_per_window="3"), "m", "answers_per_window belongs to a metric with epsilon_permanent", 3),
+    (HEAD + metric(answers_per_window="0", epsilon_permanent="2"), "m", "answers_per_window is a whole number of at least 1", 0),
     # its upkeep
     (HEAD + metric(description=None), "m", "description is a text", None),
     (HEAD + metric(description='" "'), "m", "description is a text", " "),
@@ -238,10 +247,11 @@ def test_what_is_read(registry):
     assert (theme.version, theme.mechanism, theme.period, theme.min_reports, theme.max_report_bytes) == (
         1,
         "auto",
-        "day",
+        "month",
         100,
         256,
     )
+    assert (old.period, theme.per_period, old.per_period, old.answers_per_window) == ("day", 4, 1, 2)
     assert theme.expires is None
     assert (dark.values, dark.mechanism, dark.domain_size) == ((False, True), "coin", 2)
     assert mechanisms.of(dark).ratio == 3
@@ -386,11 +396,22 @@ def test_keys():
         assert declared.label(key) == str(key)
 
 
-@pytest.mark.parametrize("value", ["", "thirteen bytes", "a\0b", "\ud800", 3, True, None, b"a", ["a"]])
+@pytest.mark.parametrize(
+    ("value", "read"),
+    [("", ""), ("thirteen bytes", "thirteen byt"), ("a\0b", "a?b"), ("\ud800", "?"), ("größer" * 9, "größergrö")],
+)
+def test_any_text_is_an_answer(value, read):
+    """However long or empty, a text has a place; the empty one is written so that people see it."""
+    declared = parse(HEAD + STRING).metrics["m"]
+    assert declared.value(declared.position(value)) == read
+    assert declared.label(declared.position(value)) == (read or "(empty)")
+
+
+@pytest.mark.parametrize("value", [3, True, None, b"a", ["a"]])
 def test_answers_that_are_no_strings(value):
     """An answer that is no such text is refused with the rule, and is not repeated."""
     declared = parse(HEAD + STRING).metrics["m"]
-    with pytest.raises(ParameterError, match=r"text (of|has) 1 to 12 bytes") as caught:
+    with pytest.raises(ParameterError, match="an answer to m is a text") as caught:
         declared.position(value)
     assert caught.value.value == type(value).__name__
 
@@ -408,8 +429,8 @@ def test_answers_that_are_no_keys(value):
     [
         (b"", "a candidate file has at least one line", "an empty file"),
         (b"\n", "a candidate file has at least one line", "an empty file"),
-        (b"a\n\nb\n", "a text has 1 to 12 bytes", "line 2: ''"),
-        (b"a\nthirteen bytes\n", "a text has 1 to 12 bytes", "line 2: 'thirteen bytes'"),
+        (b"a\n\nb\n", "a candidate is a text", "line 2: ''"),
+        (b"a\nthirteen bytes\n", "a text has at most 12 bytes", "line 2: 'thirteen bytes'"),
         (b"a\nb\na", "a candidate is listed once; this one is on line 1", "line 3: 'a'"),
         (b"\xff\n", "candidates is a readable UTF-8 file", "'utf-8' codec"),
         (None, "candidates is a readable UTF-8 file", "No such file"),
@@ -523,5 +544,14 @@ def test_what_analysts_may_spend_has_defaults():
 
 def test_a_budget_is_tightened_in_every_respect():
     """Of two budgets the longer window and the smaller sums hold; no bound is looser than any."""
-    mine = Budget(window=7, per_window=None, lifetime=100)
+    mine = Budget(window=7, per_window=50, lifetime=100)
     assert mine.tightened(Budget(window=1 / 86400, per_window=9, lifetime=None)) == Budget(window=7, per_window=9, lifetime=100)
+    free = Budget(window=1, per_window=None, lifetime=None)
+    assert mine.tightened(free) == free.tightened(mine) == mine
+
+
+@pytest.mark.parametrize("bounds", [{"per_window": None, "lifetime": 5}, {"per_window": 6, "lifetime": 5}])
+def test_a_lifetime_goes_with_a_window(bounds):
+    """A lifetime is shared out in the proportions of the window, so there is one, and it is not larger."""
+    with pytest.raises(ParameterError, match="lifetime goes with per_window, and is not below it"):
+        Budget(**bounds)

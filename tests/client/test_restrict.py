@@ -20,8 +20,8 @@ revision = 5
 app = "shop"
 [budget]
 window = 30
-per_window = 16
-lifetime = 160
+per_window = 32
+lifetime = 320
 [segments]
 platform = ["linux", "macos", "windows"]
 unused = ["a", "b"]
@@ -52,16 +52,18 @@ type = "string"
 candidates = "pages.txt"
 max_length = 20
 epsilon = 2
+period = "month"
 description = "d"
 owner = "o"
 [metrics.both]
 type = "product"
 factors = { a = ["x", "y"], b = ["z", "w"] }
 epsilon = 1
+period = "month"
 description = "d"
 owner = "o"
 """
-BUDGET = "[budget]\nwindow = 30\nper_window = 16\nlifetime = 160\n"
+BUDGET = "[budget]\nwindow = 30\nper_window = 32\nlifetime = 320\n"
 FRESH = """
 [metrics.fresh]
 type = "boolean"
@@ -123,11 +125,11 @@ def test_every_metric_may_be_left_out(id_):
 @pytest.mark.parametrize("name", ALLOWED)
 def test_no_report_means_anything_else(name):
     """Fingerprints and costs are those of the app's own registry: nothing is drawn or counted anew."""
-    given = {"platform": "linux"}
-    before, after = questions(OURS, given, Caps()), questions(restricted(OURS, ALLOWED[name]), given, Caps())
+    rest = ({"platform": "linux"}, Caps(), OURS.budget, date(2027, 1, 1))
+    before, after = (questions(registry, *rest) for registry in (OURS, restricted(OURS, ALLOWED[name])))
     assert after
     for id_, question in after.items():
-        assert (question.tag, question.segment, question.cost) == (before[id_].tag, before[id_].segment, before[id_].cost)
+        assert (question.allowance, question.segment) == (before[id_].allowance, before[id_].segment)
 
 
 def test_what_is_used_is_made_of_the_apps_own():
@@ -144,11 +146,11 @@ REFUSED = [
     ([("window = 30", "window = 29.9")], "-: budget is as in the app: Budget"),
     ([("window = 30", "window = 0.0000116")], "-: budget is as in the app"),
     ([("window = 30", "window = 31")], "-: budget is as in the app"),
-    ([("per_window = 16", "per_window = 16.1")], "-: budget is as in the app"),
-    ([("per_window = 16", "per_window = 15")], "-: budget is as in the app"),
-    ([("lifetime = 160", "lifetime = 161")], "-: budget is as in the app"),
-    ([("lifetime = 160", "lifetime = 1")], "-: budget is as in the app"),
-    ([("lifetime = 160", "")], "-: budget is as in the app"),
+    ([("per_window = 32", "per_window = 32.1")], "-: budget is as in the app"),
+    ([("per_window = 32", "per_window = 31")], "-: budget is as in the app"),
+    ([("lifetime = 320", "lifetime = 321")], "-: budget is as in the app"),
+    ([("lifetime = 320", "lifetime = 32")], "-: budget is as in the app"),
+    ([("lifetime = 320", "lifetime = 319")], "-: budget is as in the app"),
     ([(BUDGET, "")], "-: budget is as in the app: .*; got 'None'"),
     # Segments, and what the server does with reports
     ([('["linux", "macos", "windows"]', '["linux", "macos"]')], "-: segments is as in the app"),
@@ -167,6 +169,12 @@ REFUSED = [
     ([('["light", "dark", "system"]', '["light", "dark", "system", "x"]')], "theme: values is"),
     ([('["light", "dark", "system"]', '["dark", "system"]')], "theme: values is"),
     ([('none = "system"', 'none = "dark"')], "theme: none is"),
+    ([('none = "system"', 'none = "system"\nother = "system"')], "theme: other is as in the app: None; got 'system'"),
+    ([('period = "week"', 'period = "week"\nper_period = 2')], "theme: per_period is as in the app: 1; got '2'"),
+    (
+        [("epsilon_permanent = 3", "epsilon_permanent = 3\nanswers_per_window = 1")],
+        "kept: answers_per_window is as in the app: 2",
+    ),
     ([('none = "system"', "")], "theme: none is as in the app: system; got 'None'"),
     ([('period = "week"', 'period = "hour"')], "theme: period is as in the app: week; got 'hour'"),
     ([('period = "week"', 'period = "month"')], "theme: period is"),

@@ -38,6 +38,7 @@ owner = "o"
 type = "categorical"
 values = ["a", "b", "c", "a rather long answer that would show in the size of what is sent"]
 epsilon = 1
+per_period = 100
 description = "d"
 owner = "o"
 """
@@ -46,13 +47,17 @@ DAYS = 12
 KEPT_ALONE = REGISTRY.partition('[metrics."often"]')[0]
 KEPT = [
     ["dark"] * DAYS,
+    ["nothing that is declared"] * DAYS,
+    ["", 7, object(), ["dark"]] * (DAYS // 4),
     ["light"] * DAYS,
     [None] * DAYS,
     ["dark"] * 5 + ["light"] * (DAYS - 5),
     ["light", "dark", "system", None] * (DAYS // 4),
     ["light", "dark"] * (DAYS // 2),
 ]
-OFTEN = ["a", "a rather long answer that would show in the size of what is sent"]
+OFTEN = ["a", "a rather long answer that would show in the size of what is sent", "undeclared", None]
+# Each metric has its part of these budgets, and no more: the plain one falls silent when its own is spent.
+TIGHT = REGISTRY.replace("per_period = 100", 'per_period = 2\nperiod = "week"')
 
 
 class Wire:
@@ -119,16 +124,33 @@ def run(tmp_path):
     ("registry", "budget"),
     [
         (REGISTRY, Budget(per_window=None, lifetime=None)),
-        (KEPT_ALONE, Budget(per_window=None, lifetime=5)),
-        (KEPT_ALONE, Budget(window=3, per_window=3, lifetime=None)),
+        (KEPT_ALONE, Budget(per_window=4, lifetime=4)),
+        (KEPT_ALONE, Budget(window=3, per_window=4, lifetime=None)),
+        (TIGHT, Budget(window=1, per_window=10, lifetime=10)),
     ],
-    ids=["without a bound", "spent", "of a short window"],
+    ids=["without a bound", "spent", "of a short window", "two metrics, one of them silent in the end"],
 )
 def test_the_answers_do_not_show_in_what_surrounds_them(run, registry, budget):
     """Whatever is answered, the same times of asking give the same uploads of the same sizes, also when the budget is spent."""
     seen = [run(kept, often, registry=registry, budget=budget).outside for kept in KEPT for often in OFTEN]
     assert len(seen[0][0]) == DAYS
     assert all(outside == seen[0] for outside in seen)
+
+
+def test_the_day_of_silence_tells_nothing_of_other_metrics(run):
+    """The first day on which a plain metric is silent is the same, however many different answers a kept one was given."""
+    often = REGISTRY.replace("per_period = 100", "")
+    budget = Budget(window=1, per_window=6.1, lifetime=12.2)
+    silent = []
+    for answers in (1, 2, 3, 4):
+        made = run(
+            [f"{['light', 'dark', 'system', None][day % answers] or 'not set'}" for day in range(DAYS)],
+            "a",
+            registry=often,
+            budget=budget,
+        )
+        silent.append((made.days("often"), made.days("kept")))
+    assert silent == [(4, DAYS)] * 4
 
 
 def test_whether_an_answer_is_sampled_does_not_depend_on_it(chi_square):

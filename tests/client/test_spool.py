@@ -20,6 +20,7 @@ from deniable.errors import ParameterError
 from deniable.report import Report, Stratum
 from deniable.spool import Spool, _lock
 
+posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners are those of POSIX")
 STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
 
 
@@ -78,6 +79,29 @@ def test_only_the_owner_may_read(spool, directory):
         os.umask(before)
     assert directory.stat().st_mode & 0o777 == 0o700
     assert [path.stat().st_mode & 0o777 for path in directory.iterdir()] == [0o600]
+
+
+@posix
+def test_a_planted_directory_is_not_used(spool, directory, caplog):
+    """What lies in a directory that everybody can write is not sent, and nothing is added to it; the log says what to do."""
+    assert spool.put(batch())
+    directory.chmod(0o777)
+    assert spool.take() is None
+    assert not spool.put(batch())
+    assert len(spool) == 1
+    assert f"{directory} has mode 0777" in caplog.text
+    assert f"chmod go-w {directory}" in caplog.text
+    directory.chmod(0o700)
+    assert spool.take() is not None
+
+
+@posix
+def test_a_planted_batch_is_not_sent(spool, directory, given_away):
+    """Nor is a file of somebody else."""
+    kept = batch()
+    assert spool.put(kept)
+    given_away(directory / f"{kept.key}.json.gz")
+    assert spool.take() is None
 
 
 def test_oldest_first(spool):

@@ -16,6 +16,7 @@ import pytest
 from deniable.errors import StateError
 from deniable.state import State, default_directory
 
+posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners are those of POSIX")
 WRITE = """
 import sys
 from pathlib import Path
@@ -72,6 +73,88 @@ def test_folders_above_it_are_the_owners(tmp_path):
     assert stat.S_IMODE((tmp_path / "state" / "deniable").stat().st_mode) == 0o700
 
 
+def test_the_umask_opens_nothing(tmp_path):
+    """Where a umask takes nothing away, all that is made is the owner's alone all the same."""
+    before = os.umask(0)
+    try:
+        with State(tmp_path / "deep" / "shop").transaction() as db:
+            db.execute("UPDATE facts SET value = 7 WHERE name = 'lifetime'")
+    finally:
+        os.umask(before)
+    made = [tmp_path / "deep", *(tmp_path / "deep").rglob("*")]
+    assert len(made) == 4
+    assert {stat.S_IMODE(each.stat().st_mode) for each in made if each.is_dir()} == {0o700}
+    assert {stat.S_IMODE(each.stat().st_mode) for each in made if each.is_file()} == {0o600}
+
+
+@posix
+def test_a_planted_directory_is_not_used(tmp_path):
+    """A directory that everybody can write, with a file in it, may be another one's work: neither read nor written."""
+    planted = tmp_path / "shop"
+    lifetime(State(planted))
+    planted.chmod(0o777)
+    (planted / "state.db").chmod(0o666)
+    content = (planted / "state.db").read_bytes()
+    state = State(planted)
+    with pytest.raises(StateError, match=f"{planted} has mode 0777: .* chmod go-w {planted}"):
+        lifetime(state)
+    assert "chmod go-w" in state.trouble
+    assert (planted / "state.db").read_bytes() == content
+
+
+@posix
+@pytest.mark.parametrize("name", ["", "state.db", "state.db-journal", "spool"])
+@pytest.mark.parametrize("mode", [0o720, 0o602, 0o777])
+def test_what_others_can_write_is_refused(state, name, mode):
+    """Neither the directory nor anything in it may be written by others; when that is mended, it is as it was."""
+    (state.directory / "spool").mkdir(mode=0o700)
+    path = state.directory / name
+    usual = stat.S_IMODE(path.stat().st_mode)
+    path.chmod(usual | mode & 0o022)
+    with pytest.raises(StateError, match=r"written by its owner alone.*chmod go-w"):
+        lifetime(state)
+    path.chmod(usual)
+    assert lifetime(state) == 7
+
+
+@posix
+@pytest.mark.parametrize("name", ["", "state.db"])
+def test_what_belongs_to_others_is_refused(state, name, given_away):
+    """What somebody else made is not used; what root made is."""
+    given_away(state.directory / name)
+    with pytest.raises(StateError, match=r"belongs to its user or to root.*belongs to user \d+: remove it, or say where else"):
+        lifetime(state)
+
+
+@posix
+def test_a_link_of_somebody_else_is_refused(state, tmp_path, given_away):
+    """A link leads where its owner wants, today here and tomorrow elsewhere."""
+    link = tmp_path / "link"
+    link.symlink_to(state.directory)
+    assert lifetime(State(link)) == 7
+    given_away(link)
+    with pytest.raises(StateError, match=f"{link} belongs to user"):
+        lifetime(State(link))
+
+
+@posix
+@pytest.mark.parametrize("above", ["a", "a/b"])
+def test_a_folder_in_which_everybody_may_replace_it(tmp_path, above):
+    """Where everybody can remove the directory, a new device can begin at any time; the sticky bit forbids that, as in /tmp."""
+    folder = tmp_path / above
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    state = State(tmp_path / "a" / "b" / "shop")
+    with pytest.raises(StateError, match=f"{folder} has mode 0777 .* chmod o-w {folder}"):
+        lifetime(state)
+    assert not state.directory.exists()
+    folder.chmod(0o1777)
+    assert lifetime(state) == 0
+    folder.chmod(0o777)
+    with pytest.raises(StateError, match="sticky"):
+        lifetime(state)
+
+
 def test_a_commit_outlives_a_power_failure(state):
     """What SQLite keeps to undo a transaction undoes none that has ended, even if the disk forgets that it was removed."""
     journal = state.directory / "state.db-journal"
@@ -87,7 +170,7 @@ def test_what_is_forgotten_is_overwritten(state):
     """A row that was deleted leaves no bytes behind, in no file."""
     canary = b"canary-9f1c" * 20
     with state.transaction() as db:
-        db.execute("INSERT INTO responses VALUES (?, ?)", (b"account", canary))
+        db.execute("INSERT INTO responses VALUES (?, ?, ?, ?)", (b"key", "tag", canary, 0))
     assert canary in (state.directory / "state.db").read_bytes()
     with state.transaction() as db:
         db.execute("DELETE FROM responses")
@@ -166,7 +249,7 @@ def test_a_directory_that_cannot_be_made(tmp_path):
 
 def test_a_link_is_not_followed_to_a_new_file(tmp_path):
     """A directory somebody else prepared, without a file, is not filled."""
-    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop").mkdir(mode=0o700)
     with pytest.raises(StateError, match="was deleted"):
         lifetime(State(tmp_path / "shop"))
 

@@ -11,6 +11,7 @@ import sqlite3
 from base64 import b64decode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from time import time
 
 import pytest
 
@@ -35,12 +36,14 @@ type = "categorical"
 values = ["light", "dark", "system"]
 version = 2
 epsilon = 1
+period = "month"
 expires = 2099-12-31
 description = "d"
 owner = "o"
 [metrics.rare]
 type = "boolean"
 epsilon = 1
+period = "month"
 sample = 0.5
 description = "d"
 owner = "o"
@@ -178,7 +181,7 @@ epsilon = 1
 description = "d"
 owner = "o"
 """
-THEME = "epsilon = 1\nexpires"
+THEME = 'epsilon = 1\nperiod = "month"\nexpires'
 EXTRA = '[metrics.more]\ntype = "boolean"\ndescription = "d"\nowner = "o"\n'
 
 BOTH_WAYS = {
@@ -207,8 +210,11 @@ BOTH_WAYS = {
         changed(("epsilon_permanent = 2", "epsilon_permanent = 0.5")),
     ),
     # No noise
-    "mechanism none": ("theme: a mechanism is one of auto, ", changed((THEME, 'mechanism = "none"\nepsilon = 1\nexpires'))),
-    "mechanism not allowed": ("got hadamard", changed((THEME, 'mechanism = "hadamard"\nepsilon = 1\nexpires'))),
+    "mechanism none": (
+        "theme: a mechanism is one of auto, ",
+        changed((THEME, 'mechanism = "none"\nepsilon = 1\nperiod = "month"\nexpires')),
+    ),
+    "mechanism not allowed": ("got hadamard", changed((THEME, 'mechanism = "hadamard"\nepsilon = 1\nperiod = "month"\nexpires'))),
     "mechanism not allowed, by auto": (
         "big: this app allows the mechanisms",
         changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(900))) + "max_report_bytes = 2\n"),
@@ -233,7 +239,7 @@ BOTH_WAYS = {
         changed(more=BIG.format(values=", ".join(f'"v{i}"' for i in range(1001)))),
     ),
     # A seed or cohort of one person's own
-    "a seed": ("theme: a key is one of type, ", changed((THEME, "seed = 7\nepsilon = 1\nexpires"))),
+    "a seed": ("theme: a key is one of type, ", changed((THEME, 'seed = 7\nepsilon = 1\nperiod = "month"\nexpires'))),
     "a cohort": ("kept: a key is one of type, ", changed(("epsilon_permanent = 2", "epsilon_permanent = 2\ncohort = 3"))),
     "a seed as a parameter": ("options of rappor are bits, hashes, cohorts", changed(("cohorts = 4", "cohorts = 4, seed = 7"))),
     "a cohort as a parameter": (
@@ -251,7 +257,7 @@ BOTH_WAYS = {
     "no TOML": ("the registry is valid TOML", "<html>"),
     "another format": ("format is 1", changed(("format = 1", "format = 2"))),
     "another app": ("app is shop; got 'blog'", changed(('"shop"', '"blog"'))),
-    "an unknown key": ("theme: a key is one of type, ", changed((THEME, "raw = true\nepsilon = 1\nexpires"))),
+    "an unknown key": ("theme: a key is one of type, ", changed((THEME, 'raw = true\nepsilon = 1\nperiod = "month"\nexpires'))),
 }
 
 SERVED = {
@@ -275,10 +281,13 @@ SERVED = {
     "a smaller budget": ("budget is as in the app", changed(("per_window = 16", "per_window = 2"))),
     "a metric more": ("more: a served metric is one of those in the app", changed(more=EXTRA + "epsilon = 0.1\n")),
     # What asks for more
-    "epsilon above that in the app": ("epsilon is as in the app: 1; got '1.001'", changed((THEME, "epsilon = 1.001\nexpires"))),
+    "epsilon above that in the app": (
+        "epsilon is as in the app: 1; got '1.001'",
+        changed((THEME, 'epsilon = 1.001\nperiod = "month"\nexpires')),
+    ),
     "epsilon above, in a later version": (
         "epsilon is as in the app: 1; got '1.001'",
-        changed(("version = 2", "version = 3"), (THEME, "epsilon = 1.001\nexpires")),
+        changed(("version = 2", "version = 3"), (THEME, 'epsilon = 1.001\nperiod = "month"\nexpires')),
     ),
     "permanent epsilon above that in the app": (
         "epsilon_permanent is as in the app: 2; got '2.001'",
@@ -295,7 +304,7 @@ SERVED = {
         changed(("expires = 2099-12-31", "expires = 2100-01-01")),
     ),
     "collection without end": ("collection ends on 2099-12-31 or before; got 'None'", changed(("expires = 2099-12-31\n", ""))),
-    "period shortened": ("period is as in the app: day; got 'hour'", changed((THEME, 'period = "hour"\nepsilon = 1\nexpires'))),
+    "period shortened": ("period is as in the app: month; got 'hour'", changed((THEME, 'period = "hour"\nepsilon = 1\nexpires'))),
     "domain permuted": (
         "values is as in the app: ['light', 'dark', 'system']",
         changed(('["light", "dark", "system"]', '["dark", "light", "system"]')),
@@ -392,7 +401,7 @@ def test_an_older_or_exchanged_revision_sends_nothing(device, server, sealed, te
     answer_everything(client)
     assert post.size > 0
     server.body = sealed(text)
-    client, post = device(registry_key=sealed.public)
+    client, post = device(registry_key=sealed.public, clock=lambda: time() + 40 * 86_400)  # when there is a report again
     answer_everything(client)
     assert_silent(client, post, server, gets=2)
     assert "revision" in client.disabled
@@ -408,7 +417,7 @@ def test_a_served_registry_without_the_right_key_in_the_app_sends_nothing(device
 
 def test_an_honest_registry_from_the_server_is_used(device, server, sealed):
     """The control of all of this: with a good registry the same device sends, by the server's terms."""
-    server.body = sealed(changed((THEME, "epsilon = 1\nsample = 0.9\nexpires")))
+    server.body = sealed(changed((THEME, 'epsilon = 1\nperiod = "month"\nsample = 0.9\nexpires')))
     client, post = device(registry_key=sealed.public)
     answer_everything(client)
     assert post.size > 0
@@ -459,8 +468,11 @@ def test_collection_that_ended_sends_nothing(device, server, sealed):
     assert client.disabled is None
 
 
+REST = 'description = "d"\nowner = "o"\n'
+
+
 def many(number):
-    questions = "".join(f'[metrics.m{i}]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n' for i in range(number))
+    questions = "".join(f'[metrics.m{i}]\ntype = "boolean"\nepsilon = 1\nperiod = "month"\n{REST}' for i in range(number))
     return f'format = 1\nrevision = 4\napp = "shop"\n{questions}'
 
 
@@ -478,21 +490,14 @@ def test_a_server_cannot_ask_a_question_under_a_hundred_names(device, server, se
     assert_silent(client, post, server)
 
 
-def test_a_question_under_a_hundred_names_is_paid_from_one_budget(device):
-    """The budget counts the device's reports, not a metric's: eight nats are eight reports, and after them not a byte."""
+def test_a_question_under_a_hundred_names_does_not_fit(device, server):
+    """The app refuses a registry that asks for more than its budget has, whatever it calls its questions."""
     client, post = device(many(100), TIGHT)
-    recorded = sum(client.record(f"m{i}", value=True) for i in range(100))
-    client.flush(5)
-    assert 1 <= recorded <= 8
-    assert post.reports == recorded
-    before = post.size
-    for _ in range(3):
-        for i in range(100):
-            assert not client.record(f"m{i}", value=True)
-    client.flush(5)
+    for i in range(100):
+        assert not client.record(f"m{i}", value=True)
     client.close(2)
-    assert post.size == before
-    assert client.stats()["dropped"]["budget"] >= 300
+    assert_silent(client, post, server, gets=0)
+    assert "fit into the budget of 8 nats" in client.disabled
 
 
 def test_a_version_raised_again_and_again_is_paid_from_one_budget(device):
@@ -511,13 +516,16 @@ def test_a_version_raised_again_and_again_is_paid_from_one_budget(device):
 def test_a_window_of_a_second_in_the_app_is_as_long_as_the_caps_say(device):
     """A file's budget can only tighten that of the caps: waiting a second brings nothing back."""
     now = [1_800_000_000.0]
-    text = many(1).replace('app = "shop"', 'app = "shop"\nbudget = { window = 0.0000116, per_window = 1000.0 }')
+    text = many(1).replace(
+        'app = "shop"', 'app = "shop"\nbudget = { window = 0.0000116, per_window = 1000.0, lifetime = 1000.0 }'
+    )
     client, post = device(text, TIGHT, clock=lambda: now[0])
     for _ in range(50):
         client.record("m0", value=True)
         now[0] += 2
+    assert client.stats()["reserved"]["m0"] == {"window": 3, "lifetime": 3}
     client.close(5)
-    assert 1 <= post.reports <= 8
+    assert post.reports == 1
 
 
 WIDE = [("per_window = 16", "per_window = 100"), ("lifetime = 160", "lifetime = 1000")]

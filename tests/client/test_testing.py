@@ -327,9 +327,11 @@ def client_to(registry):
         each.close(0)
 
 
-def test_reports_arrive(stub, client_to):
+def test_reports_arrive(stub, client_to, registry):
     """What a client sends arrives, is checked and counted."""
-    client = client_to(stub, settings=SenderSettings(flush_at=50), caps=Caps(budget=Budget(per_window=None, lifetime=None)))
+    often = {id_: replace(metric, per_period=50) for id_, metric in registry.metrics.items()}
+    free = Caps(budget=Budget(per_window=None, lifetime=None))
+    client = client_to(stub, registry=replace(registry, metrics=often), settings=SenderSettings(flush_at=50), caps=free)
     for number in range(50):
         assert client.record("ui.theme", "dark")
         assert client.record("ui.dark", number % 2 == 0)

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from deniable.testing import StubServer
 
+_MANY = 1_000_000
+
+# A test may record as often as it wants, but for "theme"; `Host.bound` sets a bound. The periods are months, so that one report a
+# period of each metric fits into the default budget.
 HOST_REGISTRY = f"""
 format = 1
 app = "shop"
@@ -24,6 +28,8 @@ app = "shop"
 [metrics."used"]
 type = "boolean"
 epsilon = 1.0
+period = "month"
+per_period = {_MANY}
 description = "Whether it was used"
 owner = "o@shop.example"
 
@@ -41,6 +47,8 @@ type = "categorical"
 values = {[f"p{number}" for number in range(400)]}
 mechanism = "oue"  # so that no two reports are alike
 epsilon = 1.0
+period = "month"
+per_period = {_MANY}
 description = "Which plugin"
 owner = "o@shop.example"
 
@@ -48,6 +56,8 @@ owner = "o@shop.example"
 type = "string"
 candidates = "pages.txt"
 epsilon = 1.0
+period = "month"
+per_period = {_MANY}
 description = "Which page"
 owner = "o@shop.example"
 
@@ -55,6 +65,8 @@ owner = "o@shop.example"
 type = "key"
 discover = true
 epsilon = 1.0
+period = "month"
+per_period = {_MANY}
 description = "Where it stopped"
 owner = "o@shop.example"
 
@@ -62,6 +74,8 @@ owner = "o@shop.example"
 type = "product"
 factors = {{ a = ["x", "y"], b = ["no", "yes"] }}
 epsilon = 1.0
+period = "month"
+per_period = {_MANY}
 description = "Both"
 owner = "o@shop.example"
 """
@@ -71,14 +85,15 @@ PRELUDE = """
 import os, sys, threading, time
 import deniable
 
-def start(budget=None, *, interval=60.0, at=100, queue=100_000, timeout=10.0, tries=4, **options):
+FREE = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))
+
+def start(*, interval=60.0, at=100, queue=100_000, timeout=10.0, tries=4, **options):
     given = {"consent": True, "registry": os.environ["HOST_REGISTRY"]} | options
     dsn = given.pop("dsn", os.environ["HOST_DSN"])
-    caps = deniable.Caps(budget=deniable.Budget(per_window=budget, lifetime=None))
     settings = deniable.SenderSettings(
         flush_at=at, flush_interval=interval, queue_size=queue, timeout=timeout, max_tries=tries
     )
-    return deniable.init(dsn, settings=settings, caps=caps, **given)
+    return deniable.init(dsn, settings=settings, caps=FREE, **given)
 
 """
 
@@ -99,6 +114,10 @@ class Host:
         self.registry.write_text(HOST_REGISTRY, "utf-8")
         self.dsn = "http://key@127.0.0.1:9/shop"  # the port of a service that nobody runs: refused at once
         self._programs = 0
+
+    def bound(self, reports: int) -> None:
+        """Let a device report each metric so often a period at most; small numbers are leased one by one."""
+        self.registry.write_text(HOST_REGISTRY.replace(f"per_period = {_MANY}", f"per_period = {reports}"), "utf-8")
 
     @property
     def spooled(self) -> list[str]:

@@ -40,7 +40,7 @@ def test_the_example_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "all reports of one answer, however many" in done.stdout
-    assert "\n1 2.0\n" in done.stdout  # of this period already; spent over the lifetime
+    assert "\n1 10.0\n" in done.stdout  # of this period already; spent over the lifetime: five kept responses at once
     assert re.search(r"ui.theme \(version 1\) for \d{4}-W\d\d: 0[0-3]$", done.stdout.strip())
     assert len(server.reports) == 1
 

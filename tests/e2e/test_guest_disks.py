@@ -166,6 +166,7 @@ def test_a_slow_disk_holds_up_the_sending_thread_only(host):
 
 def test_a_transaction_within_another(host):
     """A signal handler that looks at the state amid a transaction is told so at once, and the transaction goes on."""
+    host.bound(1)
     with deniable.Client(dsn=host.dsn, registry=host.registry, consent=True, state=host.state.parent) as client:
         assert client.record("used", value=True)
         with client._state.transaction() as db:

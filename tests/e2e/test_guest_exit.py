@@ -102,8 +102,8 @@ ENDS = {
     """,
     "nothing recorded": "",
     "a client of its own": """
-        client = deniable.Client(dsn=os.environ["HOST_DSN"], registry=os.environ["HOST_REGISTRY"], consent=True)
-        client.record("used", True)
+        client = deniable.Client(dsn=os.environ["HOST_DSN"], registry=os.environ["HOST_REGISTRY"], consent=True, caps=FREE)
+        assert client.record("used", True)
     """,
     "init again and again": "[start() and deniable.record('used', True) for _ in range(20)]",
 }

@@ -376,7 +376,8 @@ def nonsense(served):
 def device(served):
     """Let the SDK report, in this very process, with a canary for an answer."""
     dsn = f"http://{INGEST}@{served.stack.bind}/shop"
-    with deniable.Client(dsn=dsn, registry=served.registry, consent=True, state=None, strict=True) as client:
+    free = deniable.Caps(budget=deniable.Budget(per_window=None, lifetime=None))
+    with deniable.Client(dsn=dsn, registry=served.registry, consent=True, caps=free, state=None, strict=True) as client:
         assert client.record("page", "canary-answer")
         assert client.flush(30)
 

@@ -15,10 +15,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from deniable import ledger, mechanisms
+from deniable import mechanisms
+from deniable.allowance import MICRO, Allowance
 from deniable.budget import Budget
-from deniable.ledger import MICRO, Ledger
+from deniable.ledger import Ledger
 from deniable.memo import Memo
+from deniable.question import Occasion, Question
+from deniable.registry import Metric
+from deniable.report import Stratum
 from deniable.state import State
 
 if TYPE_CHECKING:
@@ -26,29 +30,50 @@ if TYPE_CHECKING:
 
 LIFETIME = 5000
 LAST = 150  # system call of a kind that is tried
-PLAIN_COST = MICRO // 100
+BUDGET = Budget(per_window=LIFETIME, lifetime=LIFETIME)
+PLAIN = Allowance("plain", "plain", MICRO // 100, 10**9, 0, LIFETIME * MICRO // 2, LIFETIME * MICRO // 2)
 # Without noise of its own, a report is the permanent response: what is kept can be seen.
-CHAIN = mechanisms.make("rappor", domain_size=16, epsilon=2, permanent=2)
-COST = ledger.cost(CHAIN.permanent_ratio)
+METRIC = Metric(
+    "kept",
+    "categorical",
+    tuple("abcdefghijklmnop"),
+    "2",
+    epsilon_permanent="2",
+    mechanism="rappor",
+    answers_per_window=16,
+)
+KEPT = Question(METRIC, Allowance.of(METRIC, mechanisms.of(METRIC), BUDGET), "")
+NEVER = 1 << 40
+
+
+def at(period: str) -> Occasion:
+    return Occasion(Stratum("kept", 1, KEPT.allowance.tag, period, ""), NEVER)
+
 
 DEVICE = f"""
 import os, sys, time
 from pathlib import Path
 from deniable import ledger, mechanisms, memo, state
+from deniable.allowance import Allowance
 from deniable.budget import Budget
+from deniable.question import Occasion, Question
+from deniable.registry import Metric
+from deniable.report import Stratum
 ledger._REPORTS = 3  # so that a lease is renewed all the time
 ledger.TROUBLE_PAUSE = memo.TROUBLE_PAUSE = 0.01
 state._PATIENCE = 0.05
-chain = mechanisms.make("rappor", domain_size=16, epsilon=2, permanent=2)
 mine = state.State(Path(sys.argv[1]))
-spends = ledger.Ledger(mine, Budget(per_window=None, lifetime={LIFETIME}))
+budget = {BUDGET!r}
+spends = ledger.Ledger(mine, budget)
+metric = {METRIC!r}
+question = Question(metric, Allowance.of(metric, mechanisms.of(metric), budget), "")
 memos = memo.Memo(mine, spends)
 out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 def plain():
-    if spends.spend({PLAIN_COST}) is None:
+    if spends.spend({PLAIN!r}, Occasion(Stratum("plain", 1, "plain", "for ever", ""), {NEVER})) is None:
         os.write(out, b"plain\\n")
 def kept(value, period):
-    made = memos.respond("tag", chain, value, period)
+    made = memos.respond(question, Occasion(Stratum("kept", 1, "", period, ""), {NEVER}), value)
     if isinstance(made, bytes):
         os.write(out, f"kept {{value}} {{period}} {{made.hex()}}\\n".encode())
 """
@@ -123,12 +148,13 @@ class Device:
         with State(self.directory).transaction() as db:
             assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             (spent,) = db.execute("SELECT value FROM facts WHERE name = 'lifetime'").fetchone()
-            assert counts["plain"] * PLAIN_COST + len(responses) * COST <= spent <= LIFETIME * MICRO
             assert db.execute("SELECT coalesce(sum(cost), 0) FROM spends").fetchone() == (spent,)
-            (unpaid,) = db.execute(
-                "SELECT count(*) FROM responses WHERE account NOT IN (SELECT account FROM spends WHERE account NOT NULL)"
-            ).fetchone()
-            assert unpaid == 0
+            accounts = dict(db.execute("SELECT tag, spent FROM accounts"))
+            assert sum(accounts.values()) == spent <= LIFETIME * MICRO
+            assert counts["plain"] * PLAIN.cost <= accounts.get("plain", 0)
+            kept = db.execute("SELECT count(*) FROM responses").fetchone()[0]
+            assert accounts.get(KEPT.allowance.tag, 0) == (KEPT.allowance.lifetime if kept else 0)
+            assert len(responses) <= kept == sum(drawn for (drawn,) in db.execute("SELECT drawn FROM kept"))
         return counts
 
 
@@ -188,7 +214,7 @@ def test_a_stopped_process_holds_nobody_up(device):
     """While a process is stopped amid a transaction, another is refused at once, and reports again when that one goes on."""
     script = f"""{DEVICE}
 with mine.transaction() as db:
-    db.execute("UPDATE facts SET value = value WHERE name = 'clock'")
+    db.execute("UPDATE facts SET value = value WHERE name = 'lifetime'")
     os.write(1, b"r")
     sys.stdin.read(1)
 """
@@ -199,16 +225,16 @@ with mine.transaction() as db:
         assert holder.stdout.read(1) == b"r"
         holder.send_signal(signal.SIGSTOP)
         state = State(device.directory)
-        spends = Ledger(state, Budget())
+        spends = Ledger(state, BUDGET)
         memo = Memo(state, spends)
         begun = time.monotonic()
-        assert {spends.spend(1) for _ in range(100)} == {"state"}
-        assert {memo.respond("tag", CHAIN, 1, "2026-11") for _ in range(100)} == {"state"}
+        assert {spends.spend(PLAIN, at("2026-11")) for _ in range(100)} == {"state"}
+        assert {memo.respond(KEPT, at("2026-11"), 1) for _ in range(100)} == {"state"}
         assert time.monotonic() - begun < 10  # a quarter of a second each, and not a hundred times that
         holder.send_signal(signal.SIGCONT)
         holder.stdin.close()
         holder.wait(30)
-    assert Ledger(state, Budget()).spend(1) is None
+    assert Ledger(state, BUDGET).spend(PLAIN, at("2026-11")) is None
 
 
 @pytest.fixture(scope="module")

@@ -242,8 +242,9 @@ def test_figures_of_metrics_are_those_of_the_mechanisms(report, shipped):
         if each.metric.kept:
             assert isinstance(made, Chain)
             assert told["Epsilon of all reports of one answer"].startswith(f"{made.epsilon_permanent:.12g} nats")
-            assert words.nats(made.kept_responses * made.epsilon_permanent) in told["Answers kept on a device"]
-            assert told["Answers kept on a device"].endswith("but for when answers change and return")
+            few = f"at most 2 different ones in any 30 days and {made.kept_responses} ever, of this version: together at most "
+            assert told["Answers kept on a device"].startswith(f"{few}{words.nats(made.kept_responses * made.epsilon_permanent)}")
+            assert "but for when answers change and return" in told["Answers kept on a device"]
         else:
             assert glance[each.metric.id][6] == "none kept"
 
@@ -414,7 +415,7 @@ def test_doubts_are_those_of_lint(written, registry_file):
     for warning in lint(path).warnings:
         assert words.plain(warning.rule) in text
     assert "This registry is a trial" in text
-    assert "asks for more than the budget allows" in text
+    assert "asks for more than the budget has" in text
 
 
 TEXTS = """
@@ -433,14 +434,14 @@ owner = "o"
 
 
 def test_texts_and_kept_texts(written):
-    """Answers that nobody can list have no column of all answers, and those kept have no bound but the budget's."""
+    """Answers that nobody can list have no column of all answers, and those kept are bounded by what is reserved."""
     path = written(TEXTS)
     (path.parent / "list.txt").write_text("one\ntwo\n", "utf-8")
     made = document(path)
     assert [len(row) for row in rows_of(made, "home", "How often")] == [3] * 4
     told = dict(rows_of(made, "home", "What is asked"))
     assert told["Collected until"] == "no end is declared"
-    assert "without a bound but the budget's" in told["Answers kept on a device"]
+    assert told["Answers kept on a device"].startswith("at most 2 different ones in any 30 days and 20 ever")
     assert "allows no questions" in render(made, "md")
 
 

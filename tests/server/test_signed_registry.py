@@ -11,6 +11,7 @@ from threading import Thread
 import pytest
 from werkzeug.serving import make_server
 
+from deniable.budget import Budget
 from deniable.caps import Caps
 from deniable.client import Client
 from deniable.errors import ConfigurationError, RegistryError, ServedRegistryError
@@ -147,7 +148,7 @@ def test_a_real_device_gets_it_over_http(signed, revised, public):
             registry=parse(before),
             consent=True,
             segments={"platform": "linux"},
-            caps=Caps(),
+            caps=Caps(budget=Budget(per_window=None, lifetime=None)),
             registry_key=public,
             settings=SenderSettings(flush_at=1),
         )

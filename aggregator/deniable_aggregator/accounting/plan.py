@@ -8,12 +8,10 @@ from fractions import Fraction
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from scipy.stats import binom
-
 from deniable import mechanisms, period
+from deniable.allowance import MICRO, Allowance, unfit
 from deniable.caps import Caps
 from deniable.errors import ParameterError
-from deniable.ledger import MICRO, cost
 from deniable.mechanisms.chain import Chain
 from deniable_aggregator.accounting import checks
 from deniable_aggregator.accounting.spend import Spend, telling
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Plan", "Use", "periods", "plan"]
 
-_RARE = 1e-6  # a device that more of its answers are sampled of than is planned for
 _HOURS = 24
 _YEARS = 5  # of beginnings to try: one leap year among them
 _BEGIN = date(2023, 1, 1)
@@ -41,20 +38,19 @@ class Use:
     ----------
     metric, mechanism
         As declared.
+    allowance
+        What is reserved for it on a device.
     occasions
-        Times that the device is asked, at most.
+        Reports that the device is asked for, at most.
     answers
         Kept responses it comes to draw, at most; 0 where none is kept.
-    window_occasions, window_answers
-        The same of any one window of the budget.
     """
 
     metric: Metric
     mechanism: Mechanism
+    allowance: Allowance
     occasions: int
     answers: int
-    window_occasions: int
-    window_answers: int
 
     @property
     def sample(self) -> Fraction:
@@ -67,31 +63,24 @@ class Use:
         return bool(self.answers)
 
     @property
-    def permanent(self) -> int:
-        """What a kept response costs, in millionths of a nat; 0 where none is kept."""
-        ratio = self.mechanism.permanent_ratio if isinstance(self.mechanism, Chain) else None
-        return cost(ratio) if self.kept and ratio is not None else 0
-
-    @property
     def spend(self) -> Spend:
         """What is told: by each report, or by each kept response; a single report of a kept one tells what any report does.
 
         Of kept responses that holds between histories that change, and return to an earlier answer, at the same times.
         """
         if self.kept and self.occasions > 1:
-            return Spend(self.permanent, self.answers)
+            return Spend(self.allowance.cost, self.answers)
         return Spend.of(self.mechanism, self.occasions, self.sample)
 
-    def charged(self, *, window: bool = False) -> float:
-        """Return what the ledger would be charged over the time, or in a window, in nats.
+    @property
+    def reserved_window(self) -> float:
+        """What is reserved for it of any window of the budget, in nats."""
+        return self.allowance.window / MICRO
 
-        Where answers are sampled, it is exceeded by one device in a million.
-        """
-        if self.kept:
-            return self.permanent * (self.window_answers if window else self.answers) / MICRO
-        occasions = self.window_occasions if window else self.occasions
-        made = occasions if self.sample == 1 else int(binom.isf(_RARE, occasions, float(self.sample)))
-        return cost(self.mechanism.ratio) * made / MICRO
+    @property
+    def reserved_lifetime(self) -> float:
+        """What is reserved for it ever, in nats; infinite without a bound."""
+        return inf if self.allowance.lifetime is None else self.allowance.lifetime / MICRO
 
     @property
     def telling(self) -> float:
@@ -123,26 +112,28 @@ class Plan:
         return tuple(use.spend for use in self.uses)
 
     @property
-    def window(self) -> float:
-        """What the ledger would be charged in a window, in nats, if there were no budget."""
-        return sum(use.charged(window=True) for use in self.uses)
+    def reserved_window(self) -> float:
+        """What is reserved for all metrics in any window, in nats."""
+        return sum(use.reserved_window for use in self.uses)
 
     @property
-    def lifetime(self) -> float:
-        """What it would be charged over the whole time."""
-        return sum(use.charged() for use in self.uses)
+    def reserved_lifetime(self) -> float:
+        """What is reserved for all metrics ever, in nats; infinite without a bound."""
+        return sum(use.reserved_lifetime for use in self.uses)
 
     @property
     def allowed(self) -> float:
-        """What the budget lets a device spend over the time, whatever it is asked, in nats; infinite without a bound."""
-        lifetime, per_window = (inf if bound is None else bound for bound in (self.budget.lifetime, self.budget.per_window))
-        return lifetime if self.days is None else min(lifetime, per_window * ceil(self.days / self.budget.window))
+        """What a device may spend over the time, whatever it is asked, in nats; infinite without a bound."""
+        if self.days is None:
+            return self.reserved_lifetime
+        windows = ceil(self.days / self.budget.window)
+        bounded = self.budget.per_window is not None
+        return sum(min(use.reserved_lifetime, use.reserved_window * windows if bounded else inf) for use in self.uses)
 
     @property
     def fits(self) -> bool:
-        """Whether the ledger would refuse nothing."""
-        lifetime, per_window = (inf if bound is None else bound for bound in (self.budget.lifetime, self.budget.per_window))
-        return self.window <= per_window and self.lifetime <= lifetime
+        """Whether there is room for all in the budget. Without, the registry is refused by lint and by apps."""
+        return unfit((use.allowance for use in self.uses), self.budget) is None
 
 
 def periods(length: str, days: int) -> int:
@@ -206,29 +197,18 @@ def plan(
         raise ParameterError(f"a metric of {registry.file} is one of {', '.join(registry.metrics)}", unknown[0])
     if days is not None and reports is not None:
         raise ParameterError("either days or reports is given", "both")
-    own = (Caps() if caps is None else caps).budget
-    budget = own.tightened(registry.budget) if registry.budget else own
-    window = ceil(budget.window)
+    budget = (Caps() if caps is None else caps).tightened(registry.budget)
     if reports is None:
-        days = window if days is None else checks.count("days", days)
+        days = ceil(budget.window) if days is None else checks.count("days", days)
     else:
         checks.count("reports", reports)
     most = inf if answers is None else checks.count("answers", answers)
     uses = []
     for metric in (registry.metrics[id_] for id_ in dict.fromkeys(metrics) or registry.metrics):
         mechanism = mechanisms.of(metric)
-        in_window = periods(metric.period, window)
-        occasions = reports if reports is not None else periods(metric.period, days or window)
-        in_window = min(occasions, in_window) if days is not None or metric.kept else occasions
-        drawn = min(most, mechanism.kept_responses) if isinstance(mechanism, Chain) and metric.kept else 0
-        uses.append(
-            Use(
-                metric=metric,
-                mechanism=mechanism,
-                occasions=occasions,
-                answers=int(min(occasions, drawn)),
-                window_occasions=in_window,
-                window_answers=int(min(in_window, drawn)),
-            )
-        )
+        allowance = Allowance.of(metric, mechanism, budget)
+        occasions = metric.per_period * periods(metric.period, days) if days is not None else reports or 0
+        kept = mechanism.kept_responses if isinstance(mechanism, Chain) and metric.kept else 0
+        drawn = int(min(occasions, most, kept, allowance.answers_ever))
+        uses.append(Use(metric=metric, mechanism=mechanism, allowance=allowance, occasions=occasions, answers=drawn))
     return Plan(tuple(uses), days, budget)

@@ -7,8 +7,8 @@ from fractions import Fraction
 from math import ceil, exp, inf, nextafter
 from typing import TYPE_CHECKING, Self
 
+from deniable.allowance import MICRO, cost
 from deniable.errors import ParameterError
-from deniable.ledger import MICRO, cost
 from deniable.weight import exact
 from deniable_aggregator.accounting import checks
 

@@ -81,17 +81,25 @@ class Statement:
         yield from self._not_claimed()
 
     def _uses(self, plan: Plan) -> Iterator[str]:
-        yield f"{plan.days:,} days, each metric asked once a period" if plan.days else "Each metric asked the times stated"
+        yield (
+            f"{plan.days:,} days, each metric reported as often as it may be"
+            if plan.days
+            else "Each metric asked the times stated"
+        )
         yield ""
-        rows = [("metric", "mechanism", "asked", "what is told", "plain sum")]
+        window = f"reserved in {plan.budget.window:g} days"
+        rows = [("metric", "mechanism", "asked", "what is told", "plain sum", window, "reserved ever")]
         for use in plan.uses:
             spend = use.spend
             what = f"{spend.count:,} {'kept responses' if use.kept and use.occasions > 1 else 'reports'} at {spend.epsilon:.6g}"
-            rows.append((use.metric.id, use.mechanism.name, f"{use.occasions:,}", what, _number(spend.count * spend.epsilon)))
+            reserved = (_number(use.reserved_window), _number(use.reserved_lifetime) if isfinite(use.reserved_lifetime) else "-")
+            told = (f"{use.occasions:,}", what, _number(spend.count * spend.epsilon))
+            rows.append((use.metric.id, use.mechanism.name, *told, *reserved))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             left = "  ".join(cell.ljust(width) for cell, width in zip(row[:2], widths, strict=False))
-            yield f"{left}  {row[2]:>{widths[2]}}  {row[3]:<{widths[3]}}  {row[4]:>{widths[4]}}"
+            right = "  ".join(cell.rjust(width) for cell, width in zip(row[4:], widths[4:], strict=True))
+            yield f"{left}  {row[2]:>{widths[2]}}  {row[3]:<{widths[3]}}  {right}"
         yield ""
 
     def _table(self) -> Iterator[str]:
@@ -137,14 +145,14 @@ class Statement:
 
     def _budget(self, plan: Plan) -> Iterator[str]:
         budget = plan.budget
-        over = f" in {plan.days:,} days" if plan.days else ""
-        for what, when, would, bound in (
-            (f"in any {budget.window:g} days", "", plan.window, budget.per_window),
-            ("ever", over, plan.lifetime, budget.lifetime),
+        for what, reserved, bound in (
+            (f"in any {budget.window:g} days", plan.reserved_window, budget.per_window),
+            ("ever", plan.reserved_lifetime, budget.lifetime),
         ):
             if bound is not None:
-                word = "it fits" if would <= bound else "it does not fit, and the ledger refuses what exceeds it"
-                yield f"Budget: {_number(bound)} {what}, and this asks for {_number(would)}{when}: {word}."
+                yield f"Budget: {_number(bound)} {what}, and {_number(reserved)} are reserved for these metrics."
+        if not plan.fits:
+            yield "It does not fit: lint and apps refuse such a registry."
         yield "A window that slides on makes room again. It does not undo what was told before: the total is over the whole time."
 
     def _not_claimed(self) -> Iterator[str]:
@@ -215,8 +223,8 @@ class Statement:
             "window": budget.window,
             "per_window": budget.per_window,
             "lifetime": budget.lifetime,
-            "charged_in_window": plan.window,
-            "charged_in_all": plan.lifetime,
+            "reserved_in_window": plan.reserved_window,
+            "reserved_ever": plan.reserved_lifetime if isfinite(plan.reserved_lifetime) else None,
             "allowed_in_all": plan.allowed if isfinite(plan.allowed) else None,
         }
 
@@ -261,7 +269,8 @@ def _use(use: Use) -> dict[str, Any]:
         "spends": spend.count,
         "share": spend.share,
         "basic": spend.count * spend.epsilon,
-        "charged": use.charged(),
+        "reserved_in_window": use.reserved_window,
+        "reserved_ever": use.reserved_lifetime if isfinite(use.reserved_lifetime) else None,
     }
 
 

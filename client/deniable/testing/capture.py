@@ -173,7 +173,7 @@ def _begin(begin: Callable[..., None], client: Client, **given: Any) -> None:
 
 def _agreed(client: Client) -> bool:
     consent = client._consent  # noqa: SLF001
-    return bool(consent() if callable(consent) else consent)
+    return (consent() if callable(consent) else consent) is True
 
 
 def _check(client: Client, metric: str, value: object) -> None:

@@ -16,6 +16,7 @@ from deniable_aggregator.participation import Noise
 from deniable_server.privacy.guess import Guess, guesses
 
 if TYPE_CHECKING:
+    from deniable.allowance import Allowance
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
 
@@ -39,6 +40,8 @@ class MetricFacts:
         As declared, and as it resolves.
     explanation
         What a device tells of it; the losses are those of the mechanism's integers.
+    allowance
+        What is reserved for it on a device.
     candidates
         Answers that are looked for, with the SHA-256 of their file; 0 and nothing where no file is named.
     guesses
@@ -52,15 +55,11 @@ class MetricFacts:
     metric: Metric
     mechanism: Mechanism
     explanation: Explanation
+    allowance: Allowance
     candidates: tuple[int, str]
     guesses: tuple[Guess, ...]
     totals: tuple[Plan, ...]
     doubts: tuple[str, ...]
-
-    @property
-    def kept_responses(self) -> int | None:
-        """Responses that a device keeps at most; None where none are kept, or where that many never come."""
-        return getattr(self.mechanism, "kept_responses", None) if self.metric.kept and not self.metric.open else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +137,15 @@ def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts
 def _metric(loaded: Registry, metric: Metric, doubts: tuple[str, ...]) -> MetricFacts:
     mechanism = mechanisms.of(metric)
     file = Path(loaded.file).parent / metric.candidates if metric.candidates else None
+    totals = tuple(plan(loaded, metrics=[metric.id], days=days) for days in SPANS)
+    planned = totals[-1]
     return MetricFacts(
         metric=metric,
         mechanism=mechanism,
-        explanation=Explanation.of(metric, mechanism),
+        explanation=Explanation.of(loaded, metric.id, planned.budget),
+        allowance=planned.uses[0].allowance,
         candidates=(len(loaded.candidates(metric)), sha256(file.read_bytes()).hexdigest() if file else ""),
         guesses=guesses(metric, mechanism),
-        totals=tuple(plan(loaded, metrics=[metric.id], days=days) for days in SPANS),
+        totals=totals,
         doubts=doubts,
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from deniable.ledger import cost
+from deniable.allowance import cost
 from deniable.mechanisms.chain import Chain
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import periods

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import inf
+from math import inf, isfinite
 from typing import TYPE_CHECKING
 
 from deniable_server.privacy.document import Note, Section, Table, Text
@@ -102,14 +102,14 @@ def _so_far(published: Published | None) -> str:
 
 
 def _responses(facts: MetricFacts) -> str:
-    most = facts.kept_responses
-    if most is None:
-        return "one for each different answer that the person ever gives: without a bound but the budget's"
-    bound = facts.explanation.epsilon_lifetime
-    return (
-        f"at most {most:,}, of this version: together at most {nats(bound)} nats over the device's lifetime, but for when "
-        "answers change and return"
-    )
+    told, ever = facts.explanation, facts.allowance.answers_ever
+    most = f"at most {told.answers_per_window} different ones in any {told.window:g} days"
+    if isfinite(ever):
+        most += (
+            f" and {ever:,.0f} ever, of this version: together at most {nats(told.reserved_lifetime)} nats, but for when answers "
+            "change and return"
+        )
+    return f"{most}; beyond that the last one is reported again"
 
 
 def _parameters(facts: MetricFacts) -> str:
@@ -131,10 +131,7 @@ def _loss(facts: MetricFacts) -> Table:
     rows = [("one report", facts.mechanism.epsilon)]
     if facts.metric.kept:
         rows.append(("all reports of one answer, however many", facts.explanation.epsilon_permanent or inf))
-        if facts.kept_responses is not None:
-            rows.append(
-                ("all reports ever, but for when the answer changes and returns", facts.explanation.epsilon_lifetime or inf)
-            )
+        rows.append(("all reports ever, but for when the answer changes and returns", _ever(facts)))
     else:
         for days, plan in zip(SPANS[1:], facts.totals[1:], strict=True):
             (use,) = plan.uses
@@ -150,6 +147,11 @@ def _loss(facts: MetricFacts) -> Table:
         "becomes of one"
     )
     return Table(caption, heads, tuple(cells), frozenset(range(1, len(heads))))
+
+
+def _ever(facts: MetricFacts) -> float:
+    lifetime = facts.explanation.reserved_lifetime
+    return inf if lifetime is None else lifetime
 
 
 def _guess(facts: MetricFacts) -> Table:

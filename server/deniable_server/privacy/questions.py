@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from deniable.ledger import MICRO
+from deniable.allowance import MICRO
 from deniable_aggregator import census
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.budgets import Budgets

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.accounting.account import METHODS
@@ -30,8 +29,8 @@ def _blocks(facts: Facts) -> Iterator[Block]:
     devices = facts.statements[-1].devices
     yield Text(
         "Epsilons of all reports add up. The plain sum always holds; a smaller total holds except with the probability "
-        "delta that stands beside it. The device keeps a ledger over all metrics, writes each spend before a report "
-        "exists, and refuses what exceeds the budget."
+        "delta that stands beside it. Each metric has its part of the budget reserved, whatever is answered. The device "
+        "keeps a ledger, writes each spend before a report exists, and refuses what exceeds a part."
     )
     yield Table(
         "Epsilon of all metrics together, in nats, each asked once a period",
@@ -57,10 +56,9 @@ def _blocks(facts: Facts) -> Iterator[Block]:
         frozenset(range(1, 6)),
     )
     if not all(found.fits for found in facts.statements):
-        yield Note(
-            "This registry asks for more than the budget allows. The ledger refuses the rest: those answers are not recorded."
-        )
-    heads = ("Metric", "what is told in a year", *(f"{plural(days, 'day')}" for days in SPANS), "this version, ever")
+        yield Note("This registry asks for more than the budget has. Lint and apps refuse it: nothing is recorded until it fits.")
+    window = f"reserved in any {budget.window:g} days"
+    heads = ("Metric", "what is told in a year", *(f"{plural(days, 'day')}" for days in SPANS), window, "reserved ever")
     yield Table(
         "Epsilon of each metric by itself, as a plain sum in nats, before the budget",
         heads,
@@ -120,11 +118,10 @@ def _metrics(facts: Facts) -> Iterator[tuple[str, ...]]:
     for each in facts.metrics:
         uses = [plan.uses[0] for plan in each.totals]
         spend = uses[-1].spend
-        # Without kept responses, or a number of them, nothing but the budget ends the sum.
-        ever = each.explanation.epsilon_lifetime if each.kept_responses is not None else inf
         yield (
             each.metric.id,
             f"{plural(spend.count, 'kept response' if uses[-1].kept else 'report')} at {nats(spend.epsilon)}",
             *(nats(use.spend.count * use.spend.epsilon) for use in uses),
-            nats(ever),
+            nats(each.explanation.reserved_window),
+            nats(uses[-1].reserved_lifetime),
         )

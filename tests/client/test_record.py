@@ -1,0 +1,178 @@
+"""From `record` to the queue, by every draw: what is queued tells no more than is promised, whatever was given."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from deniable import mechanisms
+from deniable.budget import Budget
+from deniable.caps import Caps
+from deniable.client import Client
+from deniable.hashing import KEY_SPACE
+from deniable.mechanisms.chain import Chain
+from deniable.proof import Tape, distribution
+from deniable.registry import Metric, Registry
+from deniable.transport import Sender
+
+DAY = 86_400
+FREE = Caps(epsilon=16, permanent=16, budget=Budget(per_window=None, lifetime=None))
+
+
+class Odd:
+    """An answer of no kind, which cannot even be compared."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, _other: object) -> bool:
+        raise RuntimeError
+
+    def __class_getitem__(cls, _: object) -> None:
+        raise RuntimeError
+
+
+UNDECLARED = ["nothing listed", 7, 1.0, b"a", object(), Odd(), ["a"], {"a": 1}, ("x", "nowhere"), None]
+THREE = {"type": "categorical", "values": ("a", "b", "c")}
+PRODUCT = {"type": "product", "values": (("x", "u"), ("x", "v"), ("y", "u"), ("y", "v"))}
+PRODUCT["factors"] = (("one", ("x", "y")), ("two", ("u", "v")))
+BOOLEAN = {"type": "boolean", "values": (False, True)}
+TEXT = {"type": "string", "values": (), "max_length": 1, "candidates": "c.txt"}
+
+PLAIN = [
+    *((BOOLEAN, {"mechanism": name}) for name in ("binary", "grr", "oue", "hadamard")),
+    (BOOLEAN, {"mechanism": "coin", "epsilon": "1.0986122886681098"}),
+    *((THREE, {"mechanism": name}) for name in ("grr", "subset", "sue", "oue", "local_hash", "hadamard", "general_hadamard")),
+    *((THREE, {"mechanism": name}) for name in ("pgr", "l_grr", "loloha", "dbitflip")),
+    (THREE, {"mechanism": "grr", "other": "b"}),
+    (THREE, {"mechanism": "grr", "none": "c", "sample": "0.25"}),
+    (THREE | {"type": "ordinal"}, {"mechanism": "subset", "none": "a", "other": "c", "sample": "0.5"}),
+    (PRODUCT, {"mechanism": "grr"}),
+    (PRODUCT, {"mechanism": "hadamard", "sample": "0.5"}),
+]
+KEPT = [
+    (BOOLEAN, {"mechanism": "l_grr"}),
+    (THREE, {"mechanism": "l_grr"}),
+    (THREE, {"mechanism": "l_grr", "other": "b", "none": "a"}),
+    (BOOLEAN, {"mechanism": "l_grr", "sample": "0.5"}),
+    (BOOLEAN, {"mechanism": "l_osue"}),
+    (THREE, {"mechanism": "loloha"}),
+    (BOOLEAN, {"mechanism": "dbitflip", "epsilon_permanent": "1"}),
+    (BOOLEAN, {"mechanism": "rappor"}),
+    (PRODUCT, {"mechanism": "l_grr"}),
+]
+
+
+def declare(domain: dict, rest: dict, **more: str) -> Metric:
+    return Metric(**({"id": "m", "epsilon": "1"} | domain | more | rest))
+
+
+def name(case: object) -> str:
+    return "-".join(map(str, case.values())) if isinstance(case, dict) and "mechanism" in case else ""
+
+
+@pytest.fixture
+def way(monkeypatch):
+    """Give the exact distribution of what a fresh device queues when a metric is given some answers, one a day."""
+    queued: list[tuple] = []
+    monkeypatch.setattr(Sender, "submit", lambda _, report, __: queued.append((report.stratum, report.payload)))
+
+    def run(metric: Metric, answers: list[object], make=Tape) -> dict[bytes, Fraction]:
+        registry = Registry("shop", {"m": metric})
+
+        def once(tape: Tape) -> bytes:
+            queued.clear()
+            now = [1_800_000_000.0]
+            options = {"dsn": "https://key@t.example/shop", "consent": True, "caps": FREE, "state": None}
+            client = Client(registry=registry, clock=lambda: now[0], source=tape, **options)
+            for answer in answers:
+                client.record("m", answer)
+                client.record("m", answer)  # the same day: nothing comes of it
+                now[0] += DAY
+            dropped = client.stats()["dropped"]
+            client._state._memory.close() if client._state._memory else None
+            assert len(queued) + sum(dropped.values()) == 2 * len(answers)
+            return repr((queued, client.stats()["spent"], sorted(dropped))).encode()
+
+        return distribution(once) if make is Tape else {once(make()): Fraction(1)}
+
+    return run
+
+
+def worst(masses: list[dict[bytes, Fraction]]) -> Fraction:
+    outcomes = set().union(*masses)
+    assert all(sum(mass.values()) == 1 for mass in masses)
+    assert all(set(mass) == outcomes for mass in masses), "something is queued for one answer and never for another"
+    return max(max(mass[each] for mass in masses) / min(mass[each] for mass in masses) for each in outcomes)
+
+
+def silent(mass: dict[bytes, Fraction]) -> Fraction:
+    return sum((share for outcome, share in mass.items() if outcome.startswith(b"([],")), Fraction(0))
+
+
+@pytest.mark.parametrize(("domain", "rest"), PLAIN, ids=name)
+def test_one_report(way, domain, rest):
+    """Declared or not, one report is queued as likely as any other answer's, and tells at most epsilon."""
+    metric = declare(domain, rest)
+    masses = [way(metric, [answer]) for answer in (*metric.values, *UNDECLARED)]
+    assert worst(masses) == mechanisms.of(metric).ratio
+    assert {silent(mass) for mass in masses} == {1 - Fraction(metric.sample)}
+    declared, undeclared = masses[: metric.domain_size], masses[metric.domain_size :]
+    if metric.none is not None:
+        assert undeclared.pop() == declared[metric.position(None)]
+    stands = declared if metric.other is None else [declared[metric.position(metric.other)]]
+    mixture = {each: sum(mass[each] for mass in stands) / len(stands) for each in stands[0]}
+    assert all(mass == mixture for mass in undeclared)
+
+
+@pytest.mark.parametrize(("domain", "rest"), KEPT, ids=name)
+def test_kept_responses(way, domain, rest):
+    """An answer that stays tells at most epsilon_permanent over all days, declared or not, and on one day epsilon."""
+    metric = declare(domain, rest, epsilon_permanent="2")
+    chain = mechanisms.of(metric)
+    assert isinstance(chain, Chain)
+    some = (*metric.values, *UNDECLARED[:1], *UNDECLARED[-3:])
+    assert worst([way(metric, [answer]) for answer in some]) == chain.ratio
+    if metric.factors:  # two days of that are too many walks
+        return
+    days = [way(metric, [answer, answer]) for answer in (*metric.values, UNDECLARED[0], None)]
+    assert worst(days) <= chain.permanent_ratio
+    assert len({silent(mass) for mass in days}) == 1
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        {"mechanism": "fast_local_hash", "parameters": (("rows", 2),)},
+        {"mechanism": "rappor", "parameters": (("bits", 2), ("cohorts", 2), ("hashes", 1))},
+    ],
+    ids=name,
+)
+def test_texts(way, rest):
+    """Any text has its place; what is no text is reported as a random one."""
+    metric = declare(TEXT, rest)
+    texts = [way(metric, [answer]) for answer in ("", "a", "b", "\0", "a rather long one", "\ud800")]
+    assert texts[1] == texts[4]  # as far as there is room for it
+    others = [way(metric, [answer]) for answer in (7, None)]
+    assert all(mass == others[0] for mass in others)
+    assert worst([*texts, others[0]]) <= mechanisms.of(metric).ratio
+    assert {silent(mass) for mass in (*texts, *others)} == {0}
+
+
+@pytest.mark.parametrize("key", [0, 17, KEY_SPACE - 1])
+@pytest.mark.parametrize("kept", [False, True])
+def test_keys(way, key, kept):
+    """What is no key is reported as a random one, as that one would be, draw for draw."""
+
+    class Drawn(Tape):
+        def __init__(self) -> None:
+            super().__init__([])
+
+        def below(self, n: int) -> int:
+            return key if n == KEY_SPACE else super().below(n)
+
+    rest = {"mechanism": "rappor", "parameters": (("bits", 4), ("cohorts", 2), ("hashes", 1))}
+    metric = declare({"type": "key", "values": (), "candidates": "c.txt"}, rest, **({"epsilon_permanent": "2"} if kept else {}))
+    expected = way(metric, [key, key], Drawn)
+    for answer in (-1, KEY_SPACE, True, "17", 1.0, None, Odd()):
+        assert way(metric, [answer, answer], Drawn) == expected

@@ -4,7 +4,7 @@
     hash from each stratum to its number of reports, as counted, and a digest of what the segments' values generalised to then;
     written by the script that publishes the last release of a period.
 
-Nothing shows it as it is. It is what questions are answered from that are paid for (`deniable_aggregator.budgets`).
+Questions that are paid for are answered from it (`deniable_aggregator.budgets`).
 """
 
 from __future__ import annotations

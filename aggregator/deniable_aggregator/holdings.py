@@ -65,8 +65,8 @@ class Holdings:
         """Name the keys of the exact sums of what is wanted; some may not exist."""
         strata = list(filter(wanted, self.strata(*INDEXES)))
         names = sorted(map(shelf.name, strata))
-        taken = {self._store.taken(shelf.name(stratum._replace(segment=""))) for stratum in strata}
-        return [*map(self._store.tallies.key, names), *map(self._store.weights, names), *sorted(taken)]
+        snapshots = {self._store.snapshots.key(shelf.name(stratum._replace(segment=""))) for stratum in strata}
+        return [*map(self._store.tallies.key, names), *map(self._store.weights, names), *sorted(snapshots)]
 
     def published(self, wanted: Callable[[Stratum], bool]) -> list[str]:
         """Name the keys of the releases of what is wanted; some may not exist."""

@@ -54,11 +54,11 @@ STORE = (
     Kept("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT),
     Kept("{app}:weights:*", "how many reports set how many bits, by metric, period and segment", _EXACT),
     Kept(
-        "{app}:taken:*",
-        "of a period that may be published before it closes: what is published already, in exact sums, and what is left out next",
+        "{app}:snapshot:*",
+        "of a period that may be published before it closes: its exact sums as they were, which are published next",
         "until the period closes and is published",
     ),
-    Kept("{app}:release:*", "what was published: sums of which a random number of reports was left out", _PUBLISHED),
+    Kept("{app}:release:*", "what was published: sums of enough reports each", _PUBLISHED),
     Kept("{app}:releases:*", "which releases there are, and the hour of each", _PUBLISHED),
     Kept(
         "{app}:census:*", "exact numbers of reports of what was published; questions of analysts are answered from them", _EXACT

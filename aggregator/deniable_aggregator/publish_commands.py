@@ -19,15 +19,13 @@ __all__ = ["publish"]
 
 
 def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable publish --redis-url URL --registry FILE [--now]``.
+    """``deniable publish --redis-url URL --registry FILE``.
 
     Exit status: 0 done, also if there was nothing to publish; 2 for a wrong configuration; 3 when the store could not be used.
     """
     options.add(parser)
     about = "metrics.toml of the apps; several are joined by : (default: DENIABLE_REGISTRY)"
     parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
-    about = "add min_reports new reports where there are so many, without waiting for a quarter more"
-    parser.add_argument("--now", action="store_true", help=about)
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
@@ -40,7 +38,7 @@ def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
             if store.app not in loaded:
                 raise ConfigurationError(f"--registry names the registry of each app; {store.app} has none")
             publisher = Publisher(store, loaded[store.app], grace=release.grace(), actor="command")
-            for each in publisher.publish(time.time(), at_once=arguments.now):
+            for each in publisher.publish(time.time()):
                 made += 1
                 print(f"{store.app}: {each.metric}, {each.period}{', ' + each.segment if each.segment else ''}")
         print(f"{made} published" if made else "nothing to publish: periods are open, published already, or of too few reports")

@@ -1,15 +1,9 @@
 """Releases: what is published of a metric and period, as a whole and of cells of its segments.
 
 ``{app}:release:<stratum>``
-    a tally as of what was counted, thinned; the stratum's segment is a cell, such as ``platform=linux``, empty for all;
+    a tally as of what was counted; the stratum's segment is a cell, such as ``platform=linux``, empty for all;
 ``{app}:releases:<metric>``
-    hash from each such stratum to what is noted of its release;
-``{app}:taken:<stratum>``
-    of a metric without segments and a period that is not closed: how many reports its next release leaves out, and then what
-    was counted when it was last published, as it was. Only workers may read it.
-
-An early release adds reports to those published before. So each report is published once, the noise with which numbers are
-published is drawn once for it, and what is published in the end does not depend on how often anybody looked.
+    hash from each such stratum to what is noted of its release.
 """
 
 from __future__ import annotations
@@ -17,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass, replace
-from math import hypot, sqrt
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
@@ -27,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deniable.report import Stratum
-    from deniable_aggregator.participation import Noise
     from deniable_aggregator.store import Store
 
 __all__ = ["GRACE_SECONDS", "Release", "grace", "listed", "shelf"]
@@ -49,27 +41,15 @@ class Release:
         Unix time of the hour of the last one.
     closed
         Whether this is all that will be published of the period.
-    left_out
-        Reports that were left out of it, on average over such releases.
-    stderr
-        Standard deviation of the number left out.
     """
 
     number: int = 0
     published: int = 0
     closed: bool = False
-    left_out: int = 0
-    stderr: float = 0.0
 
-    def added(self, now: float, noise: Noise, parts: int = 1) -> Release:
-        """Return what is noted once reports were added to it at a Unix time, in parts of which each has noise."""
-        return replace(
-            self,
-            number=self.number + 1,
-            published=int(now) - int(now) % _HOUR,
-            left_out=self.left_out + noise.middle * parts,
-            stderr=hypot(self.stderr, noise.stderr * sqrt(parts)),
-        )
+    def added(self, now: float) -> Release:
+        """Return what is noted once reports were added to it at a Unix time."""
+        return replace(self, number=self.number + 1, published=int(now) - int(now) % _HOUR)
 
     def closing(self) -> Release:
         """Return what is noted once nothing more will be added."""

@@ -12,6 +12,8 @@ Keys of one app share a hash tag, so that one script may touch them all on a Red
     hash from each stratum of a metric to the hour of its last commit;
 ``{app}:weights:<stratum>``
     a string like that of the tally: how many reports set none, one, ... all of the bits, where reports have bits;
+``{app}:snapshot:<stratum>``
+    of a period that is open, a tally as it was: what the next early release holds (`deniable_aggregator.publisher`);
 ``{app}:alarms``
     hash from each metric to what looks for made-up reports found, by `deniable_aggregator.watch`;
 ``{app}:watched``
@@ -147,6 +149,7 @@ class Store:
         self.app = app
         self._durability = durability
         self.tallies = Shelf(client, app, "tally", "tallies")
+        self.snapshots = Shelf(client, app, "snapshot", "snapshots")  # its index is never written: a snapshot is of a period
         self.stream = f"{{{app}}}:reports"
         self.dead = f"{{{app}}}:dead"
         self.workers = f"{{{app}}}:workers"
@@ -301,10 +304,6 @@ class Store:
             cells = shelf.cells(value)
             total[: len(cells)] += cells
         return total
-
-    def taken(self, name: str) -> str:
-        """Name the key of what was counted of a period when it was last published before its close."""
-        return f"{{{self.app}}}:taken:{name}"
 
     def weights(self, name: str) -> str:
         """Name the key of a stratum's weight tally."""

@@ -43,5 +43,5 @@ class Retention:
             if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= _MOST_DAYS:
                 raise ParameterError(f"{each.name} is a whole number of days from 1 to {_MOST_DAYS}", days)
         if self.releases < self.tallies:
-            # Else a period could be published a second time, with other reports left out.
+            # Else a period could be published a second time.
             raise ParameterError(f"releases are kept no shorter than tallies, which are for {self.tallies} days", self.releases)

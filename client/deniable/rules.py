@@ -121,7 +121,7 @@ def _budget_faults(budget: object) -> Iterator[_Broken]:
 
 def _publication_faults(publication: object) -> Iterator[_Broken]:
     if not isinstance(publication, dict):
-        yield "publication is a table such as { epsilon = 2.0, min_reports = 100 }", publication
+        yield "publication is a table such as { min_reports = 100, early = false }", publication
         return
     try:
         Publication(**publication)

@@ -95,12 +95,11 @@ def _run(arguments: argparse.Namespace) -> int:
         with Stack(settings, bind=bind, log_file=Path(folder, "log")) as stack:
             console.print(f"Store: {stack.origin}")
             console.print(f"Watch: {stack.url}/")
-            if people.few:
-                console.print("Of so few devices everything is published at once, in exact numbers (trial = true).")
+            console.print("Everything is published at once, as in a trial (trial = true).")
             started = time.monotonic()
             store = Store(connect(stack.store_url), app)
             _collect(people, stack, settings, console, store)
-            Publisher(store, loaded).publish(time.time(), at_once=True)
+            Publisher(store, loaded).publish(time.time())
             seconds = time.monotonic() - started
             results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
             outcome = _outcome(people, arguments.epsilon, stack, seconds, results)

@@ -25,7 +25,6 @@ __all__ = ["Column", "Population", "flights", "from_csv"]
 
 Answer = str | bool
 
-_FEW = 1000
 _PER_PERIOD = 1_000_000  # reports: one process records for many devices, and to the SDK it is one
 
 
@@ -84,14 +83,9 @@ class Population:
             for column, counts in zip(self.columns, counted, strict=True)
         }
 
-    @property
-    def few(self) -> bool:
-        """Whether there are so few that releases would leave much of them out."""
-        return len(self.rows) < _FEW
-
     def registry(self, folder: Path, app: str, epsilon: str) -> Path:
         """Write the metrics.toml that asks these questions, and the files of candidates beside it; return its path."""
-        parts = [f'format = 1\napp = "{app}"\n']
+        parts = [f'format = 1\napp = "{app}"\n\n[publication]\ntrial = true\n']
         for column in self.columns:
             values = "" if column.type == "boolean" else f"values = [{', '.join(map(_toml, column.values))}]\n"
             if column.type == "string":
@@ -102,8 +96,6 @@ class Population:
                 f"per_period = {_PER_PERIOD}\n"
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
             )
-        if self.few:
-            parts.append("[publication]\ntrial = true\n")
         path = folder / "metrics.toml"
         path.write_text("\n".join(parts), "utf-8")
         return path

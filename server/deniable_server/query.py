@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from hashlib import sha256
-from math import hypot, nan
+from math import nan
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -130,7 +130,7 @@ def measure(
     Returns
     -------
     dict
-        The description; ``n``, the reports in the releases that this rests on, and how many ``participants`` they stand for;
+        The description; ``n``, the reports in the releases that this rests on;
         ``updated``; the ``periods`` and the cells of ``segments`` that were published, ``included``, the periods that this rests
         on, and whether they are ``closed``; ``warnings``; and for each value its unbiased
         ``frequency`` and ``count`` with ``stderr``, the pointwise ``interval`` and the ``simultaneous`` one, and whether it is
@@ -158,7 +158,6 @@ def measure(
     rest, rest_stderr = estimate.unallocated(1 - level) if estimate.n else (nan, nan)
     return _description(question) | {
         "n": estimate.n,
-        "participants": _participants(estimate.n, chosen),
         "updated": _updated(chosen),
         "closed": all(each.closed for each in chosen.values()),
         "level": level,
@@ -193,14 +192,6 @@ def missing(question: Question, breakdown: Breakdown, cell: str, published: Coll
     what = f"ask for {instead}" if instead else "ask for all segments"
     rule = f"what is published rests on {least} reports, and nothing computed from it on fewer: this segment is withheld"
     return Problem(403, "withheld", f"{rule}; {what}", instead=instead or None)
-
-
-def _participants(n: int, chosen: Mapping[Stratum, Release]) -> dict[str, float]:
-    """Estimate how many reports there were: some were left out of each release, so that one more or less does not show."""
-    return {
-        "count": float(n + sum(each.left_out for each in chosen.values())),
-        "stderr": hypot(*(each.stderr for each in chosen.values())),
-    }
 
 
 def _warnings(question: Question, estimate: Estimate, level: float) -> list[str]:

@@ -112,7 +112,6 @@ _ANSWERS = {
         segment=_or_null("string"),
         included=_list(_TEXT),
         closed=_BOOLEAN,
-        participants=_object(count={"type": "number"}, stderr={"type": "number"}),
         warnings=_list(_TEXT),
         detection_frequency=_NUMBER,
         unallocated=_object(frequency=_NUMBER, stderr=_NUMBER),

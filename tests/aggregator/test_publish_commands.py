@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -17,20 +17,20 @@ NOW = 1795260480
 
 @pytest.fixture
 def counted(real_redis, registry_file):
-    """Count a hundred reports of today, in an app that is no trial."""
+    """Count a hundred reports of a day that is closed, in an app that is no trial."""
     registry_file.write_text(registry_file.read_text("utf-8").replace("trial = true", ""), "utf-8")
     metric = registry.load(registry_file).metrics["ui.theme"]
     mechanism = mechanisms.of(metric)
-    today = period.of(datetime.now(UTC), "day")
-    stratum = Stratum("ui.theme", 1, fingerprint(metric, mechanism.canonical), today, "")
+    past = period.of(datetime.now(UTC) - timedelta(days=9), "day")
+    stratum = Stratum("ui.theme", 1, fingerprint(metric, mechanism.canonical), past, "")
     store = Store(real_redis, "shop")
     store.commit("test", [], {stratum: np.array([60, 30, 10])}, NOW)
-    return today
+    return past
 
 
-def test_publishing_now(counted, store_url, registry_file, capsys):
-    """With --now a quarter more is not waited for; what is published is named, once."""
-    command = ["publish", "--redis-url", store_url, "--registry", str(registry_file), "--app", "shop", "--now"]
+def test_publishing(counted, store_url, registry_file, capsys):
+    """What is published is named, once."""
+    command = ["publish", "--redis-url", store_url, "--registry", str(registry_file), "--app", "shop"]
     assert main(command) == 0
     assert capsys.readouterr().out == f"shop: ui.theme, {counted}\n1 published\n"
     assert main(command) == 0

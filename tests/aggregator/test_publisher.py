@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from datetime import UTC, datetime
+from itertools import pairwise
+from math import inf
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from deniable import mechanisms, registry
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import release
+from deniable_aggregator import decode, publisher, release
 from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.entry import whole
-from deniable_aggregator.participation import Noise
 from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.store import Store
 
@@ -54,11 +58,30 @@ owner = "core@shop.example"
 """
 
 
+SCREENS = [f"s{number}" for number in range(203)]
+"""Of three, many people answer; of all others, few."""
+
+MANY_SMALL = f"""
+format = 1
+app = "shop"
+
+[segments]
+screen = {json.dumps(SCREENS)}
+
+[metrics.export]
+type = "boolean"
+epsilon = 1.0
+segments = ["screen"]
+description = "Whether it was exported"
+owner = "core@shop.example"
+"""
+
+
 class Counted:
     """An app on a real store, counted by hand."""
 
-    def __init__(self, client, publication=""):
-        self.registry = registry.parse(REGISTRY.format(publication=publication))
+    def __init__(self, client, publication="", text=REGISTRY):
+        self.registry = registry.parse(text.replace("{publication}", publication))
         self.store = Store(client, "shop")
         self.publisher = Publisher(self.store, self.registry)
 
@@ -75,6 +98,19 @@ class Counted:
         cells[0] = n
         self.count(metric, cells, **where)
 
+    def answered(self, metric, no, yes, chance, **where):
+        """Count the randomised answers of so many people."""
+        mechanism = mechanisms.of(self.registry.metrics[metric])
+        ones = chance.binomial(yes, float(mechanism.p)) + chance.binomial(no, float(mechanism.q))
+        self.count(metric, [no + yes - ones, ones], **where)
+
+    def estimate(self, metric, period=TODAY, segment=""):
+        """Estimate the share of yes: the number of reports, and the ends of a 95% interval."""
+        mechanism = mechanisms.of(self.registry.metrics[metric])
+        released = release.shelf(self.store).read(mechanism.layout, [self.stratum(metric, period, segment)])
+        lows, highs = decode.estimate(mechanism, released).interval(0.95)
+        return released.n, lows[1], highs[1]
+
     def published(self, metric):
         """Return the number of reports in each release, by period and cell."""
         layout = mechanisms.of(self.registry.metrics[metric]).layout
@@ -83,27 +119,11 @@ class Counted:
 
 
 @pytest.fixture
-def exact(monkeypatch):
-    """Let no report be left out, so that numbers can be compared."""
-    monkeypatch.setattr(Noise, "draw", lambda _: 0)
-
-
-@pytest.fixture
-def shop(real_redis, exact):  # noqa: ARG001
+def shop(real_redis):
     return Counted(real_redis)
 
 
-def test_early_releases_take_enough_new_reports(shop):
-    """First four times min_reports, then min_reports and a quarter of what is published; nothing shows in between."""
-    steps = []
-    for _ in range(16):
-        shop.counted("theme", 50)
-        Publisher(shop.store, shop.registry).publish(NOON)
-        steps.append(shop.published("theme").get((TODAY, ""), 0))
-    assert steps == [0] * 7 + [400] * 2 + [500] * 3 + [650] * 4
-
-
-def test_nothing_early_where_it_is_switched_off(real_redis, exact):  # noqa: ARG001
+def test_nothing_early_where_it_is_switched_off(real_redis):
     """With early = false a period is published when it closes, and not before."""
     shop = Counted(real_redis, "early = false")
     shop.counted("theme", 5000)
@@ -111,33 +131,6 @@ def test_nothing_early_where_it_is_switched_off(real_redis, exact):  # noqa: ARG
     assert shop.published("theme") == {}
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {(TODAY, ""): 5000}
-
-
-def test_the_close_adds_the_rest_and_is_the_end(shop):
-    """At the close the rest is added if it is enough; after it nothing changes, whatever is counted."""
-    shop.counted("theme", 400)
-    shop.publisher.publish(NOON)
-    shop.counted("theme", 100)
-    shop.publisher.publish(CLOSED)
-    assert shop.published("theme") == {(TODAY, ""): 500}
-    before = {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter("*release*")}
-    shop.counted("theme", 4000)
-    assert Publisher(shop.store, shop.registry).publish(CLOSED + DAY, at_once=True) == []
-    assert {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter("*release*")} == before
-    assert not list(shop.store.redis.scan_iter("*taken*"))
-    (note,) = release.listed(shop.store, "theme").values()
-    assert (note.number, note.closed) == (2, True)
-
-
-def test_a_rest_of_too_few_is_held_back(shop):
-    """Fewer new reports than min_reports are never published: the difference to what was would tell of them alone."""
-    shop.counted("theme", 400)
-    shop.publisher.publish(NOON)
-    shop.counted("theme", 99)
-    shop.publisher.publish(NOON, at_once=True)
-    shop.publisher.publish(CLOSED)
-    assert shop.published("theme") == {(TODAY, ""): 400}
-    assert all(note.closed for note in release.listed(shop.store, "theme").values())
 
 
 def test_too_few_are_never_published(shop):
@@ -158,7 +151,7 @@ def test_cells_are_published_at_the_close(shop):
         "platform=windows,version=2.0": 7,
     }.items():
         shop.counted("export", n, segment=segment)
-    shop.publisher.publish(NOON, at_once=True)
+    shop.publisher.publish(NOON)
     assert shop.published("export") == {}
     shop.publisher.publish(CLOSED)
     found = {cell: n for (_, cell), n in shop.published("export").items()}
@@ -179,40 +172,6 @@ def test_reports_that_wait_are_waited_for(shop):
     shop.store.redis.delete(shop.store.stream)
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {(TODAY, ""): 200}
-
-
-def test_several_workers_publish_once(shop):
-    """Of workers that publish the same at the same time one is heard: each report is in the release once."""
-    shop.counted("theme", 1000)
-    publishers = [Publisher(shop.store, shop.registry) for _ in range(8)]
-    start, made = threading.Barrier(8), []
-
-    def publish(publisher):
-        start.wait()
-        made.extend(publisher.publish(NOON, at_once=True))
-
-    threads = [threading.Thread(target=publish, args=(each,)) for each in publishers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(made) == 1
-    assert shop.published("theme") == {(TODAY, ""): 1000}
-
-
-def test_numbers_are_blurred(real_redis):
-    """Fewer reports are published than were counted, by a number that differs; the index tells how many on average."""
-    shop = Counted(real_redis, "epsilon = 1.0")
-    periods = [f"2026-11-{day:02}" for day in range(1, 25)]
-    for period in periods:
-        shop.count("theme", [600, 300, 100], period)
-    Publisher(shop.store, shop.registry).publish(CLOSED + 30 * DAY)
-    left_out = [1000 - n for n in shop.published("theme").values()]
-    assert len(left_out) == 24
-    assert len(set(left_out)) > 1
-    for note in release.listed(shop.store, "theme").values():
-        assert (note.left_out, round(note.stderr, 2)) == (15, 1.36)
-    assert all(0 <= number <= 30 for number in left_out)
 
 
 def test_a_definition_that_is_gone_is_not_published(shop):
@@ -242,61 +201,120 @@ def test_a_trial_shows_everything_at_once(real_redis):
     assert {note.closed for note in release.listed(shop.store, "export").values()} == {True}
 
 
+def test_answers_that_depend_on_segments_are_published_without_bias(real_redis):
+    """Of 3 segments of 1,000 people who say no and 200 of 10 who say yes, the total has all, and covers the true 40%."""
+    shop, chance = Counted(real_redis, text=MANY_SMALL), np.random.default_rng(1)
+    for place, screen in enumerate(SCREENS):
+        no, yes = (1000, 0) if place < 3 else (0, 10)
+        shop.answered("export", no, yes, chance, segment=f"screen={screen}")
+    shop.publisher.publish(CLOSED)
+    n, low, high = shop.estimate("export")
+    assert n == 5000
+    assert low < 0.4 < high
+
+
+def test_the_latest_reporters_are_published_at_the_close(real_redis):
+    """Of 505 people the last 95 say yes: the close publishes them with all others, and covers the true 18.8%."""
+    shop, chance = Counted(real_redis, text=MANY_SMALL.replace('segments = ["screen"]', "")), np.random.default_rng(1)
+    for no, yes in [(10, 0)] * 41 + [(0, 5)] * 19:
+        shop.answered("export", no, yes, chance)
+        Publisher(shop.store, shop.registry).publish(NOON)
+    early, _, _ = shop.estimate("export")
+    shop.publisher.publish(CLOSED)
+    n, low, high = shop.estimate("export")
+    assert 0 < early < 505
+    assert n == 505
+    assert low < 95 / 505 < high
+
+
+@given(arrivals=st.lists(st.integers(0, 350), min_size=1, max_size=40), least=st.sampled_from([1, 20, 100]))
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_published_totals_differ_by_enough_and_nothing_is_lost(real_redis, monkeypatch, arrivals, least):
+    """However reports arrive, two totals of a period differ by none or by min_reports, and the last one has them all."""
+    real_redis.flushall()
+    real_redis.connection_pool.reset()  # each store and publisher keeps some
+    monkeypatch.setattr(publisher, "_PATIENCE", inf)
+    shop, totals = Counted(real_redis, text=REGISTRY.replace("min_reports = 100", f"min_reports = {least}")), {0}
+    for n in arrivals:
+        shop.counted("theme", n)
+        shop.publisher.publish(NOON)
+        totals.add(shop.published("theme").get((TODAY, ""), 0))
+    shop.publisher.publish(CLOSED)
+    last = shop.published("theme").get((TODAY, ""), 0)
+    assert last == (sum(arrivals) if sum(arrivals) >= least else 0)
+    assert all(b - a >= least for a, b in pairwise(sorted(totals | {last})))
+
+
+def test_early_releases_lag_by_enough(shop):
+    """What is published is what was counted when min_reports, and a quarter of what was published, had not come after it yet."""
+    steps = []
+    for _ in range(20):
+        shop.counted("theme", 50)
+        Publisher(shop.store, shop.registry).publish(NOON)
+        steps.append(shop.published("theme").get((TODAY, ""), 0))
+    assert steps == [0] * 3 + [100] * 2 + [200] * 2 + [300] * 2 + [400] * 2 + [500] * 3 + [600] * 3 + [750] * 3
+
+
+def test_the_close_is_the_end(shop):
+    """At the close the rest is added; after it nothing changes, whatever is counted, and no snapshot is left."""
+    for _ in range(4):
+        shop.counted("theme", 100)
+        Publisher(shop.store, shop.registry).publish(NOON)
+    shop.counted("theme", 1)
+    assert shop.published("theme") == {(TODAY, ""): 300}
+    shop.publisher.publish(CLOSED)
+    assert shop.published("theme") == {(TODAY, ""): 401}
+    before = {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter("*release*")}
+    shop.counted("theme", 4000)
+    assert Publisher(shop.store, shop.registry).publish(CLOSED + DAY) == []
+    assert {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter("*release*")} == before
+    assert not list(shop.store.redis.scan_iter("*snapshot*"))
+    (note,) = release.listed(shop.store, "theme").values()
+    assert (note.number, note.closed) == (4, True)
+
+
+def test_several_workers_publish_once(shop):
+    """Of workers that publish the same at the same time one is heard, and each report is published once."""
+    for n in (100, 300, 400):
+        shop.counted("theme", n)
+        start, made = threading.Barrier(8), []
+
+        def publish(publisher, start=start, made=made):
+            start.wait()
+            made.extend(publisher.publish(NOON))
+
+        publishers = [Publisher(shop.store, shop.registry) for _ in range(8)]
+        threads = [threading.Thread(target=publish, args=(each,)) for each in publishers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(made) == (n > 100)
+    assert shop.published("theme") == {(TODAY, ""): 400}
+
+
 def test_releases_are_in_the_audit_log(shop):
     """Each release is an entry of the audit log, made in the same moment; a look that publishes nothing leaves none."""
-    shop.counted("theme", 400)
-    shop.publisher.publish(NOON)
-    shop.publisher.publish(NOON)
+    for _ in range(2):
+        shop.counted("theme", 100)
+        for _ in range(2):
+            Publisher(shop.store, shop.registry).publish(NOON)
     shop.publisher.publish(CLOSED)
     log = AuditLog(shop.store.redis, "shop")
     entries = [whole(line) for line in log.lines(log.first())]
     assert [(each.event, each.actor) for each in entries] == [("release.published", "worker")] * 2
-    assert [(each.details["number"], each.details["closed"]) for each in entries] == [(1, 0), (1, 1)]
+    assert [(each.details["number"], each.details["closed"]) for each in entries] == [(1, 0), (2, 1)]
 
 
-def test_a_single_report_shows_in_no_number(real_redis):
-    """Whether a leaf has one report or none changes nothing of what is noted of the cells that are published in either case."""
-    notes = []
-    for single in (0, 1):
-        real_redis.flushall()
-        shop = Counted(real_redis)
-        for version, n in (("1.0", 300), ("1.1", 200), ("2.0", single)):
-            shop.counted("export", n, segment=f"platform=linux,version={version}")
-        shop.publisher.publish(CLOSED)
-        listed = release.listed(shop.store, "export")
-        notes.append({stratum.segment: (each.left_out, each.stderr) for stratum, each in listed.items()})
-    both = notes[0].keys() & notes[1].keys()
-    assert both >= {"", "platform=linux", "version=1.0"}
-    assert {cell: notes[0][cell] for cell in both} == {cell: notes[1][cell] for cell in both}
-
-
-def test_a_trial_that_ends_counts_nothing_twice(real_redis, exact):  # noqa: ARG001
-    """Where a registry's trial ends within a period, what it has shown is not added again."""
+def test_a_trial_that_ends_goes_on_in_steps(real_redis):
+    """Where a registry's trial ends within a period, what it has shown is not added again, and the next step is of enough."""
     trial = Counted(real_redis, "trial = true")
     trial.counted("theme", 500)
     trial.publisher.publish(NOON)
     shop = Counted(real_redis)
-    shop.counted("theme", 130)
-    shop.publisher.publish(NOON)
-    assert shop.published("theme") == {(TODAY, ""): 630}
-    shop.counted("theme", 200)
+    for n, published in ((99, 500), (51, 500), (150, 650)):
+        shop.counted("theme", n)
+        Publisher(shop.store, shop.registry).publish(NOON)
+        assert shop.published("theme") == {(TODAY, ""): published}
     shop.publisher.publish(CLOSED)
-    assert shop.published("theme") == {(TODAY, ""): 830}
-
-
-def test_when_there_are_enough_is_asked_of_the_blurred_number(real_redis, monkeypatch):
-    """A release comes when enough are there without those that it leaves out, whose number is drawn once, for all workers."""
-    drawn = iter([5, 11, 0, 0])
-    monkeypatch.setattr(Noise, "draw", lambda _: next(drawn))
-    shop = Counted(real_redis)
-    shop.counted("theme", 404)
-    for _ in range(3):  # workers, and looks of each
-        assert Publisher(shop.store, shop.registry).publish(NOON) == []
-    shop.counted("theme", 1)
-    Publisher(shop.store, shop.registry).publish(NOON)
-    assert shop.published("theme") == {(TODAY, ""): 400}
-    shop.counted("theme", 110)
-    assert Publisher(shop.store, shop.registry).publish(NOON) == []
-    shop.counted("theme", 1)
-    Publisher(shop.store, shop.registry).publish(CLOSED)
-    assert shop.published("theme") == {(TODAY, ""): 500}
+    assert shop.published("theme") == {(TODAY, ""): 800}

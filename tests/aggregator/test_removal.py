@@ -95,7 +95,7 @@ class Shop:
             Budgets(self.store, declared.analysts).ask("f" * 16, asked, None, lambda: {"participants": 5001})
         Retention(self.store, declared, publisher).look(CLOSED + 29 * DAY + 1)  # what is exact of the first period
         for metric in declared.metrics:  # as of a period that is published already, and not closed
-            self.redis.set(self.store.taken(name(self.stratum(metric, version)._replace(segment=""))), b"\0" * 8)
+            self.redis.set(self.store.snapshots.key(name(self.stratum(metric, version)._replace(segment=""))), b"\0" * 8)
         both = [self.stratum(metric, version) for metric in declared.metrics]
         for body in (self.batch(both[0]), self.batch(*both), self.batch(both[1]), b"unreadable, of ui.theme", b"unreadable"):
             self.put_aside(body)
@@ -151,8 +151,8 @@ EVERYWHERE = [
     "metrics",
     "release:ui.theme",
     "releases:ui.theme",
+    "snapshot:ui.theme",
     "spent:ui.theme",
-    "taken:ui.theme",
     "tallies:ui.theme",
     "tally:ui.theme",
     "weights:ui.theme",

@@ -17,7 +17,6 @@ from deniable_aggregator import batch, release, watch
 from deniable_aggregator.batch import Group
 from deniable_aggregator.budgets import Asked, Budgets
 from deniable_aggregator.dead import DeadLetters
-from deniable_aggregator.participation import Noise
 from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.removal import Removal
 from deniable_aggregator.retention import Retention
@@ -29,7 +28,7 @@ DAY = 86_400
 ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over
 CLOSED = ENDED + 3 * DAY
 TODAY = "2026-11-21"
-EXACT = ("tally", "tallies", "weights", "taken", "census")
+EXACT = ("tally", "tallies", "weights", "snapshot", "census")
 OLD = Stratum("old", 3, "0" * 16, "2026-11", "")
 
 REGISTRY = """
@@ -91,19 +90,18 @@ class Shop:
 
 
 @pytest.fixture
-def shop(real_redis, monkeypatch):
-    monkeypatch.setattr(Noise, "draw", lambda _: 0)
+def shop(real_redis):
     return Shop(real_redis)
 
 
 def test_sums_go_once_they_are_published_and_their_days_are_over(shop):
     """Not a second before: then all that is exact goes, with what stands of it in indexes, and the release stays."""
     shop.count(400)
-    shop.publisher.publish(ENDED)  # an early one, for which it is noted what was taken
+    shop.publisher.publish(ENDED)  # a snapshot, for an early one
     shop.count(400)
-    assert {key.partition(":")[0] for key in shop.keys("taken", "tally", "weights")} == {"taken", "tally", "weights"}
+    assert {key.partition(":")[0] for key in shop.keys("snapshot", "tally", "weights")} == {"snapshot", "tally", "weights"}
     shop.publisher.publish(CLOSED + 11)
-    shop.redis.set(shop.store.taken(name(shop.stratum())), b"left by a worker that was killed")
+    shop.redis.set(shop.store.snapshots.key(name(shop.stratum())), b"left by a worker that was killed")
     released = shop.redis.get("{shop}:release:" + name(shop.stratum()))
     before = shop.keys()
     assert shop.retention.look(CLOSED + 10 * DAY) == 0
@@ -162,7 +160,7 @@ def test_too_few_go_though_they_are_never_published(shop):
     shop.count(49)
     assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0  # this publisher has not looked yet
     shop.publisher.publish(CLOSED + 11)
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 3
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
     assert shop.keys(*EXACT) == []
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 10 * DAY + 1) == []
     assert shop.keys("release", "releases") == []

@@ -32,7 +32,7 @@ def test_flights_are_recovered():
     sizes = {metric["metric"]: len(metric["rows"]) for metric in outcome["metrics"]}
     assert sizes == {"flight.carrier": 16, "flight.destination": 105, "flight.origin": 3, "flight.late": 2, "flight.hour": 20}
     for metric in outcome["metrics"]:
-        assert 1850 <= metric["n"] <= 2000  # some are left out of each release, and what is left of few reports
+        assert metric["n"] == 2000
         assert sum(row["true"] for row in metric["rows"]) == pytest.approx(1)
         assert abs(metric["ratio"] - 1) < 8 * metric["ratio_spread"]
 

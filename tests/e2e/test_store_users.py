@@ -265,8 +265,8 @@ ALLOWED = {
         "MGET {shop}:release:x",
         "SET {shop}:release:x y",
         "HSET {shop}:census:none x 1",
-        "GET {shop}:taken:x",
-        "SET {shop}:taken:x y",
+        "MGET {shop}:snapshot:x",
+        "SET {shop}:snapshot:x y",
         "BGREWRITEAOF",
         "HSET {shop}:expired x y",
         "HMGET {shop}:erased x y",
@@ -290,7 +290,7 @@ ALLOWED = {
 }
 # Who deletes what is due, or erased
 DELETES = [
-    *(f"DEL {{shop}}:{word}:x" for word in ("tally", "weights", "taken", "release")),
+    *(f"DEL {{shop}}:{word}:x" for word in ("tally", "weights", "snapshot", "release")),
     *(f"HKEYS {{shop}}:{word}:none" for word in ("tallies", "releases", "census", "answers", "spent")),
     *(f"HDEL {{shop}}:{word}:none x" for word in ("tallies", "releases", "census", "answers", "spent")),
     "HKEYS {shop}:expired",
@@ -378,8 +378,8 @@ EXACT = [
     "GET {shop}:tally:x",
     "MGET {shop}:weights:x",
     "HGETALL {shop}:tallies:ui.theme",
-    "GET {shop}:taken:x",
-    "SET {shop}:taken:x y",
+    "MGET {shop}:snapshot:x",
+    "SET {shop}:snapshot:x y",
     "BITFIELD {shop}:tally:x INCRBY i64 #0 1",
     "SETRANGE {shop}:tally:x 0 y",
     "HSET {shop}:tallies:none x 1",

@@ -56,7 +56,7 @@ class Served:
     def drain(self, *, days=0):
         """Count what is in the stream, and publish what may be published; when so many days have passed, if any are given."""
         Worker([self.store]).run(Event(), burst=True)
-        return Publisher(self.store, self.app.registry).publish(time() + 86400 * days, at_once=True)
+        return Publisher(self.store, self.app.registry).publish(time() + 86400 * days)
 
     def mechanism(self, metric):
         return self.app.questions[metric].mechanism

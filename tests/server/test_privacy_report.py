@@ -22,7 +22,6 @@ from deniable.proof import distribution
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.statement import statement
 from deniable_aggregator.observer import Observer
-from deniable_aggregator.participation import Noise
 from deniable_server.keys import ROLES
 from deniable_server.privacy import compose, gather, render, words
 from deniable_server.privacy.access import KEYS, USERS
@@ -37,7 +36,7 @@ HEADINGS = [
     "How to read the figures",
     "The metrics",
     "What all reports of a device come to",
-    "Participation and small groups",
+    "What is published, and small groups",
     "Releases made so far",
     "Questions of analysts, and their budgets",
     "What is stored, where and for how long",
@@ -285,13 +284,8 @@ def test_totals_are_those_of_the_accounting(report, shipped):
     assert by_metric["cart.size"][4] == words.nats(use.occasions * use.spend.epsilon)
 
 
-def test_noise_of_numbers_is_that_of_releases(report, shipped):
-    """What is said of blurred numbers is what the publisher draws."""
-    noise = Noise.of(shipped.registry.publication)
-    drawn = f"discrete Laplace, scale {noise.scale:.3g}"
-    assert rows(report, "How each number of reports") == (
-        (drawn, str(noise.middle), str(2 * noise.middle), f"{noise.stderr:.2g}"),
-    )
+def test_what_publishing_takes(report):
+    """Each metric's least number of reports is in the report, and when it is published."""
     least = {row[0]: row for row in rows(report, "What anything published")}
     assert least["ui.theme"][1:3] == ("1,000", "at the close")
     assert least["export.used"][2].startswith("at the close, and before")

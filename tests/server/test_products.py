@@ -20,7 +20,7 @@ def ask(served, people):
     """Let people answer, and read what was estimated."""
     metric = served.app.registry.metrics["both"]
     served.post({"format": 1, "groups": [served.group("both", [metric.position(answer) for answer in people])]})
-    served.drain()
+    served.drain(days=5)
     return served.get("/api/v1/metrics/both").get_json()
 
 

@@ -1,6 +1,6 @@
 -- Publish a release, unless another worker was quicker or it is closed.
--- KEYS: index of the metric's releases, what was taken, the audit log, the metric's census, then a tally for each cell.
--- ARGV: the field of the whole in the index, what is noted there now ('' for nothing), what is taken ('' for: forget it), how the
+-- KEYS: index of the metric's releases, the snapshot, the audit log, the metric's census, then a tally for each cell.
+-- ARGV: the field of the whole in the index, what is noted there now ('' for nothing), the next snapshot ('' for none), how the
 -- audit log ends, the entry to append to it, then (field, note, cells, what the census is to have: '' for nothing) for each cell.
 -- Returns 1 if it was published, 0 if not, the last entries if the log ends otherwise.
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then

@@ -39,7 +39,7 @@ _CLAIMED = (
             "looked at, and uploads are batched by number and never by content."
         ),
     ),
-    ("What is published", "has the guarantees of the section on participation, and no others."),
+    ("What is published", "has the guarantees of the section on small groups, and no others."),
 )
 
 _NOT_CLAIMED = (

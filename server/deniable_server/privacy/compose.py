@@ -75,7 +75,7 @@ def compose(
             Section("reading", "How to read the figures", (_READING,)),
             Section("metrics", "The metrics", (words,), parts),
             totals.section(facts),
-            releases.participation(facts),
+            releases.rules(facts),
             releases.made(published),
             questions.section(registry, spent),
             keeping.storage(registry),

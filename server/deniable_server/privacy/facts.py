@@ -12,7 +12,6 @@ from deniable.explanation import Explanation
 from deniable.lint import lint
 from deniable_aggregator.accounting.plan import Plan, plan
 from deniable_aggregator.accounting.statement import Statement, statement
-from deniable_aggregator.participation import Noise
 from deniable_server.privacy.guess import Guess, guesses
 
 if TYPE_CHECKING:
@@ -76,8 +75,6 @@ class Facts:
         In their order.
     statements
         Of all metrics together, over each of `SPANS`.
-    noise
-        Of the numbers of reports that are published.
     doubts
         What the checker finds that is of no metric alone.
     """
@@ -86,7 +83,6 @@ class Facts:
     digest: str
     metrics: tuple[MetricFacts, ...]
     statements: tuple[Statement, ...]
-    noise: Noise
     doubts: tuple[str, ...]
 
     @property
@@ -129,7 +125,6 @@ def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts
         digest=sha256(path.read_bytes()).hexdigest(),
         metrics=tuple(_metric(loaded, metric, tuple(found.get(metric.id, ()))) for metric in loaded.metrics.values()),
         statements=tuple(statements),
-        noise=Noise.of(loaded.publication),
         doubts=tuple(found.get("-", ())),
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from deniable_server.privacy.document import Note, Section, Table, Text
 from deniable_server.privacy.facts import SPANS
 from deniable_server.privacy.guess import SURE, posterior
-from deniable_server.privacy.words import count, nats, odds, percent, plain, plural, precise
+from deniable_server.privacy.words import nats, odds, percent, plain, plural, precise
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -97,8 +97,7 @@ def _so_far(published: Published | None) -> str:
         return "not looked at"
     if not published.periods:
         return "nothing"
-    number = f"{plural(published.reports, 'report')} in {plural(len(published.periods), 'period')}"
-    return f"{number}; there were about {count(published.participants)} (standard error {published.stderr:.2g})"
+    return f"{plural(published.reports, 'report')} in {plural(len(published.periods), 'period')}"
 
 
 def _responses(facts: MetricFacts) -> str:

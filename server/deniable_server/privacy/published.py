@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import hypot
 from typing import TYPE_CHECKING
 
 from deniable.report import fingerprint
@@ -35,8 +34,6 @@ class Published:
         Breakdowns by segment that were published beside.
     reports
         In the releases; of a metric with kept responses, devices count once for each period.
-    participants, stderr
-        Unbiased number of the reports there were, and its standard error.
     latest
         The hour of the last release; None where there is none.
     former
@@ -49,8 +46,6 @@ class Published:
     releases: int
     cells: int
     reports: int
-    participants: int
-    stderr: float
     latest: datetime | None
     former: int
 
@@ -68,16 +63,13 @@ def look(store: Store, facts: MetricFacts) -> Published:
     listed = release.listed(store, metric.id)
     current = {stratum: each for stratum, each in listed.items() if (stratum.version, stratum.fingerprint) == defined}
     whole = {stratum: each for stratum, each in current.items() if not stratum.segment}
-    reports = release.shelf(store).read(layout, list(whole)).n
     return Published(
         metric=metric.id,
         periods=tuple(sorted(stratum.period for stratum in whole)),
         closed=sum(each.closed for each in whole.values()),
         releases=sum(each.number for each in whole.values()),
         cells=len(current) - len(whole),
-        reports=reports,
-        participants=reports + sum(each.left_out for each in whole.values()),
-        stderr=hypot(*(each.stderr for each in whole.values())),
+        reports=release.shelf(store).read(layout, list(whole)).n,
         latest=datetime.fromtimestamp(max(each.published for each in whole.values()), UTC) if whole else None,
         former=len(listed) - len(current),
     )

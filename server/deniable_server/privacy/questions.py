@@ -108,13 +108,6 @@ def _blocks(registry: Registry, spent: Sequence[Spent] | None) -> Iterator[Block
                     "Keys add up.",
                     "People who share what they learned have learned as much as the sum of what their keys have spent.",
                 ),
-                (
-                    "It adds to",
-                    (
-                        "what the numbers in releases tell of participation, by the plain sum. Answers to the metric's own "
-                        "question are no part of it."
-                    ),
-                ),
             )
         )
     if spent is None:

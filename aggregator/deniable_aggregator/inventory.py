@@ -33,7 +33,7 @@ class Kept:
 
 
 _HANDED = "until it is counted: seconds as a rule; its trace in the store's append-only file within an hour more"
-_EXACT = "{tallies} days after its period has closed, once it is published or can never be"
+_EXACT = "{tallies} days after its period has closed, once it is published; {releases} days if too few reports come"
 _PUBLISHED = "{releases} days after its period has closed"
 _FOR_GOOD = "for good"
 _WINDOW = "until the window of the limit ends: a minute by default, a day at most"

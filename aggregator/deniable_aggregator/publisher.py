@@ -1,6 +1,7 @@
 """The publisher: makes releases of what was counted, when it is time to, in the worker.
 
-A period is published when it closes: when its reports are taken no more, and none that was taken waits to be counted. A metric
+A period is published when it closes: when its reports are taken no more, and none that was taken waits to be counted. If it has
+fewer than `Metric.min_reports` reports it waits for the periods after it, and is published together with them. A metric
 without segments is also published before, and lags: a *snapshot* is taken of what is counted, and published once
 `Metric.min_reports` more reports, and a quarter of what is published already, have come after it; then the next one is taken.
 So each step is of enough reports, and so is the last, at the close, which publishes all. What comes in between shows nowhere, but
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms, period
@@ -29,7 +30,7 @@ from deniable_aggregator.script import Script
 from deniable_aggregator.shelf import name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from deniable.layout import Layout
     from deniable.registry import Metric, Registry
@@ -86,7 +87,7 @@ class Publisher:
         self._every = TRIAL_SECONDS if self._trial else EVERY_SECONDS
         self._next = 0.0
         self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
-        self._too_few: set[Stratum] = set()  # closed, and never to be published
+        self._waiting: dict[str, list[Stratum]] = {}  # by metric
         self._publish = Script(store.redis, "chain", "publish")
         self._audit = AuditLog(store.redis, store.app)
         self._questions = []
@@ -115,35 +116,58 @@ class Publisher:
         list of Stratum
             What was published, or had reports added, by cell.
         """
-        made: list[Stratum] = []
         drained = self.drained(now)
-        for question in self._questions:
-            counted = self._counted(question)
-            listed = release.listed(self._store, question.metric.id) if counted else {}
-            for whole, strata in counted.items():
-                known = listed.get(whole)
-                if (known and known.closed) or whole in self._too_few:
-                    continue
-                ended = period.bounds(whole.period, question.metric.period)[1].timestamp()
-                snapshot: Tally | None = None
-                if ended + self._grace + _ON_THE_WAY < drained:
-                    releases = self._last(question, whole, strata, known, now)
-                elif self._trial:
-                    releases = self._cells(question, whole, strata, known, now)
-                    if known and releases[whole][1] == self._released.read(question.layout, [whole]):
-                        continue
-                else:
-                    releases, snapshot = self._early_release(question, whole, strata, known, now)
-                if releases and self._write(question, whole, known, releases, snapshot):
-                    note, *_ = next(iter(releases.values()))
-                    log.info("published %s of %s, number %d", whole.metric, whole.period, note.number)
-                    made += releases
-        return made
+        return [stratum for question in self._questions for stratum in self._published(question, now, drained)]
 
     @property
-    def withheld(self) -> Collection[Stratum]:
-        """Periods that are closed and will never be published: too few reports came."""
-        return self._too_few
+    def waiting(self) -> Collection[Stratum]:
+        """Periods that are closed and wait for others, since too few reports came."""
+        return [whole for wholes in self._waiting.values() for whole in wholes]
+
+    def _published(self, question: _Question, now: float, drained: float) -> list[Stratum]:
+        """Publish what is due of a metric, one period after the other; closed ones of too few reports with those after them."""
+        made: list[Stratum] = []
+        counted = self._counted(question)
+        listed = release.listed(self._store, question.metric.id) if counted else {}
+        last = release.last(listed, (question.metric.id, question.metric.version, question.fingerprint))
+        leaves: dict[str, Tally] = {}  # of closed periods that wait
+        waiting: list[Stratum] = []
+        for whole, strata in counted.items():
+            if whole.period <= last:
+                continue
+            known, snapshot = listed.get(whole), None
+            note = (known or Release(first=whole.period)).added(now)
+            if self._closes(question, whole) < drained:
+                # Kept responses are copies of one answer: those of several periods would seem to be more than they are.
+                leaves = self._leaves(question, strata, {} if question.metric.kept else leaves)
+                if not question.metric.kept:
+                    note = replace(note, first=_after(last, question.metric.period))
+                releases = self._cells(question, whole, leaves, replace(note, closed=True))
+                waiting.append(whole)
+                if releases:
+                    leaves, waiting, last = {}, [], whole.period
+            elif self._trial:
+                releases = self._cells(question, whole, self._leaves(question, strata, {}), note)
+                if known and releases[whole][1] == self._released.read(question.layout, [whole]):
+                    continue
+            else:
+                releases, snapshot = self._early_release(question, whole, strata, note)
+            if releases and self._write(question, whole, known, releases, snapshot):
+                log.info("published %s of %s, number %d", whole.metric, whole.period, note.number)
+                made += releases
+        self._waiting[question.metric.id] = waiting
+        return made
+
+    def unpublished(self) -> dict[Metric, int]:
+        """Count the reports of each metric that are in no release yet; for who runs the service, and nobody else."""
+        found: dict[Metric, int] = {}
+        for question in self._questions:
+            counted, listed = self._counted(question), release.listed(self._store, question.metric.id)
+            last = release.last(listed, (question.metric.id, question.metric.version, question.fingerprint))
+            later = [whole for whole in counted if whole.period > last]
+            came = self._store.read(question.layout, [stratum for whole in later for stratum in counted[whole]]).n
+            found[question.metric] = came - self._released.read(question.layout, later).n
+        return found
 
     def drained(self, now: float) -> float:
         """Return the Unix time up to which whatever was taken is counted."""
@@ -170,7 +194,7 @@ class Publisher:
         return True
 
     def _early_release(
-        self, question: _Question, whole: Stratum, strata: Sequence[Stratum], known: Release | None, now: float
+        self, question: _Question, whole: Stratum, strata: Sequence[Stratum], note: Release
     ) -> tuple[_Releases, Tally | None]:
         """Publish the snapshot if enough has come after it; return it with the next one."""
         if question.metric.segments or not self._due(whole):
@@ -182,33 +206,34 @@ class Publisher:
         if counted.n - (snapshot if there else published).n < max(least, published.n // _GROWTH):
             return {}, None
         if there:
-            return {whole: ((known or Release()).added(now), snapshot)}, counted
+            return {whole: (note, snapshot)}, counted
         self._store.redis.set(self._store.snapshots.key(name(whole)), _bytes(counted))
         return {}, None
 
-    def _last(
-        self, question: _Question, whole: Stratum, strata: Sequence[Stratum], known: Release | None, now: float
-    ) -> _Releases:
-        """Make the last release of a period, if there ever is one."""
-        releases = self._cells(question, whole, strata, known, now)
-        if not releases:
-            self._too_few.add(whole)
-        return {stratum: (note.closing(), each) for stratum, (note, each) in releases.items()}
+    def _leaves(self, question: _Question, strata: Sequence[Stratum], before: Mapping[str, Tally]) -> dict[str, Tally]:
+        """Read what was counted of each finest cell, and add it to what there was before."""
+        leaves = dict(before)
+        for stratum, each in zip(strata, self._store.tallies.each(question.layout, strata), strict=True):
+            leaf = question.breakdown.canonical(stratum.segment)
+            leaves[leaf] = tally.merge(leaves[leaf], each) if leaf in leaves else each
+        return leaves
 
-    def _cells(
-        self, question: _Question, whole: Stratum, strata: Sequence[Stratum], known: Release | None, now: float
-    ) -> _Releases:
-        """Release all that was counted of a period, as a whole and by segments, as far as that tells of few reports nowhere."""
-        layout = question.layout
-        counted = dict(zip((stratum.segment for stratum in strata), self._store.tallies.each(layout, strata), strict=True))
-        cube = Cube.of(question.breakdown, {segment: each.n for segment, each in counted.items()})
-        leaves = [counted[question.breakdown.text(leaf)] for leaf in cube.leaves]
-        note = Release(known.number if known else 0).added(now)
+    def _cells(self, question: _Question, whole: Stratum, leaves: Mapping[str, Tally], note: Release) -> _Releases:
+        """Release what was counted, as a whole and by segments, as far as that tells of few reports nowhere."""
+        cube = Cube.of(question.breakdown, {leaf: each.n for leaf, each in leaves.items()})
+        counted = [leaves[question.breakdown.text(leaf)] for leaf in cube.leaves]
         least = 1 if self._trial else question.metric.min_reports
-        return {
-            whole._replace(segment=cell): (note, tally.merge(tally.empty(layout), *(leaves[each] for each in cube.members(cell))))
-            for cell in sorted(suppression.publishable(cube, least).cells)
-        }
+        cells = suppression.publishable(cube, least).cells
+        if note.number > 1:  # what was published stays, also if min_reports was raised since
+            cells |= {""}
+        nothing, released = tally.empty(question.layout), _Releases()
+        for cell in sorted(cells):
+            released[whole._replace(segment=cell)] = note, tally.merge(nothing, *(counted[each] for each in cube.members(cell)))
+        return released
+
+    def _closes(self, question: _Question, whole: Stratum) -> float:
+        """Return the Unix time from which no more reports of a period are on the way."""
+        return period.bounds(whole.period, question.metric.period)[1].timestamp() + self._grace + _ON_THE_WAY
 
     def _write(
         self, question: _Question, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None
@@ -231,6 +256,11 @@ class Publisher:
             along=lambda seen, line: self._publish(keys, [*state, seen, line, *cells]),
         )
         return entry is not None
+
+
+def _after(last: str, length: str) -> str:
+    """Name the period after the last one that was published, if any."""
+    return period.of(period.bounds(last, length)[1], length) if last else ""
 
 
 def _bytes(counted: Tally) -> bytes:

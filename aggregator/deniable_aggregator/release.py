@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["GRACE_SECONDS", "Release", "grace", "listed", "shelf"]
+__all__ = ["GRACE_SECONDS", "Release", "grace", "last", "listed", "shelf"]
 
 GRACE_SECONDS = 72 * 3600
 """After a period's end, for which its reports are still taken: devices may have been offline."""
@@ -41,19 +41,22 @@ class Release:
         Unix time of the hour of the last one.
     closed
         Whether this is all that will be published of the period.
+    first
+        The first of the periods that it covers; the stratum's is the last one. Empty for all before.
     """
 
     number: int = 0
     published: int = 0
     closed: bool = False
+    first: str = ""
 
     def added(self, now: float) -> Release:
         """Return what is noted once reports were added to it at a Unix time."""
         return replace(self, number=self.number + 1, published=int(now) - int(now) % _HOUR)
 
-    def closing(self) -> Release:
-        """Return what is noted once nothing more will be added."""
-        return replace(self, closed=True)
+    def covers(self, last: str, period: str) -> bool:
+        """Tell whether a period is among those that it covers, of which one is the last."""
+        return self.first <= period <= last
 
     def note(self) -> str:
         """Write it for the index."""
@@ -77,6 +80,11 @@ def grace(environment: Mapping[str, str] = os.environ) -> int:
 def shelf(store: Store) -> Shelf:
     """Open the released tallies of an app."""
     return Shelf(store.redis, store.app, "release", "releases")
+
+
+def last(listed: Mapping[Stratum, Release], definition: tuple[str, int, str]) -> str:
+    """Name the last period that closed releases of a definition cover; empty if there are none."""
+    return max((each.period for each, note in listed.items() if note.closed and each[:3] == definition), default="")
 
 
 def listed(store: Store, metric: str) -> dict[Stratum, Release]:

@@ -1,8 +1,9 @@
 """Retention: what was counted and what was published goes when its time is over, in the worker.
 
-``[retention]`` of the registry says when; a period's time begins when it closes. Exact sums go once they are published, or can
-never be, and not before: a period that should be published and is not, whatever the reason, is kept. With the sums the store is
-told up to which period they are gone, so that a report that comes late after all is not counted again as if it were the first.
+``[retention]`` of the registry says when; a period's time begins when it closes. Exact sums go once they are published, and not
+before: a period that should be published and is not, whatever the reason, is kept. One that waits for others, since too few
+reports came, waits as long as releases are kept. With the sums the store is told up to which period they are gone, so that a
+report that comes late after all is not counted again as if it were the first.
 What no registry declares any more, and what was counted under another definition, is never published; it goes by the same days.
 
 The store's append-only file forgets what was deleted when it is rewritten, which workers see to (`deniable_aggregator.erasure`).
@@ -10,7 +11,6 @@ The store's append-only file forgets what was deleted when it is rewritten, whic
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from typing import TYPE_CHECKING, Any, cast
@@ -21,7 +21,7 @@ from deniable import mechanisms, period
 from deniable.report import fingerprint
 from deniable_aggregator import release, shelf, watch
 from deniable_aggregator.holdings import COUNTED, PUBLISHED, Holdings
-from deniable_aggregator.release import GRACE_SECONDS, Release
+from deniable_aggregator.release import GRACE_SECONDS
 from deniable_aggregator.removal import Erased, Removal
 from deniable_aggregator.script import Script
 
@@ -53,7 +53,7 @@ class Retention:
     registry
         How long it is kept.
     publisher
-        Who publishes it, and knows which periods never will be; to be called before.
+        Who publishes it, and knows which periods wait; to be called before.
     grace
         Seconds after a period's end in which its reports are still taken; the same as the server's.
     every
@@ -107,7 +107,7 @@ class Retention:
         closed = self._publisher.drained(now) - self._grace
         deleted = 0
         for metric in sorted(known):
-            deleted += self._counted(metric, closed - self._days.tallies * _DAY)
+            deleted += self._counted(metric, closed)
             deleted += self._published(metric, closed - self._days.releases * _DAY)
             watch.forget(self._store, metric, closed - self._days.alarms * _DAY)
         oldest = int(now) - self._days.tallies * _DAY
@@ -127,16 +127,17 @@ class Retention:
             client.sadd(self._store.metrics, *sorted(living))
         return {name.decode() for name in cast("set[bytes]", client.smembers(self._store.metrics))} | gone
 
-    def _counted(self, metric: str, before: float) -> int:
-        """Delete exact sums of periods that ended before a time, and all that is exact beside them."""
+    def _counted(self, metric: str, closed: float) -> int:
+        """Delete exact sums of periods that had closed long enough ago, and all that is exact beside them."""
         held = Holdings(self._store, metric)
         notes = release.shelf(self._store).notes(metric)
+        listed = release.listed(self._store, metric)
+        waited = _ended(self._publisher.waiting, closed - self._days.releases * _DAY)
         deleted = 0
-        for whole in _ended(held.strata(*COUNTED), before):
-            note = notes.get(whole, b"")
-            if self._declared.get(metric) == whole[1:3] and not self._done(whole, note):
-                continue
-            deleted += self._delete(held, COUNTED, held.counted, whole, note)
+        for whole in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
+            published = whole.period <= release.last(listed, whole[:3])
+            if self._declared.get(metric) != whole[1:3] or published or whole in waited:
+                deleted += self._delete(held, COUNTED, held.counted, whole, notes.get(whole, b""))
         return deleted
 
     def _published(self, metric: str, before: float) -> int:
@@ -146,10 +147,6 @@ class Retention:
         exact = {_whole(stratum) for stratum in held.strata(*COUNTED)}
         due = [whole for whole in _ended(held.strata(*PUBLISHED), before) if whole not in exact]
         return sum(self._delete(held, PUBLISHED, held.published, whole, notes.get(whole, b"")) for whole in due)
-
-    def _done(self, whole: Stratum, note: bytes) -> bool:
-        """Tell whether nothing more of a period will be published."""
-        return (bool(note) and Release(**json.loads(note)).closed) or whole in self._publisher.withheld
 
     def _delete(
         self,

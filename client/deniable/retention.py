@@ -20,10 +20,10 @@ class Retention:
     Parameters
     ----------
     tallies
-        How long the exact sums are kept, once they are published or can never be; and batches that could not be counted, from
-        the time when they were put aside.
+        How long the exact sums are kept once they are published, and batches that could not be counted, from the time when they
+        were put aside.
     releases
-        How long what was published is kept; no less than the tallies.
+        How long what was published is kept, and how long sums wait that are too few to be published; no less than the tallies.
     alarms
         How long alarms of made-up reports are kept, and the numbers of reports with which later periods are compared.
 

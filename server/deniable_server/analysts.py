@@ -171,7 +171,7 @@ def _subject(app: App, question: Question, body: Participants | Popular) -> _Sub
     for stratum in closed:
         if stratum.segment == cell:
             return _Subject(app, question, breakdown, stratum, cost)
-    raise missing(question, breakdown, cell, {stratum.segment for stratum in closed})
+    raise missing(app, question, breakdown, cell, {stratum.segment for stratum in closed})
 
 
 def _cost(app: App, epsilon: float) -> int:

@@ -24,7 +24,7 @@ from deniable_aggregator.alarm import influence
 from deniable_server import chart
 from deniable_server.pipeline import alarms
 from deniable_server.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.query import measure
+from deniable_server.query import awaited, measure
 from deniable_server.service import service
 from deniable_server.trail import kept
 
@@ -152,7 +152,7 @@ def _described(app: App, question: Question, measured: dict[str, Any]) -> dict[s
         "updated": datetime.fromisoformat(measured["updated"]) if measured["updated"] else None,
         "expires": expires,
         "expired": question.metric.expired(datetime.now(UTC).date()),
-        "early": app.registry.publication.early and not question.metric.segments,
+        "awaited": awaited(app, question),
     }
 
 
@@ -298,6 +298,12 @@ def _remembered() -> dict[str, Any]:
     """Return what links repeat: the app, where pages are open and there are several."""
     several = _open() and len(service().apps) > 1
     return {"app": request.args["app"]} if several and request.args.get("app") in service().apps else {}
+
+
+@blueprint.app_template_filter("span")
+def _span(span: dict[str, str | None]) -> str:
+    first, last = span["first"], span["last"]
+    return str(last) if first == last else f"{first} to {last}" if first else f"up to {last}"
 
 
 @blueprint.app_template_filter("thousands")

@@ -144,7 +144,7 @@ OPERATIONS = (
         ),
         codes=KEYED
         | {
-            400: ("level", "only", "segment", "unknown_parameter"),
+            400: ("level", "only", "period", "segment", "unknown_parameter"),
             403: ("withheld",),
             404: ("unknown_metric", "nothing_published"),
         },

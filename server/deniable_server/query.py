@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from math import nan
 from threading import Lock
@@ -15,6 +15,7 @@ from flask import Blueprint, jsonify, request
 from deniable.errors import ParameterError
 from deniable.mechanisms.chain import Chain
 from deniable.mechanisms.prefix import PrefixTree
+from deniable.period import bounds, of
 from deniable_aggregator import decode, pulse, release
 from deniable_aggregator.association import from_product
 from deniable_aggregator.breakdown import Breakdown
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.tally import Tally
     from deniable_server.service import App, Question
 
-__all__ = ["blueprint", "cell_of", "describe", "measure", "missing", "releases_of"]
+__all__ = ["awaited", "blueprint", "cell_of", "describe", "measure", "missing", "releases_of"]
 
 blueprint = Blueprint("query", __name__)
 blueprint.after_request(kept)
@@ -116,7 +117,7 @@ def _level() -> float:
 def describe(app: App, question: Question) -> dict[str, Any]:
     """Describe a metric and how much of it was published."""
     whole = {stratum: each for stratum, each in releases_of(app, question).items() if not stratum.segment}
-    return _description(question) | {
+    return _description(app, question) | {
         "n": release.shelf(app.store).read(question.mechanism.layout, list(whole)).n,
         "updated": _updated(whole),
     }
@@ -131,8 +132,8 @@ def measure(
     -------
     dict
         The description; ``n``, the reports in the releases that this rests on;
-        ``updated``; the ``periods`` and the cells of ``segments`` that were published, ``included``, the periods that this rests
-        on, and whether they are ``closed``; ``warnings``; and for each value its unbiased
+        ``updated``; the ``periods`` and the cells of ``segments`` that were published, those ``included`` that this rests on,
+        and whether they are ``closed``; ``warnings``; and for each value its unbiased
         ``frequency`` and ``count`` with ``stderr``, the pointwise ``interval`` and the ``simultaneous`` one, and whether it is
         ``detected`` at the level, all values considered. ``detection_frequency`` is the share at which a value would be detected
         half of the time, ``unallocated`` the share that no detected value accounts for; ``association``, of a product, the test
@@ -141,31 +142,37 @@ def measure(
     Raises
     ------
     Problem
-        400, if the segment is none of the metric's; 403, if it is withheld; 404, if nothing was published for the period.
+        400, if the period or the segment is none of the metric's; 403, if it is withheld; 404, if nothing was published for the
+        period.
     """
     published = releases_of(app, question)
     breakdown = Breakdown.of(app.registry, question.metric)
     cell = cell_of(breakdown, segment or "")
+    if period is not None:
+        try:
+            bounds(period, question.metric.period)
+        except ParameterError as error:
+            raise Problem(400, "period", error.rule) from None
     if period is None and question.metric.kept:
         # A device's reports of several periods are copies of one permanent response: pooled, their errors would be understated.
         period = max((stratum.period for stratum in published if stratum.segment == cell), default=None)
-    within = {stratum: each for stratum, each in published.items() if period in (None, stratum.period)}
+    within = {stratum: each for stratum, each in published.items() if period is None or each.covers(stratum.period, period)}
     chosen = {stratum: each for stratum, each in within.items() if stratum.segment == cell}
     if not chosen and (within or period is not None):
-        raise missing(question, breakdown, cell, {stratum.segment for stratum in within})
+        raise missing(app, question, breakdown, cell, {stratum.segment for stratum in within})
     counted = release.shelf(app.store).read(question.mechanism.layout, list(chosen))
     values, estimate = _decoded(question, counted)
     rest, rest_stderr = estimate.unallocated(1 - level) if estimate.n else (nan, nan)
-    return _description(question) | {
+    return _description(app, question) | {
         "n": estimate.n,
         "updated": _updated(chosen),
         "closed": all(each.closed for each in chosen.values()),
         "level": level,
-        "periods": sorted({stratum.period for stratum in published}),
+        "periods": _spans({stratum: each for stratum, each in published.items() if not stratum.segment}),
         "segments": sorted({stratum.segment for stratum in within} - {""}),
         "period": period,
         "segment": cell or None,
-        "included": sorted({stratum.period for stratum in chosen}),
+        "included": _spans(chosen),
         "warnings": _warnings(question, estimate, level) if cell else [],
         "detection_frequency": finite(estimate.detection_frequency(1 - level)),
         "unallocated": {"frequency": finite(rest), "stderr": finite(rest_stderr)},
@@ -182,16 +189,39 @@ def cell_of(breakdown: Breakdown, segment: str) -> str:
         raise Problem(400, "segment", error.rule) from None
 
 
-def missing(question: Question, breakdown: Breakdown, cell: str, published: Collection[str]) -> Problem:
+def missing(app: App, question: Question, breakdown: Breakdown, cell: str, published: Collection[str]) -> Problem:
     """Say why there is nothing; in the same words whether there are few reports or none, or these would give others away."""
     least = question.metric.min_reports
     if not published:
-        early = "when the period closes" if question.metric.segments else f"once there are {least} reports, or somewhat more"
-        return Problem(404, "nothing_published", f"nothing was published for this period yet; it is {early}")
+        return Problem(404, "nothing_published", f"nothing was published for this period yet: {awaited(app, question)}")
     instead = next((each for each in breakdown.coarser(cell) if each in published), "")
     what = f"ask for {instead}" if instead else "ask for all segments"
     rule = f"what is published rests on {least} reports, and nothing computed from it on fewer: this segment is withheld"
     return Problem(403, "withheld", f"{rule}; {what}", instead=instead or None)
+
+
+def next_release(app: App, question: Question) -> datetime | None:
+    """Return when the next period closes; None where that is not waited for: in a trial, or once collection has ended."""
+    metric, grace = question.metric, timedelta(seconds=service().settings.grace)
+    begins, ends = bounds(of(datetime.now(UTC) - grace, metric.period), metric.period)
+    return None if app.registry.publication.trial or metric.expired(begins.date()) else ends + grace
+
+
+def awaited(app: App, question: Question) -> str:
+    """Say what the next release takes, and when it is due; in the same words whether few reports came or none."""
+    least, due = question.metric.min_reports, next_release(app, question)
+    if due is None:
+        return "everything is published at once" if app.registry.publication.trial else "collection has ended"
+    steps = app.registry.publication.early and not question.metric.segments
+    before = f", or earlier once there are some {2 * least:,}" if steps else ""
+    needed = f"{least:,} report{'s are' if least > 1 else ' is'} needed"
+    wait = "" if question.metric.kept else f"; fewer wait for those of the next {question.metric.period}"
+    return f"{needed}, and the next release is due {due:%Y-%m-%d %H:%M} UTC{before}{wait}"
+
+
+def _spans(releases: Mapping[Stratum, Release]) -> list[dict[str, str | None]]:
+    """Tell which periods releases cover, each from its first one (None: all before) to its last one."""
+    return [{"first": releases[each].first or None, "last": each.period} for each in sorted(releases)]
 
 
 def _warnings(question: Question, estimate: Estimate, level: float) -> list[str]:
@@ -251,8 +281,9 @@ def releases_of(app: App, question: Question) -> dict[Stratum, Release]:
     }
 
 
-def _description(question: Question) -> dict[str, Any]:
+def _description(app: App, question: Question) -> dict[str, Any]:
     metric, mechanism = question.metric, question.mechanism
+    due = next_release(app, question)
     return {
         "id": metric.id,
         "type": metric.type,
@@ -269,6 +300,7 @@ def _description(question: Question) -> dict[str, Any]:
         "epsilon_permanent": mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Chain) else None,
         "sample": float(metric.sample),
         "min_reports": metric.min_reports,
+        "next_release": due.isoformat() if due else None,
         "report_bytes": mechanism.layout.payload_size,
     }
 

@@ -13,6 +13,7 @@ from deniable.report import Stratum, fingerprint
 from deniable_aggregator.store import Store
 
 NOW = 1795260480
+FIVE = np.array([5, 0, 0])
 
 
 @pytest.fixture
@@ -25,16 +26,21 @@ def counted(real_redis, registry_file):
     stratum = Stratum("ui.theme", 1, fingerprint(metric, mechanism.canonical), past, "")
     store = Store(real_redis, "shop")
     store.commit("test", [], {stratum: np.array([60, 30, 10])}, NOW)
-    return past
+    return stratum
 
 
-def test_publishing(counted, store_url, registry_file, capsys):
-    """What is published is named, once."""
+def test_publishing(counted, real_redis, store_url, registry_file, capsys):
+    """What is published is named, once, and then how much waits and for what."""
     command = ["publish", "--redis-url", store_url, "--registry", str(registry_file), "--app", "shop"]
     assert main(command) == 0
-    assert capsys.readouterr().out == f"shop: ui.theme, {counted}\n1 published\n"
+    lines = capsys.readouterr().out.splitlines()
+    assert (lines[0], lines[-1]) == (f"shop: ui.theme, {counted.period}", "1 published")
+    Store(real_redis, "shop").commit("test", [], {counted._replace(period=period.of(datetime.now(UTC), "day")): FIVE}, NOW)
     assert main(command) == 0
-    assert capsys.readouterr().out.startswith("nothing to publish")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("shop: ui.theme: reports that wait: 5; needed: 1; the next release is due 20")
+    assert lines[1].startswith("shop: export.used: reports that wait: 0;")
+    assert lines[-1] == "0 published"
 
 
 def test_what_it_needs(store_url, registry_file, capsys, monkeypatch):

@@ -318,3 +318,99 @@ def test_a_trial_that_ends_goes_on_in_steps(real_redis):
         assert shop.published("theme") == {(TODAY, ""): published}
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {(TODAY, ""): 800}
+
+
+def days(number):
+    """Name so many days, from today on."""
+    return [f"2026-11-{21 + day}" for day in range(number)]
+
+
+def test_small_periods_are_joined(shop):
+    """Closed periods of too few reports are published together with those after them, once there are enough; none is lost."""
+    first, second, third, fourth, fifth = days(5)
+    for period, n in {first: 60, second: 60, third: 60, fourth: 39, fifth: 500}.items():
+        shop.counted("theme", n, period=period)
+    seen = []
+    for day in range(5):
+        shop.publisher.publish(CLOSED + day * DAY)
+        seen.append({period: n for (period, _), n in shop.published("theme").items()})
+    assert seen == [{}, {second: 120}, {second: 120}, {second: 120}, {second: 120, fifth: 599}]
+    firsts = {stratum.period: note.first for stratum, note in release.listed(shop.store, "theme").items()}
+    assert firsts == {second: "", fifth: third}
+
+
+def test_small_cells_are_joined(shop):
+    """So are the cells of metrics with segments: what one period would withhold, several may show."""
+    for period in days(3):
+        for platform, n in (("linux", 40), ("macos", 45)):
+            shop.counted("export", n, period=period, segment=f"platform={platform},version=2.0")
+    shop.publisher.publish(CLOSED + 3 * DAY)
+    assert shop.published("export") == {(days(3)[1], cell): 170 for cell in ("", "version=2", "version=2.0")}
+    shop.counted("export", 200, period=days(4)[3], segment="platform=linux,version=2.0")
+    shop.publisher.publish(CLOSED + 4 * DAY)
+    assert shop.published("export")[days(4)[3], ""] == 285
+
+
+def test_few_and_none_look_alike(real_redis):
+    """Whether a period before had few reports or none does not show in what is noted of the release that follows."""
+    notes = []
+    for few in (0, 3):
+        real_redis.flushall()
+        shop = Counted(real_redis)
+        for period, n in zip(days(3), (200, few, 200), strict=True):
+            shop.counted("theme", n, period=period) if n else None
+        shop.publisher.publish(CLOSED + 3 * DAY)
+        notes.append({stratum.period: note for stratum, note in release.listed(shop.store, "theme").items()})
+    assert notes[0] == notes[1]
+    assert notes[0][days(3)[2]].first == days(3)[1]
+
+
+def test_early_steps_of_a_period_that_is_joined(shop):
+    """A period that was published early takes those before it along when it closes; that adds enough, too."""
+    small, large = days(2)
+    shop.counted("theme", 7, period=small)
+    for _ in range(3):
+        shop.counted("theme", 100, period=large)
+        Publisher(shop.store, shop.registry).publish(CLOSED)
+    assert shop.published("theme") == {(large, ""): 200}
+    shop.publisher.publish(CLOSED + DAY)
+    assert shop.published("theme") == {(large, ""): 307}
+
+
+def test_a_threshold_that_is_raised(shop):
+    """A period that was published early is published at its close, though min_reports was raised meanwhile, and counted once."""
+    for _ in range(2):
+        shop.counted("theme", 100)
+        Publisher(shop.store, shop.registry).publish(NOON)
+    stricter = Counted(shop.store.redis, text=REGISTRY.replace("min_reports = 100", "min_reports = 500"))
+    stricter.counted("theme", 900, period=days(2)[1])
+    stricter.publisher.publish(CLOSED + DAY)
+    assert shop.published("theme") == {(TODAY, ""): 200, (days(2)[1], ""): 900}
+
+
+def test_copies_of_one_answer_are_not_joined(real_redis):
+    """Where devices keep a noisy answer, reports of several periods are copies of it: each period is published by itself."""
+    kept = 'mechanism = "l_grr"\nepsilon_permanent = 2.0\ndescription = "Which theme"'
+    shop = Counted(real_redis, text=REGISTRY.replace('mechanism = "grr"\ndescription = "Which theme"', kept))
+    for period, n in zip(days(3), (60, 60, 150), strict=True):
+        shop.counted("theme", n, period=period)
+    shop.publisher.publish(CLOSED + 3 * DAY)
+    assert shop.published("theme") == {(days(3)[2], ""): 150}
+    (note,) = release.listed(shop.store, "theme").values()
+    assert note.first == days(3)[2]
+
+
+@given(arrivals=st.lists(st.integers(0, 250), min_size=1, max_size=10))
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_published_and_what_waits_is_all_there_is(real_redis, arrivals):
+    """However many reports each period has: each is in one release or waits, and no release has fewer than min_reports."""
+    real_redis.flushall()
+    real_redis.connection_pool.reset()
+    shop = Counted(real_redis)
+    for day, (period, n) in enumerate(zip(days(10), arrivals, strict=False)):
+        shop.counted("theme", n, period=period)
+        shop.publisher.publish(CLOSED + day * DAY)
+        published = shop.published("theme").values()
+        waits = sum(arrivals[: day + 1]) - sum(published)
+        assert all(n >= 100 for n in published)
+        assert 0 <= waits < 100

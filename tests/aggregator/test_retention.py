@@ -155,15 +155,27 @@ def test_a_release_that_was_made_meanwhile_keeps_its_sums(shop, monkeypatch):
     assert shop.keys("tally")
 
 
-def test_too_few_go_though_they_are_never_published(shop):
-    """A period of too few reports is never published, and its sums go all the same; a publisher that starts anew has none."""
+def test_too_few_wait_as_long_as_releases_are_kept(shop):
+    """A period of too few reports waits for others; if none come its sums go when its release would have gone."""
     shop.count(49)
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0  # this publisher has not looked yet
     shop.publisher.publish(CLOSED + 11)
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
+    assert shop.retention.look(CLOSED + 20 * DAY) == 0
+    assert Retention(shop.store, shop.registry, Publisher(shop.store, shop.registry)).look(CLOSED + 20 * DAY + 1) == 0
+    assert shop.retention.look(CLOSED + 20 * DAY + 1) == 2
     assert shop.keys(*EXACT) == []
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 10 * DAY + 1) == []
     assert shop.keys("release", "releases") == []
+
+
+def test_what_was_joined_goes_with_the_others(shop):
+    """Sums of a period that was published together with a later one go as that one's do: by their own days."""
+    shop.count(60)
+    shop.count(60, shop.stratum(period="2026-11-23"))
+    shop.publisher.publish(CLOSED + 2 * DAY + 11)
+    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
+    assert [each.period for each in shop.store.strata("theme")] == ["2026-11-23"]
+    assert shop.retention.look(CLOSED + 12 * DAY + 1) == 2
+    assert shop.keys(*EXACT) == []
 
 
 def test_what_nobody_publishes_goes_by_the_same_days(shop):

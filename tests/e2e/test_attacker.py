@@ -70,6 +70,19 @@ segments = ["platform", "version"]
 description = "Whether it was exported"
 owner = "core@shop.example"
 """
+RARE = {"rare": (40, 90), "steady": (0, 130)}
+"""Metrics without segments, and how many reports they have on the two past days."""
+REGISTRY += "".join(
+    f"""
+[metrics.{metric}]
+type = "boolean"
+mechanism = "binary"
+epsilon = 1.0
+description = "Whether it was used"
+owner = "core@shop.example"
+"""
+    for metric in RARE
+)
 PUBLICATIONS = {"shop": "", "naive": "", "trial": "trial = true"}
 TODAY, FIRST, SECOND = ((datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%d") for days in (0, 3, 2))
 LONG, SHORT = 6 * 86400, 3600  # of the two graces, one leaves both past days open and one closes them
@@ -212,6 +225,9 @@ def closed(service):
         for day, counts in COUNTS.items():
             assert service.send(app, "export", day, {BREAKDOWN.text(leaf): n for leaf, n in counts.items()}).status_code == 202
         assert service.send(app, "plugin", FIRST, {"": PLUGINS}).status_code == 202
+        for metric, numbers in RARE.items():
+            for day, n in zip((FIRST, SECOND), numbers, strict=True):
+                assert not n or service.send(app, metric, day, {"": n}).status_code == 202
     service.drained()
     assert service.ask("shop", "export", period=FIRST).json()["code"] == "nothing_published"
     service.stop()
@@ -347,6 +363,18 @@ def test_periods_taken_together(closed):
     for leaves, n in hidden("shop"):
         assert n == 0 or true(FIRST, leaves) >= LEAST
     assert (frozenset({("windows", "1.0")}), true(FIRST, [("windows", "1.0")])) in list(hidden("trial"))
+
+
+def test_a_day_of_few_reports_does_not_show(closed):
+    """A day of 40 reports is published with the next one: whichever of them is asked for, as if it had had none."""
+    told = {}
+    for metric in RARE:
+        asked = [closed.ask("shop", metric, **query).json() for query in ({}, {"period": FIRST}, {"period": SECOND})]
+        assert {each["n"] for each in asked} == {130}
+        assert {json.dumps(each["estimates"]) for each in asked} == {json.dumps(asked[0]["estimates"])}
+        told[metric] = [(each["periods"], each["included"], each["closed"], each["updated"]) for each in asked]
+    assert told["rare"] == told["steady"]
+    assert closed.ask("trial", "rare", period=FIRST).json()["n"] == 40
 
 
 def test_withheld_is_said_alike(closed):

@@ -80,7 +80,7 @@ def test_segments_and_periods_are_read_apart_and_together(served):
     assert n(f"?period={yesterday}&segment=platform=linux") == 5
     body = served.get("/api/v1/metrics/export.used").get_json()
     assert body["segments"] == ["platform=linux", "platform=macos"]
-    assert yesterday in body["periods"]
+    assert {"first": yesterday, "last": yesterday} in body["periods"]
     assert body["closed"] is False
     assert body["included"] == body["periods"]
     missing = served.get(f"/api/v1/metrics/export.used?period={yesterday}&segment=platform=macos")
@@ -108,6 +108,7 @@ def test_a_changed_definition_begins_a_new_count(served, registry_file):
         ("/api/v1/metrics/ui.theme?level=high", "rk_test_12345678", (400, "level")),
         ("/api/v1/metrics/ui.theme?perod=2026", "rk_test_12345678", (400, "unknown_parameter")),
         ("/api/v1/metrics/ui.theme?period=2020-01-01", "rk_test_12345678", (404, "nothing_published")),
+        ("/api/v1/metrics/ui.theme?period=2020-1-1", "rk_test_12345678", (400, "period")),
     ],
 )
 def test_bad_queries_are_refused(served, path, key, expected):
@@ -148,7 +149,7 @@ def test_one_period_at_a_time_where_responses_are_kept(serve, registry_file):
     assert asked(f"ui.theme?period={days[0]}") == (3, days[0])
     assert asked("export.used") == (7, None)
     body = served.get("/api/v1/metrics/ui.theme").get_json()
-    assert body["periods"] == days
+    assert body["periods"] == [{"first": day, "last": day} for day in days]
     assert (round(body["epsilon_permanent"], 6), body["sample"]) == (2, 0.5)
     assert served.get("/api/v1/metrics/export.used").get_json()["epsilon_permanent"] is None
     page = served.http.get("/m/ui.theme").get_data(as_text=True)
@@ -157,3 +158,40 @@ def test_one_period_at_a_time_where_responses_are_kept(serve, registry_file):
     assert "report it once a day" in page
     assert "of all reports of an answer ε = 2" in page
     assert "All periods" in served.http.get("/m/export.used").get_data(as_text=True)
+
+
+def test_a_release_says_which_periods_it_covers(serve, registry_file):
+    """Small periods are published together; who asks for one of them gets the release that it is in, on the page, too."""
+    served = serve(registry_file.read_text("utf-8").replace("min_reports = 1\ntrial = true", "min_reports = 100"))
+    days = [period.of(datetime.now(UTC) - timedelta(days=ago), "day") for ago in (3, 2, 1)]
+    empty = served.get("/api/v1/metrics/ui.theme").get_json()
+    for day, n in zip(days, (100, 40, 70), strict=True):
+        served.post({"format": 1, "groups": [served.group("ui.theme", [0] * n, period=day)]})
+    assert served.get("/api/v1/metrics/ui.theme").get_json() == empty
+    served.drain(days=5)
+    first, second = {"first": None, "last": days[0]}, {"first": days[1], "last": days[2]}
+    answers = [served.get(f"/api/v1/metrics/ui.theme{query}").get_json() for query in ("", *(f"?period={day}" for day in days))]
+    assert [(answer["n"], answer["included"]) for answer in answers] == [
+        (210, [first, second]),
+        (100, [first]),
+        (110, [second]),
+        (110, [second]),
+    ]
+    assert answers[0]["periods"] == [first, second]
+    page = served.http.get(f"/m/ui.theme?period={days[1]}").get_data(as_text=True)
+    assert f'<option value="{days[2]}" selected>{days[1]} to {days[2]}</option>' in page
+    assert f'<option value="{days[0]}">up to {days[0]}</option>' in page
+
+
+def test_what_the_next_release_takes(serve, registry_file):
+    """An answer says when the next period closes, and a refusal how many reports it takes; in a trial nothing is waited for."""
+    trial = registry_file.read_text("utf-8")
+    served = serve(trial.replace("min_reports = 1\ntrial = true", "min_reports = 100"))
+    due = datetime.fromisoformat(served.get("/api/v1/metrics/ui.theme").get_json()["next_release"])
+    grace = timedelta(seconds=served.service.settings.grace)
+    assert timedelta() < due - datetime.now(UTC) <= timedelta(days=1)
+    assert (due - grace).strftime("%H:%M") == "00:00"
+    refused = served.get("/api/v1/metrics/ui.theme?period=2020-01-01").get_json()["detail"]
+    assert f"100 reports are needed, and the next release is due {due:%Y-%m-%d %H:%M} UTC, or earlier once there are" in refused
+    assert "earlier" not in served.get("/api/v1/metrics/export.used?period=2020-01-01").get_json()["detail"]
+    assert serve(trial).get("/api/v1/metrics/ui.theme").get_json()["next_release"] is None

@@ -25,9 +25,9 @@ class Published:
     metric
         Its id.
     periods
-        Of which something was published, ascending.
+        The last period of each release, ascending.
     closed
-        How many of them get no further release.
+        How many of them get nothing more.
     releases
         How often something was published, early releases and all.
     cells

@@ -24,9 +24,9 @@ def rules(facts: Facts) -> Section:
 
 def _rules(facts: Facts) -> Iterator[Block]:
     yield Text(
-        "The query API and the pages show releases and nothing else. A release is of one metric and period. It is made "
-        "when the period closes or, where the table says so, before that and added to; nothing else changes it. What was "
-        "counted and not published yet shows nowhere."
+        "The query API and the pages show releases and nothing else. A release is of one metric and period, or of several "
+        "periods where one has too few reports. It is made when the period closes or, where the table says so, before that "
+        "and added to; nothing else changes it. What was counted and not published yet shows nowhere."
     )
     if facts.registry.publication.trial:
         yield Note(

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric, Registry
 
-__all__ = ["Breakdown", "Words"]
+__all__ = ["OTHER", "Breakdown", "Words"]
+
+OTHER = "(other)"
+"""The value of each segment for reports of none that is declared; no declared one is written so."""
 
 Words = tuple[str | None, ...]
 """Of each segment its value or more general word, or None where it is left open."""
@@ -56,7 +59,7 @@ class Breakdown:
     def of(cls, registry: Registry, metric: Metric) -> Breakdown:
         """Return the breakdown that a registry declares for one of its metrics."""
         above = {name: registry.generalize[name] for name in metric.segments if name in registry.generalize}
-        return cls({name: registry.segments[name] for name in metric.segments}, above)
+        return cls({name: (*registry.segments[name], OTHER) for name in metric.segments}, above)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,6 +120,14 @@ class Breakdown:
             if word not in values:
                 raise ParameterError(f"a report's {name} is one of its declared values", word)
         return words
+
+    def filed(self, segment: str) -> str:
+        """Write the leaf in which reports of a stratum count, by the values that are declared now.
+
+        A value that is declared no more, and none, count as `OTHER`. Segments that the metric no longer has are left open.
+        """
+        given = dict(part.split("=", 1) for part in segment.split(",") if "=" in part)
+        return self.text(tuple(word if (word := given.get(name)) in values else OTHER for name, values in self.values.items()))
 
     def coarser(self, cell: str) -> Iterator[str]:
         """Go through the cells that a cell lies in, nearest first.

@@ -66,8 +66,9 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
             claim_every=min(30.0, claim_after / 2),
             max_deliveries=int(max_deliveries),
         )
-        watches: list[Callable[[], None]] = [Erasure(stores), Departures(stores), *_watches(stores, arguments.registry)]
-        counter = Worker(stores, settings, watches=watches, events=_events(stores, arguments.metrics_bind))
+        events = _events(stores, arguments.metrics_bind)
+        watches: list[Callable[[], None]] = [Erasure(stores), Departures(stores), *_watches(stores, arguments.registry, events)]
+        counter = Worker(stores, settings, watches=watches, events=events)
         stop = _stop_on_signals()
         for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
             tally.count(layout, b"\0")  # compiles the kernels now, if need be, and not while reports wait
@@ -83,7 +84,7 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     return run
 
 
-def _watches(stores: list[Store], paths: str | None) -> Iterator[Callable[[], None]]:
+def _watches(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Callable[[], None]]:
     """Make what looks at each app whose registry is given, what publishes it, and what deletes of it what is due."""
     from deniable import registry  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
 
@@ -96,9 +97,9 @@ def _watches(stores: list[Store], paths: str | None) -> Iterator[Callable[[], No
         from deniable_aggregator.retention import Retention  # noqa: PLC0415
         from deniable_aggregator.watch import Watch  # noqa: PLC0415
 
-        publisher = Publisher(store, loaded[store.app], grace=release.grace())
-        yield from (Watch(store, loaded[store.app]), publisher)
-        yield Retention(store, loaded[store.app], publisher, grace=release.grace())
+        publisher = Publisher(store, loaded[store.app], grace=release.grace(), events=events)
+        yield from (Watch(store, loaded[store.app], events=events), publisher)
+        yield Retention(store, loaded[store.app], publisher, grace=release.grace(), events=events)
 
 
 def _events(stores: list[Store], bind: str | None) -> Events | None:

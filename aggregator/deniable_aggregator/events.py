@@ -39,5 +39,8 @@ class Events:
     def claimed(self, app: str, batches: int) -> None:
         """Hear that batches of an app were taken over from a worker that did not get them counted."""
 
+    def faulted(self, chore: str) -> None:
+        """Hear that a chore beside counting failed, as a whole or for a metric."""
+
     def failed(self) -> None:
         """Hear that the store could not be used."""

@@ -25,6 +25,8 @@ from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.census import Count
 from deniable_aggregator.cube import Cube
+from deniable_aggregator.events import Events
+from deniable_aggregator.faults import alone
 from deniable_aggregator.release import GRACE_SECONDS, Release
 from deniable_aggregator.script import Script
 from deniable_aggregator.shelf import name
@@ -77,13 +79,23 @@ class Publisher:
         Seconds after a period's end in which its reports are still taken; the same as the server's.
     actor
         Who publishes, for the audit log.
+    events
+        Who hears of a metric that fails, alone.
     """
 
-    def __init__(self, store: Store, registry: Registry, *, grace: float = GRACE_SECONDS, actor: str = "worker") -> None:
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        *,
+        grace: float = GRACE_SECONDS,
+        actor: str = "worker",
+        events: Events | None = None,
+    ) -> None:
         self._store = store
         self._released = release.shelf(store)
         self._early, self._trial = registry.publication.early, registry.publication.trial
-        self._grace, self._actor = grace, actor
+        self._grace, self._actor, self._events = grace, actor, events or Events()
         self._every = TRIAL_SECONDS if self._trial else EVERY_SECONDS
         self._next = 0.0
         self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
@@ -117,7 +129,11 @@ class Publisher:
             What was published, or had reports added, by cell.
         """
         drained = self.drained(now)
-        return [stratum for question in self._questions for stratum in self._published(question, now, drained)]
+        made: list[Stratum] = []
+        for question in self._questions:
+            with alone(self._events, "publisher", question.metric.id):
+                made += self._published(question, now, drained)
+        return made
 
     @property
     def waiting(self) -> Collection[Stratum]:
@@ -214,7 +230,7 @@ class Publisher:
         """Read what was counted of each finest cell, and add it to what there was before."""
         leaves = dict(before)
         for stratum, each in zip(strata, self._store.tallies.each(question.layout, strata), strict=True):
-            leaf = question.breakdown.canonical(stratum.segment)
+            leaf = question.breakdown.filed(stratum.segment)
             leaves[leaf] = tally.merge(leaves[leaf], each) if leaf in leaves else each
         return leaves
 

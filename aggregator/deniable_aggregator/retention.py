@@ -15,11 +15,11 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-import redis
-
 from deniable import mechanisms, period
 from deniable.report import fingerprint
 from deniable_aggregator import release, shelf, watch
+from deniable_aggregator.events import Events
+from deniable_aggregator.faults import alone
 from deniable_aggregator.holdings import COUNTED, PUBLISHED, Holdings
 from deniable_aggregator.release import GRACE_SECONDS
 from deniable_aggregator.removal import Erased, Removal
@@ -58,6 +58,8 @@ class Retention:
         Seconds after a period's end in which its reports are still taken; the same as the server's.
     every
         Seconds between looks.
+    events
+        Who hears of a metric that fails, alone.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class Retention:
         *,
         grace: float = GRACE_SECONDS,
         every: float = EVERY_SECONDS,
+        events: Events | None = None,
     ) -> None:
+        self._events = events or Events()
         self._store, self._publisher = store, publisher
         self._days, self._grace, self._every = registry.retention, grace, every
         self._next = 0.0
@@ -83,11 +87,8 @@ class Retention:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._every
-        try:
-            seconds, _ = self._store.redis.time()
-            self.look(min(time.time(), seconds))  # a clock that is ahead must not delete what is not due by the other
-        except redis.ResponseError as error:
-            log.warning("what is due of %s is not deleted (%s)", self._store.app, type(error).__name__)
+        seconds, _ = self._store.redis.time()
+        self.look(min(time.time(), seconds))  # a clock that is ahead must not delete what is not due by the other
 
     def look(self, now: float) -> int:
         """Delete what is due; should two workers do so at once, one of them finds nothing.
@@ -107,9 +108,10 @@ class Retention:
         closed = self._publisher.drained(now) - self._grace
         deleted = 0
         for metric in sorted(known):
-            deleted += self._counted(metric, closed)
-            deleted += self._published(metric, closed - self._days.releases * _DAY)
-            watch.forget(self._store, metric, closed - self._days.alarms * _DAY)
+            with alone(self._events, "retention", metric):
+                deleted += self._counted(metric, closed)
+                deleted += self._published(metric, closed - self._days.releases * _DAY)
+                watch.forget(self._store, metric, closed - self._days.alarms * _DAY)
         oldest = int(now) - self._days.tallies * _DAY
         self._store.redis.xtrim(self._store.dead, minid=f"{1000 * oldest}-0", approximate=False)
         if deleted:

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["Vitals"]
 
 _BIND = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):([0-9]{1,5})")
+_CHORES = ("departures", "erasure", "publisher", "retention", "watch")
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # else a second series for each, of its start
 
 
 class Vitals(Events):
-    """The numbers of a worker. Its labels are the names of apps, and nothing of what is counted.
+    """The numbers of a worker. Its labels are the names of apps and chores, and nothing of what is counted.
 
     Parameters
     ----------
@@ -43,6 +44,7 @@ class Vitals(Events):
         self._batches = counter("batches_counted", "Batches counted", "app")
         self._dead = counter("dead_letters", "Batches put aside because they cannot be counted", "app")
         self._claimed = counter("takeovers", "Batches taken over from a worker that did not get them counted", "app")
+        self._faults = counter("faults", "Failures of what a worker does beside counting", "chore")
         self._failures = counter("store_errors", "Times that the store could not be used")
         self._commits = Histogram(
             "deniable_worker_commit_duration_seconds",
@@ -54,6 +56,8 @@ class Vitals(Events):
         for app in apps:
             for each in (self._reports, self._batches, self._dead, self._claimed, self._commits):
                 each.labels(app)
+        for chore in _CHORES:
+            self._faults.labels(chore)
         build = Gauge("deniable_build_info", "1, of the version that runs", ["version"], registry=self.registry)
         build.labels(deniable.__version__).set(1)
         ProcessCollector(registry=self.registry)
@@ -98,6 +102,10 @@ class Vitals(Events):
     def claimed(self, app: str, batches: int) -> None:
         """Count batches that were taken over."""
         self._claimed.labels(app).inc(batches)
+
+    def faulted(self, chore: str) -> None:
+        """Count a failure of a chore."""
+        self._faults.labels(chore).inc()
 
     def failed(self) -> None:
         """Count a failure of the store."""

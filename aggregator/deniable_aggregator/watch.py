@@ -19,13 +19,15 @@ from deniable import mechanisms
 from deniable.period import end
 from deniable.report import fingerprint
 from deniable_aggregator import alarm, tally, volume
+from deniable_aggregator.events import Events
+from deniable_aggregator.faults import alone
 from deniable_aggregator.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from deniable.mechanisms import Mechanism
-    from deniable.registry import Registry
+    from deniable.registry import Metric, Registry
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
 
@@ -168,6 +170,7 @@ class _Kept:
 class _Unit:
     """What is tested together: a period, or a segment of one."""
 
+    metric: str
     kept: _Kept
     period: str
     segment: str
@@ -193,9 +196,12 @@ class Watch:
         What its metrics are.
     every
         Seconds between looks.
+    events
+        Who hears of a metric that fails, alone.
     """
 
-    def __init__(self, store: Store, registry: Registry, *, every: float = EVERY_SECONDS) -> None:
+    def __init__(self, store: Store, registry: Registry, *, every: float = EVERY_SECONDS, events: Events | None = None) -> None:
+        self._events = events or Events()
         self._store = store
         self._every = every
         self._next = 0.0
@@ -229,31 +235,34 @@ class Watch:
         before = looked(self._store) or 0
         since = before - before % _HOUR - _HOUR  # the index of strata tells the hour, by clocks that may differ a little
         hour = now - now % _HOUR
-        kept: dict[str, _Kept] = {}
         units: list[_Unit] = []
         for metric, mechanism, tag in self._questions:
-            strata = {
-                stratum: updated
-                for stratum, updated in self._store.strata(metric.id).items()
-                if (stratum.version, stratum.fingerprint) == (metric.version, tag)
-            }
-            periods = {stratum.period for stratum, updated in strata.items() if updated >= since}
-            if periods:
-                kept[metric.id] = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, metric.id)), tag)
-                for period in sorted(periods):
-                    chosen = [stratum for stratum in strata if stratum.period == period]
-                    least = max(_LEAST_REPORTS, metric.min_reports)  # whoever may read alarms learns of no smaller group
-                    units += self._units(mechanism, kept[metric.id], period, chosen, hour, least)
+            with alone(self._events, "watch", metric.id):
+                units += self._grown(metric, mechanism, tag, since, hour)
         raised = self._raise(units, hour)
-        grown = {id(unit.kept) for unit in units}
-        written: dict[Any, Any] = {metric: each.write() for metric, each in kept.items() if id(each) in grown}
+        written: dict[Any, Any] = {unit.metric: unit.kept.write() for unit in units}
         if written:
             self._store.redis.hset(self._store.alarms, mapping=written)
         self._store.redis.set(self._store.watched, now)
         return raised
 
+    def _grown(self, metric: Metric, mechanism: Mechanism, tag: str, since: int, hour: int) -> list[_Unit]:
+        """Test what has grown of a metric since a Unix time."""
+        strata = {
+            stratum: updated
+            for stratum, updated in self._store.strata(metric.id).items()
+            if (stratum.version, stratum.fingerprint) == (metric.version, tag)
+        }
+        units: list[_Unit] = []
+        kept = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, metric.id)), tag)
+        least = max(_LEAST_REPORTS, metric.min_reports)  # whoever may read alarms learns of no smaller group
+        for period in sorted({stratum.period for stratum, updated in strata.items() if updated >= since}):
+            chosen = [stratum for stratum in strata if stratum.period == period]
+            units += self._units(metric.id, mechanism, kept, period, chosen, hour, least)
+        return units
+
     def _units(
-        self, mechanism: Mechanism, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int, least: int
+        self, metric: str, mechanism: Mechanism, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int, least: int
     ) -> Iterator[_Unit]:
         """Test a period as a whole, and each of its segments where there are several, if it has so many reports."""
         layout = mechanism.layout
@@ -265,7 +274,7 @@ class Watch:
             grown = counted.n >= _GROWTH * before if then == hour else counted.n > before
             if grown and counted.n >= least:
                 weights = self._store.read_weights(layout, members) if layout.kind == "bits" else None
-                yield _Unit(kept, period, segment, counted.n, alarm.examine(mechanism, counted, weights))
+                yield _Unit(metric, kept, period, segment, counted.n, alarm.examine(mechanism, counted, weights))
 
     def _raise(self, units: Sequence[_Unit], hour: int) -> list[Alarm]:
         raised = []

@@ -20,6 +20,7 @@ import redis
 from deniable.errors import PayloadError
 from deniable_aggregator import batch, delta, pulse
 from deniable_aggregator.events import Events
+from deniable_aggregator.faults import LOST, alone, transient
 from deniable_aggregator.store import GROUP, Entry, Store
 
 if TYPE_CHECKING:
@@ -31,12 +32,6 @@ if TYPE_CHECKING:
 __all__ = ["Worker", "WorkerSettings"]
 
 log = logging.getLogger("deniable.worker")
-
-_LOST = (redis.ConnectionError, redis.TimeoutError)
-"""Whether the store did what it was told is not known."""
-_TRANSIENT = (*_LOST, redis.OutOfMemoryError, redis.ReadOnlyError)
-_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
-"""Away, full, or failing over: the entries in hand are kept until the store takes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +130,7 @@ class Worker:
                 self.cut_off = True
                 self._events.failed()
                 joined = False
-                again = isinstance(error, _LOST) or (again and _transient(error))
+                again = isinstance(error, LOST) or (again and transient(error))
                 stop.wait(pause)
                 pause = min(2 * pause, 5.0)
         if self.cut_off:  # it would only be waited for
@@ -168,12 +163,8 @@ class Worker:
 
     def _watch(self) -> None:
         for watch in self._watches:
-            try:
+            with alone(self._events, type(watch).__name__.lower()):
                 watch()
-            except redis.RedisError:
-                raise
-            except Exception as error:  # noqa: BLE001 - reports are counted whatever becomes of the looks at them
-                log.error("a look for made-up reports failed (%s)", type(error).__name__)  # noqa: TRY400 - text may hold counts
 
     def _beat(self) -> None:
         if time.monotonic() >= self._beat_at:
@@ -252,7 +243,7 @@ class Worker:
             try:
                 stale = store.commit(self.consumer, ids, deltas, int(time.time()))
             except redis.RedisError as error:
-                if not _transient(error):
+                if not transient(error):
                     raise
                 # Whether it went through may not be known, but it can be sent again: if it did, the entries are stale.
                 log.warning("a commit waits for the store (%s)", type(error).__name__)
@@ -269,10 +260,6 @@ class Worker:
             self.buried += 1
             self._events.buried(store.app)
             log.error("a batch of %s was put aside: %s", store.app, reason, extra={"app": store.app})
-
-
-def _transient(error: redis.RedisError) -> bool:
-    return isinstance(error, _TRANSIENT) or str(error).startswith(_TRANSIENT_WORDS)
 
 
 def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[Entry]:

@@ -20,6 +20,7 @@ from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.entry import whole
 from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.store import Store
+from deniable_aggregator.vitals import Vitals
 
 DAY = 86400
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -414,3 +415,33 @@ def test_what_is_published_and_what_waits_is_all_there_is(real_redis, arrivals):
         waits = sum(arrivals[: day + 1]) - sum(published)
         assert all(n >= 100 for n in published)
         assert 0 <= waits < 100
+
+
+def test_values_that_are_listed_no_more_are_other(shop):
+    """Reports of a value, or of a segment, that the registry has no more count as other; nothing else is held up by them."""
+    for segment, n in {
+        "platform=linux,version=2.0": 300,
+        "platform=beos,version=2.0": 120,
+        "platform=amiga,version=2.0": 80,
+        "version=1.0,plan=free": 400,
+    }.items():
+        shop.counted("export", n, segment=segment)
+    shop.counted("theme", 100)
+    shop.publisher.publish(CLOSED)
+    found = {cell: n for (_, cell), n in shop.published("export").items()}
+    assert (found[""], found["platform=linux"], found["platform=(other)"]) == (900, 300, 600)
+    assert found["platform=(other),version=2.0"] == 200
+    assert shop.published("theme") == {(TODAY, ""): 100}
+
+
+def test_a_fault_in_one_metric_stays_in_it(shop, monkeypatch, caplog):
+    """Whatever fails of a metric, the others are published; the log names it, and the worker counts it."""
+    monkeypatch.setattr(Publisher, "_early_release", lambda *_: 1 / 0)
+    shop.counted("theme", 100)
+    shop.counted("export", 100, period="2026-11-10", segment="platform=linux,version=2.0")
+    vitals = Vitals(["shop"])
+    Publisher(shop.store, shop.registry, events=vitals).publish(NOON)
+    assert shop.published("export")["2026-11-10", ""] == 100
+    assert "publisher of theme failed (ZeroDivisionError)" in caplog.text
+    assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "publisher"}) == 1
+    assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "retention"}) == 0

@@ -362,16 +362,17 @@ def test_a_clock_that_is_ahead_deletes_nothing(shop, monkeypatch, ahead):
 def test_a_store_that_refuses_is_told_and_nothing_else_stops(shop, monkeypatch, caplog):
     """A user that may not delete leaves the worker at its work, with a word in the log; a store that is away does not."""
 
-    def refused(_self, _now):
+    def refused(_self, _metric, _closed):
         raise redis.exceptions.NoPermissionError("no permissions")
 
-    monkeypatch.setattr(Retention, "look", refused)
+    monkeypatch.setattr(Retention, "_counted", refused)
     shop.retention()
-    assert "what is due of shop is not deleted (NoPermissionError)" in caplog.text
+    assert "retention of theme failed (NoPermissionError)" in caplog.text
+    assert "retention of export failed (NoPermissionError)" in caplog.text
 
-    def away(_self, _now):
+    def away(_self, _metric, _closed):
         raise redis.ConnectionError
 
-    monkeypatch.setattr(Retention, "look", away)
+    monkeypatch.setattr(Retention, "_counted", away)
     with pytest.raises(redis.ConnectionError):
         Retention(shop.store, shop.registry, shop.publisher)()

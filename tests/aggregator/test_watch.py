@@ -188,7 +188,7 @@ def test_a_failing_look_does_not_stop_the_worker(store, shop, caplog):
     worker = Worker([store], watches=[broken])
     worker.run(threading.Event(), burst=True)
     assert worker.counted == 15
-    assert "a look for made-up reports failed (ValueError)" in caplog.text
+    assert "function failed (ValueError)" in caplog.text
     assert "123 counts" not in caplog.text
 
 

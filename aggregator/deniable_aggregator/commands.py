@@ -10,7 +10,7 @@ from threading import Event, Timer
 from typing import TYPE_CHECKING
 
 from deniable.layout import Layout
-from deniable_aggregator import logs, options, release, tally, variables, weights
+from deniable_aggregator import logs, options, tally, variables, weights
 from deniable_aggregator.departure import Departures
 from deniable_aggregator.erasure import Erasure
 from deniable_aggregator.worker import Worker, WorkerSettings
@@ -97,9 +97,9 @@ def _watches(stores: list[Store], paths: str | None, events: Events | None) -> I
         from deniable_aggregator.retention import Retention  # noqa: PLC0415
         from deniable_aggregator.watch import Watch  # noqa: PLC0415
 
-        publisher = Publisher(store, loaded[store.app], grace=release.grace(), events=events)
+        publisher = Publisher(store, loaded[store.app], events=events)
         yield from (Watch(store, loaded[store.app], events=events), publisher)
-        yield Retention(store, loaded[store.app], publisher, grace=release.grace(), events=events)
+        yield Retention(store, loaded[store.app], publisher, events=events)
 
 
 def _events(stores: list[Store], bind: str | None) -> Events | None:

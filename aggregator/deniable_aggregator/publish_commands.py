@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from deniable import period, registry
+from deniable import registry
 from deniable.errors import ConfigurationError
-from deniable_aggregator import options, release
+from deniable_aggregator import options
 from deniable_aggregator.publisher import Publisher
 
 if TYPE_CHECKING:
@@ -34,18 +34,18 @@ def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
         if not paths:
             raise ConfigurationError("this needs --registry, which says how many reports it takes")
         loaded = {each.app: each for each in map(registry.load, paths)}
-        made, grace = 0, timedelta(seconds=release.grace())
+        made = 0
         for store in options.stores(arguments):
             if store.app not in loaded:
                 raise ConfigurationError(f"--registry names the registry of each app; {store.app} has none")
-            publisher = Publisher(store, loaded[store.app], grace=grace.total_seconds(), actor="command")
+            publisher = Publisher(store, loaded[store.app], actor="command")
             for each in publisher.publish(time.time()):
                 made += 1
                 print(f"{store.app}: {each.metric}, {each.period}{', ' + each.segment if each.segment else ''}")
             for metric, came in publisher.unpublished().items():
-                _, ends = period.bounds(period.of(datetime.now(UTC) - grace, metric.period), metric.period)
+                due = metric.closes(metric.next_to_close(datetime.now(UTC)))
                 wait = f"reports that wait: {came:,}; needed: {metric.min_reports:,}"
-                print(f"{store.app}: {metric.id}: {wait}; the next release is due {ends + grace:%Y-%m-%d %H:%M} UTC")
+                print(f"{store.app}: {metric.id}: {wait}; the next release is due {due:%Y-%m-%d %H:%M} UTC")
         print(f"{made} published")
         return 0
 

@@ -27,7 +27,7 @@ from deniable_aggregator.census import Count
 from deniable_aggregator.cube import Cube
 from deniable_aggregator.events import Events
 from deniable_aggregator.faults import alone
-from deniable_aggregator.release import GRACE_SECONDS, Release
+from deniable_aggregator.release import Release
 from deniable_aggregator.script import Script
 from deniable_aggregator.shelf import name
 
@@ -75,27 +75,17 @@ class Publisher:
         Where it is counted.
     registry
         What its metrics are, and how they are published.
-    grace
-        Seconds after a period's end in which its reports are still taken; the same as the server's.
     actor
         Who publishes, for the audit log.
     events
         Who hears of a metric that fails, alone.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        *,
-        grace: float = GRACE_SECONDS,
-        actor: str = "worker",
-        events: Events | None = None,
-    ) -> None:
+    def __init__(self, store: Store, registry: Registry, *, actor: str = "worker", events: Events | None = None) -> None:
         self._store = store
         self._released = release.shelf(store)
         self._early, self._trial = registry.publication.early, registry.publication.trial
-        self._grace, self._actor, self._events = grace, actor, events or Events()
+        self._actor, self._events = actor, events or Events()
         self._every = TRIAL_SECONDS if self._trial else EVERY_SECONDS
         self._next = 0.0
         self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
@@ -153,7 +143,7 @@ class Publisher:
                 continue
             known, snapshot = listed.get(whole), None
             note = (known or Release(first=whole.period)).added(now)
-            if self._closes(question, whole) < drained:
+            if question.metric.closes(whole.period).timestamp() + _ON_THE_WAY < drained:
                 # Kept responses are copies of one answer: those of several periods would seem to be more than they are.
                 leaves = self._leaves(question, strata, {} if question.metric.kept else leaves)
                 if not question.metric.kept:
@@ -246,10 +236,6 @@ class Publisher:
         for cell in sorted(cells):
             released[whole._replace(segment=cell)] = note, tally.merge(nothing, *(counted[each] for each in cube.members(cell)))
         return released
-
-    def _closes(self, question: _Question, whole: Stratum) -> float:
-        """Return the Unix time from which no more reports of a period are on the way."""
-        return period.bounds(whole.period, question.metric.period)[1].timestamp() + self._grace + _ON_THE_WAY
 
     def _write(
         self, question: _Question, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None

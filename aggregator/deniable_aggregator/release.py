@@ -9,11 +9,9 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
-from deniable.errors import ConfigurationError
 from deniable_aggregator.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -22,10 +20,8 @@ if TYPE_CHECKING:
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["GRACE_SECONDS", "Release", "grace", "last", "listed", "shelf"]
+__all__ = ["Release", "last", "listed", "shelf"]
 
-GRACE_SECONDS = 72 * 3600
-"""After a period's end, for which its reports are still taken: devices may have been offline."""
 _HOUR = 3600
 
 
@@ -61,20 +57,6 @@ class Release:
     def note(self) -> str:
         """Write it for the index."""
         return json.dumps(asdict(self))
-
-
-def grace(environment: Mapping[str, str] = os.environ) -> int:
-    """Return the seconds that ``DENIABLE_GRACE`` says, which servers and workers must be told alike.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is no whole number above 0.
-    """
-    text = environment.get("DENIABLE_GRACE", str(GRACE_SECONDS))
-    if not text.isdecimal() or not int(text):
-        raise ConfigurationError(f"DENIABLE_GRACE is a whole number of at least 1; got {text!r}")
-    return int(text)
 
 
 def shelf(store: Store) -> Shelf:

@@ -16,12 +16,12 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable import mechanisms, period
+from deniable.publication import GRACE, delay
 from deniable.report import fingerprint
 from deniable_aggregator import release, shelf, watch
 from deniable_aggregator.events import Events
 from deniable_aggregator.faults import alone
 from deniable_aggregator.holdings import COUNTED, PUBLISHED, Holdings
-from deniable_aggregator.release import GRACE_SECONDS
 from deniable_aggregator.removal import Erased, Removal
 from deniable_aggregator.script import Script
 
@@ -54,8 +54,6 @@ class Retention:
         How long it is kept.
     publisher
         Who publishes it, and knows which periods wait; to be called before.
-    grace
-        Seconds after a period's end in which its reports are still taken; the same as the server's.
     every
         Seconds between looks.
     events
@@ -68,13 +66,13 @@ class Retention:
         registry: Registry,
         publisher: Publisher,
         *,
-        grace: float = GRACE_SECONDS,
         every: float = EVERY_SECONDS,
         events: Events | None = None,
     ) -> None:
         self._events = events or Events()
         self._store, self._publisher = store, publisher
-        self._days, self._grace, self._every = registry.retention, grace, every
+        self._days, self._every = registry.retention, every
+        self._graces = {metric.id: delay(metric.grace) for metric in registry.metrics.values()}
         self._next = 0.0
         self._declared = {
             metric.id: (metric.version, fingerprint(metric, mechanisms.of(metric).canonical))
@@ -105,9 +103,10 @@ class Retention:
         """
         known = self._sweep()
         # What was taken and not counted yet may be of any period that was open then.
-        closed = self._publisher.drained(now) - self._grace
+        drained = self._publisher.drained(now)
         deleted = 0
         for metric in sorted(known):
+            closed = drained - self._graces.get(metric, delay(GRACE)).total_seconds()
             with alone(self._events, "retention", metric):
                 deleted += self._counted(metric, closed)
                 deleted += self._published(metric, closed - self._days.releases * _DAY)

@@ -224,7 +224,7 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     """Compare a published registry with one proposed to follow it.
 
     A metric's meaning (type, values and their order, epsilon, mechanism, period, segments) is frozen once published; to
-    change it, raise its version. Descriptions, owners, expiry and min_reports may change freely, and so may what segments
+    change it, raise its version. Descriptions, owners, expiry, min_reports and grace may change freely, and so may what segments
     generalise to, of which devices know nothing.
     """
     changes = []

@@ -14,7 +14,7 @@
 
     [publication]                 # of what was counted; optional
     min_reports = 1000            # that anything published rests on; a metric may have a number of its own
-    epsilon = 2.0                 # of one report more or less in the numbers of reports that are published
+    grace = "12h"                 # for which a period takes reports after its end; likewise
 
     [analysts]                    # what a read key may ask of exact numbers of reports; optional
     epsilon = 1.0                 # on any one report, in any window
@@ -62,18 +62,18 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from deniable import hierarchy, text
+from deniable import hierarchy, period, text
 from deniable.analysts import Analysts
 from deniable.budget import Budget
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.hashing import KEY_SPACE
 from deniable.layout import MAX_REPORT_BYTES
-from deniable.publication import MIN_REPORTS, Publication
+from deniable.publication import GRACE, MIN_REPORTS, Publication, delay
 from deniable.retention import Retention
 from deniable.rules import ANSWERS_PER_WINDOW, COIN_EPSILON, OPEN_TYPES, faults_of
 
 if TYPE_CHECKING:
-    from datetime import date
+    from datetime import date, datetime
 
     from deniable.source import Source
 
@@ -113,6 +113,8 @@ class Metric:
         Last day of collection, or None.
     min_reports
         Reports that anything published of it rests on, and that any two things published differ by; 1 or more.
+    grace
+        How long a period takes reports after its end, such as ``12h`` or ``2d``.
     max_report_bytes
         Largest payload that ``auto`` may choose.
     candidates
@@ -153,6 +155,7 @@ class Metric:
     segments: tuple[str, ...] = ()
     expires: date | None = None
     min_reports: int = MIN_REPORTS
+    grace: str = GRACE
     max_report_bytes: int = MAX_REPORT_BYTES
     candidates: str | None = None
     discover: bool = False
@@ -188,6 +191,14 @@ class Metric:
         if self.open:
             return KEY_SPACE if self.type == "key" else text.domain_size(self.max_length)
         return len(self.values)
+
+    def closes(self, name: str) -> datetime:
+        """Return when a period takes no more reports."""
+        return period.bounds(name, self.period)[1] + delay(self.grace)
+
+    def next_to_close(self, moment: datetime) -> str:
+        """Name the first period that still takes reports at a moment."""
+        return period.of(moment - delay(self.grace), self.period)
 
     def position(self, value: object) -> int:
         """Encode an answer as its place in the domain, in [0, domain_size). This method is run by the device.
@@ -414,7 +425,7 @@ def parse(text: str, file: str = "metrics.toml") -> Registry:
 
 
 def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric:
-    given = {"min_reports": publication.min_reports} | table
+    given: dict[str, Any] = {"min_reports": publication.min_reports, "grace": publication.grace} | table
     factors = tuple((name, tuple(listed)) for name, listed in given.pop("factors", {}).items())
     values = (False, True) if given["type"] == "boolean" else tuple(given.pop("values", ()))
     if factors:

@@ -15,7 +15,7 @@ from deniable.analysts import Analysts
 from deniable.budget import Budget
 from deniable.errors import ParameterError
 from deniable.hierarchy import WORD
-from deniable.publication import Publication
+from deniable.publication import GRACE, Publication, delay
 from deniable.retention import Retention
 from deniable.weight import exact
 
@@ -309,6 +309,10 @@ def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield "per_period is 1 with epsilon_permanent: two copies of a kept response are not two answers", table["per_period"]
     if not kept and "answers_per_window" in table:
         yield "answers_per_window belongs to a metric with epsilon_permanent", table["answers_per_window"]
+    try:
+        delay(table.get("grace", GRACE))
+    except ParameterError as error:
+        yield error.rule, error.value
     if table.get("period", "day") not in period.LENGTHS:
         yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
     expires = table.get("expires")

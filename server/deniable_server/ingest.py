@@ -254,14 +254,12 @@ def _question(app: App, group: Group, now: datetime) -> Question:
 def _collected(app: App, limits: Settings, question: Question, group: Group, now: datetime) -> Collected:
     """Check a group's period and segment. What is found is kept: of open periods and declared segments there are few."""
     try:
-        start, end = period.bounds(group.period, question.metric.period)
+        start, _ = period.bounds(group.period, question.metric.period)
     except ParameterError as error:
         raise Problem(400, "period", f"{error.rule}") from None
-    opens, closes = start - timedelta(seconds=limits.clock_skew), end + timedelta(seconds=limits.grace)
+    opens, closes = start - timedelta(seconds=limits.clock_skew), question.metric.closes(group.period)
     if now > closes:
-        raise Problem(
-            400, "period_closed", f"the period ended more than {limits.grace // 3600} hours ago and takes no more reports"
-        )
+        raise Problem(400, "period_closed", f"the period ended more than {question.metric.grace} ago and takes no more reports")
     if now < opens:
         raise Problem(400, "period_not_open", "the period has not begun; check the device's clock")
     _check_segment(app, question, group.segment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import sha256
 from math import nan
 from threading import Lock
@@ -15,7 +15,7 @@ from flask import Blueprint, jsonify, request
 from deniable.errors import ParameterError
 from deniable.mechanisms.chain import Chain
 from deniable.mechanisms.prefix import PrefixTree
-from deniable.period import bounds, of
+from deniable.period import bounds
 from deniable_aggregator import decode, pulse, release
 from deniable_aggregator.association import from_product
 from deniable_aggregator.breakdown import Breakdown
@@ -202,9 +202,10 @@ def missing(app: App, question: Question, breakdown: Breakdown, cell: str, publi
 
 def next_release(app: App, question: Question) -> datetime | None:
     """Return when the next period closes; None where that is not waited for: in a trial, or once collection has ended."""
-    metric, grace = question.metric, timedelta(seconds=service().settings.grace)
-    begins, ends = bounds(of(datetime.now(UTC) - grace, metric.period), metric.period)
-    return None if app.registry.publication.trial or metric.expired(begins.date()) else ends + grace
+    metric = question.metric
+    name = metric.next_to_close(datetime.now(UTC))
+    begins, _ = bounds(name, metric.period)
+    return None if app.registry.publication.trial or metric.expired(begins.date()) else metric.closes(name)
 
 
 def awaited(app: App, question: Question) -> str:

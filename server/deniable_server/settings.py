@@ -15,7 +15,7 @@ from deniable.errors import ConfigurationError
 from deniable.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable.signature import Envelope
 from deniable_aggregator import durability as durability_
-from deniable_aggregator import logs, release
+from deniable_aggregator import logs
 from deniable_server import rate
 
 if TYPE_CHECKING:
@@ -115,8 +115,6 @@ class Settings:
         Largest upload as sent, and after decompression.
     idempotency_ttl
         Seconds for which an upload may be repeated safely.
-    grace
-        Seconds after a period's end in which its reports are still taken; devices may have been offline.
     clock_skew
         Seconds by which a device's clock may be ahead.
     log_level, log_format
@@ -144,7 +142,6 @@ class Settings:
     max_body_bytes: int = MAX_BODY_BYTES
     max_inflated_bytes: int = MAX_INFLATED_BYTES
     idempotency_ttl: int = 72 * _HOURS
-    grace: int = release.GRACE_SECONDS
     clock_skew: int = 1 * _HOURS
     log_level: logs.Level = logs.LogSettings().level
     log_format: logs.Format = logs.LogSettings().format

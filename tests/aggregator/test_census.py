@@ -29,6 +29,7 @@ platform = ["linux", "macos", "windows"]
 
 [publication]
 min_reports = 100
+grace = "3d"
 
 [metrics.theme]
 type = "boolean"

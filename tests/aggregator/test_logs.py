@@ -83,8 +83,8 @@ def test_what_is_not_listed_is_left_out(write):
 
 def test_what_is_wrong_with_the_configuration_is_told():
     """The message of a bad setting is ours, and names the variable: it is told in full."""
-    told = as_json(record("no start", error=raised(ConfigurationError("DENIABLE_GRACE is a number"))))
-    assert (told["exception"], told["detail"]) == ("ConfigurationError", "DENIABLE_GRACE is a number")
+    told = as_json(record("no start", error=raised(ConfigurationError("DENIABLE_CLOCK_SKEW is a number"))))
+    assert (told["exception"], told["detail"]) == ("ConfigurationError", "DENIABLE_CLOCK_SKEW is a number")
 
 
 def test_records_carry_what_is_known_of_the_request():

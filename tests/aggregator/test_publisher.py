@@ -17,6 +17,7 @@ from deniable import mechanisms, registry
 from deniable.report import Stratum, fingerprint
 from deniable_aggregator import decode, publisher, release
 from deniable_aggregator.audit import AuditLog
+from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.entry import whole
 from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.store import Store
@@ -40,6 +41,7 @@ version = "."
 
 [publication]
 min_reports = 100
+grace = "3d"
 {publication}
 
 [metrics.theme]
@@ -445,3 +447,50 @@ def test_a_fault_in_one_metric_stays_in_it(shop, monkeypatch, caplog):
     assert "publisher of theme failed (ZeroDivisionError)" in caplog.text
     assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "publisher"}) == 1
     assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "retention"}) == 0
+
+
+def test_each_metric_has_a_grace_of_its_own(real_redis):
+    """A metric of a shorter grace is published sooner than the others."""
+    shop = Counted(real_redis, text=REGISTRY.replace("[metrics.export]", '[metrics.export]\ngrace = "1h"'))
+    shop.counted("export", 100, segment="platform=linux,version=2.0")
+    shop.counted("theme", 100)
+    midnight = NOON + DAY / 2
+    published = []
+    for hours in (1, 2, 72, 73):
+        shop.publisher.publish(midnight + hours * 3600)
+        published.append((bool(shop.published("export")), bool(shop.published("theme"))))
+    assert published == [(False, False), (True, False), (True, False), (True, True)]
+
+
+def test_intervals_cover_whatever_answers_depend_on(shop):
+    """Answers depend on segments and on the day: 95% intervals cover the truth of what they are about, and nothing is lost."""
+    covered = []
+    for seed in range(200):
+        shop.store.redis.flushall()
+        chance, people = np.random.default_rng(seed), {}
+        for day, period in enumerate(days(4)):
+            for i, platform in enumerate(("linux", "macos", "windows")):
+                for j, version in enumerate(("1.0", "1.1", "2.0")):
+                    n = chance.poisson(90 / ((i + 1) * (j + 1)))
+                    yes = chance.binomial(n, 0.1 + 0.08 * day + 0.15 * i + 0.1 * j)
+                    people[period, f"platform={platform},version={version}"] = n, yes
+                    shop.answered("export", n - yes, yes, chance, period=period, segment=f"platform={platform},version={version}")
+        shop.publisher.publish(CLOSED + 9 * DAY)
+        listed = release.listed(shop.store, "export")
+        breakdown = Breakdown.of(shop.registry, shop.registry.metrics["export"])
+        for stratum, note in listed.items():
+            inside = [
+                each
+                for (period, leaf), each in people.items()
+                if note.covers(stratum.period, period)
+                and stratum.segment in map(breakdown.text, breakdown.above(breakdown.leaf(leaf)))
+            ]
+            n, low, high = shop.estimate("export", stratum.period, stratum.segment)
+            assert n == sum(n for n, _ in inside)
+            covered.append(low <= sum(yes for _, yes in inside) / n <= high)
+        last = release.last(listed, shop.stratum("export")[:3])
+        waits = sum(n for (period, _), (n, _) in people.items() if period > last)
+        published = sum(n for (_, cell), n in shop.published("export").items() if not cell)
+        assert published + waits == sum(n for n, _ in people.values())
+    assert len(covered) > 2000
+    assert 0.935 < np.mean(covered) < 0.985

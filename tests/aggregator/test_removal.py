@@ -41,6 +41,7 @@ app = "shop"
 platform = ["linux", "macos"]
 
 [publication]
+grace = "3d"
 min_reports = 100
 
 [metrics."ui.theme"]

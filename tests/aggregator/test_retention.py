@@ -40,6 +40,7 @@ platform = ["linux", "macos"]
 
 [publication]
 min_reports = 100
+grace = "3d"
 
 {retention}
 

@@ -260,6 +260,7 @@ FREE = [
     ({"expires": date(2030, 1, 1)}, "expires was None, is datetime.date(2030, 1, 1)"),
     ({"sample": "0.1"}, "sample was '1', is '0.1'"),
     ({"min_reports": 5}, "min_reports was 100, is 5"),
+    ({"grace": "12h"}, "grace was '48h', is '12h'"),
     ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
 ]
 

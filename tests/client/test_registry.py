@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from time import perf_counter
 
 import pytest
@@ -70,7 +70,10 @@ FAULTS = [
     (f"budget = {{ lifetime = 9 }}\n{HEAD}{metric()}", "-", "budget: lifetime goes with per_window, and is not below it: 32", 9),
     (f'budget = {{ lifetime = "9" }}\n{HEAD}{metric()}', "-", "budget: lifetime is a number of nats", "9"),
     (f"publication = 3\n{HEAD}{metric()}", "-", "publication is a table such as { min_reports = 100", 3),
-    (f"publication = {{ least = 3 }}\n{HEAD}{metric()}", "-", "a publication has min_reports, early, trial", "least"),
+    (f"publication = {{ least = 3 }}\n{HEAD}{metric()}", "-", "a publication has min_reports, grace, early, trial", "least"),
+    (f'publication = {{ grace = "soon" }}\n{HEAD}{metric()}', "-", "publication: grace is a number of hours or days", "soon"),
+    (f'publication = {{ grace = "31d" }}\n{HEAD}{metric()}', "-", "publication: grace is a number of hours or days", "31d"),
+    (f"publication = {{ grace = 12 }}\n{HEAD}{metric()}", "-", "publication: grace is a number of hours or days", 12),
     (
         f"publication = {{ min_reports = 0 }}\n{HEAD}{metric()}",
         "-",
@@ -553,3 +556,15 @@ def test_a_lifetime_goes_with_a_window(bounds):
     """A lifetime is shared out in the proportions of the window, so there is one, and it is not larger."""
     with pytest.raises(ParameterError, match="lifetime goes with per_window, and is not below it"):
         Budget(**bounds)
+
+
+def test_a_metric_closes_after_its_grace():
+    """A period takes reports until its grace is over: the metric's own, else the registry's, else two days."""
+    text = f"{HEAD}{metric()}"
+    own = text.rstrip() + '\ngrace = "12h"\n'
+    publication = 'publication = { grace = "3d" }\n'
+    for source, hours in ((text, 48), (own, 12), (publication + text, 72), (publication + own, 12)):
+        (found,) = parse(source).metrics.values()
+        assert found.closes("2026-11-21") == datetime(2026, 11, 22, tzinfo=UTC) + timedelta(hours=hours)
+        closing = found.next_to_close(datetime(2026, 11, 21, 12, tzinfo=UTC) + timedelta(hours=hours))
+        assert closing == "2026-11-21"

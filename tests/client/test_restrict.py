@@ -210,6 +210,7 @@ REFUSED = [
     ([('description = "d"', 'description = "e"')], "theme: description is"),
     ([('owner = "o"', 'owner = "p"')], "theme: owner is"),
     ([('owner = "o"', 'owner = "o"\nmin_reports = 7')], "theme: min_reports is"),
+    ([('owner = "o"', 'owner = "o"\ngrace = "3d"')], "theme: grace is"),
     # What may be turned down, turned up
     ([("sample = 0.5", "sample = 0.501")], "theme: sample is at most 0.5; got '0.501'"),
     ([("sample = 0.5", "")], "theme: sample is at most 0.5; got '1'"),

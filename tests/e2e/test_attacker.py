@@ -12,7 +12,6 @@ import re
 import time
 from base64 import b64encode
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cache
@@ -52,6 +51,7 @@ version = "."
 
 [publication]
 min_reports = 100
+grace = "{grace}"
 {publication}
 
 [metrics.plugin]
@@ -85,7 +85,7 @@ owner = "core@shop.example"
 )
 PUBLICATIONS = {"shop": "", "naive": "", "trial": "trial = true"}
 TODAY, FIRST, SECOND = ((datetime.now(UTC) - timedelta(days=days)).strftime("%Y-%m-%d") for days in (0, 3, 2))
-LONG, SHORT = 6 * 86400, 3600  # of the two graces, one leaves both past days open and one closes them
+LONG, SHORT = "6d", "1h"  # of the two graces, one leaves both past days open and one closes them
 
 # Reports of each combination. Few are known to be there: the attacker is after those.
 _FIRST = {"linux": (400, 300, 37), "macos": (250, 150, 120), "windows": (30, 20, 3)}
@@ -97,7 +97,7 @@ COUNTS = {
 }
 PLUGINS = 731
 
-SHOP = registry.parse(REGISTRY.format(app="shop", publication=""))
+SHOP = registry.parse(REGISTRY.format(app="shop", publication="", grace=LONG))
 BREAKDOWN = Breakdown.of(SHOP, SHOP.metrics["export"])
 LEAVES = list(COUNTS[FIRST])
 CELLS = [BREAKDOWN.text(words) for words in product((None, *_FIRST), (None, "1", "2", *VERSIONS))]
@@ -117,32 +117,30 @@ class Service:
         self.folder, self.store_url = folder, url
         self.redis = connect(url)
         self.stores = {app: Store(self.redis, app) for app in PUBLICATIONS}  # each keeps connections
-        self.registries, paths = {}, []
-        for app, publication in PUBLICATIONS.items():
-            path = folder / f"{app}.toml"
-            path.write_text(REGISTRY.format(app=app, publication=publication), "utf-8")
-            self.registries[app] = registry.load(path)
-            paths.append(str(path))
         self.settings = Settings(
             redis_url=url,
-            registry=":".join(paths),
+            registry=":".join(str(self.write(app, LONG)) for app in PUBLICATIONS),
             ingest_keys=",".join(f"{app}:pk_of_{app}_1234" for app in PUBLICATIONS),
             read_keys=",".join(f"{app}:rk_of_{app}_1234" for app in PUBLICATIONS),
             metrics_key="mk_which_nobody_here_has",
             dashboard="open",
             rate_limit_key="off",
             rate_limit_source="off",
-            grace=LONG,
         )
         self.bind = f"127.0.0.1:{free_port()}"
         self._running = ExitStack()
         self.session = requests.Session()
         self.session.trust_env = False
 
-    def start(self, **changes):
-        """Start server and worker, or do so again with other settings."""
+    def write(self, app, grace):
+        """Write the registry of an app, with a grace."""
+        path = self.folder / f"{app}.toml"
+        path.write_text(REGISTRY.format(app=app, publication=PUBLICATIONS[app], grace=grace), "utf-8")
+        return path
+
+    def start(self):
+        """Start server and worker, or do so again."""
         self._running.close()
-        self.settings = replace(self.settings, **changes)
         self._stack = Stack(self.settings, bind=self.bind, web_workers=1, log_file=self.folder / "log")
         self._running.enter_context(self._stack)
 
@@ -234,8 +232,10 @@ def closed(service):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(suppression, "publishable", naive)
         store = service.store("naive")
-        assert Publisher(store, service.registries["naive"], grace=SHORT).publish(time.time())
-    service.start(grace=SHORT)
+        written = [service.write(app, SHORT) for app in PUBLICATIONS]
+        (weak,) = [loaded for loaded in map(registry.load, written) if loaded.app == "naive"]
+        assert Publisher(store, weak).publish(time.time())
+    service.start()
     for app in PUBLICATIONS:
         service.until(lambda app=app: service.ask(app, "export", period=SECOND).json().get("closed"))
         service.until(lambda app=app: service.ask(app, "plugin", period=FIRST).json().get("closed"))
@@ -455,7 +455,9 @@ def test_what_comes_late_is_not_published(closed):
     before = [closed.ask("shop", **query).content for query in asked]
     late = closed.send("shop", "plugin", FIRST, {"": 150})
     assert (late.status_code, late.json()["errors"][0]["code"]) == (422, "period_closed")
-    tardy = create_app(replace(closed.settings, grace=LONG)).test_client()
+    closed.write("shop", LONG)
+    tardy = create_app(closed.settings).test_client()
+    closed.write("shop", SHORT)
     assert closed.send("shop", "plugin", FIRST, {"": 150}, tardy.post).status_code == 202
     closed.drained()
     for _ in range(2):  # rounds that the worker makes from here on, seen by what it shows of an open trial at once

@@ -5,11 +5,13 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import os
 import re
 import socket
 import sys
 import time
 from base64 import b64encode
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import which
@@ -214,7 +216,7 @@ def served(store_here, tmp_path, monkeypatch, request):
     loud = tmp_path / "loud"
     loud.mkdir()
     (loud / "sitecustomize.py").write_text(LOUD, "utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(loud))
+    monkeypatch.setenv("PYTHONPATH", str(loud), prepend=os.pathsep)
     arguments = "--log-level debug --access-logfile - --capture-output --forwarded-allow-ips *"
     monkeypatch.setenv("GUNICORN_CMD_ARGS", arguments)
     settings = Settings(
@@ -350,7 +352,7 @@ def sign_in(served):
     for path, expected in (
         ("/", 200),
         ("/m/page?order=canary-query", 200),
-        ("/m/page?period=canary-query", 404),
+        ("/m/page?period=canary-query", 400),
         ("/m/canary-metric", 404),
     ):
         assert served.ask("GET", path, **cookie) == expected
@@ -396,7 +398,7 @@ def breakages(served):
     published, released = served.published("page")
     spoiled = shelf.name(published._replace(period="2020-01-01"))  # of which no worker knows
     releases = release.shelf(served.store)
-    served.redis.hset(releases.index("page"), spoiled, released.note())
+    served.redis.hset(releases.index("page"), spoiled, replace(released, first="2020-01-01").note())
     served.redis.set(releases.key(spoiled), b"odd")
     assert served.ask("GET", "/api/v1/metrics/page?period=2020-01-01", Authorization=f"Bearer {READ}") == 500
     served.redis.hdel(releases.index("page"), spoiled)

@@ -230,7 +230,7 @@ def test_a_wrong_configuration(examined, registry_file):
     """Without settings that can be read there is nothing to look at."""
     assert examined("", registry=str(registry_file))[0] == 2
     assert examined("http://h")[0] == 2
-    assert examined("redis://127.0.0.1:1", grace="soon")[0] == 2
+    assert examined("redis://127.0.0.1:1", clock_skew="soon")[0] == 2
 
 
 def test_clocks_that_are_apart(good):

@@ -67,7 +67,7 @@ def test_a_good_environment(run, environment, monkeypatch):
 
 FAULTS = {
     "DENIABLE_MAX_BACKLOG": "many",
-    "DENIABLE_GRACE": "0",
+    "DENIABLE_CLOCK_SKEW": "0",
     "DENIABLE_CORS_ORIGINS": "shop.example",
     "DENIABLE_RATE_LIMIT_KEY": "9/fortnight",
     "DENIABLE_DURABILITY": "sometimes",

@@ -23,7 +23,7 @@ def test_settings_round_trip_through_the_environment():
         ("MAX_BACKLOG", "many"),
         ("MAX_BACKLOG", "0"),
         ("MAX_BODY_BYTES", "-5"),
-        ("GRACE", "1.5"),
+        ("CLOCK_SKEW", "1.5"),
         ("DASHBOARD", "public"),
         ("CORS_ORIGINS", "shop.example"),
         ("CORS_ORIGINS", "https://shop.example/"),

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Refusal", "check", "identify", "inflate"]
 
 _MAX_KEY = 128
-_GRACE = timedelta(hours=72)  # as a server has them unless told otherwise
 _CLOCK_SKEW = timedelta(hours=1)
 _MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "segment": str, "count": int, "payloads": str}
 
@@ -204,10 +203,10 @@ def _metric(group: dict[str, Any], registry: Registry) -> Metric:
 def _check_period(name: str, metric: Metric) -> None:
     now = datetime.now(UTC)
     try:
-        start, end = period.bounds(name, metric.period)
+        start, _ = period.bounds(name, metric.period)
     except ParameterError:
         raise Refusal(400, "period") from None
-    if now > end + _GRACE:
+    if now > metric.closes(name):
         raise Refusal(400, "period_closed")
     if now < start - _CLOCK_SKEW:
         raise Refusal(400, "period_not_open")

@@ -12,12 +12,14 @@ from functools import partial
 
 import numpy as np
 import pytest
+import redis
 
 from deniable import mechanisms, registry
 from deniable.report import Stratum, fingerprint
 from deniable_aggregator import alarm, batch, poisoning, volume, watch
 from deniable_aggregator.batch import Group
 from deniable_aggregator.store import Store
+from deniable_aggregator.vitals import Vitals
 from deniable_aggregator.watch import Watch
 from deniable_aggregator.worker import Worker
 
@@ -190,6 +192,21 @@ def test_a_failing_look_does_not_stop_the_worker(store, shop, caplog):
     assert worker.counted == 15
     assert "function failed (ValueError)" in caplog.text
     assert "123 counts" not in caplog.text
+
+
+def test_a_chore_that_the_store_refuses_holds_up_no_other(store, caplog):
+    """What one chore may not do is told under its name, and the next one has its turn."""
+
+    class Refused:
+        def __call__(self):
+            raise redis.ResponseError("NOPERM")
+
+    looked = []
+    vitals = Vitals(["shop"])
+    Worker([store], watches=[Refused(), lambda: looked.append(1)], events=vitals).run(threading.Event(), burst=True)
+    assert looked
+    assert "refused failed (ResponseError)" in caplog.text
+    assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "refused"}) == 1
 
 
 def test_the_worker_looks_at_what_it_counts(store, shop):

@@ -129,8 +129,8 @@ def record(metric: str, value: object) -> bool:
     """Randomise an answer and queue the result; False before `init`. See `Client.record`."""
     try:
         return _client.record(metric, value) if _client else False
-    except Exception:
-        value = None  # no answer stays in the frames of an error
+    except BaseException:
+        metric = value = None  # type: ignore[assignment] # no answer stays in the frames of an error
         raise
 
 
@@ -169,7 +169,11 @@ def stats() -> dict[str, Any]:
 
 def explain(metric: str, value: object = None) -> Explanation | None:
     """Explain what recording would send; None before `init`. See `Client.explain`."""
-    return _client.explain(metric, value) if _client else None
+    try:
+        return _client.explain(metric, value) if _client else None
+    except BaseException:
+        metric = value = None  # type: ignore[assignment] # as above
+        raise
 
 
 def journal() -> list[Entry]:

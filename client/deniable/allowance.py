@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MICRO", "Allowance", "Unfit", "check", "cost", "reserved", "unfit"]
 
+_REMEMBERED = 400.0  # days
+
 MICRO = 1_000_000
 """Parts of a nat that are counted in."""
 
@@ -60,6 +62,8 @@ class Allowance:
         What is reserved of any window of the budget, in millionths of a nat.
     lifetime
         What is reserved of its lifetime, likewise; None where that has no bound.
+    remembered
+        Periods whose spends are remembered: those of any window, and of any 400 days, which an update may make the window.
     """
 
     metric: str
@@ -69,6 +73,7 @@ class Allowance:
     answers: int
     window: int
     lifetime: int | None
+    remembered: int = 10_000
 
     @classmethod
     def of(cls, metric: Metric, mechanism: Mechanism, budget: Budget) -> Allowance:
@@ -97,7 +102,8 @@ class Allowance:
             # A budget at its least, one window for life, pays for what a window may hold.
             lifetime = int(min(share - share % each, most * each))
         tag = fingerprint(metric, mechanism.canonical)
-        return cls(metric.id, tag, each, metric.per_period, answers, window, lifetime)
+        remembered = period.touched(metric.period, max(budget.window, _REMEMBERED))
+        return cls(metric.id, tag, each, metric.per_period, answers, window, lifetime, remembered)
 
     @property
     def answers_ever(self) -> float:

@@ -6,7 +6,6 @@ import logging
 import os
 import time
 from collections import Counter
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import wraps
 from math import isinf
@@ -69,9 +68,10 @@ def _guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callabl
             client: Client = args[0]  # type: ignore[assignment]
             try:
                 return method(*args, **kwargs)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - counted; the host app must never notice
+                args, kwargs = (), {}  # type: ignore[assignment] # an answer may be among them
                 if client.strict:
-                    raise
+                    raise without_locals(error) from None
                 client.note(error, method.__name__)
                 result: T = otherwise()
                 return result
@@ -81,14 +81,16 @@ def _guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callabl
     return decorate
 
 
-def _position(metric: Metric, value: object) -> tuple[int | None, ParameterError | None]:
-    """Return the place of an answer in its domain; or None, and what is wrong with it, if it is not declared."""
+def _position(metric: Metric, value: object) -> tuple[int | None, BaseException | None]:
+    """Return the place of an answer in its domain; or None, and what to raise once a report is queued all the same."""
     try:
         return metric.position(value), None
     except ParameterError as error:
         return None, error
-    except Exception:  # noqa: BLE001 - an object of the host's, which cannot even be compared
+    except Exception:  # noqa: BLE001 - an object of the host's, which cannot even be read
         return None, ParameterError(f"an answer to {metric.id} is a plain value", "another object")
+    except BaseException as error:  # noqa: BLE001 - the program is to end; it is raised, in any mode, when the report is queued
+        return None, error
 
 
 def _nats(allowance: Allowance) -> dict[str, float | None]:
@@ -171,6 +173,7 @@ class Client:
         self._consent = consent
         self._consented: bool | None = None
         self._puzzled = False  # by a consent that is neither True nor False
+        self._unforgotten = False  # the journal is to be emptied, and could not be
         self._source = source
         self._segments = {} if segments is None else segments
         self._caps = Caps() if caps is None else caps
@@ -226,8 +229,10 @@ class Client:
         chore = self._fetcher(parsed, registry_key, loaded, directory) if registry_key else None
         self._sender = Sender(parsed, settings or sender_settings(), post, spool=spool, delivered=self._delivered, chore=chore)
         if not callable(self._consent):
-            self._consented = self._agrees()
-            self._sender.pause(not self._consented)
+            self._sender.pause(self._consent is not True)
+            self._consented = self._consent is True  # a no at the start withdraws nothing: the app may not have asked yet
+            if self._consent is not True and self._consent is not False:
+                self._doubt(self._consent, None)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
         from deniable.served import Fetcher  # noqa: PLC0415 - only apps whose registry is served need it
@@ -277,9 +282,9 @@ class Client:
         """
         try:
             return self._record(metric, value)
-        except Exception as error:  # noqa: BLE001 - counted; the host app must never notice
-            if self.strict:
-                value = None  # whoever logs the error with the variables of its frames is not to find the answer
+        except BaseException as error:  # noqa: BLE001 - counted; the host app must never notice
+            metric = value = None  # type: ignore[assignment] # whoever logs the frames of an error is not to find the answer
+            if self.strict or not isinstance(error, Exception):
                 raise without_locals(error) from None
             self.note(error, "record")
             return False
@@ -308,7 +313,7 @@ class Client:
         recorded = self._report(question, question.occasion(now), position, process, self._sender, sampled=sampled)
         if fault is not None:
             self._undeclared += 1
-            if self.strict:
+            if self.strict or not isinstance(fault, ParameterError):
                 raise fault
         return recorded
 
@@ -344,26 +349,34 @@ class Client:
             position = question.metric.stand_in(self._source or OS)
         return question.mechanism.randomize(position, self._source)
 
-    def _agrees(self) -> bool:
-        """Ask for consent. Only True is a yes."""
-        given = self._consent() if callable(self._consent) else self._consent
-        if given is not True and given is not False:
-            words = f"consent is True or False, and nothing else; got {type(given).__name__}, which is taken for a no"
-            if self.strict:
-                raise ConfigurationError(words)
-            if not self._puzzled:
-                log.warning("deniable: %s", words)
-            self._puzzled = True
-        return given is True
-
     def _agreed(self, sender: Sender) -> bool:
-        agreed = self._agrees()
+        """Ask for consent, and act on it before anything is raised. Only True is a yes."""
+        fault: Exception | None = None
+        try:
+            given = self._consent() if callable(self._consent) else self._consent
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is no yes
+            given, fault = None, error
+        agreed = given is True
         if agreed is not self._consented:
             self._consented = agreed
             sender.pause(not agreed)
             if not agreed:
                 self._withdraw(sender)
+        elif self._unforgotten:
+            self._clear_journal()
+        if given is not True and given is not False:
+            self._doubt(given, fault)
         return agreed
+
+    def _doubt(self, given: object, fault: Exception | None) -> None:
+        """Tell once of a consent that is neither a yes nor a no; in strict mode, raise."""
+        got = type(given).__name__ if fault is None else f"a function that raised {type(fault).__name__}"
+        words = f"consent is True or False, and nothing else; got {got}, which is taken for a no"
+        if self.strict:
+            raise fault or ConfigurationError(words)
+        if not self._puzzled:
+            log.warning("deniable: %s", words)
+        self._puzzled = True
 
     def _withdraw(self, sender: Sender) -> None:
         """Take back what was recorded and not yet sent, and forget what was sent."""
@@ -371,8 +384,12 @@ class Client:
         self._clear_journal()
 
     def _clear_journal(self) -> None:
-        with suppress(StateError):
+        try:
             self._journal.clear()
+        except StateError:
+            self._unforgotten = True  # and tried again
+        else:
+            self._unforgotten = False
 
     def _drop(self, reason: str, error: DeniableError | None = None) -> bool:
         self._drops[reason] += 1
@@ -382,10 +399,13 @@ class Client:
 
     def _drop_unknown(self, metric: str, value: object) -> bool:
         error = ParameterError("a metric is declared in the registry", metric)
+        swapped = type(value) is str and value in self._questions  # so the other one is the answer, which is told nobody
+        if swapped:
+            error = ParameterError("the metric is the first argument of record, the answer the second", value)
         if self.disabled:  # maybe since no registry could be read
             return self._drop("disabled", error)
-        if type(value) is str and value in self._questions:  # so the other one is the answer, which is told nobody
-            tell(value, "unknown_metric", "the metric is the first argument of record, the answer the second")
+        if swapped:
+            tell(str(value), "unknown_metric", error.rule)
         elif type(metric) is str:
             tell(metric, "unknown_metric", "the registry declares no such metric")
         return self._drop("unknown_metric", error)
@@ -407,7 +427,7 @@ class Client:
         would be asked anew, at new cost.
         """
         self._consent = consent
-        if self._sender is None or callable(consent):
+        if self._sender is None:
             return
         known = self._consented
         if not self._agreed(self._sender) and known is False:  # it was off already: what an earlier run left is withdrawn, too
@@ -451,6 +471,8 @@ class Client:
         if self._sender is None:
             return True
         done = self._sender.close(timeout)
+        if self._unforgotten:
+            self._clear_journal()
         self._ledger.settle()
         return done
 
@@ -526,7 +548,9 @@ class Client:
     @_guarded(list)
     def journal(self) -> list[Entry]:
         """List the last thousand reports that were sent, the newest first: an app may show people what left their device."""
-        return self._journal.entries() if self._sender else []
+        if self._unforgotten:
+            self._clear_journal()
+        return self._journal.entries() if self._sender and not self._unforgotten else []
 
     def __enter__(self) -> Self:
         return self

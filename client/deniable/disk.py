@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from deniable.errors import StateError
@@ -19,8 +20,9 @@ __all__ = ["require_own", "sync", "write_new"]
 def require_own(directory: Path) -> None:
     """Refuse a directory that somebody else may have filled, or may replace; what is not there yet is nobody's.
 
-    The rules are those of ssh: it, and all that lies in it, belongs to this user or to root, and nobody else can write it; and a
-    folder above it that everybody can write has the sticky bit. Windows has no such modes, so nothing is refused there.
+    The rules are those of ssh: it, all that lies in it, and every folder above it, by its name and where a link leads, belongs to
+    this user or to root, and nobody else can write it. A folder above that others can write may have the sticky bit instead, or
+    be a group's that has no other member. Windows has no such modes, so nothing is refused there.
 
     Raises
     ------
@@ -31,10 +33,13 @@ def require_own(directory: Path) -> None:
     """
     if sys.platform == "win32":
         return
-    folder = os.path.realpath(directory)
-    while folder != (above := os.path.dirname(folder)):  # noqa: PTH120 - of texts, as this is done for each transaction
-        folder = above
-        _require_sticky(folder)
+    looked: set[str] = set()
+    for folder in (os.path.abspath(directory), os.path.realpath(directory)):  # noqa: PTH100 - texts: it is done each time
+        above = os.path.dirname(folder)  # noqa: PTH120
+        while above not in looked:
+            looked.add(above)
+            _require_kept(above)
+            above = os.path.dirname(above)  # noqa: PTH120
     with suppress(FileNotFoundError):
         _require_own(str(directory))
         for name in os.listdir(directory):  # noqa: PTH208 - as above
@@ -42,14 +47,36 @@ def require_own(directory: Path) -> None:
                 _require_own(f"{directory}/{name}")
 
 
-def _require_sticky(folder: str) -> None:
+def _require_kept(folder: str) -> None:
+    """Refuse a folder in which somebody else can replace what lies there."""
     try:
-        mode = os.stat(folder).st_mode  # noqa: PTH116 - as above
+        status = os.stat(folder)  # noqa: PTH116 - as above
     except FileNotFoundError:
         return
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        rule = "what a device keeps lies where nobody else can replace it"
-        raise StateError(f"{rule}; {folder} has mode {_written(mode)} and no sticky bit: run chmod o-w {folder}")
+    rule, mode = "what a device keeps lies where nobody else can replace it", status.st_mode
+    if status.st_uid not in (_me(), 0):
+        advice = "say where else with state= or DENIABLE_STATE_DIR"
+        raise StateError(f"{rule}; {folder} belongs to user {status.st_uid}: {advice}")
+    others = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_private(status.st_gid))
+    if others and not mode & stat.S_ISVTX:
+        raise StateError(f"{rule}; {folder} has mode {_written(mode)} and no sticky bit: run chmod go-w {folder}")
+
+
+@lru_cache(maxsize=64)
+def _is_private(group: int) -> bool:
+    """Tell whether a group is this user's alone: that of the same name, which many systems make, or one that is not listed."""
+    import grp  # noqa: PLC0415 - not on Windows, and rarely needed
+    import pwd  # noqa: PLC0415
+
+    try:
+        listed = grp.getgrgid(group)
+    except KeyError:
+        return group in (os.getegid(), *os.getgroups())
+    try:
+        name = pwd.getpwuid(_me()).pw_name
+    except KeyError:
+        return False
+    return listed.gr_name == name and set(listed.gr_mem) <= {name}
 
 
 def _require_own(path: str) -> None:

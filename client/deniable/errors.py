@@ -121,7 +121,7 @@ class ServedRegistryError(RegistryError):
     """A registry that a server sent must not be used: it is not signed, older than another, or changes more than it may."""
 
 
-def without_locals(error: Exception) -> Exception:
+def without_locals(error: BaseException) -> BaseException:
     """Have an error, and those it came from, forget the local variables of the functions that have ended with it.
 
     An app may log these with the error, and an answer may be among them. The lines of the traceback stay.

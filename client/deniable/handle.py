@@ -30,6 +30,6 @@ class MetricHandle:
         """Randomise an answer and queue the result; see `Client.record`."""
         try:
             return self._record(self._id, value)
-        except Exception:
+        except BaseException:
             value = None  # no answer stays in the frames of an error
             raise

@@ -40,7 +40,6 @@ _DAY = 86_400
 _PARTS = 64  # of the reports that are left, the most a lease takes: another process, or a crash, is to leave something
 _REPORTS = 1024  # that a lease is for, at most
 _PAUSE = 60.0  # seconds between looks at what was spent
-_REMEMBERED = 400.0  # days, at least: a window that an update of the app makes longer finds what was spent before
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,8 +223,10 @@ class Ledger:
         row = (allowance.tag, last, before, spent + amount)
         db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
         db.execute("UPDATE facts SET value = value + ? WHERE name = 'lifetime'", (amount,))
-        old = int(self._clock() - max(self.budget.window, _REMEMBERED) * _DAY)
-        db.execute("DELETE FROM spends WHERE until <= ?", (old,))
+        # By their number and not by the clock, which may be wrong for a while: what is forgotten by mistake would be spent again.
+        old = "SELECT until FROM spends WHERE tag = ? ORDER BY until DESC LIMIT 1 OFFSET ?"
+        tag = allowance.tag
+        db.execute(f"DELETE FROM spends WHERE tag = ? AND until <= ({old})", (tag, tag, allowance.remembered))  # noqa: S608
 
     def reserve(self, db: Connection, allowance: Allowance, occasion: Occasion) -> bool:
         """Debit a report of a kept response; return whether the budget allows.

@@ -212,28 +212,37 @@ class Metric:
             value = self.none
         if self.open:
             return self._open_position(value)
-        if self.factors and isinstance(value, Mapping | list | tuple):
-            names = [name for name, _ in self.factors]
-            given = [value.get(name) for name in names] if isinstance(value, Mapping) else value
-            # Looked up only if they are texts, so that nothing unhashable gets near the dictionary.
-            value = tuple(given) if all(isinstance(part, str) for part in given) and len(value) == len(names) else None
-        try:
-            found = self._positions[value]  # type: ignore[index]
-        except (KeyError, TypeError):
-            found = -1
-        # True == 1 == 1.0 as keys of a dict; an answer must also be of the declared kind.
-        if found < 0 or value.__class__ is not self.values[found].__class__:
+        if self.factors:
+            value = self._combination(value)
+        # An answer is of the declared kind: True == 1 == 1.0 as keys of a dict, and a host's object is not even hashed.
+        found = self._positions.get(value, -1) if type(value) is type(self.values[0]) else -1
+        if found < 0:
             kind = "True or False" if self.type == "boolean" else f"one of the {self.domain_size} declared values"
             if self.factors:
                 kind = f"a declared value each of {', '.join(name for name, _ in self.factors)}"
             raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
-        return found
+        return int(found)
+
+    def _combination(self, value: object) -> tuple[str, ...] | None:
+        """Read an answer to a product, by the methods of its base class; None if it is none."""
+        names = [name for name, _ in self.factors]
+        given: list[Any]
+        if isinstance(value, Mapping):
+            given = [value.get(name) for name in names] if len(value) == len(names) else []
+        elif isinstance(value, list | tuple):
+            base: Any = list if isinstance(value, list) else tuple
+            given = base.__getitem__(value, slice(len(names) + 1))
+        else:
+            given = []
+        return tuple(given) if len(given) == len(names) and all(type(part) is str for part in given) else None
 
     def _open_position(self, value: object) -> int:
         if self.type == "string" and isinstance(value, str):
             return text.encode(text.fit(value, self.max_length), self.max_length)
-        if self.type == "key" and isinstance(value, int) and not isinstance(value, bool) and 0 <= value < KEY_SPACE:
-            return int(value)
+        if self.type == "key" and isinstance(value, int) and not isinstance(value, bool):
+            number = int.__index__(value)  # a plain number, whatever a subclass makes of comparisons
+            if 0 <= number < KEY_SPACE:
+                return number
         kind = "a text" if self.type == "string" else "a whole number in [0, 2^64)"
         raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
 

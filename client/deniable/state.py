@@ -35,6 +35,7 @@ _FILE = "state.db"
 _FORMAT = 1
 _PATIENCE = 0.25  # seconds to wait for another process: the host app waits, too
 _SECRET_BITS = 256
+_OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # when what was read is not what was written
 _UNFINISHED_AGE = 3600.0  # seconds: whoever made it has died
 # Over a truncated journal a commit is on disk for good. A deleted one may be back after a power failure, and with it what was
 # spent before. Other systems than macOS know no fullfsync; what is forgotten is overwritten.
@@ -60,6 +61,7 @@ _SCHEMA = f"""
         id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL, segment TEXT NOT NULL,
         payload BLOB NOT NULL
     );
+    CREATE INDEX spent_since ON spends (until);
     PRAGMA user_version = {_FORMAT};
 """
 
@@ -98,7 +100,7 @@ class State:
         Guards what is derived from the file and kept in memory; a fork waits for it. Transactions have a lock of their own: who
         needs nothing but memory does not wait for the disk. Who wants both takes this one first.
     trouble : str or None
-        Why a transaction failed; None since one has written something.
+        Why a transaction failed; None since one has written something. What was found damaged stays so.
     """
 
     _alive: ClassVar[WeakSet[State]] = WeakSet()
@@ -108,6 +110,7 @@ class State:
         self.lock = RLock()
         self._writing = RLock()
         self._amid = False
+        self._damaged = False
         self.trouble: str | None = None
         self._memory: Connection | None = None
         self._alive.add(self)
@@ -147,7 +150,7 @@ class State:
                         yield connection
                         if os.getpid() != process:  # a signal handler forked amid this
                             raise StateError("a transaction is its process's, and this is a copy of that")
-                    if connection.total_changes != before:  # that something could be read says nothing of writing
+                    if connection.total_changes != before and not self._damaged:  # to be read says nothing of writing
                         self.trouble = None
                 finally:
                     if connection is not self._memory:
@@ -155,7 +158,8 @@ class State:
             except StateError as error:
                 self.trouble = str(error)
                 raise
-            except (sqlite3.Error, OSError, TypeError, ValueError, OverflowError) as error:  # also of what was read, if damaged
+            except (sqlite3.Error, OSError, *_OF_DAMAGE) as error:
+                self._damaged = self._damaged or isinstance(error, _OF_DAMAGE)
                 self.trouble = f"the state in {self.directory or 'memory'} cannot be used: {type(error).__name__}: {error}"
                 raise StateError(self.trouble) from None
             finally:

@@ -66,6 +66,13 @@ def test_what_is_reserved_of_a_window(changes, window):
     assert allowance(**changes).window / MICRO == pytest.approx(window, abs=1e-3)
 
 
+def test_what_is_remembered():
+    """The periods of any window, and of more than a year, which an update of the app may make the window."""
+    assert allowance().remembered == 401
+    assert allowance(period="month").remembered == period.touched("month", 400)
+    assert allowance(Budget(window=500)).remembered == 501
+
+
 def test_what_is_reserved_of_a_lifetime():
     """As many times more as the lifetime has windows; of a metric with few answers, no more than all of them."""
     assert allowance().lifetime == 310 * MICRO

@@ -262,17 +262,47 @@ def test_consent_is_asked_each_time(client_of):
 
 
 def test_a_consent_that_fails_is_none(client_of):
-    """When asking for consent fails, nothing is recorded."""
+    """When asking for consent fails, nothing is recorded, and what was recorded before is taken back."""
+    agreed = [True]
 
     def fail() -> bool:
+        if agreed:
+            return agreed.pop()
         raise RuntimeError(CANARY)
 
     post = Fake()
     client = client_of(post, consent=fail)
+    assert client.record("ui.dark", value=True)
     assert not client.record("ui.dark", value=True)
     assert client.flush(5)
-    assert client.stats()["dropped"] == {"error": 1}
+    assert client.stats()["dropped"] == {"no_consent": 1, "purged": 1}
     assert not post.raw
+
+
+@pytest.mark.parametrize("no", ["no", lambda: "no", lambda: 1 / 0])
+@pytest.mark.parametrize("function", [False, True])
+def test_strict_refuses_an_odd_consent_and_takes_it_for_a_no(client_of, no, function):
+    """A consent that is neither True nor False raises where the app wants errors, once nothing more can be sent."""
+    post, given = Fake(), [True]
+    client = client_of(post, strict=True, consent=(lambda: given[0]) if function else True)
+    assert client.record("ui.dark", value=True)
+    given[0] = no
+    ask = (lambda: client.record("ui.dark", value=True)) if function and not callable(no) else (lambda: client.set_consent(no))
+    with pytest.raises((ConfigurationError, ZeroDivisionError)):
+        ask()
+    assert client.flush(5)
+    assert not post.raw
+
+
+def test_a_function_is_asked_at_once(client_of):
+    """A consent that is replaced by a function holds no longer than the call: nothing leaves before that has said yes."""
+    post = Fake()
+    client = client_of(post)
+    assert client.record("ui.dark", value=True)
+    client.set_consent(lambda: False)
+    assert client.flush(5)
+    assert not post.raw
+    assert client.stats()["dropped"] == {"purged": 1}
 
 
 @pytest.mark.parametrize("no", [False, 0, 1, None, "no", "false", "yes", "", [True], lambda: 1, lambda: "no", lambda: None])
@@ -427,6 +457,67 @@ def test_nothing_raises(client_of, metric):
     client = client_of()
     assert client.record(metric, Treacherous()) is False
     assert sum(client.stats()["dropped"].values()) == 1
+
+
+class Ending:
+    """An answer during whose reading the program is told to end."""
+
+    def __init__(self, how: type[BaseException]) -> None:
+        self._how = how
+
+    @property
+    def __class__(self):
+        raise self._how
+
+    def __hash__(self) -> int:
+        raise self._how
+
+
+class Endless(list):
+    """A list that never ends."""
+
+    def __iter__(self):
+        while True:
+            yield "x"
+
+
+class Boastful(int):
+    """A number that lies about its size."""
+
+    def __ge__(self, _other: object) -> bool:
+        return True
+
+    __le__ = __gt__ = __lt__ = __ge__
+
+    def __int__(self) -> int:
+        return 1 << 70
+
+
+def test_hostile_answers_are_reported_like_others(client_of):
+    """Whatever the host's object does when it is read, one report is queued; only the end of the program goes through."""
+    declared = parse(STRINGS)
+    client = client_of(registry=declared, segments={})
+    for answer in (Boastful(5), Boastful(1 << 70), Boastful(-1)):
+        assert client.record("crash", answer)
+    for answer in (Endless(["x", "yes"]), Endless(), ["x"] * 10**6, Treacherous()):
+        assert client.record("both", answer)
+    assert client.stats()["recorded"] == 7
+    for number, how in enumerate((KeyboardInterrupt, SystemExit), 1):
+        for metric in declared.metrics:
+            with pytest.raises(how):
+                client.record(metric, Ending(how))
+        assert client.stats()["recorded"] == 7 + number * len(declared.metrics)
+
+
+def test_swapped_arguments_are_told_without_the_answer(client_of, caplog):
+    """Who gives the answer first and the metric second is told so, and the answer is not repeated."""
+    with pytest.raises(ParameterError, match="the metric is the first argument of record") as caught:
+        client_of(strict=True).record(CANARY, "ui.theme")
+    assert CANARY not in str(caught.value)
+    ours = [frame.f_locals for frame, _ in walk_tb(caught.tb) if "deniable" in Path(frame.f_code.co_filename).parts]
+    assert CANARY not in str(ours)
+    assert not client_of().record(CANARY, "ui.theme")
+    assert CANARY not in caplog.text
 
 
 def test_no_entropy_no_report(client_of, monkeypatch):
@@ -743,9 +834,13 @@ def test_explain_refuses(client_of):
     strict = client_of(strict=True)
     with pytest.raises(ParameterError, match="a metric is declared in the registry; got 'nosuch'"):
         strict.explain("nosuch")
-    with pytest.raises(DeniableError) as caught:
-        strict.explain("ui.theme", CANARY)
-    assert CANARY not in str(caught.value)
+    for explain in (strict.explain, strict.__class__.explain.__get__(strict)):
+        with pytest.raises(DeniableError) as caught:
+            explain("ui.theme", CANARY)
+        assert CANARY not in str(caught.value)
+        ours = [frame.f_locals for frame, _ in walk_tb(caught.tb) if "deniable" in Path(frame.f_code.co_filename).parts]
+        assert ours
+        assert CANARY not in str([{name: each for name, each in local.items() if name != "self"} for local in ours])
 
 
 # the one of the process

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from shutil import rmtree
 
@@ -412,22 +413,29 @@ def test_no_finer_time_than_the_period_is_kept(open_ledger, clock):
     ]
 
 
+def test_a_clock_that_is_wrong_for_a_while_forgets_nothing(open_ledger, clock):
+    """While the clock is far ahead, another metric's report erases nothing, and what was spent counts when it is right again."""
+    ledger = open_ledger(window=30, per_window=10)
+    assert granted(ledger, asks("old"), 8) == 8
+    ledger.settle()
+    clock.now += 450 * DAY
+    assert granted(ledger, asks("other", per_period=1), 1) == 1
+    clock.now -= 449 * DAY
+    assert ledger.spent().window == 9
+    assert granted(ledger, asks("new"), 8) == 1
+
+
 def test_what_no_window_reaches_is_forgotten(open_ledger, clock):
-    """Spends are remembered for 400 days, or for the window where that is longer; the lifetime for ever."""
-    for window, days, left in ((30, 402, 1), (500, 402, 2), (500, 502, 1)):
-        ledger = open_ledger(window=window)
-        tag = f"{window} {days}"
-        assert granted(ledger, asks(f"{tag} a", per_period=1), 1) == 1
-        clock.now += days * DAY
-        assert granted(ledger, asks(f"{tag} b", per_period=1), 1) == 1
-        with ledger._state.transaction() as db:
-            (number,) = db.execute("SELECT count(*) FROM spends").fetchone()
-        assert number == left
-        clock.now += 1000 * DAY
-        assert granted(ledger, asks("sweeper", per_period=1), 1) == 1
-        with ledger._state.transaction() as db:
-            db.execute("DELETE FROM spends")
-    assert open_ledger().spent().lifetime == 9
+    """Of each metric the spends of as many periods are remembered as any window may touch; the lifetime for ever."""
+    few = replace(asks(per_period=1), remembered=3)
+    for _ in range(8):
+        assert granted(open_ledger(window=3), few, 1) == 1
+        clock.now += DAY
+    ledger = open_ledger(window=3)
+    with ledger._state.transaction() as db:
+        assert db.execute("SELECT count(*) FROM spends").fetchone() == (3 + 1,)  # and the period that is begun
+    assert ledger.spent().lifetime == 8
+    assert ledger.spent().window == 3
 
 
 def test_a_held_state_refuses_and_keeps_what_it_has(open_ledger, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import sqlite3
 from base64 import b64decode
 from datetime import UTC, datetime
 from time import monotonic, sleep
@@ -444,6 +445,35 @@ def test_rows_of_many_metrics_tell_no_more_than_those_of_one():
         (row,) = rows
         shown.append(row)
     assert 90 < len(set(shown)) <= 128  # of 128 cohorts, 300 devices leave fewer than 30 empty but for one run in 10^9
+
+
+def test_a_journal_that_cannot_be_emptied_is_not_shown_and_emptied_later(device):
+    """If another process holds the state when consent is taken back, the journal shows nothing, and is emptied when it can be."""
+    client = device.start(PLAIN)
+    assert client.record("m", value=True)
+    assert client.flush(5)
+    assert len(client.journal()) == 1
+    holder = sqlite3.connect(device.directory / "shop" / "state.db", isolation_level=None)
+    holder.execute("BEGIN IMMEDIATE")
+    client.set_consent(False)
+    assert client.journal() == []
+    holder.execute("ROLLBACK")
+    holder.close()
+    client.close(5)
+    assert device.start(PLAIN).journal() == []
+
+
+def test_damage_stays_told(device):
+    """What is found damaged is told for as long as the client runs, whatever else can still be written."""
+    client = device.start(KEPT + PLAIN.removeprefix(HEAD), caps=FREE)
+    assert client.record("m", value=True)
+    with client._state.transaction() as db:
+        db.execute("UPDATE facts SET value = NULL WHERE name = 'place'")
+    assert not client.record("ui.theme", "dark")
+    device.now += DAY
+    assert client.record("m", value=True)
+    assert client.stats()["dropped"] == {"state": 1}
+    assert "cannot be used" in client.stats()["trouble"]
 
 
 @pytest.mark.parametrize("value", ["NULL", "'x'", "x'00'"])

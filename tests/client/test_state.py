@@ -138,6 +138,46 @@ def test_a_link_of_somebody_else_is_refused(state, tmp_path, given_away):
 
 
 @posix
+def test_a_folder_of_somebody_else_or_of_a_group(tmp_path, monkeypatch):
+    """The owner of a folder can replace what lies in it, and so can who may write it. A group without other members may."""
+    folder = tmp_path / "a"
+    folder.mkdir()
+    state = State(folder / "shop")
+    real = os.stat
+
+    def belongs(path, *rest, **more):
+        status = real(path, *rest, **more)
+        return os.stat_result((*status[:4], 4711, *status[5:])) if str(path) == str(folder) else status
+
+    monkeypatch.setattr("deniable.disk.os.stat", belongs)
+    with pytest.raises(StateError, match=f"{folder} belongs to user 4711"):
+        lifetime(state)
+    monkeypatch.undo()
+    folder.chmod(0o775)
+    for private, fits in ((False, False), (True, True)):
+        monkeypatch.setattr("deniable.disk._is_private", lambda _, private=private: private)
+        if fits:
+            assert lifetime(state) == 0
+        else:
+            with pytest.raises(StateError, match="mode 0775 and no sticky bit"):
+                lifetime(state)
+
+
+@posix
+def test_a_folder_that_holds_a_link_on_the_way(tmp_path):
+    """Who can replace a link decides where the state lies: the folders of its name are looked at, too."""
+    open_, kept = tmp_path / "open", tmp_path / "kept"
+    open_.mkdir()
+    kept.mkdir()
+    (open_ / "link").symlink_to(kept)
+    open_.chmod(0o777)
+    with pytest.raises(StateError, match=f"{open_} has mode 0777"):
+        lifetime(State(open_ / "link" / "shop"))
+    open_.chmod(0o755)
+    assert lifetime(State(open_ / "link" / "shop")) == 0
+
+
+@posix
 @pytest.mark.parametrize("above", ["a", "a/b"])
 def test_a_folder_in_which_everybody_may_replace_it(tmp_path, above):
     """Where everybody can remove the directory, a new device can begin at any time; the sticky bit forbids that, as in /tmp."""
@@ -145,7 +185,7 @@ def test_a_folder_in_which_everybody_may_replace_it(tmp_path, above):
     folder.mkdir(parents=True)
     folder.chmod(0o777)
     state = State(tmp_path / "a" / "b" / "shop")
-    with pytest.raises(StateError, match=f"{folder} has mode 0777 .* chmod o-w {folder}"):
+    with pytest.raises(StateError, match=f"{folder} has mode 0777 .* chmod go-w {folder}"):
         lifetime(state)
     assert not state.directory.exists()
     folder.chmod(0o1777)

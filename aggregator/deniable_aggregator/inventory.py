@@ -70,6 +70,7 @@ STORE = (
         "alarms of made-up reports, by metric: numbers to two digits",
         "{alarms} days after their period has closed",
     ),
+    Kept("{app}:refused:*", "how many reports were refused on a day, by metric and reason", "7 days after the last of them"),
     Kept("{app}:watched", "when made-up reports were last looked for", "until the next look"),
     Kept("{app}:metrics", "names of the metrics that any registry of a worker had", "until the metric is erased"),
     Kept("{app}:expired", "by definition of a metric, the last period whose sums were deleted", _FOR_GOOD),

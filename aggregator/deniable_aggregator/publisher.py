@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from deniable import mechanisms, period
 from deniable.report import fingerprint
-from deniable_aggregator import census, pulse, release, suppression, tally
+from deniable_aggregator import census, counted, pulse, release, suppression, tally
 from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.census import Count
@@ -64,6 +64,11 @@ class _Question:
     layout: Layout
     fingerprint: str
     breakdown: Breakdown
+
+    @property
+    def definition(self) -> tuple[str, int, str]:
+        """What it is counted under: metric, version and fingerprint."""
+        return self.metric.id, self.metric.version, self.fingerprint
 
 
 class Publisher:
@@ -133,12 +138,12 @@ class Publisher:
     def _published(self, question: _Question, now: float, drained: float) -> list[Stratum]:
         """Publish what is due of a metric, one period after the other; closed ones of too few reports with those after them."""
         made: list[Stratum] = []
-        counted = self._counted(question)
-        listed = release.listed(self._store, question.metric.id) if counted else {}
-        last = release.last(listed, (question.metric.id, question.metric.version, question.fingerprint))
+        periods = counted.strata(self._store, question.definition)
+        listed = release.listed(self._store, question.metric.id) if periods else {}
+        last = release.last(listed, question.definition)
         leaves: dict[str, Tally] = {}  # of closed periods that wait
         waiting: list[Stratum] = []
-        for whole, strata in counted.items():
+        for whole, strata in periods.items():
             if whole.period <= last:
                 continue
             known, snapshot = listed.get(whole), None
@@ -166,14 +171,7 @@ class Publisher:
 
     def unpublished(self) -> dict[Metric, int]:
         """Count the reports of each metric that are in no release yet; for who runs the service, and nobody else."""
-        found: dict[Metric, int] = {}
-        for question in self._questions:
-            counted, listed = self._counted(question), release.listed(self._store, question.metric.id)
-            last = release.last(listed, (question.metric.id, question.metric.version, question.fingerprint))
-            later = [whole for whole in counted if whole.period > last]
-            came = self._store.read(question.layout, [stratum for whole in later for stratum in counted[whole]]).n
-            found[question.metric] = came - self._released.read(question.layout, later).n
-        return found
+        return {each.metric: counted.unpublished(self._store, each.layout, each.definition) for each in self._questions}
 
     def drained(self, now: float) -> float:
         """Return the Unix time up to which whatever was taken is counted."""
@@ -181,14 +179,6 @@ class Publisher:
         if not felt.backlog:
             return now
         return now - felt.lag if felt.lag is not None else 0.0
-
-    def _counted(self, question: _Question) -> dict[Stratum, list[Stratum]]:
-        """List the strata of each period."""
-        found: dict[Stratum, list[Stratum]] = {}
-        for stratum in sorted(self._store.strata(question.metric.id)):
-            if (stratum.version, stratum.fingerprint) == (question.metric.version, question.fingerprint):
-                found.setdefault(stratum._replace(segment=""), []).append(stratum)
-        return found
 
     def _due(self, whole: Stratum) -> bool:
         """Tell whether to look at an open period: a quarter more takes about a quarter of the time that it was counted."""
@@ -205,15 +195,15 @@ class Publisher:
         """Publish the snapshot if enough has come after it; return it with the next one."""
         if question.metric.segments or not self._due(whole):
             return {}, None
-        counted, published = self._store.read(question.layout, strata), self._released.read(question.layout, [whole])
+        came, published = self._store.read(question.layout, strata), self._released.read(question.layout, [whole])
         snapshot = self._store.snapshots.read(question.layout, [whole])
         least = question.metric.min_reports
         there = snapshot.n - published.n >= least
-        if counted.n - (snapshot if there else published).n < max(least, published.n // _GROWTH):
+        if came.n - (snapshot if there else published).n < max(least, published.n // _GROWTH):
             return {}, None
         if there:
-            return {whole: (note, snapshot)}, counted
-        self._store.redis.set(self._store.snapshots.key(name(whole)), _bytes(counted))
+            return {whole: (note, snapshot)}, came
+        self._store.redis.set(self._store.snapshots.key(name(whole)), _bytes(came))
         return {}, None
 
     def _leaves(self, question: _Question, strata: Sequence[Stratum], before: Mapping[str, Tally]) -> dict[str, Tally]:
@@ -227,14 +217,14 @@ class Publisher:
     def _cells(self, question: _Question, whole: Stratum, leaves: Mapping[str, Tally], note: Release) -> _Releases:
         """Release what was counted, as a whole and by segments, as far as that tells of few reports nowhere."""
         cube = Cube.of(question.breakdown, {leaf: each.n for leaf, each in leaves.items()})
-        counted = [leaves[question.breakdown.text(leaf)] for leaf in cube.leaves]
+        tallies = [leaves[question.breakdown.text(leaf)] for leaf in cube.leaves]
         least = 1 if self._trial else question.metric.min_reports
         cells = suppression.publishable(cube, least).cells
         if note.number > 1:  # what was published stays, also if min_reports was raised since
             cells |= {""}
         nothing, released = tally.empty(question.layout), _Releases()
         for cell in sorted(cells):
-            released[whole._replace(segment=cell)] = note, tally.merge(nothing, *(counted[each] for each in cube.members(cell)))
+            released[whole._replace(segment=cell)] = note, tally.merge(nothing, *(tallies[each] for each in cube.members(cell)))
         return released
 
     def _write(
@@ -265,5 +255,5 @@ def _after(last: str, length: str) -> str:
     return period.of(period.bounds(last, length)[1], length) if last else ""
 
 
-def _bytes(counted: Tally) -> bytes:
-    return counted.cells.astype(">i8").tobytes()
+def _bytes(each: Tally) -> bytes:
+    return each.cells.astype(">i8").tobytes()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, cast
 
-from deniable_aggregator import batch
+from deniable_aggregator import batch, refused
 from deniable_aggregator.dead import DeadLetters
 from deniable_aggregator.holdings import COUNTED, INDEXES, Holdings
 from deniable_aggregator.script import Script
@@ -166,6 +166,9 @@ class Removal:
         expired = cast("list[bytes]", self._store.redis.hkeys(self._store.expired))
         found = {held.index(word): held.fields(word, self._wanted) for word in INDEXES}
         found[self._store.expired] = [field for field in expired if field.startswith(start)]
+        for key in refused.keys(self._store):
+            days = cast("list[bytes]", self._store.redis.hkeys(key))
+            found[key] = [field for field in days if field.startswith(start)]
         return {key: fields for key, fields in found.items() if fields}
 
     def _changed(self, letter: DeadLetter) -> bytes | None:

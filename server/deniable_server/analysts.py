@@ -19,7 +19,7 @@ from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.budgets import Asked, BudgetSpent
 from deniable_server.auth import app_by_read_key
 from deniable_server.problem import Problem
-from deniable_server.query import cell_of, missing, releases_of
+from deniable_server.query import cell_of, declared, missing, releases_of
 from deniable_server.trail import kept
 
 if TYPE_CHECKING:
@@ -137,10 +137,7 @@ def budget() -> Response:
 
 def _asked(id_: str) -> tuple[App, Question]:
     app = app_by_read_key()
-    question = app.questions.get(id_)
-    if question is None:
-        raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric")
-    return app, question
+    return app, declared(app, id_)
 
 
 def _body(kind: type[_Body]) -> _Body:

@@ -15,7 +15,21 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from deniable.errors import ConfigurationError
 from deniable_aggregator.durability import Durability
 from deniable_aggregator.options import opened
-from deniable_server import admin, analysts, dashboard, gate, ingest, openapi, pipeline, problem, query, trace, trail, vitals
+from deniable_server import (
+    admin,
+    analysts,
+    dashboard,
+    gate,
+    ingest,
+    live,
+    openapi,
+    pipeline,
+    problem,
+    query,
+    trace,
+    trail,
+    vitals,
+)
 from deniable_server.keys import Key
 from deniable_server.limits import Limits
 from deniable_server.ring import Ring
@@ -91,7 +105,7 @@ def create_app(settings: Settings | None = None) -> Flask:
 
 
 def _parts(serves: str) -> tuple[ModuleType, ...]:
-    reading = (query, analysts, pipeline, admin, openapi, dashboard)
+    reading = (query, analysts, live, pipeline, admin, openapi, dashboard)
     return {"ingest": (ingest,), "query": reading}.get(serves, (ingest, *reading))
 
 

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from flask import g, request
 
 from deniable_aggregator import logs
+from deniable_server.keys import ROLES
 from deniable_server.problem import Problem
 from deniable_server.service import App, service
 
 if TYPE_CHECKING:
     from deniable_aggregator.limit import Limit
 
-__all__ = ["app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "uploader"]
+__all__ = ["admin_only", "app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "uploader"]
 
 
 def app_by_ingest_key() -> App:
@@ -32,8 +33,24 @@ def uploader() -> tuple[App, list[Limit]]:
 
 
 def app_by_admin_key() -> App:
-    """Return the app whose admin key the request carries."""
-    return _counted("admin")
+    """Return the app whose admin key the request carries.
+
+    Raises
+    ------
+    Problem
+        403, if it is another key of an app; 401, if it is none.
+    """
+    app = _counted("admin")
+    if not g.key.opens("admin"):
+        if g.key.role == "ingest":
+            g.actor = None  # everybody has it: whoever asks with it is nobody, and could fill the audit log
+        raise admin_only()
+    return app
+
+
+def admin_only() -> Problem:
+    """Say that this is for admin keys."""
+    return Problem(403, "admin_only", "this is for who holds an admin key (deniable keys create --role admin)")
 
 
 def bearer(whose: str) -> str:
@@ -67,14 +84,15 @@ def _app(role: str) -> tuple[App, list[Limit]]:
     text = bearer(f"the app's {role} key")
     known = service()
     ring, limits = known.ring, known.limits
-    key = ring.find(text, role)
+    roles = ROLES if role == "admin" else (role,)  # another key than an admin's is known, and told that it may not
+    key = ring.find(text, *roles)
     if key is None:
         limits.stranger()  # who tries keys is stopped before the store is asked for new ones
-        key = ring.find(text, role, anew=True)
+        key = ring.find(text, *roles, anew=True)
     if key is None:
         raise Problem(401, "unknown_key", f"the {role} key is not known here; check for a typo, and that it was not revoked")
     logs.note(app=key.app)
-    g.app, g.actor = key.app, f"key:{key.id}"
+    g.app, g.actor, g.key = key.app, f"key:{key.id}", key
     counts_for = limits.of(key.app, key.id)
     ring.note(key)
     return known.apps[key.app], counts_for

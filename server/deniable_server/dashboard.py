@@ -2,6 +2,8 @@
 
 ``GET /``            the metrics of an app, each with a preview
 ``GET /m/<id>``      one metric: every value with its intervals
+``GET /live``        what is counted of each metric, published or not: for who signed in with an admin key, as is
+``GET /m/<id>/live`` one metric, from all that is counted
 ``GET, POST /login`` and ``POST /logout``, where pages ask for the read key
 """
 
@@ -21,10 +23,10 @@ from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator import logs
 from deniable_aggregator.alarm import influence
-from deniable_server import chart
-from deniable_server.pipeline import alarms
+from deniable_server import chart, live
+from deniable_server.auth import admin_only
 from deniable_server.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.query import awaited, measure
+from deniable_server.query import awaited, declared, measure
 from deniable_server.service import service
 from deniable_server.trail import kept
 
@@ -72,18 +74,44 @@ def index() -> Response:
     """List the metrics of an app."""
     app = _app()
     cards = [_card(app, question) for question in app.questions.values()]
-    return _page("index.html", app=app, cards=cards, total=sum(card["n"] for card in cards), alarms=alarms(app))
+    return _page("index.html", app=app, cards=cards, total=sum(card["n"] for card in cards))
 
 
 @blueprint.get("/m/<id_>")
 def metric(id_: str) -> Response:
     """Show one metric: over everything published, or over one ``period`` or ``segment``; in the ``order`` asked for."""
     app = _app()
-    question = app.questions.get(id_)
-    if question is None:
-        raise Problem(404, "unknown_metric", f"The registry of {app.name} declares no metric of this name.")
+    question = declared(app, id_)
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
-    measured = measure(app, question, period, segment)
+    return _estimates(app, question, measure(app, question, period, segment), period, segment)
+
+
+@blueprint.get("/live")
+def overview() -> Response:
+    """Show what is counted of each metric, published or not, to an admin."""
+    live.asked()
+    app = _owned()
+    return _page("live.html", app=app, live=live.overview(app), awaited=[awaited(app, each) for each in app.questions.values()])
+
+
+@blueprint.get("/m/<id_>/live")
+def live_metric(id_: str) -> Response:
+    """Show one metric, from all that is counted or one ``period`` of it, to an admin; in the ``order`` asked for."""
+    live.asked()
+    app = _owned()
+    period = request.args.get("period") or None
+    question = declared(app, id_)
+    counted = live.measure(app, question, period)
+    spans = [{"first": each, "last": each} for each in counted["periods"]]
+    included = spans if counted["period"] is None else [{"first": counted["period"], "last": counted["period"]}]
+    shown = {"periods": spans, "included": included, "segments": [], "segment": None, "warnings": [], "updated": None}
+    return _estimates(app, question, counted | shown, period)
+
+
+def _estimates(
+    app: App, question: Question, measured: dict[str, Any], period: str | None, segment: str | None = None
+) -> Response:
+    """Draw what was estimated of a metric."""
     order = request.args.get("order", "")
     if order not in _ORDERS:
         order = "domain" if question.metric.type in ("boolean", "ordinal") else "estimate"
@@ -96,7 +124,7 @@ def metric(id_: str) -> Response:
         order=order,
         chosen={name: value for name, value in chosen.items() if value},
         compact=len(measured["estimates"]) > _COMPACT,
-        alarms=alarms(app).get(id_, []),
+        here=".live_metric" if "live" in measured else ".metric",
         influence=influence(question.mechanism),
         **_picture(measured, order),
     )
@@ -182,6 +210,18 @@ def _app() -> App:
     return apps[name]
 
 
+def _owned() -> App:
+    """Return the app to show to who signed in with its admin key."""
+    app = _app()
+    if not _is_owner(app):
+        raise admin_only()
+    return app
+
+
+def _is_owner(app: App) -> bool:
+    return not _open() and service().ring.holds(app.name, session.get("key", ""), "admin")
+
+
 def _open() -> bool:
     return service().settings.dashboard == "open"
 
@@ -245,14 +285,15 @@ def _from_our_form() -> bool:
 @blueprint.errorhandler(Problem)
 def _on_problem(problem: Problem) -> Response:
     logs.note(code=problem.code)
+    detail = f"{problem.detail[:1].upper()}{problem.detail[1:].removesuffix('.')}."
     if problem.code in ("nothing_published", "withheld"):
         instead: dict[str, Any] = {}
         if problem.code == "withheld":
             instead = {"period": request.args.get("period") or None, "segment": problem.extra["instead"]}
         again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **instead, **_remembered())
         text = f"Show {instead['segment']}" if instead.get("segment") else "Show everything published"
-        return _failure(problem.status, f"{problem.detail[:1].upper()}{problem.detail[1:]}.", again, text)
-    return _failure(problem.status, problem.detail)
+        return _failure(problem.status, detail, again, text)
+    return _failure(problem.status, detail)
 
 
 @blueprint.errorhandler(redis.RedisError)
@@ -290,6 +331,7 @@ def _page(name: str, status: int = 200, **context: Any) -> Response:
         "remembered": _remembered(),
         "token": None if is_open else _token(),
         "signed_in": not is_open and "app" in session,
+        "owner": "app" in context and _is_owner(context["app"]),
     }
     return make_response(render_template(name, **(shared | context)), status)
 

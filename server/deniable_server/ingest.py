@@ -5,22 +5,25 @@
 
 from __future__ import annotations
 
+import logging
 import zlib
 from binascii import Error as Base64Error
 from binascii import a2b_base64
+from collections import Counter
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import redis
 from flask import Blueprint, Response, g, request
 from werkzeug.wsgi import get_content_length
 
 from deniable import period, report
 from deniable.errors import ParameterError
 from deniable.report import Stratum
-from deniable_aggregator import batch, tally
+from deniable_aggregator import batch, refused, tally
 from deniable_server.auth import app_by_ingest_key, uploader
 from deniable_server.problem import RETRY_SECONDS, Problem
 from deniable_server.service import Collected, service
@@ -32,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["REJECTIONS", "Batch", "Group", "blueprint"]
 
 blueprint = Blueprint("ingest", __name__)
+
+log = logging.getLogger("deniable.server")
 
 _MAX_KEY = 128
 _MAX_ERRORS = 100
@@ -102,6 +107,7 @@ def reports() -> Response:
         known.limits.take(limits)
         remembered = app.store.recall(key)  # it may have been taken when its period was open
         if remembered is None:
+            _note_refused(app)
             raise
         return _repeated(remembered, digest)
     appended = app.store.append(
@@ -113,6 +119,7 @@ def reports() -> Response:
         limits=limits,
     )
     if appended.outcome == "appended":
+        _note_refused(app)
         return _answer(answer, duplicate=False)
     if appended.excess:
         raise known.limits.problem(limits, appended.excess)
@@ -134,6 +141,20 @@ def registry() -> Response:
 def _answer(answer: dict[str, Any], *, duplicate: bool) -> Response:
     g.outcome, g.accepted = "duplicate" if duplicate else "accepted", answer["accepted"]
     return Response(msgspec.json.encode(answer | {"duplicate": duplicate}), 202, content_type="application/json")
+
+
+def _note_refused(app: App) -> None:
+    """Count what was refused of an upload, for the owner; not worth failing for."""
+    reports: Counter[tuple[str, int, str]] = Counter()
+    for metric, code, number in g.get("refused", ()):
+        declared = app.registry.metrics.get(metric)
+        reports[(metric, declared.version, code) if declared else ("", 0, code)] += number
+    if not reports:
+        return
+    try:
+        refused.add(app.store, reports)
+    except redis.RedisError as error:
+        log.warning("refused reports could not be counted (%s)", type(error).__name__)
 
 
 def _repeated(remembered: bytes, digest: str) -> Response:
@@ -208,7 +229,10 @@ def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], b
     rejected = sum(rejection.count for rejection in rejections)
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
     # As no payload is empty, a group holds no more reports than this, whatever it says.
-    g.refused = [(each.code, min(each.count, len(given.groups[each.group].payloads))) for each in rejections]
+    g.refused = [
+        (given.groups[each.group].metric, each.code, min(each.count, len(given.groups[each.group].payloads)))
+        for each in rejections
+    ]
     if not accepted:
         detail = "no report of the batch can be counted; do not send it again"
         raise Problem(422, "all_rejected", detail, accepted=0, rejected=rejected, errors=errors)

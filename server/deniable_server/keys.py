@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of"]
 
 ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
-"""What a key may open, and how it begins. An ingest key is in every app, no secret; an admin key opens what a read key does, and
-lists and revokes keys."""
+"""What a key may open, and how it begins. An ingest key is in every app, no secret; an admin key opens what a read key does, sees
+what is not published yet, and lists and revokes keys."""
 
 _START = 7
 _LONGEST_NAME = 100

@@ -92,6 +92,9 @@ _ASKING: Codes = KEYED | {
 }
 """Of questions that are paid for."""
 
+_OWNING: Codes = KEYED | {403: ("admin_only",)}
+"""Of what is for admin keys."""
+
 OPERATIONS = (
     Operation(
         "post",
@@ -170,8 +173,24 @@ OPERATIONS = (
         codes=_ASKING | {400: (*_ASKING[400], "by")},
     ),
     Operation("get", "/api/v1/budget", "Tell what the key may still ask", {200: "Budget"}, key="read", codes=KEYED),
-    Operation("get", "/api/v1/pipeline", "Tell what waits, and what looks made up", {200: "Pipeline"}, key="read", codes=KEYED),
-    Operation("get", "/api/v1/keys", "List the keys of the key's app", {200: "Keys"}, key="admin", codes=KEYED),
+    Operation(
+        "get", "/api/v1/live", "Tell what is counted, published or not, and alarms", {200: "Live"}, key="admin", codes=_OWNING
+    ),
+    Operation(
+        "get",
+        "/api/v1/live/{id}",
+        "Estimate a metric from what is counted, published or not",
+        {200: "LiveMeasured"},
+        key="admin",
+        parameters=(
+            _parameter("path", "id", _TEXT, "As in the registry", required=True),
+            _parameter("query", "period", _TEXT, "A collection window; default: all"),
+            _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95"),
+        ),
+        codes=_OWNING | {400: ("level", "period", "unknown_parameter"), 404: ("unknown_metric",)},
+    ),
+    Operation("get", "/api/v1/pipeline", "Tell what becomes of reports on their way", {200: "Pipeline"}, key="read", codes=KEYED),
+    Operation("get", "/api/v1/keys", "List the keys of the key's app", {200: "Keys"}, key="admin", codes=_OWNING),
     Operation(
         "delete",
         "/api/v1/keys/{id}",
@@ -179,7 +198,7 @@ OPERATIONS = (
         {204: None},
         key="admin",
         parameters=(_parameter("path", "id", {"type": "string", "pattern": "^[0-9a-f]{16}$"}, "As listed", required=True),),
-        codes=KEYED | {404: ("no_such_key",)},
+        codes=_OWNING | {404: ("no_such_key",)},
     ),
     Operation("get", "/healthz", "Tell that the process lives", {200: "Health"}),
     Operation("get", "/readyz", "Tell whether reports can be taken", {200: "Readiness", 503: "Readiness"}),

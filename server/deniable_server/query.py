@@ -8,7 +8,6 @@ from math import nan
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import redis
 from flask import Blueprint, jsonify, request
 
@@ -37,12 +36,26 @@ if TYPE_CHECKING:
     from deniable_aggregator.tally import Tally
     from deniable_server.service import App, Question
 
-__all__ = ["awaited", "blueprint", "cell_of", "describe", "measure", "missing", "releases_of"]
+__all__ = [
+    "LEVEL",
+    "awaited",
+    "blueprint",
+    "cell_of",
+    "declared",
+    "describe",
+    "description",
+    "estimated",
+    "level_asked",
+    "measure",
+    "missing",
+    "releases_of",
+]
 
 blueprint = Blueprint("query", __name__)
 blueprint.after_request(kept)
 
-_LEVEL = 0.95
+LEVEL = 0.95
+"""Of intervals, where nothing else is asked."""
 _MOST_COMBINATIONS = 1024  # whose covariance is a matrix that a page can wait for
 _MOST_REMEMBERED = 32
 _HOMOGENEOUS = 0.9  # share of a segment with one answer, at least
@@ -88,23 +101,30 @@ def metrics() -> Response:
 def metric(id_: str) -> Response:
     """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``."""
     app = app_by_read_key()
-    question = app.questions.get(id_)
-    if question is None:
-        raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric")
+    question = declared(app, id_)
     unknown = set(request.args) - {"period", "segment", "level", "only"}
     if unknown:
         detail = f"parameters are period, segment, level and only; got {', '.join(sorted(unknown))}"
         raise Problem(400, "unknown_parameter", detail)
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", "only is detected, or not given")
-    answer = measure(app, question, request.args.get("period"), request.args.get("segment"), _level())
+    answer = measure(app, question, request.args.get("period"), request.args.get("segment"), level_asked())
     if "only" in request.args:
         answer["estimates"] = [row for row in answer["estimates"] if row["detected"]]
     return jsonify(answer)
 
 
-def _level() -> float:
-    text = request.args.get("level", str(_LEVEL))
+def declared(app: App, id_: str) -> Question:
+    """Return the metric that is asked for, or say that there is none."""
+    question = app.questions.get(id_)
+    if question is None:
+        raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric")
+    return question
+
+
+def level_asked() -> float:
+    """Read the level that is asked for, or say what is wrong with it."""
+    text = request.args.get("level", str(LEVEL))
     try:
         level = float(text)
     except ValueError:
@@ -117,14 +137,14 @@ def _level() -> float:
 def describe(app: App, question: Question) -> dict[str, Any]:
     """Describe a metric and how much of it was published."""
     whole = {stratum: each for stratum, each in releases_of(app, question).items() if not stratum.segment}
-    return _description(app, question) | {
+    return description(app, question) | {
         "n": release.shelf(app.store).read(question.mechanism.layout, list(whole)).n,
         "updated": _updated(whole),
     }
 
 
 def measure(
-    app: App, question: Question, period: str | None = None, segment: str | None = None, level: float = _LEVEL
+    app: App, question: Question, period: str | None = None, segment: str | None = None, level: float = LEVEL
 ) -> dict[str, Any]:
     """Estimate a metric over one period or, if none is given, over all; over the latest where permanent responses are kept.
 
@@ -161,10 +181,8 @@ def measure(
     if not chosen and (within or period is not None):
         raise missing(app, question, breakdown, cell, {stratum.segment for stratum in within})
     counted = release.shelf(app.store).read(question.mechanism.layout, list(chosen))
-    values, estimate = _decoded(question, counted)
-    rest, rest_stderr = estimate.unallocated(1 - level) if estimate.n else (nan, nan)
-    return _description(app, question) | {
-        "n": estimate.n,
+    answer = estimated(question, counted, level)
+    return description(app, question) | {
         "updated": _updated(chosen),
         "closed": all(each.closed for each in chosen.values()),
         "level": level,
@@ -173,7 +191,17 @@ def measure(
         "period": period,
         "segment": cell or None,
         "included": _spans(chosen),
-        "warnings": _warnings(question, estimate, level) if cell else [],
+        "warnings": _warnings(question, answer["estimates"]) if cell else [],
+        **answer,
+    }
+
+
+def estimated(question: Question, counted: Tally, level: float) -> dict[str, Any]:
+    """Estimate a metric from reports, whichever they are; the names are those of `measure`."""
+    values, estimate = _decoded(question, counted)
+    rest, rest_stderr = estimate.unallocated(1 - level) if estimate.n else (nan, nan)
+    return {
+        "n": estimate.n,
         "detection_frequency": finite(estimate.detection_frequency(1 - level)),
         "unallocated": {"frequency": finite(rest), "stderr": finite(rest_stderr)},
         "association": _association(question, counted),
@@ -225,12 +253,9 @@ def _spans(releases: Mapping[Stratum, Release]) -> list[dict[str, str | None]]:
     return [{"first": releases[each].first or None, "last": each.period} for each in sorted(releases)]
 
 
-def _warnings(question: Question, estimate: Estimate, level: float) -> list[str]:
+def _warnings(question: Question, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Warn of a group all but all of whom gave one answer: whoever is known to be in it has then told it."""
-    if not estimate.n or not len(estimate.frequency):
-        return []
-    lowest, _ = estimate.interval(level, simultaneous=True)
-    if not float(np.nanmax(lowest)) >= _HOMOGENEOUS:
+    if not any(low is not None and low >= _HOMOGENEOUS for low, _ in (row["simultaneous"] for row in rows)):
         return []
     return [f"at least {_HOMOGENEOUS:.0%} of this segment gave the same answer to {question.metric.id}: it tells of each of them"]
 
@@ -282,7 +307,8 @@ def releases_of(app: App, question: Question) -> dict[Stratum, Release]:
     }
 
 
-def _description(app: App, question: Question) -> dict[str, Any]:
+def description(app: App, question: Question) -> dict[str, Any]:
+    """Describe a metric, whatever was counted of it."""
     metric, mechanism = question.metric, question.mechanism
     due = next_release(app, question)
     return {

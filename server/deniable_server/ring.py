@@ -53,8 +53,8 @@ class Ring:
         self._read_at = self._tried_at = float("-inf")
         self._noted: dict[str, date] = {}
 
-    def find(self, text: str, role: str, *, anew: bool = False) -> Key | None:
-        """Return the key that a request carries, if it may do what keys of the role may.
+    def find(self, text: str, *roles: str, anew: bool = False) -> Key | None:
+        """Return the key that a request carries, if it may do what keys of one of the roles may.
 
         Only hashes are compared, all of them, each in constant time.
 
@@ -62,7 +62,7 @@ class Ring:
         ----------
         text
             As in the request.
-        role
+        roles
             What the request is about to do.
         anew
             Look in the store first, for a key that was made a moment ago.
@@ -76,7 +76,7 @@ class Ring:
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
         found = None
         for key in (*self._given, *self._known(anew=anew)):
-            if compare_digest(key.digest, digest) and key.opens(role) and key.app in self._stores:
+            if compare_digest(key.digest, digest) and any(map(key.opens, roles)) and key.app in self._stores:
                 found = key
         return found
 

@@ -63,6 +63,13 @@ _DESCRIPTION: dict[str, Any] = {
     "updated": _MOMENT,
 }
 
+_REASONS = {"type": "object", "additionalProperties": _COUNT}  # reports by the code for which they were refused
+_LIVE: dict[str, Any] = {name: each for name, each in _DESCRIPTION.items() if name != "updated"} | {
+    "live": {"const": True},
+    "unpublished": _COUNT,
+    "refused": _REASONS,
+}
+
 _ESTIMATE: dict[str, Any] = {
     "value": {"type": ["string", "boolean", "number", "array", "null"]},
     "label": _TEXT,
@@ -153,6 +160,27 @@ _ANSWERS = {
         lag_seconds=_NUMBER,
         dead_letters=_COUNT,
         looked=_MOMENT,
+    ),
+    "LiveMetric": _object(more=True, **_LIVE),
+    "Live": _object(
+        app=_TEXT,
+        live={"const": True},
+        backlog=_COUNT,
+        refused=_REASONS,
+        metrics=_list(ref("LiveMetric")),
+        alarms=_list(ref("Alarm")),
+    ),
+    "LiveMeasured": _object(
+        more=True,
+        **_LIVE,
+        level={"type": "number"},
+        period=_or_null("string"),
+        periods=_list(_TEXT),
+        counts=_list(_object(period=_TEXT, segment=_or_null("string"), n=_COUNT)),
+        detection_frequency=_NUMBER,
+        unallocated=_object(frequency=_NUMBER, stderr=_NUMBER),
+        association=_or_null("object"),
+        estimates=_list(ref("Estimate")),
         alarms=_list(ref("Alarm")),
     ),
     "Key": _object(

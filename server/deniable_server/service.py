@@ -70,6 +70,11 @@ class Question:
     candidates: tuple[int, ...] = ()
     collected: dict[tuple[str, str], Collected] = field(default_factory=dict, compare=False, repr=False)
 
+    @property
+    def definition(self) -> tuple[str, int, str]:
+        """What it is counted under: metric, version and fingerprint."""
+        return self.metric.id, self.metric.version, self.fingerprint
+
 
 @dataclass(frozen=True, slots=True)
 class App:

@@ -68,12 +68,12 @@ def kept(answer: Response) -> Response:
 def _details(app: App) -> dict[str, str | int]:
     """Return what a query asked, as far as it is something that can be asked."""
     told: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
+    told.update({name: g.asked[name] for name in ("question", "among", "epsilon", "spent") if name in g.get("asked", ())})
     question = app.questions.get((request.view_args or {}).get("id_", ""))
     if question is None:
         return told
     told["metric"] = question.metric.id
     asked = g.get("asked") or request.args
-    told.update({name: asked[name] for name in ("question", "among", "epsilon", "spent") if name in g.get("asked", ())})
     if _is_period(asked.get("period", ""), question):
         told["period"] = asked["period"]
     with suppress(ParameterError):

@@ -27,12 +27,13 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from deniable import mechanisms, registry
 from deniable.report import fingerprint
-from deniable_aggregator import central, embedded, pulse, suppression
+from deniable_aggregator import central, embedded, pulse, suppression, watch
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.cube import Cube
 from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.suppression import Published
+from deniable_aggregator.watch import Watch
 from deniable_server import create_app
 from deniable_server.settings import Settings
 from deniable_server.stack import Stack, free_port
@@ -155,22 +156,28 @@ class Service:
         declared = SHOP.metrics[metric]
         mechanism = mechanisms.of(declared)
         groups = [
-            {
-                "metric": metric,
-                "version": 1,
-                "fingerprint": fingerprint(declared, mechanism.canonical),
-                "period": period,
-                "segment": segment,
-                "count": n,
-                "payloads": b64encode(b"".join(mechanism.randomize(i % declared.domain_size) for i in range(n))).decode(),
-            }
+            self.group(metric, period, segment, b"".join(mechanism.randomize(i % declared.domain_size) for i in range(n)))
             for segment, n in reports.items()
             if n
         ]
         key = {"Authorization": f"Bearer pk_of_{app}_1234", "Idempotency-Key": str(uuid4())}
-        return (post or self._post)("/v1/reports", json={"format": 1, "groups": groups}, headers=key)
+        return (post or self.post)("/v1/reports", json={"format": 1, "groups": groups}, headers=key)
 
-    def _post(self, path, **given):
+    def group(self, metric, period, segment, payloads):
+        """Make a group of reports, whatever is in them."""
+        declared = SHOP.metrics[metric]
+        mechanism = mechanisms.of(declared)
+        return {
+            "metric": metric,
+            "version": 1,
+            "fingerprint": fingerprint(declared, mechanism.canonical),
+            "period": period,
+            "segment": segment,
+            "count": len(payloads) // mechanism.layout.payload_size,
+            "payloads": b64encode(payloads).decode(),
+        }
+
+    def post(self, path, **given):
         return self.session.post(f"http://{self.bind}{path}", timeout=30, **given)
 
     def drained(self):
@@ -488,6 +495,25 @@ def test_questions_at_a_price_are_answered_once(closed):
     assert ask(withheld, 0.01).json()["code"] == "withheld"
     there = true(FIRST, members(cell))
     assert round(np.mean([central.participants(there, 500_000) for _ in range(4000)])) == there  # had it been drawn each time
+
+
+def test_alarms_are_told_to_no_reader(closed):
+    """Who sends and reads learns of no alarm: by raising some, exact numbers of a segment could be found (tests/server)."""
+    made = mechanisms.of(SHOP.metrics["rare"]).layout.pack(0, 1) * 300
+    plain = closed.group("rare", TODAY, "", made)
+    key = {"Authorization": "Bearer pk_of_shop_1234", "Idempotency-Key": str(uuid4())}
+    assert closed.post("/v1/reports", json={"format": 1, "groups": [plain]}, headers=key).status_code == 202
+    closed.drained()
+    store = closed.store("shop")
+    Watch(store, SHOP).look(int(time.time()))
+    assert watch.alarms(store, {"rare": plain["fingerprint"]})["rare"]
+    for place in (*PLACES, "/api/v1/metrics/rare", "/m/rare?app={app}"):
+        told = closed.get(place.format(app="shop"), "shop").text
+        assert "alarm" not in told
+        assert "made up" not in told
+    for public in ("rk_of_shop_1234", "pk_of_shop_1234"):
+        live = closed.session.get(f"http://{closed.bind}/api/v1/live", headers={"Authorization": f"Bearer {public}"}, timeout=30)
+        assert (live.status_code, live.json()["code"]) == (403, "admin_only")
 
 
 # Looking on while reports come in

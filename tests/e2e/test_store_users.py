@@ -223,6 +223,8 @@ ALLOWED = {
         "PTTL {shop}:rate:key:x",
         "EXPIRE {shop}:rate:key:x 60",
         "SET {deniable}:source:2026-11-21 x EX 9 NX GET",
+        "HINCRBY {shop}:refused:x y 1",
+        "EXPIRE {shop}:refused:x 60",
         "INFO persistence",
     ],
     "query": [
@@ -230,6 +232,9 @@ ALLOWED = {
         "GET {shop}:release:x",
         "MGET {shop}:release:x {shop}:release:y",
         "HGET {shop}:alarms ui.theme",
+        "MGET {shop}:tally:x",
+        "HGETALL {shop}:tallies:ui.theme",
+        "HGETALL {shop}:refused:x",
         "HGETALL {shop}:keys",
         "HGETALL {shop}:keys:used",
         "HDEL {shop}:keys x",
@@ -293,6 +298,8 @@ DELETES = [
     *(f"DEL {{shop}}:{word}:x" for word in ("tally", "weights", "snapshot", "release")),
     *(f"HKEYS {{shop}}:{word}:none" for word in ("tallies", "releases", "census", "answers", "spent")),
     *(f"HDEL {{shop}}:{word}:none x" for word in ("tallies", "releases", "census", "answers", "spent")),
+    "HKEYS {shop}:refused:x",
+    "HDEL {shop}:refused:x y",
     "HKEYS {shop}:expired",
     "HDEL {shop}:expired x",
 ]
@@ -374,10 +381,9 @@ REFUSED = {
         "GET {deniable}:source:2026-11-21",
     ],
 }
+READS = ["GET {shop}:tally:x", "HGETALL {shop}:tallies:ui.theme"]  # what who answers an admin may
 EXACT = [
-    "GET {shop}:tally:x",
     "MGET {shop}:weights:x",
-    "HGETALL {shop}:tallies:ui.theme",
     "MGET {shop}:snapshot:x",
     "SET {shop}:snapshot:x y",
     "BITFIELD {shop}:tally:x INCRBY i64 #0 1",
@@ -386,6 +392,9 @@ EXACT = [
 ]
 for user in ("ingest", "query", "operator"):
     REFUSED[user] += EXACT
+for user in ("ingest", "operator"):
+    REFUSED[user] += [*READS, "HGETALL {shop}:refused:x"]
+REFUSED["query"] += ["HINCRBY {shop}:refused:x y 1", "SET {shop}:tally:x y"]
 for user in ("ingest", "query"):
     REFUSED[user] += [*DELETES, "HSET {shop}:erased x 1", "HDEL {shop}:erased x", "HDEL {shop}:alarms none", "DEL {shop}:dead"]
 REFUSED["worker"] += ["HSET {shop}:erased x 1", "HDEL {shop}:erased x", "DEL {shop}:dead"]

@@ -163,8 +163,8 @@ def test_a_key_does_what_its_role_may(make, served):
     sends, reads, manages = (make(role)[0] for role in ("ingest", "read", "admin"))
     assert [upload(served, key).status_code for key in (sends, reads, manages)] == [202, 401, 401]
     assert [served.get("/api/v1/metrics", key).status_code for key in (sends, reads, manages)] == [401, 200, 200]
-    assert [served.get("/api/v1/keys", key).status_code for key in (sends, reads, manages)] == [401, 401, 200]
-    assert [revoked(served, "0" * 16, key).status_code for key in (sends, reads, manages)] == [401, 401, 404]
+    assert [served.get("/api/v1/keys", key).status_code for key in (sends, reads, manages)] == [403, 403, 200]
+    assert [revoked(served, "0" * 16, key).status_code for key in (sends, reads, manages)] == [403, 403, 404]
 
 
 def test_keys_of_the_environment_go_on_working(make, served, settings):

@@ -15,7 +15,7 @@ from deniable_server.keys import KeyStore
 from deniable_server.openapi import ANYWHERE, KEYED, OPERATIONS, document
 
 ROOT = Path(__file__).parents[2]
-API = ("ingest", "query", "analysts", "pipeline", "admin", "openapi", "vitals")
+API = ("ingest", "query", "analysts", "live", "pipeline", "admin", "openapi", "vitals")
 SOURCES = [(ROOT / "server" / "deniable_server" / f"{name}.py").read_text("utf-8") for name in (*API, "auth", "gate", "limits")]
 ROUTES = {f"{each.method.upper()} {each.path}": each for each in OPERATIONS}
 
@@ -97,15 +97,25 @@ def test_every_reference_leads_somewhere():
 
 def test_good_answers_have_the_shape_they_are_said_to_have(served):
     """What is answered when all is well, with and without reports counted, is what the document describes, and no less."""
-    all_metrics = [f"/api/v1/metrics/{id_}" for id_ in served.app.questions]
+    all_metrics, all_live = ([f"/api/v1/{each}/{id_}" for id_ in served.app.questions] for each in ("metrics", "live"))
     keys = KeyStore(served.store.redis, "shop")
     admin, _ = keys.create("admin", "who asks")
     keys.create("read", "never used")
     for _ in range(2):
-        for path in ("/api/v1/metrics", *all_metrics, "/api/v1/pipeline", "/api/v1/keys", "/healthz", "/readyz"):
+        for path in (
+            "/api/v1/metrics",
+            *all_metrics,
+            "/api/v1/live",
+            *all_live,
+            "/api/v1/pipeline",
+            "/api/v1/keys",
+            "/healthz",
+            "/readyz",
+        ):
             answer = served.get(path, admin)
             assert answer.status_code == 200
-            operation = ROUTES["GET /api/v1/metrics/{id}" if path in all_metrics else f"GET {path}"]
+            one = {*all_metrics, *all_live}
+            operation = ROUTES[f"GET {path.rpartition('/')[0]}/{{id}}" if path in one else f"GET {path}"]
             check(operation.answers[200], answer.get_json())
         bad = served.group("ui.theme", [0], version=9)
         sent = served.post({"format": 1, "groups": [served.group("plugin", [0, 1]), served.group("country", [2]), bad]})

@@ -1,7 +1,8 @@
-"""What becomes of reports, and which look made up: for programs and on the pages."""
+"""What becomes of reports on their way; and which look made up, told to an admin: for programs and on the pages."""
 
 from __future__ import annotations
 
+import re
 import time
 from base64 import b64encode
 from datetime import datetime
@@ -11,6 +12,21 @@ import pytest
 
 from deniable_aggregator import alarm, poisoning
 from deniable_aggregator.watch import Watch
+from deniable_server.keys import KeyStore
+
+
+@pytest.fixture
+def admin(served):
+    """Make an admin key."""
+    return KeyStore(served.store.redis, "shop").create("admin", "owner")[0]
+
+
+@pytest.fixture
+def page(served, admin):
+    """Sign in as an admin; return what gets a page's text."""
+    token = re.search(r'name="token" value="([^"]+)"', served.http.get("/login").get_data(as_text=True))[1]
+    assert served.http.post("/login", data={"token": token, "key": admin}).status_code == 303
+    return lambda path: served.http.get(path).get_data(as_text=True)
 
 
 def send_made_up(served, metric, targets, n):
@@ -35,7 +51,6 @@ def test_the_pipeline_of_an_empty_app(served):
         "lag_seconds": body["lag_seconds"],
         "dead_letters": 0,
         "looked": None,
-        "alarms": [],
     }
 
 
@@ -49,76 +64,73 @@ def test_the_pipeline_tells_what_waits(served):
 
 @pytest.mark.parametrize(("key", "code"), [(None, "missing_key"), ("pk_test_12345678", "unknown_key")])
 def test_the_pipeline_asks_for_a_read_key(served, key, code):
-    """Alarms are for those who may read the estimates."""
+    """Even how much waits is for those who may read the estimates."""
     answer = served.get("/api/v1/pipeline", key)
     assert (answer.status_code, answer.get_json()["code"]) == (401, code)
 
 
-def test_alarms_are_told(served):
+def test_alarms_are_told(served, admin):
     """Each alarm has its metric, period, test, p-value and words; its hour, and what one report can do; and values by label."""
     send_made_up(served, "plugin", [1, 3], 2000)
-    body = served.get("/api/v1/pipeline").get_json()
-    assert datetime.fromisoformat(body["looked"]).timestamp() == pytest.approx(time.time(), abs=60)
+    looked = served.get("/api/v1/pipeline").get_json()["looked"]
+    assert datetime.fromisoformat(looked).timestamp() == pytest.approx(time.time(), abs=60)
+    body = served.get("/api/v1/live", admin).get_json()
     (weight,) = [each for each in body["alarms"] if each["test"] == "weight"]
     assert (weight["metric"], weight["n"], weight["segment"], weight["values"]) == ("plugin", 3000, None, [])
     assert 0 <= weight["p_value"] < alarm.ALPHA
     assert "bits set" in weight["what"]
     assert datetime.fromisoformat(weight["since"]).timestamp() % 3600 == 0
+    assert served.get("/api/v1/live/plugin", admin).get_json()["alarms"] == body["alarms"]
     mechanism = served.mechanism("plugin")
     assert weight["influence"] == pytest.approx(float((1 - mechanism.q) / (mechanism.p - mechanism.q)))
 
 
-def test_alarms_name_values_by_their_labels(served):
+def test_alarms_name_values_by_their_labels(served, admin):
     """Values that were pushed above everybody are named as the registry does."""
     mechanism = served.mechanism("ui.theme")
     group = served.group("ui.theme", [], count=900, payloads=b64encode(mechanism.layout.pack(0, 1) * 900).decode())
     served.post({"format": 1, "groups": [group]})
     served.drain()
     Watch(served.store, served.app.registry).look(int(time.time()))
-    alarms = served.get("/api/v1/pipeline").get_json()["alarms"]
+    alarms = served.get("/api/v1/live", admin).get_json()["alarms"]
     assert ["dark"] in [each["values"] for each in alarms if each["test"] == "set"]
 
 
-@pytest.fixture
-def open_served(serve, registry_file):
-    return serve(registry_file.read_text("utf-8"))
-
-
-def test_pages_tell_of_alarms(open_served):
+def test_pages_tell_of_alarms(served, page):
     """The list names the metrics concerned, the metric's page says what was seen and what to do, the others say nothing."""
-    assert "look made up" not in open_served.http.get("/").get_data(as_text=True)
-    send_made_up(open_served, "plugin", [1, 3], 2000)
-    page = open_served.http.get("/").get_data(as_text=True)
-    assert "Some reports look made up" in page
-    assert 'What was counted of <a href="/m/plugin">plugin</a> is not' in page
-    page = open_served.http.get("/m/plugin").get_data(as_text=True)
-    assert "Some of these reports look made up" in page
-    assert "bits set" in page
-    assert "Honest reports do so with probability" in page
-    assert "What to do" in page
-    influence = alarm.influence(open_served.mechanism("plugin"))
-    assert f"up to {influence:.3g} respondents" in page
-    assert "look made up" not in open_served.http.get("/m/country").get_data(as_text=True)
+    assert "look made up" not in page("/live")
+    send_made_up(served, "plugin", [1, 3], 2000)
+    shown = page("/live")
+    assert "Some reports look made up" in shown
+    assert 'What was counted of <a href="/m/plugin/live">plugin</a> is not' in shown
+    shown = page("/m/plugin/live")
+    assert "Some of these reports look made up" in shown
+    assert "bits set" in shown
+    assert "Honest reports do so with probability" in shown
+    assert "What to do" in shown
+    influence = alarm.influence(served.mechanism("plugin"))
+    assert f"up to {influence:.3g} respondents" in shown
+    assert "look made up" not in page("/m/country/live")
 
 
-def test_rules_without_a_law_are_told_as_such(open_served):
+def test_rules_without_a_law_are_told_as_such(served, page):
     """A sudden volume has no p-value, and the page does not invent one."""
-    looking = Watch(open_served.store, open_served.app.registry)
+    looking = Watch(served.store, served.app.registry)
     for day, n in enumerate([1000] * 8 + [6000], 1):
         honest = [0, 1] * (n // 2)
-        group = open_served.group("ui.theme", honest)
-        open_served.post({"format": 1, "groups": [group]})
-        open_served.drain()
+        group = served.group("ui.theme", honest)
+        served.post({"format": 1, "groups": [group]})
+        served.drain()
         tally = next(
-            key for key in open_served.store.redis.scan_iter() if b":tally:ui.theme" in key and group["period"].encode() in key
+            key for key in served.store.redis.scan_iter() if b":tally:ui.theme" in key and group["period"].encode() in key
         )
-        index = next(key for key in open_served.store.redis.scan_iter() if key.endswith(b":tallies:ui.theme"))
+        index = next(key for key in served.store.redis.scan_iter() if key.endswith(b":tallies:ui.theme"))
         today, then = group["period"].encode(), f"2026-01-{day:02}".encode()
-        open_served.store.redis.rename(tally, tally.replace(today, then))
-        (name,) = [name for name in open_served.store.redis.hkeys(index) if today in name]
-        open_served.store.redis.hset(index, name.replace(today, then), int(time.time()))
-        open_served.store.redis.hdel(index, name)
+        served.store.redis.rename(tally, tally.replace(today, then))
+        (name,) = [name for name in served.store.redis.hkeys(index) if today in name]
+        served.store.redis.hset(index, name.replace(today, then), int(time.time()))
+        served.store.redis.hdel(index, name)
         looking.look(int(time.time()))
-    page = open_served.http.get("/m/ui.theme").get_data(as_text=True)
-    assert "6 times as many reports as in the median of the periods before" in page
-    assert "No law tells how likely that is." in page
+    shown = page("/m/ui.theme/live")
+    assert "6 times as many reports as in the median of the periods before" in shown
+    assert "No law tells how likely that is." in shown

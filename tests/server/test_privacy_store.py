@@ -110,6 +110,7 @@ def test_the_inventory_is_complete(shop, store_url):
     assert Watch(store, declared).look(int(time()))
     scan()
     send(shop, "export", [0, 1] * 30)
+    assert shop.post({"format": 1, "groups": [shop.group("export", [1], version=9)]}).status_code == 422
     send(shop, "gone", [1] * 50)
     scan()
     count(shop)
@@ -248,7 +249,7 @@ def test_the_user_of_queries_may_read_all_of_it(shop):
         admin.execute_command("AUTH", "reviewer", "any")
         assert written(shop) == whole
         with pytest.raises(redis.exceptions.NoPermissionError):
-            admin.execute_command("GET", "{shop}:tally:theme")
+            admin.execute_command("XRANGE", "{shop}:reports", "-", "+")
     finally:
         admin.connection_pool.disconnect()
         admin.execute_command("ACL", "DELUSER", "reviewer")

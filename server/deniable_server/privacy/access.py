@@ -10,15 +10,21 @@ KEYS = {
         "reads estimates made from releases, over HTTP and on the pages; asks for numbers of reports with noise, within its "
         "budget"
     ),
-    "admin": "reads the same; lists the keys of its app (never the keys themselves) and revokes them",
+    "admin": (
+        "reads the same, and what is counted and not published yet, exact; lists the keys of its app (never the keys themselves) "
+        "and revokes them"
+    ),
 }
 """By role."""
 
 USERS = {
-    "ingest": "the server that takes uploads: appends batches and remembers uploads; reads no batch, no sum and no release",
+    "ingest": (
+        "the server that takes uploads: appends batches, remembers uploads and counts what was refused; reads no batch, no sum "
+        "and no release"
+    ),
     "query": (
-        "the server that answers queries: reads releases, alarms, and exact numbers of reports, for questions; no batch and "
-        "no sum"
+        "the server that answers queries: reads releases, and exact numbers of reports, for questions; alarms and sums, for "
+        "admin keys; no batch"
     ),
     "server": "a server that does both: what these two may, together",
     "worker": "the process that counts: reads batches and sums, writes releases; sees no key and no source",

@@ -74,6 +74,10 @@ def access() -> Section:
                         "Whoever has a read key, or where pages are open anybody who reaches them,",
                         "sees estimates from releases; what they asked is in the audit log.",
                     ),
+                    (
+                        "Whoever has an admin key",
+                        "sees exact sums as well, before they are published; that they looked is in the audit log.",
+                    ),
                 )
             ),
         ),

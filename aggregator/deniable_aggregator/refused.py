@@ -1,0 +1,59 @@
+"""How many reports were refused and why, by day: for who runs the service.
+
+``{app}:refused:<day>``
+    hash from ``<metric>|<version>|<code>`` to a number of reports, for `DAYS` days. What is of no metric that the registry
+    declares has an empty one, in version 0.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable_aggregator.store import Store
+
+__all__ = ["DAYS", "add", "keys", "read"]
+
+DAYS = 7
+"""For which numbers are kept, the current day included."""
+
+
+def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
+    """Count refused reports.
+
+    Parameters
+    ----------
+    store
+        The app's.
+    reports
+        Their number by metric, version and code.
+    """
+    key = keys(store)[0]
+    pipeline = store.redis.pipeline(transaction=False)
+    for (metric, version, code), number in reports.items():
+        pipeline.hincrby(key, f"{metric}|{version}|{code}", number)
+    pipeline.expire(key, DAYS * 86_400)
+    pipeline.execute()
+
+
+def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
+    """Add up the numbers of all days that are kept: by metric and version, then by code."""
+    pipeline = store.redis.pipeline(transaction=False)
+    for key in keys(store):
+        pipeline.hgetall(key)
+    found: dict[tuple[str, int], dict[str, int]] = {}
+    for day in cast("list[dict[bytes, bytes]]", pipeline.execute()):
+        for field, number in day.items():
+            metric, version, code = field.decode().split("|")
+            of_it = found.setdefault((metric, int(version)), {})
+            of_it[code] = of_it.get(code, 0) + int(number)
+    return found
+
+
+def keys(store: Store) -> list[str]:
+    """Name the keys of all days that are kept, the latest first."""
+    today = datetime.now(UTC).date()
+    return [f"{{{store.app}}}:refused:{today - timedelta(days=ago)}" for ago in range(DAYS)]

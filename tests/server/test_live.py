@@ -1,0 +1,231 @@
+"""What is counted and not published: for who holds an admin key, in the API and on pages, and for nobody else."""
+
+from __future__ import annotations
+
+import re
+import time
+from base64 import b64encode
+from dataclasses import replace
+from hashlib import sha256
+
+import pytest
+import redis
+
+from deniable_aggregator import refused
+from deniable_aggregator.entry import whole
+from deniable_aggregator.watch import Watch
+from deniable_server.keys import KeyStore, id_of
+
+from .conftest import INGEST, READ, Served
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos"]
+
+[publication]
+min_reports = 100
+
+[metrics."plugin"]
+type = "categorical"
+values = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
+epsilon = 1.0
+mechanism = "oue"
+segments = ["platform"]
+description = "Which plugin is used most"
+owner = "core@shop.example"
+
+[metrics."export.used"]
+type = "boolean"
+epsilon = 1.0
+description = "Whether the export was used"
+owner = "core@shop.example"
+"""
+LIVE = ("/api/v1/live", "/api/v1/live/plugin")
+
+
+@pytest.fixture
+def shop(settings, tmp_path):
+    """Serve an app that publishes as it should, with pages that ask for a key."""
+    path = tmp_path / "shop.toml"
+    path.write_text(REGISTRY, "utf-8")
+    made = Served(replace(settings, registry=str(path)))
+    yield made
+    made.store.redis.close()
+
+
+@pytest.fixture
+def admin(shop):
+    """Make an admin key."""
+    return KeyStore(shop.store.redis, "shop").create("admin", "owner")[0]
+
+
+@pytest.fixture
+def browse(shop):
+    """Sign in with a key; return what shows a page."""
+
+    def signed_in(key):
+        http = shop.flask.test_client()
+        token = re.search(r'name="token" value="([^"]+)"', http.get("/login").get_data(as_text=True))[1]
+        assert http.post("/login", data={"token": token, "key": key}).status_code == 303
+        return http.get
+
+    return signed_in
+
+
+def made_up(served, segment, n=1):
+    """Upload reports that no device makes: every bit is set."""
+    layout = served.mechanism("plugin").layout
+    bits = (1 << layout.width) - 1
+    payloads = bits.to_bytes(layout.payload_size, "little") * n
+    group = served.group("plugin", [], segment=segment, count=n, payloads=b64encode(payloads).decode())
+    assert served.post({"format": 1, "groups": [group]}).get_json()["accepted"] == n
+
+
+def test_alarms_give_no_withheld_count_away(shop, admin, browse):
+    """Who sends and reads fills a segment until an alarm tells of it, and would know how many were in it; an admin could."""
+    honest = [shop.group("plugin", [0] * n, segment=f"platform={name}") for name, n in (("linux", 300), ("macos", 37))]
+    assert shop.post({"format": 1, "groups": honest}).status_code == 202
+    made_up(shop, "platform=macos", 60)
+    analyst, owner = browse(READ), browse(admin)
+    seen = {"analyst": [], "owner": []}
+    for sent in range(60, 66):
+        shop.drain()
+        Watch(shop.store, shop.app.registry).look(int(time.time()))
+        places = [analyst(path) for path in ("/", "/m/plugin")]
+        places += [shop.get(f"/api/v1/{path}") for path in ("pipeline", "metrics", "metrics/plugin", "budget")]
+        texts = [re.sub(r'"(looked|lag_seconds)": ?[^,}]*', "", place.get_data(as_text=True)) for place in places]
+        seen["analyst"].append((sent, texts))
+        seen["owner"].append((sent, "platform=macos" in str(shop.get("/api/v1/live", admin).get_json().get("alarms"))))
+        assert ("platform = macos:</b>" in owner("/m/plugin/live").get_data(as_text=True)) == seen["owner"][-1][1]
+        made_up(shop, "platform=macos")
+    first = next(sent for sent, told in seen["owner"] if told)
+    assert 100 - first == 37
+    assert len({str(texts) for _, texts in seen["analyst"]}) == 1
+    assert "made up" not in str(seen["analyst"])
+
+
+@pytest.fixture
+def filled(shop):
+    """Count reports of which few are published, leave one batch waiting, and refuse some."""
+    linux = shop.group("plugin", [0] * 30)
+    macos = shop.group("plugin", [1] * 12, segment="platform=macos")
+    bad = shop.group("plugin", [1] * 5, version=9), shop.group("export.used", [1] * 4), shop.group("plugin", [1] * 2, metric="x")
+    assert shop.post({"format": 1, "groups": [linux, macos, *bad]}).get_json()["accepted"] == 46
+    assert shop.post({"format": 1, "groups": bad[:1]}).get_json()["code"] == "all_rejected"
+    shop.drain()
+    again = {"format": 1, "groups": [shop.group("plugin", [2] * 3), bad[0]]}
+    for _ in range(2):  # a repeated upload counts once, and so does what is refused of it
+        assert shop.post(again, "the same").get_json()["accepted"] == 3
+    return shop
+
+
+def test_an_owner_sees_what_was_accepted_and_refused(filled, admin):
+    """What is counted is told exactly, published or not, what waits as batches, what was refused by reason and metric."""
+    body = filled.get("/api/v1/live", admin).get_json()
+    plugin, used = body["metrics"]
+    assert (body["live"], body["backlog"], body["refused"], body["alarms"]) == (True, 1, {"unknown_metric": 2}, [])
+    assert (plugin["n"], plugin["unpublished"], plugin["refused"]) == (42, 42, {"unknown_version": 15})
+    assert (used["n"], used["unpublished"], used["refused"]) == (4, 4, {})
+    filled.drain()
+    one = filled.get("/api/v1/live/plugin", admin).get_json()
+    assert [(each["segment"], each["n"]) for each in one["counts"]] == [("platform=linux", 33), ("platform=macos", 12)]
+    assert (one["n"], one["live"], len(one["estimates"])) == (45, True, 12)
+    assert one["estimates"][0]["stderr"] > 0
+    today = one["periods"][0]
+    assert filled.get(f"/api/v1/live/plugin?period={today}&level=0.5", admin).get_json()["n"] == 45
+    assert filled.get("/api/v1/live/plugin?period=2001-01-01", admin).get_json()["estimates"][0]["frequency"] is None
+    assert filled.get("/api/v1/metrics/plugin").get_json()["n"] == 0
+
+
+def test_published_and_live_numbers_fit_together(shop, admin):
+    """Once a period has closed all of it is published, and nothing is left that is live alone."""
+    shop.post({"format": 1, "groups": [shop.group("export.used", [0, 1] * 100)]})
+    shop.drain()
+    assert shop.get("/api/v1/live/export.used", admin).get_json()["unpublished"] == 200
+    shop.drain(days=5)
+    live, published = (shop.get(f"/api/v1/{where}/export.used", admin).get_json() for where in ("live", "metrics"))
+    assert (live["n"], live["unpublished"]) == (200, 0)
+    for name in ("n", "estimates", "detection_frequency", "unallocated"):
+        assert live[name] == published[name]
+
+
+@pytest.mark.parametrize("path", LIVE)
+def test_live_numbers_are_for_admin_keys(filled, path):
+    """Read and ingest keys are known and refused, unknown ones are not known."""
+    for key, expected in ((READ, 403), (INGEST, 403), ("ak_of_nobody_1234", 401), (None, 401)):
+        answer = filled.get(path, key)
+        assert answer.status_code == expected
+        assert (answer.get_json()["code"] == "admin_only") == (expected == 403)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("plugin?segment=platform%3Dlinux", (400, "unknown_parameter")),
+        ("plugin?level=7", (400, "level")),
+        ("plugin?period=2026", (400, "period")),
+        ("secret", (404, "unknown_metric")),
+    ],
+)
+def test_bad_live_queries_are_refused(shop, admin, query, expected):
+    """They are refused as those of what was published."""
+    answer = shop.get(f"/api/v1/live/{query}", admin)
+    assert (answer.status_code, answer.get_json()["code"]) == expected
+
+
+def test_who_looked_at_live_numbers_is_in_the_audit_log(filled, admin, browse):
+    """An answer, a refusal of a read key and a page are logged as live queries; the public key is nobody's and leaves nothing."""
+    for path in LIVE:
+        for key in (admin, READ, INGEST):
+            filled.get(path, key)
+    browse(admin)("/m/plugin/live")
+    log = [whole(line) for line in filled.store.redis.lrange("{shop}:audit", 0, -1)]
+    owner, reader = (f"key:{id_of(sha256(key.encode()).digest())}" for key in (admin, READ))
+    live, of_plugin = {"by": "api", "question": "live"}, {"by": "api", "question": "live", "metric": "plugin"}
+    assert [(e.event, e.actor, e.details) for e in log if e.event.startswith("query.")] == [
+        ("query.answered", owner, live),
+        ("query.refused", reader, live | {"problem": "admin_only"}),
+        ("query.answered", owner, of_plugin),
+        ("query.refused", reader, of_plugin | {"problem": "admin_only"}),
+        ("query.answered", owner, of_plugin | {"by": "page"}),
+    ]
+
+
+def test_pages_link_to_live_numbers_for_an_admin_only(filled, admin, browse):
+    """An admin finds the pages, which say that they are live; a read key sees no link, and is refused."""
+    filled.drain()
+    owner, reader = browse(admin), browse(READ)
+    for page, link in (("/", "/live"), ("/m/plugin", "/m/plugin/live")):
+        assert f'href="{link}"' in owner(page).get_data(as_text=True)
+        assert "live" not in reader(page).get_data(as_text=True).lower()
+        assert reader(link).status_code == 403
+        shown = owner(link).get_data(as_text=True)
+        assert "These numbers are live" in shown
+        assert "15 for <code>unknown_version</code>" in shown
+    assert "<b>45</b>" in shown
+    assert "platform = macos: 12" in shown
+    assert owner("/m/plugin/live?period=2001-01-01").status_code == 200
+    assert owner("/m/secret/live").status_code == 404
+
+
+def test_open_pages_show_nothing_live(settings, shop):
+    """Where pages ask for no key nobody has signed in as an admin."""
+    opened = Served(replace(settings, registry=shop.service.settings.registry, dashboard="open"))
+    assert [opened.http.get(path).status_code for path in ("/m/plugin", "/live", "/m/plugin/live")] == [200, 403, 403]
+    opened.store.redis.close()
+
+
+def test_refused_reports_that_cannot_be_counted_fail_nothing(shop, monkeypatch, caplog):
+    """An upload is answered as ever where the store does not take the number of what was refused."""
+
+    def full(*_):
+        raise redis.OutOfMemoryError
+
+    monkeypatch.setattr(refused, "add", full)
+    groups = [shop.group("export.used", [1]), shop.group("export.used", [1], version=9)]
+    assert shop.post({"format": 1, "groups": groups}).status_code == 202
+    assert shop.post({"format": 1, "groups": groups[1:]}).status_code == 422
+    assert "refused reports could not be counted" in caplog.text

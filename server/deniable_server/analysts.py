@@ -132,7 +132,7 @@ def budget() -> Response:
     app = app_by_read_key()
     analysts = app.registry.analysts
     metrics = [_budget(app, question) for question in app.questions.values()]
-    return jsonify(app=app.name, epsilon=analysts.epsilon, window_days=analysts.window, metrics=metrics)
+    return jsonify(app=app.name, trial=app.trial, epsilon=analysts.epsilon, window_days=analysts.window, metrics=metrics)
 
 
 def _asked(id_: str) -> tuple[App, Question]:
@@ -207,6 +207,7 @@ def _answered(subject: _Subject, among: str, counts: Mapping[Stratum, Count], dr
 def _told(subject: _Subject, answer: Answer) -> dict[str, Any]:
     stratum = subject.stratum
     return {
+        "trial": subject.app.trial,
         "metric": stratum.metric,
         "version": stratum.version,
         "period": stratum.period,

@@ -324,9 +324,10 @@ def _failure(status: int, text: str, again: str | None = None, again_text: str =
 
 def _page(name: str, status: int = 200, **context: Any) -> Response:
     """Render a template; every page knows the app it is about, or None, and how to link to another."""
-    is_open = _open()
+    is_open, known = _open(), service().apps.get(g.get("app", ""))
     shared = {
         "app": None,
+        "trial": known is not None and known.trial,
         "apps": list(service().apps) if is_open else [],
         "remembered": _remembered(),
         "token": None if is_open else _token(),

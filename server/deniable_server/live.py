@@ -72,6 +72,7 @@ def overview(app: App) -> dict[str, Any]:
     return {
         "app": app.name,
         "live": True,
+        "trial": app.trial,
         "backlog": app.store.backlog(),
         "refused": reasons.get(("", 0), {}),
         "metrics": metrics,

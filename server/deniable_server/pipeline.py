@@ -25,6 +25,7 @@ def pipeline() -> Response:
     felt, looked = pulse.feel(app.store), watch.looked(app.store)
     return jsonify(
         app=app.name,
+        trial=app.trial,
         workers=felt.workers,
         backlog=felt.backlog,
         pending=felt.pending,

@@ -94,7 +94,7 @@ def readyz() -> tuple[Response, int]:
 def metrics() -> Response:
     """List the metrics of the key's app."""
     app = app_by_read_key()
-    return jsonify(app=app.name, metrics=[describe(app, question) for question in app.questions.values()])
+    return jsonify(app=app.name, trial=app.trial, metrics=[describe(app, question) for question in app.questions.values()])
 
 
 @blueprint.get("/api/v1/metrics/<id_>")
@@ -233,14 +233,14 @@ def next_release(app: App, question: Question) -> datetime | None:
     metric = question.metric
     name = metric.next_to_close(datetime.now(UTC))
     begins, _ = bounds(name, metric.period)
-    return None if app.registry.publication.trial or metric.expired(begins.date()) else metric.closes(name)
+    return None if app.trial or metric.expired(begins.date()) else metric.closes(name)
 
 
 def awaited(app: App, question: Question) -> str:
     """Say what the next release takes, and when it is due; in the same words whether few reports came or none."""
     least, due = question.metric.min_reports, next_release(app, question)
     if due is None:
-        return "everything is published at once" if app.registry.publication.trial else "collection has ended"
+        return "everything is published at once" if app.trial else "collection has ended"
     steps = app.registry.publication.early and not question.metric.segments
     before = f", or earlier once there are some {2 * least:,}" if steps else ""
     needed = f"{least:,} report{'s are' if least > 1 else ' is'} needed"
@@ -312,6 +312,7 @@ def description(app: App, question: Question) -> dict[str, Any]:
     metric, mechanism = question.metric, question.mechanism
     due = next_release(app, question)
     return {
+        "trial": app.trial,
         "id": metric.id,
         "type": metric.type,
         "version": metric.version,

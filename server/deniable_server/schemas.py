@@ -42,6 +42,7 @@ _DAY = {"type": ["string", "null"], "format": "date"}
 _MOMENT = {"type": ["string", "null"], "format": "date-time"}
 
 _DESCRIPTION: dict[str, Any] = {
+    "trial": _BOOLEAN,
     "id": _TEXT,
     "type": _TEXT,
     "version": _COUNT,
@@ -84,6 +85,7 @@ _ESTIMATE: dict[str, Any] = {
 _SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 
 _ANSWERED: dict[str, Any] = {
+    "trial": _BOOLEAN,
     "metric": _TEXT,
     "version": _COUNT,
     "period": _TEXT,
@@ -108,7 +110,7 @@ _ANSWERS = {
     "Accepted": _object(accepted=_COUNT, rejected=_COUNT, duplicate=_BOOLEAN, errors=_list(ref("Rejection"))),
     "SignedRegistry": _object(format={"const": 1}, registry=_TEXT, signature=_TEXT),
     "Description": _object(more=True, **_DESCRIPTION),
-    "Metrics": _object(app=_TEXT, metrics=_list(ref("Description"))),
+    "Metrics": _object(app=_TEXT, trial=_BOOLEAN, metrics=_list(ref("Description"))),
     "Span": _object(first=_or_null("string"), last=_TEXT),
     "Estimate": _object(more=True, **_ESTIMATE),
     "Measured": _object(
@@ -134,6 +136,7 @@ _ANSWERS = {
     "Left": _object(period=_TEXT, left={"type": "number"}, refills=_MOMENT),
     "Budget": _object(
         app=_TEXT,
+        trial=_BOOLEAN,
         epsilon={"type": "number"},
         window_days={"type": "number"},
         metrics=_list(
@@ -154,6 +157,7 @@ _ANSWERS = {
     ),
     "Pipeline": _object(
         app=_TEXT,
+        trial=_BOOLEAN,
         workers=_COUNT,
         backlog=_COUNT,
         pending=_COUNT,
@@ -164,6 +168,7 @@ _ANSWERS = {
     "LiveMetric": _object(more=True, **_LIVE),
     "Live": _object(
         app=_TEXT,
+        trial=_BOOLEAN,
         live={"const": True},
         backlog=_COUNT,
         refused=_REASONS,

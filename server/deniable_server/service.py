@@ -113,6 +113,11 @@ class App:
         object.__setattr__(self, "audit", AuditLog(self.store.redis, self.name))
         object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
 
+    @property
+    def trial(self) -> bool:
+        """Whether everything is published at once, however few reports."""
+        return self.registry.publication.trial
+
     @classmethod
     def of(
         cls, registry: Registry, client: redis.Redis, envelope: Envelope | None = None, durability: Durability | None = None

@@ -229,3 +229,38 @@ def test_refused_reports_that_cannot_be_counted_fail_nothing(shop, monkeypatch, 
     assert shop.post({"format": 1, "groups": groups}).status_code == 202
     assert shop.post({"format": 1, "groups": groups[1:]}).status_code == 422
     assert "refused reports could not be counted" in caplog.text
+
+
+@pytest.mark.parametrize("trial", [True, False])
+def test_a_trial_is_marked_in_every_answer_and_on_every_page(settings, tmp_path, trial):
+    """Whoever reads numbers of a trial is told that they are, wherever they look; elsewhere nothing is said of it."""
+    path = tmp_path / "trial.toml"
+    path.write_text(REGISTRY.replace("min_reports = 100", f"min_reports = 1\ntrial = {str(trial).lower()}"), "utf-8")
+    shop = Served(replace(settings, registry=str(path)))
+    admin = KeyStore(shop.store.redis, "shop").create("admin", "owner")[0]
+    both = [f"platform={name}" for name in ("linux", "macos")]
+    shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 50, segment=segment) for segment in both]})
+    shop.drain(days=5)
+    today = shop.get("/api/v1/metrics/plugin").get_json()["periods"][0]["last"]
+    for answer in ("metrics", "metrics/plugin", "pipeline", "budget", "live", "live/plugin"):
+        assert shop.get(f"/api/v1/{answer}", admin).get_json()["trial"] is trial
+    for kind, question in (("participants", {}), ("popular", {"by": "platform"})):
+        asked = {"period": today, "epsilon": 0.1} | question
+        headers = {"Authorization": f"Bearer {READ}"}
+        assert shop.http.post(f"/api/v1/metrics/plugin/{kind}", json=asked, headers=headers).get_json()["trial"] is trial
+    token = re.search(r'name="token" value="([^"]+)"', shop.http.get("/login").get_data(as_text=True))[1]
+    assert shop.http.post("/login", data={"token": token, "key": admin}).status_code == 303
+    for page in ("/", "/m/plugin", "/m/export.used", "/m/secret", "/live", "/m/plugin/live"):
+        assert ("This is a trial" in shop.http.get(page).get_data(as_text=True)) is trial
+    shop.store.redis.close()
+
+
+def test_empty_cards_say_what_is_awaited(shop, browse):
+    """Of what is not published the list says what is needed and when it is due: in the same words for few reports and none."""
+    seen = []
+    for _ in range(2):
+        seen.append(browse(READ)("/").get_data(as_text=True))
+        shop.post({"format": 1, "groups": [shop.group("export.used", [1] * 40)]})
+        shop.drain()
+    assert seen[0].count("Nothing is published yet: 100 reports are needed, and the next release is due") == 2
+    assert re.sub(r'name="token" value="[^"]+"', "", seen[0]) == re.sub(r'name="token" value="[^"]+"', "", seen[1])

@@ -45,6 +45,7 @@ def test_the_pipeline_of_an_empty_app(served):
     body = served.get("/api/v1/pipeline").get_json()
     assert body == {
         "app": "shop",
+        "trial": True,
         "workers": 0,
         "backlog": 0,
         "pending": 0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -39,7 +38,7 @@ def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
             if store.app not in loaded:
                 raise ConfigurationError(f"--registry names the registry of each app; {store.app} has none")
             publisher = Publisher(store, loaded[store.app], actor="command")
-            for each in publisher.publish(time.time()):
+            for each in publisher.publish(store.now()):
                 made += 1
                 print(f"{store.app}: {each.metric}, {each.period}{', ' + each.segment if each.segment else ''}")
             for metric, came in publisher.unpublished().items():

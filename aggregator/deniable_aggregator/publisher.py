@@ -108,7 +108,7 @@ class Publisher:
         """Publish what is due, if it is time to look."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._every
-            self.publish(time.time())
+            self.publish(self._store.now())
 
     def publish(self, now: float) -> list[Stratum]:
         """Publish what is due.

@@ -85,8 +85,7 @@ class Retention:
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + self._every
-        seconds, _ = self._store.redis.time()
-        self.look(min(time.time(), seconds))  # a clock that is ahead must not delete what is not due by the other
+        self.look(self._store.now())
 
     def look(self, now: float) -> int:
         """Delete what is due; should two workers do so at once, one of them finds nothing.

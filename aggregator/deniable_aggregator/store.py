@@ -36,6 +36,7 @@ What is published of the tallies has keys of its own, in `deniable_aggregator.re
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -285,6 +286,14 @@ class Store:
         """
         keys = [self.stream, self.dead, self.workers, self.caught]
         return cast("tuple[int, int, int, int, int]", self._look(keys=keys, args=[GROUP, life]))
+
+    def now(self) -> float:
+        """Return the Unix time by this machine's clock or the store's, whichever is earlier.
+
+        A clock that is ahead must neither publish nor delete what is not due by the other.
+        """
+        seconds, micro = self.redis.time()
+        return min(time.time(), seconds + micro / 1_000_000)
 
     # Query
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from datetime import UTC, datetime
 from itertools import pairwise
 from math import inf
@@ -494,3 +495,16 @@ def test_intervals_cover_whatever_answers_depend_on(shop):
         assert published + waits == sum(n for n, _ in people.values())
     assert len(covered) > 2000
     assert 0.935 < np.mean(covered) < 0.985
+
+
+@pytest.mark.parametrize("ahead", [-1e9, 1e9])
+def test_a_clock_that_is_ahead_publishes_nothing(real_redis, monkeypatch, ahead):
+    """Of the worker's clock and the store's it goes by the earlier one, whichever that is."""
+    shop = Counted(real_redis)
+    looks = []
+    monkeypatch.setattr(Publisher, "publish", lambda _, now: looks.append(now))
+    now = time.time()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: now + ahead)
+        shop.publisher()
+    assert looks == [pytest.approx(min(now, now + ahead), abs=60)]

@@ -1,4 +1,4 @@
-"""The subcommand ``account``: what all reports of a device come to, added up in every way, and which total to quote."""
+"""The subcommand ``account``: what all reports of a device come to, and which total to quote."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
         "--group", type=int, default=1, metavar="G", help="devices of a person or a household, each with all of it"
     )
     parser.add_argument("--shuffled", type=int, metavar="N", help="reports a shuffler would mix (default: min_reports)")
+    parser.add_argument("--all", action="store_true", help="the totals by every method (default: those to quote)")
     parser.add_argument("--check", action="store_true", help="add up once more with dp-accounting, and compare")
     parser.add_argument("--plot", metavar="FILE", help="draw the totals over the reports or days: .svg, .png or .pdf")
     parser.add_argument("--json", action="store_true", help="one JSON object")
@@ -79,7 +80,7 @@ def _account(arguments: Namespace) -> int:
             ]
         print(json.dumps(written))
     else:
-        for line in found.lines():
+        for line in found.lines(every=arguments.all):
             print(line)
         for each, epsilon in zip(found.accounts, checked, strict=False):
             print(

@@ -60,8 +60,8 @@ def row(out, name):
 
 
 def test_a_year_of_reports(run):
-    """The table, what to quote and why, and what to do next; a total that is worse than the plain sum is marked."""
-    status, out, err = run("--epsilon", 1, "--reports", 365)
+    """All methods, what to quote and why, and what to do next; a total that is worse than the plain sum is marked."""
+    status, out, err = run("--epsilon", 1, "--reports", 365, "--all")
     assert (status, err) == (0, "")
     assert row(out, "plain sum") == ["365"]
     assert row(out, "advanced") == ["727.6", "(x)"]
@@ -71,6 +71,20 @@ def test_a_year_of_reports(run):
     assert "Quote: epsilon 365, which needs no delta.\n" in out
     assert "Beside it: epsilon 244.64 with delta 1e-06: exact, for any mechanisms (Kairouz" in out
     assert "Next: --epsilon-permanent" in out
+
+
+def test_two_totals_are_enough(run):
+    """Without --all the plain sum is printed, and the one total worth quoting beside it, if there is any."""
+    _, out, _ = run("--epsilon", 1, "--reports", 365)
+    assert (row(out, "plain sum"), row(out, "exact, for any mechanisms")) == (["365"], ["244.64"])
+    for key in ("advanced", "closed", "zcdp", "renyi"):
+        assert METHODS[key].name not in out
+    assert "(x)" not in out
+    _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128)
+    assert METHODS["optimal"].name not in out
+    assert row(out, "exact, for these mechanisms")
+    _, out, _ = run("--epsilon", 2, "--reports", 3)
+    assert not any(method.name in out for key, method in METHODS.items() if key != "basic")
 
 
 def test_columns(run):
@@ -114,7 +128,7 @@ def test_several_epsilons(run):
 
 def test_a_mechanism_tells_less_than_the_worst(run):
     """Of a large domain most reports say nothing about two given answers."""
-    _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128)
+    _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128, "--all")
     assert row(out, "exact, for any mechanisms") == ["244.64"]
     assert 21 < float(row(out, "exact, for these mechanisms")[0]) < 22
     assert "The last row counts" in out
@@ -314,9 +328,9 @@ def test_the_page_shows_what_is_printed(run):
     page = (Path(__file__).parents[2] / "docs" / "accounting.md").read_text("utf-8")
     _, out, _ = run("--epsilon", 1, "--reports", 365)
     shown = page.split("```\n")[2].strip().splitlines()
-    assert len(shown) > 8
+    assert len(shown) > 5
     assert [line for line in shown if line and line not in out.splitlines()] == []
-    _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128)
+    _, out, _ = run("--epsilon", 1, "--reports", 365, "--mechanism", "grr", "--domain-size", 128, "--all")
     figures = [row(out, name)[0] for name in ("plain sum", "exact, for any", "exact, for these")]
     assert "comes to {} by the plain sum, {} for any mechanisms, and {} for this one".format(*figures) in page
     for method in METHODS.values():

@@ -71,13 +71,21 @@ class Statement:
 
     # In words.
 
-    def lines(self) -> Iterator[str]:
-        """Write it for people, line by line."""
+    def lines(self, *, every: bool = False) -> Iterator[str]:
+        """Write it for people, line by line.
+
+        Parameters
+        ----------
+        every
+            Whether to write the totals by every method, or the plain sum and what is worth quoting beside it.
+        """
+        least = {each.quoted for each in (*self.accounts, *self.theirs)}
+        shown = [key for key in self.accounts[0].totals if every or key == "basic" or key in least]
         if self.plan:
             yield from self._uses(self.plan)
-        yield from self._table()
+        yield from self._table(shown)
         yield from self._quote()
-        yield from self._conditions()
+        yield from self._conditions(shown)
         yield from self._not_claimed()
 
     def _uses(self, plan: Plan) -> Iterator[str]:
@@ -102,14 +110,14 @@ class Statement:
             yield f"{left}  {row[2]:>{widths[2]}}  {row[3]:<{widths[3]}}  {right}"
         yield ""
 
-    def _table(self) -> Iterator[str]:
+    def _table(self, shown: Sequence[str]) -> Iterator[str]:
         columns = [(1, each) for each in self.accounts] + [(self.devices, each) for each in self.theirs]
         heads = [f"{'a device' if devices == 1 else f'{devices} devices'}, {each.delta:g}" for devices, each in columns]
         yield f"{'epsilon in all, for a delta':42}" + "".join(f"{head:>20}" for head in heads)
-        for key in columns[0][1].totals:
+        for key in shown:
             cells = [_cell(each, key) for _, each in columns]
             yield f"{METHODS[key].name:42}" + "".join(f"{cell:>20}" for cell in cells)
-        if any(cell.totals[key] > cell.basic for _, cell in columns for key in cell.totals):
+        if any(cell.totals[key] > cell.basic for _, cell in columns for key in shown):
             yield "(x) more than the plain sum, and so of no use here"
         yield ""
 
@@ -130,7 +138,7 @@ class Statement:
             of_it = f" With delta {each.delta:g}: {_number(best)}." if best < total else ""
             yield f"All {self.devices} devices of a person or a household: epsilon {_number(total)}.{of_it}"
 
-    def _conditions(self) -> Iterator[str]:
+    def _conditions(self, shown: Sequence[str]) -> Iterator[str]:
         yield "Holds between any two histories of answers, for whoever sees all reports, as long as each has noise of its own."
         if self.kept:
             yield (
@@ -138,7 +146,7 @@ class Statement:
                 "and dbitflip: to another cell or bucket). That an answer changed, or returned to an earlier one, is not "
                 "covered: noise in the second step blurs it, without that it is plain."
             )
-        if "exact" in self.accounts[0].totals:
+        if "exact" in shown:
             yield "The last row counts that many reports say nothing about two given answers, or were never made."
         if self.plan:
             yield from self._budget(self.plan)

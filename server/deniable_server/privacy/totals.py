@@ -95,7 +95,7 @@ def _blocks(facts: Facts) -> Iterator[Block]:
             ),
             (
                 "Delta.",
-                f"The least total of a year is by: {best.name} ({best.source}). 'deniable account' has the other methods.",
+                f"The least total of a year is by: {best.name} ({best.source}). 'deniable account --all' has the other methods.",
             ),
             ("Several devices.", "Each has noise and a budget of its own, so theirs add up. A new installation is a new device."),
         )

@@ -589,6 +589,15 @@ def erase_and_expire(store, watch, work):
     assert "old" not in str(watch.hkeys("{shop}:alarms"))
 
 
+def look_at_live_numbers(takes, tells, body, sending, managing):
+    """See that what one server refuses is told by the other, beside what is counted, to an admin."""
+    late = body | {"groups": [body["groups"][0] | {"version": 9}]}
+    told = {"Authorization": f"Bearer {sending}", "X-Forwarded-For": "203.0.113.7", "Idempotency-Key": "refused"}
+    assert requests.post(f"{takes}/v1/reports", json=late, headers=told, timeout=5).status_code == 422
+    live = requests.get(f"{tells}/api/v1/live/plugin", headers={"Authorization": f"Bearer {managing}"}, timeout=5).json()
+    assert (live["n"], live["refused"]) == (3000, {"unknown_version": 3000})
+
+
 def look_at_the_audit_log(store, folder):
     """See that all that was done is in it, and that it can be moved to files."""
     logged = [json.loads(line)["event"] for line in run(store, "audit-log", "list", "--json").splitlines()]
@@ -634,6 +643,7 @@ def test_each_process_works_under_its_own_user(binary, registry_file, tmp_path):
         assert send("plugin").json()["duplicate"]
         assert eventually(lambda: [ask(f"/api/v1/metrics/{metric}").json()["n"] for metric in metrics] == [3000] * 3)
         assert ask("/api/v1/pipeline").status_code == 200
+        look_at_live_numbers(takes, tells, bodies["plugin"], sending, managing)
         # Each serves its part alone.
         assert requests.post(f"{tells}/v1/reports", json={}, headers=headers, timeout=5).status_code == 404
         assert requests.get(f"{takes}/api/v1/metrics", headers=headers, timeout=5).status_code == 404

@@ -198,6 +198,15 @@ def test_the_users_that_are_shipped(examined, good, user, serves):
     assert "appendfsync" in found["durability"]["seen"]
 
 
+def test_a_user_with_rights_of_another(examined, good):
+    """A server that only takes uploads has no use for sums: with the user of one that answers admin keys it is told so."""
+    line = next(line for line in (ROOT / "deploy" / "users.acl").read_text().splitlines() if line.split()[1] == "server")
+    good.redis.execute_command("ACL", "SETUSER", *_rules(line.split(" ", 1)[1]), ">password")
+    _, found = examined(f"redis://server:password@0.0.0.0:{good.port}", serves="ingest")
+    assert found["rights"]["status"] == "warning"
+    assert "read what is not published yet" in found["rights"]["seen"]
+
+
 def _rules(text):
     """Split the rules of a user as an ACL file does: selectors in parentheses are one."""
     return re.findall(r"\([^)]*\)|\S+", text)

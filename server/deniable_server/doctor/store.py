@@ -31,12 +31,18 @@ _INGEST: dict[str, tuple[Any, ...]] = {
     "append batches (XADD)": ("XADD", "{%s}:reports", "NOMKSTREAM", "0-0", "d", ""),  # an id that no store takes
     "recognise repeated uploads": ("GET", "{%s}:idem:doctor"),
     "remember uploads": ("SET", "{%s}:idem:doctor", "", "XX", "EX", 1),
+    "count refused reports": ("EXPIRE", "{%s}:refused:doctor", 1),
 }
 _QUERY: dict[str, tuple[Any, ...]] = {
     "list releases": ("HGETALL", "{%s}:releases:doctor"),
     "read releases": ("MGET", "{%s}:release:doctor"),
     "read alarms": ("HMGET", "{%s}:alarms", "doctor"),
 }
+_LIVE: dict[str, tuple[Any, ...]] = {
+    "read what is not published yet": ("MGET", "{%s}:tally:doctor"),
+    "read what was refused": ("HGETALL", "{%s}:refused:doctor"),
+}
+"""Of who answers admin keys, and of nobody else."""
 _BOTH: dict[str, tuple[Any, ...]] = {
     "read keys": ("HGETALL", "{%s}:keys"),
     "hold limits": ("EVAL", "return 1", 1, "{%s}:rate:doctor"),
@@ -45,7 +51,6 @@ _BOTH: dict[str, tuple[Any, ...]] = {
 _NOBODY: dict[str, tuple[Any, ...]] = {
     "list all that is kept": ("SCAN", 0, "COUNT", 1),
     "read batches that wait": ("XRANGE", "{%s}:reports", "+", "-"),  # from the end to the beginning: none
-    "read what is not published yet": ("MGET", "{%s}:tally:doctor"),
     "see other users": ("ACL", "USERS"),
 }
 
@@ -175,13 +180,14 @@ def _listens_widely(client: redis.Redis) -> bool:
 
 def rights(client: redis.Redis, settings: Settings, apps: Sequence[str]) -> Finding:
     """Look whether the store's user may do what the server does, and no more. Every command that is tried changes nothing."""
-    wanted = _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY if settings.serves != "ingest" else {})
+    wanted = _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
     missing = [what for what, command in wanted.items() if not all(_may(client, command, app) for app in apps)]
     if missing:
         meaning = "the server fails where it has to: uploads or pages are answered 503"
         remedy = "give it the user of deploy/users.acl that is made for what it serves"
         return Finding("rights", "fault", f"the store's user may not {', '.join(missing)}", meaning, remedy)
-    more = [what for what, command in _NOBODY.items() if any(_may(client, command, app) for app in apps)]
+    unwanted = _NOBODY | (_LIVE if settings.serves == "ingest" else {})
+    more = [what for what, command in unwanted.items() if any(_may(client, command, app) for app in apps)]
     if not more:
         return Finding("rights", "ok", "what the server needs, and nothing else that was tried")
     seen = f"the store's user may also {', '.join(more)}"

@@ -64,11 +64,12 @@ def test_forks_amid_records(host, server):
         stop.set()
         for thread in threads:
             thread.join()
-        assert deniable.close(10)
+        assert deniable.flush(60) and deniable.close(10)
         stats = deniable.stats()
         assert stats["sent"] == stats["recorded"] == sum(recorded), stats
         print(sum(recorded), sum(ends), max(ends))
-        """
+        """,
+        timeout=100,
     )
     of_parent, of_children, most = map(int, printed.split())
     assert most == 3, "a child died, had to wait too long, or spent its parent's lease"

@@ -206,7 +206,7 @@ class Client:
         loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
         self._budget = self._caps.tightened(loaded.budget)
         self._use(loaded)
-        for name in self._segments:
+        for name in self._segments if isinstance(self._segments, dict) else ():  # what is none may go on for ever
             if type(name) is str and name not in loaded.segments:
                 tell(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
         directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app

@@ -509,6 +509,20 @@ def test_hostile_answers_are_reported_like_others(client_of):
         assert client.stats()["recorded"] == 7 + number * len(declared.metrics)
 
 
+def test_segments_that_never_end(client_of):
+    """An object that gives something for every number is no table of segments, and is not read to its end."""
+
+    class Forever:
+        def __getitem__(self, _: object) -> str:
+            return "linux"
+
+        def get(self, _: object) -> str:
+            return "linux"
+
+    client = client_of(segments=Forever())
+    assert client.record("ui.theme", "dark")
+
+
 def test_swapped_arguments_are_told_without_the_answer(client_of, caplog):
     """Who gives the answer first and the metric second is told so, and the answer is not repeated."""
     with pytest.raises(ParameterError, match="the metric is the first argument of record") as caught:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from deniable import mechanisms
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.registry import load
+from deniable.published import newest
 from deniable_aggregator.accounting import checks, library
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.spend import Spend
@@ -108,7 +108,7 @@ def _plan(arguments: Namespace) -> Plan:
 
 
 def _planned(arguments: Namespace, days: int | None, reports: int | None) -> Plan:
-    registry = load(arguments.registry or "metrics.toml")
+    registry = newest(arguments.registry or "metrics.toml")
     return plan(registry, metrics=arguments.metric, days=days, reports=reports, answers=arguments.answers)
 
 

@@ -86,9 +86,9 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
 
 def _watches(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Callable[[], None]]:
     """Make what looks at each app whose registry is given, what publishes it, and what deletes of it what is due."""
-    from deniable import registry  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
+    from deniable import published  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
 
-    loaded = {each.app: each for each in map(registry.load, filter(None, (paths or "").split(os.pathsep)))}
+    loaded = published.load_all(paths or "")
     for store in stores:
         if store.app not in loaded:
             log.warning("nothing of %s is published by this worker: DENIABLE_REGISTRY names no registry of it", store.app)

@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from deniable import registry
+from deniable import published
 from deniable.errors import ConfigurationError
 from deniable_aggregator import options
 from deniable_aggregator.audit import AuditLog
@@ -49,13 +49,14 @@ def erase(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
         declared = _declared(arguments.registry, store.app, metric)
         removal = Removal(store, metric, version)
         found = removal.find()
-        highest = max([*found.versions, *filter(None, (declared, version))], default=None)
+        highest = max([*found.versions, *declared, *filter(None, (version,))], default=None)
         if highest is None and not found.letters:
             print(f"the store of {store.app} has nothing of {metric}, and no registry given declares it", file=sys.stderr)
             return 1
         _tell(store, f"{metric} version {version}" if version else metric, found)
-        if declared and version in (None, declared):
-            print(f"the registry declares version {declared}: what devices send of it will be taken, and dropped")
+        kept = ", ".join(map(str, sorted(declared if version is None else declared & {version})))
+        if kept:
+            print(f"the registry declares version {kept}: what devices send of it will be taken, and dropped")
         if not arguments.yes:
             print("nothing was removed; --yes does it, for good")
             return 0
@@ -71,12 +72,10 @@ def _version(text: str) -> int:
     return int(text)
 
 
-def _declared(paths: str | None, app: str, metric: str) -> int | None:
-    """Return the version that the app's registry declares."""
-    for loaded in map(registry.load, filter(None, (paths or "").split(os.pathsep))):
-        if loaded.app == app and metric in loaded.metrics:
-            return loaded.metrics[metric].version
-    return None
+def _declared(paths: str | None, app: str, metric: str) -> set[int]:
+    """Return the versions that the app's registry declares."""
+    loaded = published.load_all(paths or "").get(app)
+    return {each.version for each in loaded.definitions if each.id == metric} if loaded else set()
 
 
 def _tell(store: Store, what: str, found: Found) -> None:

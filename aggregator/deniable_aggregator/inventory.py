@@ -67,7 +67,7 @@ STORE = (
     Kept("{app}:spent:*", "what each key has spent on questions, by period and segment, with the time to the second", _PUBLISHED),
     Kept(
         "{app}:alarms",
-        "alarms of made-up reports, by metric: numbers to two digits",
+        "alarms of made-up reports, by version of a metric: numbers to two digits",
         "{alarms} days after their period has closed",
     ),
     Kept("{app}:refused:*", "how many reports were refused on a day, by metric and reason", "7 days after the last of them"),

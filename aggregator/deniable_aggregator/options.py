@@ -55,9 +55,9 @@ def _apps(paths: str | None) -> list[str]:
     paths = paths or os.environ.get("DENIABLE_REGISTRY", "")
     if not paths:
         return []
-    from deniable import registry  # noqa: PLC0415 - who names the apps needs no registries
+    from deniable import published  # noqa: PLC0415 - who names the apps needs no registries
 
-    return [registry.load(path).app for path in paths.split(os.pathsep) if path]
+    return list(published.load_all(paths))
 
 
 def opened(url: str, *, timeout: float = 10.0) -> redis.Redis:

@@ -6,7 +6,7 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from deniable import registry
+from deniable import published
 from deniable.errors import ConfigurationError
 from deniable_aggregator import options
 from deniable_aggregator.publisher import Publisher
@@ -29,10 +29,9 @@ def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        paths = list(filter(None, (arguments.registry or "").split(os.pathsep)))
-        if not paths:
+        loaded = published.load_all(arguments.registry or "")
+        if not loaded:
             raise ConfigurationError("this needs --registry, which says how many reports it takes")
-        loaded = {each.app: each for each in map(registry.load, paths)}
         made = 0
         for store in options.stores(arguments):
             if store.app not in loaded:
@@ -40,11 +39,11 @@ def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
             publisher = Publisher(store, loaded[store.app], actor="command")
             for each in publisher.publish(store.now()):
                 made += 1
-                print(f"{store.app}: {each.metric}, {each.period}{', ' + each.segment if each.segment else ''}")
+                print(f"{store.app}: {each.metric}@{each.version}, {each.period}{', ' + each.segment if each.segment else ''}")
             for metric, came in publisher.unpublished().items():
                 due = metric.closes(metric.next_to_close(datetime.now(UTC)))
                 wait = f"reports that wait: {came:,}; needed: {metric.min_reports:,}"
-                print(f"{store.app}: {metric.id}: {wait}; the next release is due {due:%Y-%m-%d %H:%M} UTC")
+                print(f"{store.app}: {metric.id}@{metric.version}: {wait}; the next release is due {due:%Y-%m-%d %H:%M} UTC")
         print(f"{made} published")
         return 0
 

@@ -18,8 +18,8 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms, period
-from deniable.report import fingerprint
+from deniable import period
+from deniable.declared import Declared
 from deniable_aggregator import census, counted, pulse, release, suppression, tally
 from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.breakdown import Breakdown
@@ -57,18 +57,19 @@ _Releases = dict["Stratum", tuple[Release, "Tally"]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
-    """A metric as it is published."""
+class _Published:
+    """A version of a metric, and the cells that it is published by."""
 
-    metric: Metric
-    layout: Layout
-    fingerprint: str
+    declared: Declared
     breakdown: Breakdown
 
     @property
-    def definition(self) -> tuple[str, int, str]:
-        """What it is counted under: metric, version and fingerprint."""
-        return self.metric.id, self.metric.version, self.fingerprint
+    def metric(self) -> Metric:
+        return self.declared.metric
+
+    @property
+    def layout(self) -> Layout:
+        return self.declared.layout
 
 
 class Publisher:
@@ -94,15 +95,10 @@ class Publisher:
         self._every = TRIAL_SECONDS if self._trial else EVERY_SECONDS
         self._next = 0.0
         self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
-        self._waiting: dict[str, list[Stratum]] = {}  # by metric
+        self._waiting: dict[tuple[str, int, str], list[Stratum]] = {}  # by definition
         self._publish = Script(store.redis, "chain", "publish")
         self._audit = AuditLog(store.redis, store.app)
-        self._questions = []
-        for metric in registry.metrics.values():
-            mechanism = mechanisms.of(metric)
-            breakdown = Breakdown.of(registry, metric)
-            tag = fingerprint(metric, mechanism.canonical)
-            self._questions.append(_Question(metric, mechanism.layout, tag, breakdown))
+        self._questions = [_Published(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
 
     def __call__(self) -> None:
         """Publish what is due, if it is time to look."""
@@ -135,12 +131,13 @@ class Publisher:
         """Periods that are closed and wait for others, since too few reports came."""
         return [whole for wholes in self._waiting.values() for whole in wholes]
 
-    def _published(self, question: _Question, now: float, drained: float) -> list[Stratum]:
-        """Publish what is due of a metric, one period after the other; closed ones of too few reports with those after them."""
+    def _published(self, question: _Published, now: float, drained: float) -> list[Stratum]:
+        """Publish what is due of a version, one period after the other; closed ones of too few reports with those after."""
         made: list[Stratum] = []
-        periods = counted.strata(self._store, question.definition)
+        definition = question.declared.definition
+        periods = counted.strata(self._store, definition)
         listed = release.listed(self._store, question.metric.id) if periods else {}
-        last = release.last(listed, question.definition)
+        last = release.last(listed, definition)
         leaves: dict[str, Tally] = {}  # of closed periods that wait
         waiting: list[Stratum] = []
         for whole, strata in periods.items():
@@ -166,12 +163,13 @@ class Publisher:
             if releases and self._write(question, whole, known, releases, snapshot):
                 log.info("published %s of %s, number %d", whole.metric, whole.period, note.number)
                 made += releases
-        self._waiting[question.metric.id] = waiting
+        self._waiting[definition] = waiting
         return made
 
     def unpublished(self) -> dict[Metric, int]:
-        """Count the reports of each metric that are in no release yet; for who runs the service, and nobody else."""
-        return {each.metric: counted.unpublished(self._store, each.layout, each.definition) for each in self._questions}
+        """Count the reports of each version of each metric that are in no release yet; only for who runs the service."""
+        questions = [each.declared for each in self._questions]
+        return {each.metric: counted.unpublished(self._store, each.layout, each.definition) for each in questions}
 
     def drained(self, now: float) -> float:
         """Return the Unix time up to which whatever was taken is counted."""
@@ -190,7 +188,7 @@ class Publisher:
         return True
 
     def _early_release(
-        self, question: _Question, whole: Stratum, strata: Sequence[Stratum], note: Release
+        self, question: _Published, whole: Stratum, strata: Sequence[Stratum], note: Release
     ) -> tuple[_Releases, Tally | None]:
         """Publish the snapshot if enough has come after it; return it with the next one."""
         if question.metric.segments or not self._due(whole):
@@ -206,7 +204,7 @@ class Publisher:
         self._store.redis.set(self._store.snapshots.key(name(whole)), _bytes(came))
         return {}, None
 
-    def _leaves(self, question: _Question, strata: Sequence[Stratum], before: Mapping[str, Tally]) -> dict[str, Tally]:
+    def _leaves(self, question: _Published, strata: Sequence[Stratum], before: Mapping[str, Tally]) -> dict[str, Tally]:
         """Read what was counted of each finest cell, and add it to what there was before."""
         leaves = dict(before)
         for stratum, each in zip(strata, self._store.tallies.each(question.layout, strata), strict=True):
@@ -214,7 +212,7 @@ class Publisher:
             leaves[leaf] = tally.merge(leaves[leaf], each) if leaf in leaves else each
         return leaves
 
-    def _cells(self, question: _Question, whole: Stratum, leaves: Mapping[str, Tally], note: Release) -> _Releases:
+    def _cells(self, question: _Published, whole: Stratum, leaves: Mapping[str, Tally], note: Release) -> _Releases:
         """Release what was counted, as a whole and by segments, as far as that tells of few reports nowhere."""
         cube = Cube.of(question.breakdown, {leaf: each.n for leaf, each in leaves.items()})
         tallies = [leaves[question.breakdown.text(leaf)] for leaf in cube.leaves]
@@ -228,7 +226,7 @@ class Publisher:
         return released
 
     def _write(
-        self, question: _Question, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None
+        self, question: _Published, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None
     ) -> bool:
         """Publish all cells at once, with the census of a closed period, and log it, unless another worker was quicker."""
         shelf = self._released

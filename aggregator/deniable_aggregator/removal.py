@@ -137,11 +137,7 @@ class Removal:
         # Fields go last: by them the rest is found.
         for key, fields in self._fields(held).items():
             pipeline.hdel(key, *fields)
-        left = [stratum.version for stratum in held.strata(*COUNTED, "releases") if not self._wanted(stratum)]
-        gone = [stratum.version for stratum in held.strata(*COUNTED, "releases") if self._wanted(stratum)]
-        if not left or max(gone, default=0) > max(left):  # alarms are of the version counted last
-            pipeline.hdel(self._store.alarms, self._metric)
-        if not left:
+        if all(map(self._wanted, held.strata(*COUNTED, "releases"))):
             pipeline.srem(self._store.metrics, self._metric)
         pipeline.execute()
 
@@ -163,12 +159,10 @@ class Removal:
     def _fields(self, held: Holdings) -> dict[str, list[bytes]]:
         """List the fields that go, by the hash that they are in."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
-        expired = cast("list[bytes]", self._store.redis.hkeys(self._store.expired))
         found = {held.index(word): held.fields(word, self._wanted) for word in INDEXES}
-        found[self._store.expired] = [field for field in expired if field.startswith(start)]
-        for key in refused.keys(self._store):
-            days = cast("list[bytes]", self._store.redis.hkeys(key))
-            found[key] = [field for field in days if field.startswith(start)]
+        for key in (self._store.expired, self._store.alarms, *refused.keys(self._store)):
+            fields = cast("list[bytes]", self._store.redis.hkeys(key))
+            found[key] = [field for field in fields if field.startswith(start)]
         return {key: fields for key, fields in found.items() if fields}
 
     def _changed(self, letter: DeadLetter) -> bytes | None:

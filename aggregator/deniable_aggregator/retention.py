@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import logging
 import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-from deniable import mechanisms, period
+from deniable import period
+from deniable.declared import Declared
 from deniable.publication import GRACE, delay
-from deniable.report import fingerprint
 from deniable_aggregator import release, shelf, watch
 from deniable_aggregator.events import Events
 from deniable_aggregator.faults import alone
@@ -72,12 +73,11 @@ class Retention:
         self._events = events or Events()
         self._store, self._publisher = store, publisher
         self._days, self._every = registry.retention, every
-        self._graces = {metric.id: delay(metric.grace) for metric in registry.metrics.values()}
+        self._graces: dict[str, timedelta] = {}  # by metric the longest of any version
+        for metric in registry.definitions:
+            self._graces[metric.id] = max(delay(metric.grace), self._graces.get(metric.id, timedelta()))
         self._next = 0.0
-        self._declared = {
-            metric.id: (metric.version, fingerprint(metric, mechanisms.of(metric).canonical))
-            for metric in registry.metrics.values()
-        }
+        self._declared = {Declared.of(metric).definition for metric in registry.definitions}
         self._expire = Script(store.redis, "expire")
 
     def __call__(self) -> None:
@@ -120,12 +120,13 @@ class Retention:
         """Delete what was written of erased metrics while they were erased; return the names of all others."""
         client = self._store.redis
         erased = Erased(cast("dict[bytes, bytes]", client.hgetall(self._store.erased)))
-        gone = {metric for metric, (version, _) in self._declared.items() if erased.has(metric, version)}
-        for metric in gone:
-            Removal(self._store, metric, self._declared[metric][0]).sweep()
-        if living := self._declared.keys() - gone:
+        gone = {(metric, version) for metric, version, _ in self._declared if erased.has(metric, version)}
+        for metric, version in sorted(gone):
+            Removal(self._store, metric, version).sweep()
+        if living := {metric for metric, version, _ in self._declared if (metric, version) not in gone}:
             client.sadd(self._store.metrics, *sorted(living))
-        return {name.decode() for name in cast("set[bytes]", client.smembers(self._store.metrics))} | gone
+        known = cast("set[bytes]", client.smembers(self._store.metrics))
+        return {name.decode() for name in known} | {metric for metric, _ in gone}
 
     def _counted(self, metric: str, closed: float) -> int:
         """Delete exact sums of periods that had closed long enough ago, and all that is exact beside them."""
@@ -136,7 +137,7 @@ class Retention:
         deleted = 0
         for whole in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
             published = whole.period <= release.last(listed, whole[:3])
-            if self._declared.get(metric) != whole[1:3] or published or whole in waited:
+            if whole[:3] not in self._declared or published or whole in waited:
                 deleted += self._delete(held, COUNTED, held.counted, whole, notes.get(whole, b""))
         return deleted
 

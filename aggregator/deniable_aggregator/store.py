@@ -15,7 +15,7 @@ Keys of one app share a hash tag, so that one script may touch them all on a Red
 ``{app}:snapshot:<stratum>``
     of a period that is open, a tally as it was: what the next early release holds (`deniable_aggregator.publisher`);
 ``{app}:alarms``
-    hash from each metric to what looks for made-up reports found, by `deniable_aggregator.watch`;
+    hash from each definition of a metric to what looks for made-up reports found, by `deniable_aggregator.watch`;
 ``{app}:watched``
     the Unix time of the last such look;
 ``{app}:dead``

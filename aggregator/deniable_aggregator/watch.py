@@ -15,19 +15,17 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from deniable import mechanisms
+from deniable.declared import Declared
 from deniable.period import end
-from deniable.report import fingerprint
 from deniable_aggregator import alarm, tally, volume
 from deniable_aggregator.events import Events
 from deniable_aggregator.faults import alone
 from deniable_aggregator.script import Script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from deniable.mechanisms import Mechanism
-    from deniable.registry import Metric, Registry
+    from deniable.registry import Registry
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
 
@@ -43,6 +41,9 @@ _LEAST_REPORTS = 100  # of fewer, no test could tell much
 _MOST_KEPT = 100  # alarms of a metric
 _MOST_PERIODS = 90  # whose numbers are kept, to tell growth and what is usual
 _HOUR = 3600  # the finest time that is kept of anything that has to do with reports
+
+Definition = tuple[str, int, str]
+"""Metric, version and fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,27 +78,28 @@ class Alarm:
     since: int
 
 
-def alarms(store: Store, fingerprints: Mapping[str, str]) -> dict[str, list[Alarm]]:
+def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, list[Alarm]]:
     """Read the alarms of some metrics, the latest first.
 
     Parameters
     ----------
     store
         Where the metrics are counted.
-    fingerprints
-        By metric: alarms of another definition are left out.
+    definitions
+        Metric, version and fingerprint of each.
 
     Returns
     -------
     dict
-        By metric, of those that have any.
+        By definition, of those that have any.
     """
-    texts = cast("list[bytes | None]", store.redis.hmget(store.alarms, list(fingerprints))) if fingerprints else []
+    names = [_field(each) for each in definitions]
+    texts = cast("list[bytes | None]", store.redis.hmget(store.alarms, names)) if names else []
     found = {}
-    for (metric, tag), text in zip(fingerprints.items(), texts, strict=True):
-        kept = _Kept.read(text, tag).alarms.values()
+    for definition, text in zip(definitions, texts, strict=True):
+        kept = _Kept.read(text).alarms.values()
         if kept:
-            found[metric] = sorted(kept, key=lambda each: (each.since, each.period), reverse=True)
+            found[definition] = sorted(kept, key=lambda each: (each.since, each.period), reverse=True)
     return found
 
 
@@ -124,53 +126,54 @@ def forget(store: Store, metric: str, before: float) -> bool:
     bool
         Whether there was anything to forget.
     """
-    text = cast("bytes | None", store.redis.hget(store.alarms, metric))
-    if text is None:
-        return False
+    texts = cast("dict[bytes, bytes]", store.redis.hgetall(store.alarms))
+    own = {name.decode(): text for name, text in texts.items() if name.startswith(f"{metric}|".encode())}
+    return sum(_forget(store, name, text, before) for name, text in own.items()) > 0
 
+
+def _forget(store: Store, definition: str, text: bytes, before: float) -> bool:
     def young(name: str) -> bool:
         ended = end(name)
         return ended is not None and ended.timestamp() >= before
 
-    kept = _Kept.read(text, json.loads(text)["fingerprint"])
+    kept = _Kept.read(text)
     number = len(kept.tested) + len(kept.alarms)
     kept.tested = {name: last for name, last in kept.tested.items() if young(name.partition("|")[0])}
     kept.alarms = {place: each for place, each in kept.alarms.items() if young(each.period)}
     if len(kept.tested) + len(kept.alarms) == number:
         return False
     after = kept.write() if kept.tested or kept.alarms else ""
-    return bool(Script(store.redis, "replace")([store.alarms], [metric, text, after]))
+    return bool(Script(store.redis, "replace")([store.alarms], [definition, text, after]))
 
 
 @dataclass(slots=True)
 class _Kept:
-    """What is kept of a metric: how much each unit had when it was last tested, in which hour; the alarms, by unit and test."""
+    """What is kept of a definition: how much each unit had when last tested, in which hour; the alarms, by unit and test."""
 
-    tag: str
     tested: dict[str, tuple[int, int]]
     alarms: dict[tuple[str, str, str], Alarm]
 
     @classmethod
-    def read(cls, text: bytes | None, tag: str) -> _Kept:
-        written = json.loads(text) if text else {}
-        if written.get("fingerprint") != tag:  # another definition: what was found of it says nothing of this one
-            return cls(tag, {}, {})
+    def read(cls, text: bytes | None) -> _Kept:
+        if not text:
+            return cls({}, {})
+        written = json.loads(text)
         found = [Alarm(**each | {"values": tuple(each["values"])}) for each in written["alarms"]]
         tested = {name: (n, hour) for name, (n, hour) in written["tested"].items()}
-        return cls(tag, tested, {(each.period, each.segment, each.test): each for each in found})
+        return cls(tested, {(each.period, each.segment, each.test): each for each in found})
 
     def write(self) -> str:
         latest = sorted(self.alarms.values(), key=lambda each: each.since)[-_MOST_KEPT:]
         periods = set(sorted({name.partition("|")[0] for name in self.tested})[-_MOST_PERIODS:])
         tested = {name: last for name, last in self.tested.items() if name.partition("|")[0] in periods}
-        return json.dumps({"fingerprint": self.tag, "tested": tested, "alarms": [asdict(each) for each in latest]})
+        return json.dumps({"tested": tested, "alarms": [asdict(each) for each in latest]})
 
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
     """What is tested together: a period, or a segment of one."""
 
-    metric: str
+    definition: Definition
     kept: _Kept
     period: str
     segment: str
@@ -205,10 +208,7 @@ class Watch:
         self._store = store
         self._every = every
         self._next = 0.0
-        self._questions = []
-        for metric in registry.metrics.values():
-            mechanism = mechanisms.of(metric)
-            self._questions.append((metric, mechanism, fingerprint(metric, mechanism.canonical)))
+        self._questions = [Declared.of(metric) for metric in registry.definitions]
 
     def __call__(self) -> None:
         """Look, if it is time to, and no other worker has. Should two look at once, they find the same."""
@@ -236,36 +236,31 @@ class Watch:
         since = before - before % _HOUR - _HOUR  # the index of strata tells the hour, by clocks that may differ a little
         hour = now - now % _HOUR
         units: list[_Unit] = []
-        for metric, mechanism, tag in self._questions:
-            with alone(self._events, "watch", metric.id):
-                units += self._grown(metric, mechanism, tag, since, hour)
+        for question in self._questions:
+            with alone(self._events, "watch", question.metric.id):
+                units += self._grown(question, since, hour)
         raised = self._raise(units, hour)
-        written: dict[Any, Any] = {unit.metric: unit.kept.write() for unit in units}
+        written: dict[Any, Any] = {_field(unit.definition): unit.kept.write() for unit in units}
         if written:
             self._store.redis.hset(self._store.alarms, mapping=written)
         self._store.redis.set(self._store.watched, now)
         return raised
 
-    def _grown(self, metric: Metric, mechanism: Mechanism, tag: str, since: int, hour: int) -> list[_Unit]:
-        """Test what has grown of a metric since a Unix time."""
-        strata = {
-            stratum: updated
-            for stratum, updated in self._store.strata(metric.id).items()
-            if (stratum.version, stratum.fingerprint) == (metric.version, tag)
-        }
+    def _grown(self, question: Declared, since: int, hour: int) -> list[_Unit]:
+        """Test what has grown of a version of a metric since a Unix time."""
+        definition = question.definition
+        strata = {each: updated for each, updated in self._store.strata(question.metric.id).items() if each[:3] == definition}
         units: list[_Unit] = []
-        kept = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, metric.id)), tag)
-        least = max(_LEAST_REPORTS, metric.min_reports)  # whoever may read alarms learns of no smaller group
+        kept = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, _field(definition))))
         for period in sorted({stratum.period for stratum, updated in strata.items() if updated >= since}):
             chosen = [stratum for stratum in strata if stratum.period == period]
-            units += self._units(metric.id, mechanism, kept, period, chosen, hour, least)
+            units += self._units(question, kept, period, chosen, hour)
         return units
 
-    def _units(
-        self, metric: str, mechanism: Mechanism, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int, least: int
-    ) -> Iterator[_Unit]:
-        """Test a period as a whole, and each of its segments where there are several, if it has so many reports."""
-        layout = mechanism.layout
+    def _units(self, question: Declared, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int) -> Iterator[_Unit]:
+        """Test a period as a whole, and each of its segments where there are several, if it has enough reports."""
+        layout = question.layout
+        least = max(_LEAST_REPORTS, question.metric.min_reports)  # whoever may read alarms learns of no smaller group
         parts = {stratum: self._store.read(layout, [stratum]) for stratum in strata}
         groups = [("", list(strata)), *((stratum.segment, [stratum]) for stratum in strata if len(strata) > 1)]
         for segment, members in groups:
@@ -274,7 +269,8 @@ class Watch:
             grown = counted.n >= _GROWTH * before if then == hour else counted.n > before
             if grown and counted.n >= least:
                 weights = self._store.read_weights(layout, members) if layout.kind == "bits" else None
-                yield _Unit(metric, kept, period, segment, counted.n, alarm.examine(mechanism, counted, weights))
+                findings = alarm.examine(question.mechanism, counted, weights)
+                yield _Unit(question.definition, kept, period, segment, counted.n, findings)
 
     def _raise(self, units: Sequence[_Unit], hour: int) -> list[Alarm]:
         raised = []
@@ -320,6 +316,11 @@ def _volume(unit: _Unit, hour: int) -> Iterator[Alarm]:
         test, what = "share", "the odds of this segment in the median of the periods before"
     if times is not None:
         yield unit.alarm(test, None, f"{times:.3g} times {what}", hour)
+
+
+def _field(definition: Definition) -> str:
+    """Name a definition in the hash of alarms."""
+    return "|".join(map(str, definition))
 
 
 def _odds(part: int, whole: int) -> float:

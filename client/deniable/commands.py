@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms
+from deniable import mechanisms, published
 from deniable.caps import Caps
 from deniable.errors import ConfigurationError, ParameterError, RegistryError
 from deniable.explanation import Explanation
@@ -30,15 +30,19 @@ __all__ = ["explain", "prove", "registry"]
 
 
 def registry(parser: argparse.ArgumentParser) -> Run:
-    """``deniable registry lint | diff | keygen | sign | verify``."""
+    """``deniable registry lint | diff | publish | keygen | sign | verify``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("lint", help="explain each fault of a registry with file, metric, rule and value")
-    check.add_argument("files", nargs="+", metavar="FILE")
+    check.add_argument("files", nargs="+", metavar="FILE", help="or a folder of published registries")
     check.set_defaults(run=lambda given: max(_lint(file) for file in given.files))
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
-    compare.add_argument("published", metavar="PUBLISHED")
+    compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
     compare.add_argument("proposed", metavar="PROPOSED")
     compare.set_defaults(run=lambda given: _diff(given.published, given.proposed))
+    add = actions.add_parser("publish", help="add a registry to the folder of all that were published, if it breaks none of them")
+    add.add_argument("file", metavar="FILE")
+    add.add_argument("folder", metavar="FOLDER", help="made where there is none; DENIABLE_REGISTRY names it")
+    add.set_defaults(run=lambda given: _publish(Path(given.file), Path(given.folder)))
     keys = actions.add_parser(
         "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
     )
@@ -62,7 +66,21 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _lint(file: str) -> int:
+def _lint(path: str) -> int:
+    """Check a file, or each of a folder and then all of them together."""
+    found = published.files(path)
+    if max(_lint_file(str(file)) for file in found):
+        return 1
+    try:
+        published.load(path)
+    except RegistryError as error:
+        for fault in error.faults:
+            print(f"error: {fault}")
+        return 1
+    return 0
+
+
+def _lint_file(file: str) -> int:
     found = lint(file)
     for fault in found.faults:
         print(f"error: {fault}")
@@ -74,13 +92,28 @@ def _lint(file: str) -> int:
     return 1 if found.faults else 0
 
 
-def _diff(published: str, proposed: str) -> int:
-    changes = diff(load(published), load(proposed))
+def _diff(before: str, proposed: str) -> int:
+    changes = diff(published.load(before), load(proposed))
     for change in changes:
         print(change)
     breaking = sum(change.breaking for change in changes)
     print(f"{len(changes)} changes, {breaking} breaking")
     return 1 if breaking else 0
+
+
+def _publish(file: Path, folder: Path) -> int:
+    """Add a registry to a folder, unless it has faults, breaks what is published, or is the last one again."""
+    if _lint_file(str(file)):
+        return 1
+    earlier = published.files(folder) if any(folder.glob("*.toml")) else []
+    if earlier and earlier[-1].read_bytes() == file.read_bytes():
+        print(f"{file} is published already: {earlier[-1]}")
+        return 0
+    if earlier and _diff(str(folder), str(file)):
+        print("nothing was published: mend what is BREAKING")
+        return 1
+    print(f"published as {published.add(file, folder)}; start the server and the worker anew with DENIABLE_REGISTRY={folder}")
+    return 0
 
 
 def _keygen(out: str) -> int:

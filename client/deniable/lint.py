@@ -12,6 +12,7 @@ from deniable.caps import Caps
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.exposure import Exposure
 from deniable.lookalike import alike, spelt
+from deniable.published import MEANING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -213,19 +214,11 @@ class Change:
         return f"{'BREAKING' if self.breaking else 'ok':8} {self.metric}: {self.what}"
 
 
-_MEANING = (
-    *("type", "values", "epsilon", "mechanism", "period", "segments", "max_report_bytes"),
-    *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none", "other"),
-    *("per_period", "answers_per_window"),
-)
-
-
 def diff(published: Registry, proposed: Registry) -> list[Change]:
     """Compare a published registry with one proposed to follow it.
 
-    A metric's meaning (type, values and their order, epsilon, mechanism, period, segments) is frozen once published; to
-    change it, raise its version. Descriptions, owners, expiry, min_reports and grace may change freely, and so may what segments
-    generalise to, of which devices know nothing.
+    A metric's meaning (`published.MEANING`) is frozen once published; to change it, raise its version. Descriptions, owners,
+    expiry, min_reports and grace may change freely. So may the values of segments and what they generalise to.
     """
     changes = []
     if published.app != proposed.app:
@@ -233,7 +226,8 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     for name, values in published.segments.items():
         lost = [value for value in values if value not in proposed.segments.get(name, ())]
         if lost and any(name in metric.segments for metric in proposed.metrics.values()):
-            changes.append(Change("-", f"segments.{name} no longer has {', '.join(lost)}", breaking=True))
+            what = f"segments.{name} no longer has {', '.join(lost)}; reports of it will count as (other)"
+            changes.append(Change("-", what, breaking=False))
     for name in sorted({*published.generalize, *proposed.generalize}):
         was, is_ = (_levels(registry.generalize.get(name, {})) for registry in (published, proposed))
         if was != is_:
@@ -241,7 +235,7 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     for id_, old in published.metrics.items():
         new = proposed.metrics.get(id_)
         if new is None:
-            changes.append(Change(id_, "removed; reports still on their way will be refused", breaking=False))
+            changes.append(Change(id_, "removed; its reports are taken while a server reads its registry, too", breaking=False))
         elif new.version < old.version:
             changes.append(Change(id_, f"version went back from {old.version} to {new.version}", breaking=True))
         else:
@@ -261,7 +255,7 @@ def _metric_changes(old: Metric, new: Metric) -> Iterator[Change]:
     for name in (f.name for f in fields(old) if f.init and f.name != "version"):
         was, is_ = getattr(old, name), getattr(new, name)
         if was != is_:
-            breaking = name in _MEANING and not raised
+            breaking = name in MEANING and not raised
             advice = f"; raise version to {old.version + 1}" if breaking else ""
             yield Change(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
 

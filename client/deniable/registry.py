@@ -58,6 +58,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from decimal import Decimal
+from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -77,7 +78,7 @@ if TYPE_CHECKING:
 
     from deniable.source import Source
 
-__all__ = ["Metric", "Registry", "load", "parse"]
+__all__ = ["Metric", "Registry", "load", "parse", "read"]
 
 Value = str | bool | int | tuple[str, ...]
 _MAX_LENGTH = {True: 16, False: 64}  # of a text to be discovered, and of one that is looked for
@@ -308,6 +309,10 @@ class Registry:
         How long it is kept.
     analysts
         What each read key may ask of exact numbers of reports.
+    digest
+        SHA-256 of its text, or of the texts of all files one after another.
+    older
+        Versions of metrics that earlier registries declared and apps may still use (see `deniable.published`).
     """
 
     app: str
@@ -320,6 +325,13 @@ class Registry:
     publication: Publication = field(default_factory=Publication)
     retention: Retention = field(default_factory=Retention)
     analysts: Analysts = field(default_factory=Analysts)
+    digest: str = field(default="", compare=False)
+    older: tuple[Metric, ...] = ()
+
+    @property
+    def definitions(self) -> tuple[Metric, ...]:
+        """All versions of all metrics that reports may be of."""
+        return (*self.metrics.values(), *self.older)
 
     def candidates(self, metric: Metric) -> tuple[int, ...]:
         """Read the file of a metric's candidates, as places in its domain; none where the metric names no file.
@@ -394,11 +406,21 @@ def load(path: str | Path) -> Registry:
     RegistryError
         With every fault of the file.
     """
+    return parse(read(path), str(path))
+
+
+def read(path: str | Path) -> str:
+    """Read the text of a registry file, to the byte.
+
+    Raises
+    ------
+    RegistryError
+        If the file cannot be read.
+    """
     try:
-        text = Path(path).read_text("utf-8")
+        return Path(path).read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError([Fault(str(path), "-", "the registry is a readable UTF-8 file", str(error))]) from None
-    return parse(text, str(path))
 
 
 def parse(text: str, file: str = "metrics.toml") -> Registry:
@@ -426,11 +448,19 @@ def parse(text: str, file: str = "metrics.toml") -> Registry:
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
     publication = Publication(**document.get("publication", {}))
     metrics = {id_: _metric(id_, table, publication) for id_, table in document["metrics"].items()}
-    above = {name: hierarchy.parents(segments[name], given) for name, given in document.get("generalize", {}).items()}
-    budget = Budget(**document["budget"]) if "budget" in document else None
-    retention = Retention(**document.get("retention", {}))
-    analysts, revision = Analysts(**document.get("analysts", {})), document.get("revision", 0)
-    return Registry(document["app"], metrics, segments, budget, revision, file, above, publication, retention, analysts)
+    return Registry(
+        document["app"],
+        metrics,
+        segments,
+        budget=Budget(**document["budget"]) if "budget" in document else None,
+        revision=document.get("revision", 0),
+        file=file,
+        generalize={name: hierarchy.parents(segments[name], given) for name, given in document.get("generalize", {}).items()},
+        publication=publication,
+        retention=Retention(**document.get("retention", {})),
+        analysts=Analysts(**document.get("analysts", {})),
+        digest=sha256(text.encode()).hexdigest(),
+    )
 
 
 def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric:

@@ -74,16 +74,17 @@ def index() -> Response:
     """List the metrics of an app."""
     app = _app()
     cards = [_card(app, question) for question in app.questions.values()]
-    return _page("index.html", app=app, cards=cards, total=sum(card["n"] for card in cards))
+    return _page("index.html", app=app, cards=cards, total=sum(each["n"] for card in cards for each in card["versions"]))
 
 
 @blueprint.get("/m/<id_>")
 def metric(id_: str) -> Response:
     """Show one metric: over everything published, or over one ``period`` or ``segment``; in the ``order`` asked for."""
     app = _app()
-    question = declared(app, id_)
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
-    return _estimates(app, question, measure(app, question, period, segment), period, segment)
+    measured = measure(app, id_, period, segment)
+    shown = measured | {"name": id_, "merged": _together(measured["merged"])}
+    return _estimates(app, app.versions[measured["id"], measured["version"]], shown, period, segment)
 
 
 @blueprint.get("/live")
@@ -91,7 +92,9 @@ def overview() -> Response:
     """Show what is counted of each metric, published or not, to an admin."""
     live.asked()
     app = _owned()
-    return _page("live.html", app=app, live=live.overview(app), awaited=[awaited(app, each) for each in app.questions.values()])
+    shown = live.overview(app)
+    waits = [awaited(app, app.versions[each["id"], each["version"]]) for each in shown["metrics"]]
+    return _page("live.html", app=app, live=shown, awaited=waits)
 
 
 @blueprint.get("/m/<id_>/live")
@@ -104,7 +107,17 @@ def live_metric(id_: str) -> Response:
     counted = live.measure(app, question, period)
     spans = [{"first": each, "last": each} for each in counted["periods"]]
     included = spans if counted["period"] is None else [{"first": counted["period"], "last": counted["period"]}]
-    shown = {"periods": spans, "included": included, "segments": [], "segment": None, "warnings": [], "updated": None}
+    shown = {
+        "name": id_,
+        "versions": [],
+        "merged": None,
+        "periods": spans,
+        "included": included,
+        "segments": [],
+        "segment": None,
+        "warnings": [],
+        "updated": None,
+    }
     return _estimates(app, question, counted | shown, period)
 
 
@@ -130,6 +143,14 @@ def _estimates(
     )
 
 
+def _together(merged: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Draw what versions say together."""
+    if merged is None:
+        return None
+    rows = [row | {"count": 0, "detected": True} for row in merged["estimates"]]
+    return merged | {"chart": chart.chart(chart.order(rows, by_estimate=True)[:_MOST_ROWS], over=rows)}
+
+
 def _picture(measured: dict[str, Any], order: str) -> dict[str, Any]:
     """Draw every value, or the first `_MOST_ROWS` of very many."""
     estimated = _estimated(measured)
@@ -150,8 +171,12 @@ def _estimated(measured: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _card(app: App, question: Question) -> dict[str, Any]:
     """Describe a metric for the list, with its largest values, or with all of them where they are in order."""
-    measured = measure(app, question)
-    card = _described(app, question, measured) | {"rows": (), "columns": (), "peak": None}
+    measured = measure(app, question.metric.id)
+    card = _described(app, app.versions[measured["id"], measured["version"]], measured) | {
+        "rows": (),
+        "columns": (),
+        "peak": None,
+    }
     rows = _estimated(measured)
     if not rows:
         return card

@@ -40,7 +40,7 @@ class Gauges(Collector):
         self._limit = settings.max_backlog
         # A user of the store that only takes uploads may not read alarms.
         self._looks = settings.serves != "ingest"
-        self._apps = [(app, {id_: question.fingerprint for id_, question in app.questions.items()}) for app in apps]
+        self._apps = [(app, [question.definition for question in app.versions.values()]) for app in apps]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the state."""
@@ -69,7 +69,7 @@ class Gauges(Collector):
         alarms = family("alarms", "Alarms about made-up reports that stand")
         raised = family("alarm_raised_timestamp_seconds", "Hour in which the latest of them was raised; 0 for none")
         deadline = monotonic() + _SECONDS
-        for app, fingerprints in self._apps:
+        for app, definitions in self._apps:
             if monotonic() > deadline:
                 raise redis.TimeoutError("the store is too slow to be asked about all apps")
             felt, labels = pulse.feel(app.store), [app.name]
@@ -80,7 +80,7 @@ class Gauges(Collector):
             if felt.lag is not None:
                 lag.add_metric(labels, felt.lag)
             if self._looks:
-                since = [each.since for found in watch.alarms(app.store, fingerprints).values() for each in found]
+                since = [each.since for found in watch.alarms(app.store, definitions).values() for each in found]
                 alarms.add_metric(labels, len(since))
                 raised.add_metric(labels, max(since, default=0))
         return [backlog, pending, lag, dead, workers, *([alarms, raised] if self._looks else [])]

@@ -24,6 +24,7 @@ from deniable import period, report
 from deniable.errors import ParameterError
 from deniable.report import Stratum
 from deniable_aggregator import batch, refused, tally
+from deniable_aggregator.breakdown import OTHER
 from deniable_server.auth import app_by_ingest_key, uploader
 from deniable_server.problem import RETRY_SECONDS, Problem
 from deniable_server.service import Collected, service
@@ -146,9 +147,9 @@ def _answer(answer: dict[str, Any], *, duplicate: bool) -> Response:
 def _note_refused(app: App) -> None:
     """Count what was refused of an upload, for the owner; not worth failing for."""
     reports: Counter[tuple[str, int, str]] = Counter()
-    for metric, code, number in g.get("refused", ()):
-        declared = app.registry.metrics.get(metric)
-        reports[(metric, declared.version, code) if declared else ("", 0, code)] += number
+    for metric, version, code, number in g.get("refused", ()):
+        found = app.versions.get((metric, version), app.questions.get(metric))
+        reports[(metric, found.metric.version, code) if found else ("", 0, code)] += number
     if not reports:
         return
     try:
@@ -230,8 +231,9 @@ def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], b
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
     # As no payload is empty, a group holds no more reports than this, whatever it says.
     g.refused = [
-        (given.groups[each.group].metric, each.code, min(each.count, len(given.groups[each.group].payloads)))
+        (group.metric, group.version, each.code, min(each.count, len(group.payloads)))
         for each in rejections
+        for group in (given.groups[each.group],)
     ]
     if not accepted:
         detail = "no report of the batch can be counted; do not send it again"
@@ -258,12 +260,13 @@ def _group(app: App, limits: Settings, group: Group, now: datetime) -> tuple[bat
 
 
 def _question(app: App, group: Group, now: datetime) -> Question:
-    question = app.questions.get(group.metric)
+    question = app.versions.get((group.metric, group.version))
     if question is None:
-        raise Problem(400, "unknown_metric", f"the registry of {app.name} declares no such metric")
+        known = ", ".join(str(each.metric.version) for each in app.versions_of(group.metric))
+        if not known:
+            raise Problem(400, "unknown_metric", f"no registry of {app.name} declares such a metric")
+        raise Problem(400, "unknown_version", f"versions of {group.metric} here are {known}; got {group.version}")
     metric = question.metric
-    if group.version != metric.version:
-        raise Problem(400, "unknown_version", f"{metric.id} is collected in version {metric.version}; got {group.version}")
     if group.fingerprint != question.fingerprint:
         raise Problem(
             400,
@@ -276,7 +279,7 @@ def _question(app: App, group: Group, now: datetime) -> Question:
 
 
 def _collected(app: App, limits: Settings, question: Question, group: Group, now: datetime) -> Collected:
-    """Check a group's period and segment. What is found is kept: of open periods and declared segments there are few."""
+    """Check a group's period, and find its segment. It is kept where all is declared: of such there are few."""
     try:
         start, _ = period.bounds(group.period, question.metric.period)
     except ParameterError as error:
@@ -286,19 +289,19 @@ def _collected(app: App, limits: Settings, question: Question, group: Group, now
         raise Problem(400, "period_closed", f"the period ended more than {question.metric.grace} ago and takes no more reports")
     if now < opens:
         raise Problem(400, "period_not_open", "the period has not begun; check the device's clock")
-    _check_segment(app, question, group.segment)
-    stratum = Stratum(group.metric, group.version, group.fingerprint, group.period, group.segment)
+    segment = _segment(app, question, group.segment)
+    collected = Collected(Stratum(group.metric, group.version, group.fingerprint, group.period, segment), opens, closes)
+    if segment != group.segment:
+        return collected
     if len(question.collected) >= _MOST_COLLECTED:
         question.collected.clear()
-    return question.collected.setdefault((group.period, group.segment), Collected(stratum, opens, closes))
+    return question.collected.setdefault((group.period, segment), collected)
 
 
-def _check_segment(app: App, question: Question, written: str) -> None:
-    names = question.metric.segments
-    pairs = dict(pair.split("=", 1) for pair in written.split(",") if "=" in pair)
-    try:
-        canonical = app.registry.segment(question.metric, pairs)
-    except ParameterError as error:
-        raise Problem(400, "segment", error.rule) from None
-    if written != canonical:
+def _segment(app: App, question: Question, written: str) -> str:
+    """Write a segment with the values that the registry lists; any other counts as `OTHER`."""
+    names, pairs = question.metric.segments, [pair.partition("=") for pair in written.split(",") if written]
+    if tuple(name for name, equals, _ in pairs if equals) != names or len(pairs) != len(names):
         raise Problem(400, "segment", f"the segment is written {','.join(f'{n}=...' for n in names) or 'as an empty text'}")
+    listed = app.registry.segments
+    return ",".join(f"{name}={value if value in listed[name] else OTHER}" for name, _, value in pairs)

@@ -68,7 +68,7 @@ def overview(app: App) -> dict[str, Any]:
         batches that are not counted yet; and the ``alarms``.
     """
     reasons = refused.read(app.store)
-    metrics = [_counted(app, question, reasons) for question in app.questions.values()]
+    metrics = [_counted(app, question, reasons) for question in _shown(app)]
     return {
         "app": app.name,
         "live": True,
@@ -76,7 +76,7 @@ def overview(app: App) -> dict[str, Any]:
         "backlog": app.store.backlog(),
         "refused": reasons.get(("", 0), {}),
         "metrics": metrics,
-        "alarms": _alarms(app, app.questions.values()),
+        "alarms": _alarms(app, app.versions.values()),
     }
 
 
@@ -126,17 +126,28 @@ def _counted(app: App, question: Question, reasons: dict[tuple[str, int], dict[s
     }
 
 
+def _shown(app: App) -> list[Question]:
+    """List the highest version of each metric, each followed by the others of which anything is counted."""
+    return [
+        each
+        for latest in app.questions.values()
+        for each in app.versions_of(latest.metric.id)
+        if each is latest or counted.strata(app.store, each.definition)
+    ]
+
+
 def _alarms(app: App, questions: Iterable[Question]) -> list[dict[str, Any]]:
     """Describe the alarms that stand, the latest of each metric first."""
-    by_id = {question.metric.id: question for question in questions}
-    found = watch.alarms(app.store, {id_: question.fingerprint for id_, question in by_id.items()})
-    return [_described(by_id[id_], each) for id_, some in found.items() for each in some]
+    by_definition = {question.definition: question for question in questions}
+    found = watch.alarms(app.store, list(by_definition))
+    return [_described(by_definition[definition], each) for definition, some in found.items() for each in some]
 
 
 def _described(question: Question, found: Alarm) -> dict[str, Any]:
     metric = question.metric
     return {
         "metric": metric.id,
+        "version": metric.version,
         "test": found.test,
         "p_value": found.p_value,
         "period": found.period,

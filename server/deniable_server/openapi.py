@@ -84,6 +84,8 @@ def _parameter(where: str, name: str, schema: dict[str, Any], description: str, 
 
 _TEXT = {"type": "string"}
 
+_ID = _parameter("path", "id", _TEXT, "As in the registry; or metric@version, for a version other than the latest", required=True)
+
 _ASKING: Codes = KEYED | {
     400: ("json", "question_shape", "epsilon", "segment"),
     403: ("withheld", "budget_spent"),
@@ -139,7 +141,7 @@ OPERATIONS = (
         {200: "Measured"},
         key="read",
         parameters=(
-            _parameter("path", "id", _TEXT, "As in the registry", required=True),
+            _ID,
             _parameter("query", "period", _TEXT, "A collection window; default: all that were published"),
             _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"),
             _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95"),
@@ -149,7 +151,7 @@ OPERATIONS = (
         | {
             400: ("level", "only", "period", "segment", "unknown_parameter"),
             403: ("withheld",),
-            404: ("unknown_metric", "nothing_published"),
+            404: ("unknown_metric", "unknown_version", "nothing_published"),
         },
     ),
     Operation(
@@ -158,7 +160,7 @@ OPERATIONS = (
         "Ask how many reports there are, with central noise",
         {200: "Counted"},
         key="read",
-        parameters=(_parameter("path", "id", _TEXT, "As in the registry", required=True),),
+        parameters=(_ID,),
         body="Participants",
         codes=_ASKING,
     ),
@@ -168,7 +170,7 @@ OPERATIONS = (
         "Ask which value of a segment has the most reports",
         {200: "MostPopular"},
         key="read",
-        parameters=(_parameter("path", "id", _TEXT, "As in the registry", required=True),),
+        parameters=(_ID,),
         body="Popular",
         codes=_ASKING | {400: (*_ASKING[400], "by")},
     ),
@@ -183,11 +185,11 @@ OPERATIONS = (
         {200: "LiveMeasured"},
         key="admin",
         parameters=(
-            _parameter("path", "id", _TEXT, "As in the registry", required=True),
+            _ID,
             _parameter("query", "period", _TEXT, "A collection window; default: all"),
             _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95"),
         ),
-        codes=_OWNING | {400: ("level", "period", "unknown_parameter"), 404: ("unknown_metric",)},
+        codes=_OWNING | {400: ("level", "period", "unknown_parameter"), 404: ("unknown_metric", "unknown_version")},
     ),
     Operation("get", "/api/v1/pipeline", "Tell what becomes of reports on their way", {200: "Pipeline"}, key="read", codes=KEYED),
     Operation("get", "/api/v1/keys", "List the keys of the key's app", {200: "Keys"}, key="admin", codes=_OWNING),

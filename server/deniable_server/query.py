@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from hashlib import sha256
-from math import nan
+from math import isfinite, nan
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import redis
 from flask import Blueprint, jsonify, request
@@ -18,6 +18,7 @@ from deniable.period import bounds
 from deniable_aggregator import decode, pulse, release
 from deniable_aggregator.association import from_product
 from deniable_aggregator.breakdown import Breakdown
+from deniable_aggregator.combination import combine
 from deniable_aggregator.discovery import discover
 from deniable_aggregator.estimate import finite
 from deniable_server.auth import app_by_read_key
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from flask import Response
 
+    from deniable.registry import Value
     from deniable.report import Stratum
     from deniable_aggregator.estimate import Estimate
     from deniable_aggregator.release import Release
@@ -99,25 +101,30 @@ def metrics() -> Response:
 
 @blueprint.get("/api/v1/metrics/<id_>")
 def metric(id_: str) -> Response:
-    """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``."""
+    """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``.
+
+    ``id`` is that of the metric, or ``metric@version`` for no other version.
+    """
     app = app_by_read_key()
-    question = declared(app, id_)
     unknown = set(request.args) - {"period", "segment", "level", "only"}
     if unknown:
         detail = f"parameters are period, segment, level and only; got {', '.join(sorted(unknown))}"
         raise Problem(400, "unknown_parameter", detail)
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", "only is detected, or not given")
-    answer = measure(app, question, request.args.get("period"), request.args.get("segment"), level_asked())
+    answer = measure(app, id_, request.args.get("period"), request.args.get("segment"), level_asked())
     if "only" in request.args:
         answer["estimates"] = [row for row in answer["estimates"] if row["detected"]]
     return jsonify(answer)
 
 
 def declared(app: App, id_: str) -> Question:
-    """Return the metric that is asked for, or say that there is none."""
-    question = app.questions.get(id_)
+    """Return the metric that is asked for, as ``metric`` or ``metric@version``, or say that there is none."""
+    question = app.find(id_)
     if question is None:
+        known = ", ".join(str(each.metric.version) for each in app.versions_of(id_.partition("@")[0]))
+        if known:
+            raise Problem(404, "unknown_version", f"versions of this metric are {known}")
         raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric")
     return question
 
@@ -135,22 +142,133 @@ def level_asked() -> float:
 
 
 def describe(app: App, question: Question) -> dict[str, Any]:
-    """Describe a metric and how much of it was published."""
-    whole = {stratum: each for stratum, each in releases_of(app, question).items() if not stratum.segment}
-    return description(app, question) | {
-        "n": release.shelf(app.store).read(question.mechanism.layout, list(whole)).n,
-        "updated": _updated(whole),
-    }
+    """Describe a metric and how much of it was published, in the highest version and in each."""
+    versions = _versions(app, question.metric.id)
+    first = next(each for each in versions if each["version"] == question.metric.version)
+    return description(app, question) | {"n": first["n"], "updated": first["updated"], "versions": versions}
 
 
-def measure(
-    app: App, question: Question, period: str | None = None, segment: str | None = None, level: float = LEVEL
-) -> dict[str, Any]:
+def _versions(app: App, id_: str) -> list[dict[str, Any]]:
+    """Tell how much of each version of a metric was published, the highest first."""
+    listed = []
+    for question in app.versions_of(id_):
+        whole = {stratum: each for stratum, each in releases_of(app, question).items() if not stratum.segment}
+        listed.append(
+            {
+                "version": question.metric.version,
+                "expires": question.metric.expires.isoformat() if question.metric.expires else None,
+                "n": release.shelf(app.store).read(question.layout, list(whole)).n,
+                "updated": _updated(whole),
+            }
+        )
+    return listed
+
+
+class _Measured(NamedTuple):
+    """What was published of one version, and what is said of it."""
+
+    question: Question
+    counted: Tally
+    answer: dict[str, Any]
+
+
+def measure(app: App, name: str, period: str | None = None, segment: str | None = None, level: float = LEVEL) -> dict[str, Any]:
     """Estimate a metric over one period or, if none is given, over all; over the latest where permanent responses are kept.
+
+    Parameters
+    ----------
+    app
+        Whose metric it is.
+    name
+        ``metric@version``; or ``metric``, for the highest version of which anything was published.
+    period, segment
+        What to estimate.
+    level
+        Of the intervals.
 
     Returns
     -------
     dict
+        What `_measure` says of the version; the ``versions`` there are, with the reports published of each; and ``merged``: where
+        several versions have something published and values in common, one estimate of these, else null.
+
+    Raises
+    ------
+    Problem
+        As `declared` and `_measure` do, of the highest version where no other one has an answer.
+    """
+    latest = declared(app, name)
+    found: list[_Measured] = []
+    problem = None
+    for question in [latest] if "@" in name else app.versions_of(latest.metric.id):
+        try:
+            found.append(_measure(app, question, period, segment, level))
+        except Problem as each:
+            problem = problem or each
+    answered = [each for each in found if each.counted.n]
+    if problem and not answered:
+        raise problem
+    first = (answered or found)[0]
+    if latest.metric.kept:  # an answer of another period is none of this one
+        answered = [each for each in answered if each.answer["included"] == first.answer["included"]]
+    return first.answer | {"versions": _versions(app, latest.metric.id), "merged": _merged(answered, level)}
+
+
+def _merged(several: Sequence[_Measured], level: float) -> dict[str, Any] | None:
+    """Estimate the values that versions have in common, each version weighted by its precision."""
+    if len(several) < 2 or any(each.question.metric.discover for each in several):  # noqa: PLR2004
+        return None
+    decoded = [_decoded(each.question, each.counted) for each in several]
+    places = [
+        {each.question.metric.value(position): place for place, position in enumerate(values)}
+        for each, (values, _) in zip(several, decoded, strict=True)
+    ]
+    estimates = [estimate for _, estimate in decoded]
+
+    def known(value: Value) -> bool:  # candidates that share all their hashes are not
+        each = zip(places, estimates, strict=True)
+        return all(value in own and isfinite(estimate.frequency[own[value]]) for own, estimate in each)
+
+    common = list(filter(known, places[0]))
+    if not common:
+        return None
+    combined = combine(estimates, [[own[value] for value in common] for own in places])
+    columns = (combined.frequency, combined.stderr, *combined.interval(level), *combined.interval(level, simultaneous=True))
+    first, (values, _) = several[0].question.metric, decoded[0]
+    return {
+        "versions": [
+            {
+                "version": each.question.metric.version,
+                "n": each.counted.n,
+                "weight": float(weight),
+                "included": each.answer["included"],
+            }
+            for each, weight in zip(several, combined.weights, strict=True)
+        ],
+        "n": sum(each.counted.n for each in several),
+        "p_value": finite(combined.p_value),
+        "estimates": [
+            {
+                "value": value,
+                "label": first.label(values[places[0][value]]),
+                "frequency": frequency,
+                "stderr": stderr,
+                "interval": [low, high],
+                "simultaneous": [lowest, highest],
+            }
+            for value, frequency, stderr, low, high, lowest, highest in zip(
+                common, *(map(finite, column) for column in columns), strict=True
+            )
+        ],
+    }
+
+
+def _measure(app: App, question: Question, period: str | None, segment: str | None, level: float) -> _Measured:
+    """Estimate one version of a metric.
+
+    Returns
+    -------
+    _Measured
         The description; ``n``, the reports in the releases that this rests on;
         ``updated``; the ``periods`` and the cells of ``segments`` that were published, those ``included`` that this rests on,
         and whether they are ``closed``; ``warnings``; and for each value its unbiased
@@ -181,8 +299,8 @@ def measure(
     if not chosen and (within or period is not None):
         raise missing(app, question, breakdown, cell, {stratum.segment for stratum in within})
     counted = release.shelf(app.store).read(question.mechanism.layout, list(chosen))
-    answer = estimated(question, counted, level)
-    return description(app, question) | {
+    numbers = estimated(question, counted, level)
+    answer = description(app, question) | {
         "updated": _updated(chosen),
         "closed": all(each.closed for each in chosen.values()),
         "level": level,
@@ -191,9 +309,10 @@ def measure(
         "period": period,
         "segment": cell or None,
         "included": _spans(chosen),
-        "warnings": _warnings(question, answer["estimates"]) if cell else [],
-        **answer,
+        "warnings": _warnings(question, numbers["estimates"]) if cell else [],
+        **numbers,
     }
+    return _Measured(question, counted, answer)
 
 
 def estimated(question: Question, counted: Tally, level: float) -> dict[str, Any]:

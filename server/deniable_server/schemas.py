@@ -109,8 +109,8 @@ _ANSWERS = {
     "Rejection": _object(group=_COUNT, code=_TEXT, count=_COUNT, detail=_TEXT),
     "Accepted": _object(accepted=_COUNT, rejected=_COUNT, duplicate=_BOOLEAN, errors=_list(ref("Rejection"))),
     "SignedRegistry": _object(format={"const": 1}, registry=_TEXT, signature=_TEXT),
-    "Description": _object(more=True, **_DESCRIPTION),
-    "Metrics": _object(app=_TEXT, trial=_BOOLEAN, metrics=_list(ref("Description"))),
+    "Metrics": _object(app=_TEXT, trial=_BOOLEAN, metrics=_list(ref("Listed"))),
+    "Listed": _object(more=True, **_DESCRIPTION, versions=_list(ref("Version"))),
     "Span": _object(first=_or_null("string"), last=_TEXT),
     "Estimate": _object(more=True, **_ESTIMATE),
     "Measured": _object(
@@ -128,6 +128,15 @@ _ANSWERS = {
         unallocated=_object(frequency=_NUMBER, stderr=_NUMBER),
         association=_or_null("object"),
         estimates=_list(ref("Estimate")),
+        versions=_list(ref("Version")),
+        merged={"anyOf": [ref("Merged"), {"type": "null"}]},
+    ),
+    "Version": _object(version=_COUNT, expires=_or_null("string"), n=_COUNT, updated=_MOMENT),
+    "Merged": _object(
+        versions=_list(_object(version=_COUNT, n=_COUNT, weight=_SHARE, included=_list(ref("Span")))),
+        n=_COUNT,
+        p_value=_NUMBER,
+        estimates=_list(_object(**{name: each for name, each in _ESTIMATE.items() if name not in ("count", "detected")})),
     ),
     "Counted": _object(
         **_ANSWERED, count={"type": "integer"}, stderr={"type": "number"}, interval=_list({"type": "integer"}), level=_SHARE
@@ -145,6 +154,7 @@ _ANSWERS = {
     ),
     "Alarm": _object(
         metric=_TEXT,
+        version=_COUNT,
         test={"enum": ["weight", "row", "cell", "set", "value", "volume", "share"]},
         p_value=_NUMBER,
         period=_TEXT,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from flask import current_app
 
-from deniable import mechanisms
-from deniable.report import fingerprint
+from deniable.declared import Declared
 from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.budgets import Budgets
 from deniable_aggregator.store import Store
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
 
     import redis
 
-    from deniable.mechanisms import Mechanism
-    from deniable.registry import Metric, Registry
+    from deniable.registry import Registry
     from deniable.report import Stratum
     from deniable.signature import Envelope
     from deniable_aggregator.durability import Durability
@@ -47,33 +45,19 @@ class Collected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """A metric with its mechanism and fingerprint.
+class Question(Declared):
+    """One version of a metric, and what the server needs of it.
 
     Parameters
     ----------
-    metric
-        What the registry declares.
-    mechanism
-        What it resolves to.
-    fingerprint
-        What a report's group must carry.
     candidates
         The answers to look for, as places in the domain, where the domain is too large for all of them.
     collected
         What uploads were found to be rightly counted with, by period and segment.
     """
 
-    metric: Metric
-    mechanism: Mechanism
-    fingerprint: str
     candidates: tuple[int, ...] = ()
     collected: dict[tuple[str, str], Collected] = field(default_factory=dict, compare=False, repr=False)
-
-    @property
-    def definition(self) -> tuple[str, int, str]:
-        """What it is counted under: metric, version and fingerprint."""
-        return self.metric.id, self.metric.version, self.fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +70,8 @@ class App:
         As in the registry.
     registry
         What it may ask.
-    questions
-        By metric id.
+    versions
+        All that reports may be of, by metric id and version.
     store
         Its part of the store.
     envelope
@@ -95,6 +79,8 @@ class App:
 
     Attributes
     ----------
+    questions
+        The highest version of each metric, by its id.
     audit
         Its audit log.
     budgets
@@ -103,13 +89,16 @@ class App:
 
     name: str
     registry: Registry
-    questions: dict[str, Question]
+    versions: dict[tuple[str, int], Question]
     store: Store
     envelope: Envelope | None = None
+    questions: dict[str, Question] = field(init=False, compare=False, repr=False)
     audit: AuditLog = field(init=False, compare=False, repr=False)
     budgets: Budgets = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        highest = {metric.id: self.versions[metric.id, metric.version] for metric in self.registry.metrics.values()}
+        object.__setattr__(self, "questions", highest)
         object.__setattr__(self, "audit", AuditLog(self.store.redis, self.name))
         object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
 
@@ -122,13 +111,24 @@ class App:
     def of(
         cls, registry: Registry, client: redis.Redis, envelope: Envelope | None = None, durability: Durability | None = None
     ) -> App:
-        """Resolve every metric of a registry."""
-        questions = {}
-        for metric in registry.metrics.values():
-            mechanism = mechanisms.of(metric)
-            tag = fingerprint(metric, mechanism.canonical)
-            questions[metric.id] = Question(metric, mechanism, tag, registry.candidates(metric))
-        return cls(registry.app, registry, questions, Store(client, registry.app, durability), envelope)
+        """Resolve every version of every metric of a registry."""
+        versions = {}
+        for metric in registry.definitions:
+            declared = Declared.of(metric)
+            candidates = registry.candidates(metric)
+            versions[metric.id, metric.version] = Question(metric, declared.mechanism, declared.fingerprint, candidates)
+        return cls(registry.app, registry, versions, Store(client, registry.app, durability), envelope)
+
+    def versions_of(self, metric: str) -> list[Question]:
+        """List the versions of a metric, the highest first."""
+        return [self.versions[each] for each in sorted(self.versions, reverse=True) if each[0] == metric]
+
+    def find(self, name: str) -> Question | None:
+        """Return what is named ``metric@version``, or the highest version of what is named ``metric``; None if unknown."""
+        id_, at, version = name.partition("@")
+        if not at:
+            return self.questions.get(id_)
+        return next((each for each in self.versions_of(id_) if str(each.metric.version) == version), None)
 
 
 @dataclass(frozen=True, slots=True)

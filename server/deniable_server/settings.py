@@ -10,7 +10,7 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from deniable import registry
+from deniable import published, registry
 from deniable.errors import ConfigurationError
 from deniable.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable.signature import Envelope
@@ -80,7 +80,7 @@ class Settings:
     redis_url
         ``redis://``, ``rediss://`` or ``unix://``.
     registry
-        Path of metrics.toml; several, one for each app, are joined by ``:``.
+        Path of metrics.toml, or of the folder of all that were published; several, one for each app, are joined by ``:``.
     signed_registry
         Path of what ``deniable registry sign`` made of it, to be handed to devices; several are joined alike. Empty for none.
     serves
@@ -213,12 +213,7 @@ class Settings:
         RegistryError
             With the faults of a file.
         """
-        loaded: dict[str, Registry] = {}
-        for path in filter(None, self.registry.split(os.pathsep)):
-            each = registry.load(path)
-            if each.app in loaded:
-                raise ConfigurationError(f"DENIABLE_REGISTRY names one registry for each app; {each.app} has two")
-            loaded[each.app] = each
+        loaded = published.load_all(self.registry)
         if not loaded:
             raise ConfigurationError("DENIABLE_REGISTRY is not set: it names the metrics.toml to serve")
         return loaded
@@ -253,7 +248,8 @@ class Settings:
                 raise ConfigurationError(f"DENIABLE_SIGNED_REGISTRY names one file for each app; {signed.app} has two")
             if not signed.revision:
                 raise ConfigurationError(f"a registry that is handed to devices has a revision; {path} has none")
-            if registries.get(signed.app) != signed:
+            served = registries.get(signed.app)
+            if served is None or registry.load(served.file) != signed:
                 raise ConfigurationError(
                     f"{path} holds another registry than this server's for {signed.app}: sign its metrics.toml again"
                 )

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
-from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import redis
 from flask import Flask, Response, current_app, g, request
 
-from deniable import period, registry
-from deniable.errors import ConfigurationError, ParameterError
+from deniable import period
+from deniable.errors import ParameterError
 from deniable_aggregator import logs
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.entry import LONGEST
@@ -69,10 +67,12 @@ def _details(app: App) -> dict[str, str | int]:
     """Return what a query asked, as far as it is something that can be asked."""
     told: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
     told.update({name: g.asked[name] for name in ("question", "among", "epsilon", "spent") if name in g.get("asked", ())})
-    question = app.questions.get((request.view_args or {}).get("id_", ""))
+    question = app.find((request.view_args or {}).get("id_", ""))
     if question is None:
         return told
     told["metric"] = question.metric.id
+    if "@" in (request.view_args or {})["id_"]:
+        told["version"] = question.metric.version
     asked = g.get("asked") or request.args
     if _is_period(asked.get("period", ""), question):
         told["period"] = asked["period"]
@@ -106,17 +106,12 @@ def register(flask: Flask, apps: Iterable[App]) -> None:
         The server.
     apps
         Of it.
-
-    Raises
-    ------
-    ConfigurationError
-        If a registry was changed while the server started.
     """
-    pending = {app.name: (app, _digest(app)) for app in apps}
+    pending = {app.name: app for app in apps}
 
     def publish() -> None:
-        for app, digest in list(pending.values()):
-            _publish(app, digest)
+        for app in list(pending.values()):
+            _publish(app)
             pending.pop(app.name, None)
 
     @flask.before_request
@@ -135,17 +130,9 @@ def _publisher() -> Callable[[], None]:
     return cast("Callable[[], None]", current_app.extensions[_NAME])
 
 
-def _digest(app: App) -> str:
-    """Return the SHA-256 of a registry's text, as the server has read it."""
-    text = Path(app.registry.file).read_bytes()
-    if registry.parse(text.decode(), app.registry.file) != app.registry:
-        raise ConfigurationError(f"{app.registry.file} was changed while the server read it: start again")
-    return sha256(text).hexdigest()
-
-
-def _publish(app: App, digest: str) -> None:
-    audit, mark = app.audit, f"{app.audit.key}:served"
-    told: dict[str, str | int] = {"digest": digest, "revision": app.registry.revision, "metrics": len(app.questions)}
+def _publish(app: App) -> None:
+    audit, mark, digest = app.audit, f"{app.audit.key}:served", app.registry.digest
+    told: dict[str, str | int] = {"digest": digest, "revision": app.registry.revision, "metrics": len(app.versions)}
     last = audit.append(
         "registry.served",
         "server",

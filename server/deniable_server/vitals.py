@@ -125,7 +125,7 @@ class Vitals:
         if outcome == "accepted":
             self._accepted(app).inc(notes["accepted"])
         if outcome in ("accepted", "all_rejected"):  # and not of what is repeated, or comes again
-            for _, code, reports in notes.get("refused", ()):
+            for *_, code, reports in notes.get("refused", ()):
                 self._rejected(app, code).inc(reports)
 
 

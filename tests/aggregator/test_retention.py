@@ -283,16 +283,15 @@ def test_alarms_of_old_periods_go(shop):
         "since": ENDED,
     }
     kept = {
-        "fingerprint": "f",
         "tested": {f"{TODAY}|": [9000, ENDED], "2026-11-22|": [9000, ENDED]},
         "alarms": [found | {"period": TODAY}, found | {"period": "2026-11-22"}],
     }
-    shop.redis.hset(shop.store.alarms, "theme", json.dumps(kept))
+    shop.redis.hset(shop.store.alarms, "theme|1|f", json.dumps(kept))
     shop.retention.look(CLOSED + 5 * DAY)
-    assert json.loads(shop.redis.hget(shop.store.alarms, "theme")) == kept
+    assert json.loads(shop.redis.hget(shop.store.alarms, "theme|1|f")) == kept
     shop.retention.look(CLOSED + 5 * DAY + 1)
-    assert [each.period for each in watch.alarms(shop.store, {"theme": "f"})["theme"]] == ["2026-11-22"]
-    assert list(json.loads(shop.redis.hget(shop.store.alarms, "theme"))["tested"]) == ["2026-11-22|"]
+    assert [each.period for each in watch.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-11-22"]
+    assert list(json.loads(shop.redis.hget(shop.store.alarms, "theme|1|f"))["tested"]) == ["2026-11-22|"]
     shop.retention.look(CLOSED + 6 * DAY + 1)
     assert not shop.redis.exists(shop.store.alarms)
 

@@ -15,6 +15,7 @@ import pytest
 import redis
 
 from deniable import mechanisms, registry
+from deniable.declared import Declared
 from deniable.report import Stratum, fingerprint
 from deniable_aggregator import alarm, batch, poisoning, volume, watch
 from deniable_aggregator.batch import Group
@@ -69,7 +70,8 @@ def made_up(shop, metric, n):
 
 
 def standing(store, shop):
-    return watch.alarms(store, {metric: question(shop, metric)[1] for metric in shop.metrics})
+    found = watch.alarms(store, [Declared.of(metric).definition for metric in shop.metrics.values()])
+    return {metric: some for (metric, _, _), some in found.items()}
 
 
 def test_an_alarm_is_raised_kept_and_read(store, shop, caplog):
@@ -158,7 +160,7 @@ def test_alarms_of_another_definition_are_gone(store, shop, registry_file):
     assert standing(store, changed) == {}
     Watch(store, changed).look(NOW)
     assert standing(store, changed) == {}
-    assert watch.alarms(store, {}) == {}
+    assert watch.alarms(store, []) == {}
 
 
 def test_workers_take_turns(store, shop, monkeypatch):

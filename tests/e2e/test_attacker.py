@@ -506,7 +506,7 @@ def test_alarms_are_told_to_no_reader(closed):
     closed.drained()
     store = closed.store("shop")
     Watch(store, SHOP).look(int(time.time()))
-    assert watch.alarms(store, {"rare": plain["fingerprint"]})["rare"]
+    assert watch.alarms(store, [("rare", 1, plain["fingerprint"])])
     for place in (*PLACES, "/api/v1/metrics/rare", "/m/rare?app={app}"):
         told = closed.get(place.format(app="shop"), "shop").text
         assert "alarm" not in told

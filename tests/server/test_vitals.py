@@ -121,7 +121,7 @@ def test_uploads_are_counted_to_the_unit(watched):
             watched.group("ui.theme", [0, 1, 2, 0, 1]),
             watched.group("country", [3, 4, 5]),
             watched.group("ui.theme", [0, 1], version=9),
-            watched.group("export.used", [0] * 7, segment="platform=windows"),
+            watched.group("export.used", [0] * 7, segment="platform"),
             watched.group("plugin", [1, 2], payloads=b64encode(b"\xff" * bits * 2).decode()),  # bits that there are not
         ],
     }
@@ -235,12 +235,12 @@ def test_gauges_tell_the_state(watched):
     pulse.beat(store, "somebody", store.redis.time()[0], store.redis.time()[0] - 100)
     store.redis.xadd(store.dead, {"reason": "x"})
     alarm = {"test": "cell", "p_value": 1e-9, "period": "2026-11-21", "segment": "", "n": 9, "what": "w", "values": []}
-    fingerprint = watched.app.questions["ui.theme"].fingerprint
+    field = "|".join(map(str, watched.app.questions["ui.theme"].definition))
     hours = (3600, 7200)
     kept = [alarm | {"period": f"2026-11-2{i}", "since": hour} for i, hour in enumerate(hours)]
     from json import dumps
 
-    store.redis.hset(store.alarms, "ui.theme", dumps({"fingerprint": fingerprint, "tested": {}, "alarms": kept}))
+    store.redis.hset(store.alarms, field, dumps({"tested": {}, "alarms": kept}))
     found = samples(watched)
     assert found[series("workers", app="shop")] == found[series("dead_letters", app="shop")] == 1
     assert 100 <= found[series("lag_seconds", app="shop")] < 1000

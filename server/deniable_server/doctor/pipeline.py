@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms
-from deniable.report import fingerprint
+from deniable.declared import Declared
 from deniable_aggregator import pulse, release
 from deniable_aggregator.store import Store
 from deniable_server.doctor.finding import Finding
@@ -104,12 +103,14 @@ def releases(registry: Registry, store: Store) -> Finding:
     """Look for releases of metrics that are defined otherwise by now, in the same version."""
     found: dict[str, set[str]] = {}
     live = 0
-    for metric in registry.metrics.values():
-        tag = fingerprint(metric, mechanisms.of(metric).canonical)
+    for metric in registry.definitions:
+        tag = Declared.of(metric).fingerprint
         for stratum in release.listed(store, metric.id):
+            if stratum.version != metric.version:
+                continue
             if stratum.fingerprint == tag:
                 live += 1
-            elif stratum.version == metric.version:
+            else:
                 found.setdefault(f"{metric.id} version {metric.version}", set()).add(stratum.fingerprint)
     if not found:
         return Finding("releases", "ok", f"{live:,}, all as the registry defines them or of another version", app=registry.app)

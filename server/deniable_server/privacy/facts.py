@@ -7,9 +7,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms, registry
+from deniable import mechanisms
 from deniable.explanation import Explanation
 from deniable.lint import lint
+from deniable.published import newest
 from deniable_aggregator.accounting.plan import Plan, plan
 from deniable_aggregator.accounting.statement import Statement, statement
 from deniable_server.privacy.guess import Guess, guesses
@@ -112,9 +113,9 @@ def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts
     ParameterError
         If a metric's mechanism does not exist, or a number is out of range.
     """
-    loaded = registry.load(path)
+    loaded = newest(path)
     found: dict[str, list[str]] = {}
-    for warning in lint(path).warnings:
+    for warning in lint(loaded.file).warnings:
         found.setdefault(warning.metric, []).append(f"{warning.rule}; it is {warning.value}")
     statements = []
     for days in SPANS:
@@ -122,7 +123,7 @@ def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts
         statements.append(statement(planned.spends, [delta], devices=devices, plan=planned))
     return Facts(
         registry=loaded,
-        digest=sha256(path.read_bytes()).hexdigest(),
+        digest=loaded.digest,
         metrics=tuple(_metric(loaded, metric, tuple(found.get(metric.id, ()))) for metric in loaded.metrics.values()),
         statements=tuple(statements),
         doubts=tuple(found.get("-", ())),

@@ -1,0 +1,251 @@
+"""The folder of published registries: all of them read as one, and none of them ever changed in what it means."""
+
+from __future__ import annotations
+
+import os
+from datetime import date
+from hashlib import sha256
+
+import pytest
+
+from deniable import published, registry
+from deniable.errors import ConfigurationError, RegistryError
+
+FIRST = """
+format = 1
+app = "shop"
+
+[segments]
+version = ["1.0", "1.1"]
+arch = ["arm", "x86"]
+
+[publication]
+min_reports = 50
+
+[metrics."theme"]
+version = 1
+type = "categorical"
+values = ["light", "dark"]
+epsilon = 1.0
+period = "month"
+segments = ["version", "arch"]
+description = "Which theme"
+owner = "o@shop.example"
+
+[metrics."export"]
+type = "boolean"
+epsilon = 1.0
+period = "month"
+description = "Whether it was used"
+owner = "o@shop.example"
+"""
+SECOND = """
+format = 1
+app = "shop"
+
+[segments]
+version = ["1.1", "2.0"]
+
+[generalize]
+version = "."
+
+[metrics."theme"]
+version = 2
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 1.0
+period = "month"
+segments = ["version"]
+description = "Which theme people use"
+owner = "o@shop.example"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Fill a folder with registries."""
+
+    def fill(*texts):
+        for number, text in enumerate(texts, 1):
+            (tmp_path / f"{number:04d}.toml").write_text(text, "utf-8")
+        return tmp_path
+
+    return fill
+
+
+def test_a_folder_is_one_registry(folder):
+    """The last file says what there is today; versions and metrics that only earlier ones declare are there, too."""
+    found = published.load(folder(FIRST, SECOND))
+    assert [(each.id, each.version) for each in found.metrics.values()] == [("theme", 2), ("export", 1)]
+    assert [(each.id, each.version) for each in found.older] == [("theme", 1)]
+    assert {(each.id, each.version): each.min_reports for each in found.definitions} == {
+        ("theme", 2): 100,
+        ("export", 1): 50,
+        ("theme", 1): 50,
+    }
+    assert found.segments == {"version": ("1.1", "2.0"), "arch": ("arm", "x86")}
+    assert found.generalize == {"version": {"1.1": "1", "2.0": "2"}}
+    assert found.digest == sha256((FIRST + SECOND).encode()).hexdigest()
+
+
+def test_a_folder_of_one_file_is_that_file(folder):
+    """And the registry of today is the last file alone."""
+    at = folder(FIRST)
+    assert published.load(at) == published.load(at / "0001.toml") == registry.load(at / "0001.toml")
+    folder(FIRST, SECOND)
+    assert published.newest(at) == registry.load(at / "0002.toml")
+    assert published.newest(at / "0001.toml") == registry.load(at / "0001.toml")
+
+
+def test_what_may_change_is_as_in_the_last_file_that_declares_it(folder):
+    """An end, or another number of reports, reaches a version that is no longer the highest."""
+    later = FIRST.replace("min_reports = 50", "min_reports = 70").replace("version = 1", "expires = 2027-01-01")
+    (found,) = published.load(folder(FIRST, later, SECOND)).older
+    assert (found.min_reports, found.expires) == (70, date(2027, 1, 1))
+
+
+def test_a_version_that_comes_back_is_no_second_one(folder):
+    """A registry may declare again what an earlier one did."""
+    found = published.load(folder(FIRST, SECOND, SECOND + FIRST[FIRST.index('[metrics."export"]') :]))
+    assert [(each.id, each.version) for each in found.metrics.values()] == [("theme", 2), ("export", 1)]
+    assert [(each.id, each.version) for each in found.older] == [("theme", 1)]
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"),
+    [
+        ((FIRST, FIRST.replace('"dark"]', '"dark", "system"]')), "values is as in .*0001.toml, which declares version 1 too"),
+        ((FIRST, FIRST.replace("epsilon = 1.0", "epsilon = 2.0")), "theme: epsilon is as in"),
+        ((SECOND, FIRST), "theme: a version never goes back: an earlier file has version 2; got 1"),
+        ((FIRST, SECOND.replace('"shop"', '"other"')), "all registries of a folder are of one app, here shop; got 'other'"),
+        ((FIRST, "format = 1"), "app is a lower-case name"),
+        ((), "a folder of published registries has files named 0001.toml.*; got 'none'"),
+    ],
+)
+def test_what_does_not_fit_is_refused(folder, texts, words):
+    """What was published is not changed by what comes after."""
+    with pytest.raises(RegistryError, match=words):
+        published.load(folder(*texts))
+
+
+def test_other_names_are_refused(folder):
+    """Their order would be anybody's guess."""
+    (folder(FIRST) / "metrics.toml").write_text(SECOND, "utf-8")
+    with pytest.raises(RegistryError, match=r"files named 0001.toml.*got 'metrics.toml'"):
+        published.load(folder())
+
+
+def test_one_app_has_one_registry(folder, tmp_path):
+    """Several paths are of several apps."""
+    at = folder(FIRST)
+    other = tmp_path / "other.txt"
+    other.write_text(SECOND.replace('"shop"', '"other"'), "utf-8")
+    assert list(published.load_all(f"{at}{os.pathsep}{other}")) == ["shop", "other"]
+    assert published.load_all("") == {}
+    with pytest.raises(ConfigurationError, match="or one folder of all that were published; shop has two"):
+        published.load_all(f"{at}{os.pathsep}{at / '0001.toml'}")
+
+
+# The command
+
+
+@pytest.fixture
+def command(capsys):
+    from deniable.cli import main
+
+    def run(*arguments):
+        status = main(["registry", *map(str, arguments)])
+        return status, capsys.readouterr().out
+
+    return run
+
+
+@pytest.fixture
+def proposed(tmp_path):
+    """Write a registry that is to be published."""
+
+    def write(text):
+        path = tmp_path / "metrics.toml"
+        path.write_text(text, "utf-8")
+        return path
+
+    return write
+
+
+def test_registries_are_published_one_after_the_other(command, proposed, tmp_path):
+    """Each has the next number; the same one is not published twice."""
+    at = tmp_path / "registries"
+    status, out = command("publish", proposed(FIRST), at)
+    assert status == 0
+    assert f"published as {at / '0001.toml'}; start the server and the worker anew with DENIABLE_REGISTRY={at}\n" in out
+    status, out = command("publish", proposed(FIRST), at)
+    assert (status, "is published already" in out) == (0, True)
+    status, out = command("publish", proposed(SECOND), at)
+    assert status == 0
+    assert "segments.version no longer has 1.0; reports of it will count as (other)" in out
+    assert sorted(each.name for each in at.iterdir()) == ["0001.toml", "0002.toml"]
+    assert (at / "0002.toml").read_text("utf-8") == SECOND
+    assert command("lint", at)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SECOND.replace('"system"]', '"auto"]'), "BREAKING theme: values"),
+        (SECOND.replace('app = "shop"', 'app = "other"'), "BREAKING -: app was shop"),
+        (SECOND.replace("version = 2\n", ""), "BREAKING theme: version went back from 2 to 1"),
+        (FIRST.replace("epsilon = 1.0", "epsilon = 99.0"), "error: "),
+    ],
+)
+def test_nothing_published_is_changed(command, proposed, tmp_path, text, words):
+    """Whatever breaks a version that any app may use, also one that today's registry has no more, is not added."""
+    at = tmp_path / "registries"
+    for each in (FIRST, SECOND):
+        assert command("publish", proposed(each), at)[0] == 0
+    status, out = command("publish", proposed(text), at)
+    assert status == 1
+    assert words in out
+    assert sorted(each.name for each in at.iterdir()) == ["0001.toml", "0002.toml"]
+
+
+def test_lint_reads_a_folder_as_the_server_does(command, folder):
+    """A fault between files is an error, and so is one in a file."""
+    status, out = command("lint", folder(FIRST, FIRST.replace("epsilon = 1.0", "epsilon = 2.0")))
+    assert (status, "epsilon is as in" in out) == (1, True)
+    assert command("lint", folder(FIRST, "format = 1"))[0] == 1
+    assert command("lint", folder(FIRST, SECOND))[0] == 0
+
+
+STRINGS = """
+format = 1
+app = "shop"
+
+[metrics."page"]
+type = "string"
+candidates = "pages.txt"
+epsilon = 1.0
+period = "month"
+description = "Which page"
+owner = "o@shop.example"
+"""
+
+
+def test_candidates_go_along(command, proposed, tmp_path):
+    """The list of answers to look for may grow; it lies beside the registries."""
+    at, pages = tmp_path / "registries", tmp_path / "pages.txt"
+    for number, lines in enumerate(("home\n", "home\nabout\n"), 1):
+        pages.write_text(lines, "utf-8")
+        assert command("publish", proposed(f"{STRINGS}# {number}\n"), at)[0] == 0
+        found = published.load(at)
+        assert len(found.candidates(found.metrics["page"])) == number
+
+
+def test_nothing_is_written_outside_the_folder(tmp_path):
+    """A list that lies elsewhere would be copied there."""
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "pages.txt").write_text("home\n", "utf-8")
+    path = tmp_path / "sub" / "metrics.toml"
+    path.write_text(STRINGS.replace("pages.txt", "../pages.txt"), "utf-8")
+    with pytest.raises(ConfigurationError, match=r"lie beside it, in no other folder; got \.\./pages\.txt"):
+        published.add(path, tmp_path / "registries")
+    assert not list((tmp_path / "registries").iterdir())

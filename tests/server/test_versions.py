@@ -1,0 +1,257 @@
+"""Many versions in the field at once: what older apps send is taken, counted apart, published, and shown beside the rest."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from deniable import published
+from deniable.declared import Declared
+from deniable_aggregator import counted
+from deniable_aggregator.entry import whole
+from deniable_server.keys import KeyStore
+
+from .conftest import READ, Served
+
+OLD = """
+format = 1
+app = "shop"
+
+[segments]
+version = ["1.0", "1.1"]
+
+[publication]
+min_reports = 100
+
+[metrics."theme"]
+type = "categorical"
+values = ["light", "dark"]
+epsilon = 2.0
+description = "Which theme"
+owner = "o@shop.example"
+
+[metrics."export"]
+type = "boolean"
+epsilon = 1.0
+segments = ["version"]
+description = "Whether it was used"
+owner = "o@shop.example"
+
+[metrics."gone"]
+type = "boolean"
+epsilon = 1.0
+description = "What the new app asks no more"
+owner = "o@shop.example"
+"""
+NEW = """
+format = 1
+app = "shop"
+
+[segments]
+version = ["1.1", "2.0"]
+
+[publication]
+min_reports = 100
+
+[metrics."theme"]
+version = 2
+type = "categorical"
+values = ["dark", "light", "system"]
+epsilon = 1.0
+description = "Which theme"
+owner = "o@shop.example"
+
+[metrics."export"]
+type = "boolean"
+epsilon = 1.0
+segments = ["version"]
+description = "Whether it was used"
+owner = "o@shop.example"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    at = tmp_path / "registries"
+    at.mkdir()
+    (at / "0001.toml").write_text(OLD, "utf-8")
+    return at
+
+
+@pytest.fixture
+def shop(settings, folder):
+    """Serve both registries."""
+    (folder / "0002.toml").write_text(NEW, "utf-8")
+    made = Served(replace(settings, registry=str(folder), dashboard="open"))
+    yield made
+    made.store.redis.close()
+
+
+def group(shop, name, values, days=0, **changes):
+    """Make a group of reports of a version, as an app makes them that has its registry."""
+    question = shop.app.find(name)
+    day = (datetime.now(UTC) - timedelta(days=days)).date().isoformat()
+    told = {"version": question.metric.version, "fingerprint": question.fingerprint, "period": day}
+    payloads = b"".join(question.mechanism.randomize(value) for value in values)
+    return shop.group(question.metric.id, [0], count=len(values), payloads=b64encode(payloads).decode(), **(told | changes))
+
+
+def accepted(shop, *groups):
+    """Send groups; all of them are taken."""
+    answer = shop.post({"format": 1, "groups": list(groups)})
+    assert (answer.status_code, answer.get_json()["rejected"]) == (202, 0), answer.get_json()
+    return answer.get_json()["accepted"]
+
+
+def test_a_rollout(shop):
+    """Two app versions report side by side for three periods: nothing is refused, nothing is lost, the page shows both."""
+    sent = Counter()
+    for days, (old, new) in zip((2, 1, 0), ((400, 150), (300, 300), (110, 500)), strict=True):
+        for name, light, n in (("theme@1", 0, old), ("theme@2", 1, new)):
+            dark = 1 - light
+            sent[name] += accepted(shop, group(shop, name, [light] * (n * 3 // 5) + [dark] * (n - n * 3 // 5), days))
+    shop.drain(days=4)
+    assert sum(sent.values()) == 1760
+    one, two = (shop.get(f"/api/v1/metrics/theme@{version}").get_json() for version in (1, 2))
+    assert {"theme@1": one["n"], "theme@2": two["n"]} == sent
+    assert [[span["last"] for span in each["periods"]] for each in (one, two)] == [[span["last"] for span in one["periods"]]] * 2
+    assert len(one["periods"]) == 3
+    assert one["merged"] is two["merged"] is None
+
+    whole = shop.get("/api/v1/metrics/theme").get_json()
+    assert (whole["version"], whole["n"], whole["estimates"]) == (2, sent["theme@2"], two["estimates"])
+    assert [(each["version"], each["n"]) for each in whole["versions"]] == [(2, sent["theme@2"]), (1, sent["theme@1"])]
+    merged = whole["merged"]
+    assert [each["version"] for each in merged["versions"]] == [2, 1]
+    assert sum(each["weight"] for each in merged["versions"]) == pytest.approx(1)
+    assert merged["n"] == 1760
+    assert [row["value"] for row in merged["estimates"]] == ["dark", "light"]  # and not "system", which only one has
+    for row, truth in zip(merged["estimates"], (0.4, 0.6), strict=True):
+        own = [next(each for each in part["estimates"] if each["value"] == row["value"]) for part in (two, one)]
+        weights = [each["weight"] for each in merged["versions"]]
+        assert row["frequency"] == pytest.approx(sum(w * each["frequency"] for w, each in zip(weights, own, strict=True)))
+        assert row["stderr"] < min(each["stderr"] for each in own)
+        assert abs(row["frequency"] - truth) < 6 * row["stderr"]
+    listed = {each["id"]: each for each in shop.get("/api/v1/metrics").get_json()["metrics"]}
+    assert [each["n"] for each in listed["theme"]["versions"]] == [950, 810]
+
+    page = shop.get("/m/theme").get_data(as_text=True)
+    assert "Versions 2 and 1 together" in page
+    assert re.search(r'<a href="/m/theme@1">version 1</a>: 810 reports', page)
+    older = shop.get("/m/theme@1").get_data(as_text=True)
+    assert '<a href="/m/theme@2">version 2</a>' in older
+    assert "<b>810</b>" in older
+    assert "1,760 reports published" in shop.get("/").get_data(as_text=True)
+
+
+def test_a_raised_version_strands_nothing(settings, folder):
+    """What waits in an open period when a version is raised is published when the period closes, with what still comes."""
+    before = Served(replace(settings, registry=str(folder)))
+    accepted(before, group(before, "theme@1", [0] * 70))
+    before.drain()
+    (folder / "0002.toml").write_text(NEW, "utf-8")
+    after = before.restarted()
+    accepted(after, group(after, "theme@1", [1] * 50))
+    after.drain(days=4)
+    answer = after.get("/api/v1/metrics/theme").get_json()
+    assert (answer["version"], answer["n"], answer["merged"]) == (1, 120, None)  # the latest of which enough was published
+    assert after.get("/api/v1/metrics/theme@2").get_json()["n"] == 0
+
+
+def test_versions_that_do_not_exist_are_said_so(shop):
+    """The answer names those that do."""
+    for path in ("metrics", "live"):
+        key = READ if path == "metrics" else KeyStore(shop.store.redis, "shop").create("admin", "")[0]
+        for name, code in (("theme@3", "unknown_version"), ("theme@", "unknown_version"), ("x@1", "unknown_metric")):
+            answer = shop.get(f"/api/v1/{path}/{name}", key)
+            assert (answer.status_code, answer.get_json()["code"]) == (404, code)
+        assert shop.get(f"/api/v1/{path}/theme@3", key).get_json()["detail"] == "versions of this metric are 2, 1"
+    wrong = shop.post({"format": 1, "groups": [group(shop, "theme@1", [0], version=3)]}).get_json()
+    assert wrong["errors"][0]["detail"] == "versions of theme here are 2, 1; got 3"
+
+
+def test_a_metric_that_is_asked_no_more_keeps_its_reports(shop):
+    """Older apps still ask it: it is taken, published and shown."""
+    accepted(shop, group(shop, "gone", [1] * 150))
+    shop.drain(days=4)
+    assert shop.get("/api/v1/metrics/gone").get_json()["n"] == 150
+    assert "gone" in shop.get("/").get_data(as_text=True)
+
+
+def test_an_end_ends_an_older_version_alone(settings, folder):
+    """The file that declares it says when: the newer version goes on."""
+    (folder / "0001.toml").write_text(
+        OLD.replace('description = "Which theme"', 'expires = 2026-01-01\ndescription = "t"'), "utf-8"
+    )
+    (folder / "0002.toml").write_text(NEW, "utf-8")
+    shop = Served(replace(settings, registry=str(folder)))
+    accepted(shop, group(shop, "theme@2", [0]))
+    refused = shop.post({"format": 1, "groups": [group(shop, "theme@1", [0])]}).get_json()
+    assert refused["errors"][0]["code"] == "metric_expired"
+
+
+def test_values_that_no_registry_lists_count_as_other(shop):
+    """An app that is older, newer, or in wrong hands: its reports are in the total, and make no keys of their own."""
+    places = ("version=1.0", "version=1.1", "version=3.7", "version=" + "x" * 5000, "version=(other)", "version=a=b")
+    for place in places:
+        accepted(shop, group(shop, "export", [1] * 120, segment=place))
+    shop.drain()
+    (strata,) = counted.strata(shop.store, shop.app.find("export").definition).values()
+    assert [each.segment for each in strata] == ["version=(other)", "version=1.1"]
+    assert len(shop.app.find("export").collected) == 1 + 1  # (other) is written as it is kept
+    shop.drain(days=4)
+    assert shop.get("/api/v1/metrics/export").get_json()["n"] == 720
+    assert shop.get("/api/v1/metrics/export?segment=version%3D(other)").get_json()["n"] == 600
+
+
+def test_nothing_rests_on_few_reports_of_a_version(shop):
+    """Whoever looks after each report of a small version sees nothing move: neither its number nor a merged estimate."""
+    accepted(shop, group(shop, "theme@2", [0] * 300, days=2))
+    shop.drain(days=1)
+    places = ("metrics", "metrics/theme", "metrics/theme@1", "metrics/theme@2", "metrics/theme?period={day}")
+    day = (datetime.now(UTC) - timedelta(days=2)).date().isoformat()
+
+    def seen():
+        api = [shop.get(f"/api/v1/{each.format(day=day)}").get_data() for each in places]
+        pages = [shop.get(each).get_data() for each in ("/", "/m/theme", "/m/theme@1")]
+        return [re.sub(rb"\d+-\d+-\d+T[0-9:.+]+", b"", each) for each in (*api, *pages)]
+
+    before = seen()
+    for _ in range(9):
+        accepted(shop, group(shop, "theme@1", [1] * 11, days=1))
+        shop.drain(days=4)
+        assert seen() == before  # 99 reports of a closed period wait for more
+    accepted(shop, group(shop, "theme@1", [1], days=1))
+    shop.drain(days=4)
+    assert seen() != before
+    assert shop.get("/api/v1/metrics/theme").get_json()["merged"]["n"] == 400
+
+
+def test_the_owner_sees_each_version(shop):
+    """Live numbers are of one version each, and so are refusals."""
+    accepted(shop, group(shop, "theme@1", [0] * 7), group(shop, "theme@2", [0] * 5))
+    shop.post({"format": 1, "groups": [group(shop, "theme@1", [0] * 3, period="2020-01-01")]})
+    shop.drain()
+    admin = KeyStore(shop.store.redis, "shop").create("admin", "")[0]
+    live = shop.get("/api/v1/live", admin).get_json()["metrics"]
+    told = [(each["id"], each["version"], each["n"], each["refused"]) for each in live if each["id"] == "theme"]
+    assert told == [("theme", 2, 5, {}), ("theme", 1, 7, {"period_closed": 3})]
+    assert shop.get("/api/v1/live/theme@1", admin).get_json()["n"] == 7
+
+
+def test_queries_are_logged_with_their_version(shop, real_redis):
+    """An auditor sees which one was asked for."""
+    shop.get("/api/v1/metrics/theme@1")
+    told = [whole(line).details for line in real_redis.lrange("{shop}:audit", 0, -1)]
+    assert {"metric": "theme", "version": 1}.items() <= told[-1].items()
+    assert told[0]["digest"] == published.load(shop.service.settings.registry).digest
+
+
+def test_all_fingerprints_differ(shop):
+    """What two versions have in common does not make them one."""
+    assert len({Declared.of(metric).fingerprint for metric in shop.app.registry.definitions}) == 4

@@ -12,16 +12,14 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
+from deniable.registry import OTHER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from deniable.registry import Metric, Registry
 
-__all__ = ["OTHER", "Breakdown", "Words"]
-
-OTHER = "(other)"
-"""The value of each segment for reports of none that is declared; no declared one is written so."""
+__all__ = ["Breakdown", "Words"]
 
 Words = tuple[str | None, ...]
 """Of each segment its value or more general word, or None where it is left open."""

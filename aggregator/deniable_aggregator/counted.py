@@ -27,8 +27,7 @@ def strata(store: Store, definition: _Definition) -> dict[Stratum, list[Stratum]
 
 def unpublished(store: Store, layout: Layout, definition: _Definition) -> int:
     """Count the reports of a definition that are in no release yet."""
-    counted, listed = strata(store, definition), release.listed(store, definition[0])
-    last = release.last(listed, definition)
-    later = [whole for whole in counted if whole.period > last]
+    counted, closed = strata(store, definition), release.summary(store, definition).closed
+    later = [whole for whole in counted if whole.period > closed]
     came = store.read(layout, [stratum for whole in later for stratum in counted[whole]]).n
     return came - release.shelf(store).read(layout, later).n

@@ -59,7 +59,8 @@ STORE = (
         "until the period closes and is published",
     ),
     Kept("{app}:release:*", "what was published: sums of enough reports each", _PUBLISHED),
-    Kept("{app}:releases:*", "which releases there are, and the hour of each", _PUBLISHED),
+    Kept("{app}:releases:*", "which releases there are, of how many reports, and the hour of each", _PUBLISHED),
+    Kept("{app}:published", "how many reports of each metric were published, up to which period, and the last hour", _PUBLISHED),
     Kept(
         "{app}:census:*", "exact numbers of reports of what was published; questions of analysts are answered from them", _EXACT
     ),

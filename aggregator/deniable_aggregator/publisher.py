@@ -136,8 +136,8 @@ class Publisher:
         made: list[Stratum] = []
         definition = question.declared.definition
         periods = counted.strata(self._store, definition)
-        listed = release.listed(self._store, question.metric.id) if periods else {}
-        last = release.last(listed, definition)
+        last = release.summary(self._store, definition).closed
+        listed = release.noted(self._store, [whole for whole in periods if whole.period > last])
         leaves: dict[str, Tally] = {}  # of closed periods that wait
         waiting: list[Stratum] = []
         for whole, strata in periods.items():
@@ -200,7 +200,7 @@ class Publisher:
         if came.n - (snapshot if there else published).n < max(least, published.n // _GROWTH):
             return {}, None
         if there:
-            return {whole: (note, snapshot)}, came
+            return {whole: (replace(note, n=snapshot.n), snapshot)}, came
         self._store.redis.set(self._store.snapshots.key(name(whole)), _bytes(came))
         return {}, None
 
@@ -222,7 +222,8 @@ class Publisher:
             cells |= {""}
         nothing, released = tally.empty(question.layout), _Releases()
         for cell in sorted(cells):
-            released[whole._replace(segment=cell)] = note, tally.merge(nothing, *(tallies[each] for each in cube.members(cell)))
+            counted = tally.merge(nothing, *(tallies[each] for each in cube.members(cell)))
+            released[whole._replace(segment=cell)] = replace(note, n=counted.n), counted
         return released
 
     def _write(
@@ -231,19 +232,22 @@ class Publisher:
         """Publish all cells at once, with the census of a closed period, and log it, unless another worker was quicker."""
         shelf = self._released
         kept = [self._store.snapshots.key(name(whole)), self._audit.key, census.key(self._store.app, whole.metric)]
+        kept.append(release.published(self._store))
         keys = [shelf.index(whole.metric), *kept, *(shelf.key(name(stratum)) for stratum in releases)]
         state: list[str | bytes] = [name(whole), known.note() if known else "", _bytes(snapshot) if snapshot else ""]
         cells: list[str | bytes] = []
         for stratum, (note, each) in releases.items():
             exact = Count.of(question.breakdown, each.n).note() if note.closed else ""
             cells += [name(stratum), note.note(), _bytes(each), exact]
-        first, *_ = next(iter(releases.values()))
+        first, _ = releases[whole]
+        more = first.n - (known.n if known else 0)
+        summed = ["|".join(map(str, whole[:3])), more, whole.period, int(first.closed), first.published]
         told: dict[str, str | int] = {"metric": whole.metric, "version": whole.version, "period": whole.period, "segment": ""}
         entry = self._audit.append(
             "release.published",
             self._actor,
             told | {"number": first.number, "closed": int(first.closed)},
-            along=lambda seen, line: self._publish(keys, [*state, seen, line, *cells]),
+            along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *cells]),
         )
         return entry is not None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import TYPE_CHECKING, Any, cast
 
-from deniable_aggregator import batch, refused
+from deniable_aggregator import batch, refused, release
 from deniable_aggregator.dead import DeadLetters
 from deniable_aggregator.holdings import COUNTED, INDEXES, Holdings
 from deniable_aggregator.script import Script
@@ -160,7 +160,7 @@ class Removal:
         """List the fields that go, by the hash that they are in."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
         found = {held.index(word): held.fields(word, self._wanted) for word in INDEXES}
-        for key in (self._store.expired, self._store.alarms, *refused.keys(self._store)):
+        for key in (self._store.expired, self._store.alarms, release.published(self._store), *refused.keys(self._store)):
             fields = cast("list[bytes]", self._store.redis.hkeys(key))
             found[key] = [field for field in fields if field.startswith(start)]
         return {key: fields for key, fields in found.items() if fields}

@@ -23,11 +23,12 @@ from deniable_aggregator import release, shelf, watch
 from deniable_aggregator.events import Events
 from deniable_aggregator.faults import alone
 from deniable_aggregator.holdings import COUNTED, PUBLISHED, Holdings
+from deniable_aggregator.release import Release
 from deniable_aggregator.removal import Erased, Removal
 from deniable_aggregator.script import Script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from deniable.registry import Registry
     from deniable.report import Stratum
@@ -77,15 +78,15 @@ class Retention:
         for metric in registry.definitions:
             self._graces[metric.id] = max(delay(metric.grace), self._graces.get(metric.id, timedelta()))
         self._next = 0.0
+        self._left: Iterator[int] = iter(())  # what a look has still to do
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
         self._expire = Script(store.redis, "expire")
 
     def __call__(self) -> None:
-        """Delete what is due, if it is time to look."""
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + self._every
-        self.look(self._store.now())
+        """Delete what is due of the next metric, if it is time to look: counting waits for one metric at a time."""
+        if next(self._left, None) is None and time.monotonic() >= self._next:
+            self._next = time.monotonic() + self._every
+            self._left = self._look(self._store.now())
 
     def look(self, now: float) -> int:
         """Delete what is due; should two workers do so at once, one of them finds nothing.
@@ -100,21 +101,29 @@ class Retention:
         int
             How many tallies, releases and keys like these were deleted.
         """
+        return sum(self._look(now))
+
+    def _look(self, now: float) -> Iterator[int]:
+        """Delete what is due, metric by metric; tell of each how much it was."""
         known = self._sweep()
         # What was taken and not counted yet may be of any period that was open then.
         drained = self._publisher.drained(now)
         deleted = 0
         for metric in sorted(known):
             closed = drained - self._graces.get(metric, delay(GRACE)).total_seconds()
+            of_it = 0
             with alone(self._events, "retention", metric):
-                deleted += self._counted(metric, closed)
-                deleted += self._published(metric, closed - self._days.releases * _DAY)
+                held = Holdings(self._store, metric)
+                of_it += self._counted(held, closed)
+                held = Holdings(self._store, metric) if of_it else held
+                of_it += self._published(held, closed - self._days.releases * _DAY)
                 watch.forget(self._store, metric, closed - self._days.alarms * _DAY)
+            deleted += of_it
+            yield of_it
         oldest = int(now) - self._days.tallies * _DAY
         self._store.redis.xtrim(self._store.dead, minid=f"{1000 * oldest}-0", approximate=False)
         if deleted:
             log.info("deleted %d keys of %s whose time was over", deleted, self._store.app)
-        return deleted
 
     def _sweep(self) -> set[str]:
         """Delete what was written of erased metrics while they were erased; return the names of all others."""
@@ -128,26 +137,21 @@ class Retention:
         known = cast("set[bytes]", client.smembers(self._store.metrics))
         return {name.decode() for name in known} | {metric for metric, _ in gone}
 
-    def _counted(self, metric: str, closed: float) -> int:
+    def _counted(self, held: Holdings, closed: float) -> int:
         """Delete exact sums of periods that had closed long enough ago, and all that is exact beside them."""
-        held = Holdings(self._store, metric)
-        notes = release.shelf(self._store).notes(metric)
-        listed = release.listed(self._store, metric)
         waited = _ended(self._publisher.waiting, closed - self._days.releases * _DAY)
         deleted = 0
         for whole in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
-            published = whole.period <= release.last(listed, whole[:3])
+            published = whole.period <= release.summary(self._store, whole[:3]).closed
             if whole[:3] not in self._declared or published or whole in waited:
-                deleted += self._delete(held, COUNTED, held.counted, whole, notes.get(whole, b""))
+                deleted += self._delete(held, COUNTED, held.counted, whole)
         return deleted
 
-    def _published(self, metric: str, before: float) -> int:
+    def _published(self, held: Holdings, before: float) -> int:
         """Delete releases of periods that ended before a time and of which nothing exact is left."""
-        held = Holdings(self._store, metric)
-        notes = release.shelf(self._store).notes(metric)
         exact = {_whole(stratum) for stratum in held.strata(*COUNTED)}
         due = [whole for whole in _ended(held.strata(*PUBLISHED), before) if whole not in exact]
-        return sum(self._delete(held, PUBLISHED, held.published, whole, notes.get(whole, b"")) for whole in due)
+        return sum(self._delete(held, PUBLISHED, held.published, whole) for whole in due)
 
     def _delete(
         self,
@@ -155,17 +159,19 @@ class Retention:
         indexes: Sequence[str],
         keys: Callable[[Callable[[Stratum], bool]], list[str]],
         whole: Stratum,
-        note: bytes,
     ) -> int:
+        note = cast("bytes | None", self._store.redis.hget(held.index("releases"), shelf.name(whole))) or b""
+
         def of_it(stratum: Stratum) -> bool:
             return _whole(stratum) == whole
 
         index, definition = held.index("releases"), "|".join(map(str, whole[:3]))
-        names = [index, self._store.expired, *map(held.index, indexes), *keys(of_it)]
+        gone = Release.read(note).n if note and indexes is PUBLISHED else 0
+        names = [index, self._store.expired, release.published(self._store), *map(held.index, indexes), *keys(of_it)]
         fields: set[bytes] = set()
         for word in indexes:
             fields.update(held.fields(word, of_it))
-        args: list[Any] = [shelf.name(whole), note, definition, whole.period, len(indexes), *sorted(fields)]
+        args: list[Any] = [shelf.name(whole), note, definition, whole.period, gone, len(indexes), *sorted(fields)]
         return int(self._expire(names, args))
 
 
@@ -175,5 +181,5 @@ def _whole(stratum: Stratum) -> Stratum:
 
 def _ended(strata: Iterable[Stratum], before: float) -> list[Stratum]:
     """List the periods of strata that ended before a time."""
-    ends = {whole: period.end(whole.period) for whole in map(_whole, strata)}
+    ends = {whole: period.end(whole.period) for whole in set(map(_whole, strata))}
     return sorted(whole for whole, end in ends.items() if end and end.timestamp() < before)

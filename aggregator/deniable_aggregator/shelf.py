@@ -58,8 +58,12 @@ class Shelf:
 
     def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
         """Read the tallies of some strata of one layout, all as they are at one moment; empty where there is none."""
+        return self.some([layout] * len(strata), strata)
+
+    def some(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Tally]:
+        """Read the tallies of some strata, each with its layout, likewise."""
         values = cast("list[bytes | None]", self._redis.mget([self.key(name(s)) for s in strata])) if strata else []
-        return [tallies.from_cells(layout, cells(value or b"")) for value in values]
+        return [tallies.from_cells(layout, cells(value or b"")) for layout, value in zip(layouts, values, strict=True)]
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""

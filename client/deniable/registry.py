@@ -78,9 +78,11 @@ if TYPE_CHECKING:
 
     from deniable.source import Source
 
-__all__ = ["Metric", "Registry", "load", "parse", "read"]
+__all__ = ["OTHER", "Metric", "Registry", "load", "parse", "read"]
 
 Value = str | bool | int | tuple[str, ...]
+OTHER = "(other)"
+"""The value of each segment for reports of none that is listed; no listed one is written so."""
 _MAX_LENGTH = {True: 16, False: 64}  # of a text to be discovered, and of one that is looked for
 
 
@@ -389,6 +391,20 @@ class Registry:
                 raise ParameterError(f"segment {name} is one of {', '.join(self.segments[name])}", given.get(name))
             words.append(f"{name}={given[name]}")
         return ",".join(words)
+
+    def filed(self, metric: Metric, written: str) -> str:
+        """Rewrite a report's segment with the values that this registry lists; any other one counts as `OTHER`.
+
+        Raises
+        ------
+        ParameterError
+            If it does not give a value of each breakdown that the metric declares, in their order, and of no other.
+        """
+        pairs = [part.partition("=") for part in written.split(",") if written]
+        if tuple(name if equals else None for name, equals, _ in pairs) != metric.segments:
+            shape = ",".join(f"{name}=..." for name in metric.segments) or "as an empty text"
+            raise ParameterError(f"the segment of {metric.id} is written {shape}", written[:60])
+        return ",".join(f"{name}={value if value in self.segments[name] else OTHER}" for name, _, value in pairs)
 
 
 def _candidate(line: str, length: int) -> int:

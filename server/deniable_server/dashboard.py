@@ -21,12 +21,12 @@ import redis
 from flask import Blueprint, abort, g, make_response, redirect, render_template, request, session, url_for
 from werkzeug.exceptions import HTTPException
 
-from deniable_aggregator import logs
+from deniable_aggregator import logs, release
 from deniable_aggregator.alarm import influence
 from deniable_server import chart, live
 from deniable_server.auth import admin_only
 from deniable_server.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.query import awaited, declared, measure
+from deniable_server.query import awaited, declared, latest, measure
 from deniable_server.service import service
 from deniable_server.trail import kept
 
@@ -54,6 +54,7 @@ _MOST_ROWS = 500  # a domain may have 65,536 values; a page of them all is there
 _UNDETECTED_ROWS = 10
 _COMPACT = 24  # rows beyond which they are set closer
 _PREVIEW_ROWS = 4
+_MOST_CARDS = 48
 _PREVIEW_COLUMNS = 64
 
 
@@ -71,10 +72,23 @@ blueprint.after_request(kept)  # which runs first: what it says instead is prote
 
 @blueprint.get("/")
 def index() -> Response:
-    """List the metrics of an app."""
+    """List the metrics of an app, `_MOST_CARDS` of them on each ``page``."""
     app = _app()
-    cards = [_card(app, question) for question in app.questions.values()]
-    return _page("index.html", app=app, cards=cards, total=sum(each["n"] for card in cards for each in card["versions"]))
+    known = release.summaries(app.store)
+    number, ids = request.args.get("page", "1"), list(app.questions)
+    pages = max(1, ceil(len(ids) / _MOST_CARDS))
+    if number not in map(str, range(1, pages + 1)):
+        raise Problem(404, "unknown_page", f"There are {pages} pages of metrics.")
+    begin = _MOST_CARDS * (int(number) - 1)
+    return _page(
+        "index.html",
+        app=app,
+        cards=[_card(app, each) for each in latest(app, ids[begin : begin + _MOST_CARDS], known)],
+        metrics=len(ids),
+        page=int(number),
+        pages=pages,
+        total=sum(known[each.definition].n for each in app.versions.values() if each.definition in known),
+    )
 
 
 @blueprint.get("/m/<id_>")
@@ -169,9 +183,8 @@ def _estimated(measured: dict[str, Any]) -> list[dict[str, Any]]:
     return [row for row in measured["estimates"] if row["frequency"] is not None]
 
 
-def _card(app: App, question: Question) -> dict[str, Any]:
+def _card(app: App, measured: dict[str, Any]) -> dict[str, Any]:
     """Describe a metric for the list, with its largest values, or with all of them where they are in order."""
-    measured = measure(app, question.metric.id)
     card = _described(app, app.versions[measured["id"], measured["version"]], measured) | {
         "rows": (),
         "columns": (),

@@ -24,7 +24,6 @@ from deniable import period, report
 from deniable.errors import ParameterError
 from deniable.report import Stratum
 from deniable_aggregator import batch, refused, tally
-from deniable_aggregator.breakdown import OTHER
 from deniable_server.auth import app_by_ingest_key, uploader
 from deniable_server.problem import RETRY_SECONDS, Problem
 from deniable_server.service import Collected, service
@@ -289,19 +288,13 @@ def _collected(app: App, limits: Settings, question: Question, group: Group, now
         raise Problem(400, "period_closed", f"the period ended more than {question.metric.grace} ago and takes no more reports")
     if now < opens:
         raise Problem(400, "period_not_open", "the period has not begun; check the device's clock")
-    segment = _segment(app, question, group.segment)
+    try:
+        segment = app.registry.filed(question.metric, group.segment)
+    except ParameterError as error:
+        raise Problem(400, "segment", error.rule) from None
     collected = Collected(Stratum(group.metric, group.version, group.fingerprint, group.period, segment), opens, closes)
     if segment != group.segment:
         return collected
     if len(question.collected) >= _MOST_COLLECTED:
         question.collected.clear()
     return question.collected.setdefault((group.period, segment), collected)
-
-
-def _segment(app: App, question: Question, written: str) -> str:
-    """Write a segment with the values that the registry lists; any other counts as `OTHER`."""
-    names, pairs = question.metric.segments, [pair.partition("=") for pair in written.split(",") if written]
-    if tuple(name for name, equals, _ in pairs if equals) != names or len(pairs) != len(names):
-        raise Problem(400, "segment", f"the segment is written {','.join(f'{n}=...' for n in names) or 'as an empty text'}")
-    listed = app.registry.segments
-    return ",".join(f"{name}={value if value in listed[name] else OTHER}" for name, _, value in pairs)

@@ -133,7 +133,18 @@ OPERATIONS = (
         key="ingest",
         codes=KEYED | {404: ("no_signed_registry",)},
     ),
-    Operation("get", "/api/v1/metrics", "List the metrics of the key's app", {200: "Metrics"}, key="read", codes=KEYED),
+    Operation(
+        "get",
+        "/api/v1/metrics",
+        "List the metrics of the key's app",
+        {200: "Metrics"},
+        key="read",
+        parameters=(
+            _parameter("query", "limit", {"type": "integer", "minimum": 1, "maximum": 100}, "At most so many; default 100"),
+            _parameter("query", "after", _TEXT, "The metric that these follow: `next` of the answer before"),
+        ),
+        codes=KEYED | {400: ("after", "limit", "unknown_parameter")},
+    ),
     Operation(
         "get",
         "/api/v1/metrics/{id}",

@@ -15,12 +15,14 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.chain import Chain
 from deniable.mechanisms.prefix import PrefixTree
 from deniable.period import bounds
+from deniable.report import Stratum
 from deniable_aggregator import decode, pulse, release
 from deniable_aggregator.association import from_product
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.combination import combine
 from deniable_aggregator.discovery import discover
 from deniable_aggregator.estimate import finite
+from deniable_aggregator.release import Summary
 from deniable_server.auth import app_by_read_key
 from deniable_server.problem import Problem
 from deniable_server.service import service
@@ -32,9 +34,8 @@ if TYPE_CHECKING:
     from flask import Response
 
     from deniable.registry import Value
-    from deniable.report import Stratum
     from deniable_aggregator.estimate import Estimate
-    from deniable_aggregator.release import Release
+    from deniable_aggregator.release import Definition, Release
     from deniable_aggregator.tally import Tally
     from deniable_server.service import App, Question
 
@@ -44,9 +45,9 @@ __all__ = [
     "blueprint",
     "cell_of",
     "declared",
-    "describe",
     "description",
     "estimated",
+    "latest",
     "level_asked",
     "measure",
     "missing",
@@ -60,6 +61,7 @@ LEVEL = 0.95
 """Of intervals, where nothing else is asked."""
 _MOST_COMBINATIONS = 1024  # whose covariance is a matrix that a page can wait for
 _MOST_REMEMBERED = 32
+_MOST_LISTED = 100  # metrics in one answer
 _HOMOGENEOUS = 0.9  # share of a segment with one answer, at least
 _remembered: dict[tuple[str, tuple[int, ...], bytes], tuple[Sequence[int], Estimate]] = {}
 _lock = Lock()
@@ -94,9 +96,28 @@ def readyz() -> tuple[Response, int]:
 
 @blueprint.get("/api/v1/metrics")
 def metrics() -> Response:
-    """List the metrics of the key's app."""
+    """List the metrics of the key's app: at most ``limit``, those that follow the one ``after``."""
     app = app_by_read_key()
-    return jsonify(app=app.name, trial=app.trial, metrics=[describe(app, question) for question in app.questions.values()])
+    unknown = set(request.args) - {"limit", "after"}
+    if unknown:
+        raise Problem(400, "unknown_parameter", f"parameters are limit and after; got {', '.join(sorted(unknown))}")
+    limit = _limit_asked()
+    ids = list(app.questions)
+    after = request.args.get("after")
+    if after is not None and after not in app.questions:
+        raise Problem(400, "after", "after is the id of a metric in this list: the `next` of an earlier answer")
+    begin = 0 if after is None else ids.index(after) + 1
+    shown = ids[begin : begin + limit]
+    known = release.summaries(app.store)
+    listed = [describe(app, app.questions[id_], known) for id_ in shown]
+    return jsonify(app=app.name, trial=app.trial, metrics=listed, next=shown[-1] if begin + limit < len(ids) else None)
+
+
+def _limit_asked() -> int:
+    text = request.args.get("limit", str(_MOST_LISTED))
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= _MOST_LISTED:
+        raise Problem(400, "limit", f"limit is a whole number from 1 to {_MOST_LISTED}")
+    return int(text)
 
 
 @blueprint.get("/api/v1/metrics/<id_>")
@@ -141,27 +162,52 @@ def level_asked() -> float:
     return level
 
 
-def describe(app: App, question: Question) -> dict[str, Any]:
+def describe(app: App, question: Question, known: Mapping[Definition, Summary]) -> dict[str, Any]:
     """Describe a metric and how much of it was published, in the highest version and in each."""
-    versions = _versions(app, question.metric.id)
+    versions = versions_known(app, question.metric.id, known)
     first = next(each for each in versions if each["version"] == question.metric.version)
     return description(app, question) | {"n": first["n"], "updated": first["updated"], "versions": versions}
 
 
-def _versions(app: App, id_: str) -> list[dict[str, Any]]:
+def versions_known(app: App, id_: str, known: Mapping[Definition, Summary]) -> list[dict[str, Any]]:
     """Tell how much of each version of a metric was published, the highest first."""
     listed = []
     for question in app.versions_of(id_):
-        whole = {stratum: each for stratum, each in releases_of(app, question).items() if not stratum.segment}
+        summary = known.get(question.definition, Summary())
         listed.append(
             {
                 "version": question.metric.version,
                 "expires": question.metric.expires.isoformat() if question.metric.expires else None,
-                "n": release.shelf(app.store).read(question.layout, list(whole)).n,
-                "updated": _updated(whole),
+                "n": summary.n,
+                "updated": datetime.fromtimestamp(summary.updated, UTC).isoformat() if summary.n else None,
             }
         )
     return listed
+
+
+def latest(app: App, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[dict[str, Any]]:
+    """Estimate metrics, each from its last release, in the highest version of which there is any.
+
+    Returns
+    -------
+    list of dict
+        What `measure` says of the whole of that period, but for what else there is.
+    """
+    questions = [next((each for each in app.versions_of(id_) if each.definition in known), app.questions[id_]) for id_ in ids]
+    wholes = [Stratum(*each.definition, known.get(each.definition, Summary()).last, "") for each in questions]
+    notes = release.noted(app.store, wholes)
+    tallies = release.shelf(app.store).some([each.layout for each in questions], wholes)
+    return [
+        description(app, question)
+        | {
+            "updated": _updated(chosen),
+            "included": _spans(chosen),
+            "versions": versions_known(app, question.metric.id, known),
+            **estimated(question, counted, LEVEL),
+        }
+        for question, whole, counted in zip(questions, wholes, tallies, strict=True)
+        for chosen in ({whole: notes[whole]} if whole in notes else {},)
+    ]
 
 
 class _Measured(NamedTuple):
@@ -197,10 +243,10 @@ def measure(app: App, name: str, period: str | None = None, segment: str | None 
     Problem
         As `declared` and `_measure` do, of the highest version where no other one has an answer.
     """
-    latest = declared(app, name)
+    highest = declared(app, name)
     found: list[_Measured] = []
     problem = None
-    for question in [latest] if "@" in name else app.versions_of(latest.metric.id):
+    for question in [highest] if "@" in name else app.versions_of(highest.metric.id):
         try:
             found.append(_measure(app, question, period, segment, level))
         except Problem as each:
@@ -209,9 +255,10 @@ def measure(app: App, name: str, period: str | None = None, segment: str | None 
     if problem and not answered:
         raise problem
     first = (answered or found)[0]
-    if latest.metric.kept:  # an answer of another period is none of this one
+    if highest.metric.kept:  # an answer of another period is none of this one
         answered = [each for each in answered if each.answer["included"] == first.answer["included"]]
-    return first.answer | {"versions": _versions(app, latest.metric.id), "merged": _merged(answered, level)}
+    versions = versions_known(app, highest.metric.id, release.summaries(app.store))
+    return first.answer | {"versions": versions, "merged": _merged(answered, level)}
 
 
 def _merged(several: Sequence[_Measured], level: float) -> dict[str, Any] | None:

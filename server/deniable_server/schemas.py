@@ -109,7 +109,7 @@ _ANSWERS = {
     "Rejection": _object(group=_COUNT, code=_TEXT, count=_COUNT, detail=_TEXT),
     "Accepted": _object(accepted=_COUNT, rejected=_COUNT, duplicate=_BOOLEAN, errors=_list(ref("Rejection"))),
     "SignedRegistry": _object(format={"const": 1}, registry=_TEXT, signature=_TEXT),
-    "Metrics": _object(app=_TEXT, trial=_BOOLEAN, metrics=_list(ref("Listed"))),
+    "Metrics": _object(app=_TEXT, trial=_BOOLEAN, metrics=_list(ref("Listed")), next=_or_null("string")),
     "Listed": _object(more=True, **_DESCRIPTION, versions=_list(ref("Version"))),
     "Span": _object(first=_or_null("string"), last=_TEXT),
     "Estimate": _object(more=True, **_ESTIMATE),

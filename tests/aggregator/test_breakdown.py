@@ -9,8 +9,8 @@ import pytest
 
 from deniable.errors import ParameterError
 from deniable.hierarchy import parents
-from deniable.registry import parse
-from deniable_aggregator.breakdown import OTHER, Breakdown
+from deniable.registry import OTHER, parse
+from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.cube import Cube
 
 VERSIONS = ("2.4", "2.4.0", "2.4.1", "3.0")

@@ -150,6 +150,7 @@ EVERYWHERE = [
     "dead",
     "expired",
     "metrics",
+    "published",
     "release:ui.theme",
     "releases:ui.theme",
     "snapshot:ui.theme",
@@ -237,13 +238,13 @@ def test_how_many_keys_there_are_is_what_goes(shop):
     def number():
         fields = ("tallies", "releases", "census", "answers", "spent")
         keys = shop.redis.keys("{shop}:*:ui.theme|*")
-        return len(keys) + sum(shop.redis.hlen(f"{{shop}}:{word}:ui.theme") for word in fields) + 2  # expired, alarms
+        return len(keys) + sum(shop.redis.hlen(f"{{shop}}:{word}:ui.theme") for word in fields) + 6  # expired, alarms; four of published
 
     told = number()
     assert told > 10
     assert Removal(shop.store, "ui.theme").find().keys == told
     shop.erase("--metric", "ui.theme", "--yes")
-    assert number() == 2
+    assert number() == 6
     (entry,) = [each for each in map(json.loads, shop.redis.lrange("{shop}:audit", 0, -1)) if each["event"] == "metric.erased"]
     assert entry["details"] == {"metric": "ui.theme", "keys": told + 3}
     assert entry["actor"] == "command"

@@ -224,7 +224,7 @@ def test_the_list_describes_every_metric(app, client):
     """The list has each metric's id, description, reports, epsilon, mechanism, owner, expiry and last update."""
     fill_all(app)
     html = client.get("/").get_data(as_text=True)
-    for text in ("ui.choice", "<b>1,501</b> reports", "ε&nbsp;=&nbsp;1.099", "coin, 1&nbsp;B", "design@shop.example"):
+    for text in ("ui.choice", "<b>1,001</b> reports, 2026-11-2", "ε&nbsp;=&nbsp;1.099", "coin, 1&nbsp;B", "design@shop.example"):
         assert text in html
     assert "31 Dec 2999" in html
     assert "Collection ended on 1 Jan 2001" in html
@@ -384,7 +384,7 @@ def test_a_fault_of_ours_is_a_page_without_its_text(client, monkeypatch, caplog)
     def fail(*_: object) -> None:
         raise RuntimeError("a secret text")
 
-    monkeypatch.setattr(dashboard, "measure", fail)
+    monkeypatch.setattr(dashboard, "latest", fail)
     response = client.get("/")
     assert response.status_code == 500
     assert response.mimetype == "text/html"

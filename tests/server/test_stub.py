@@ -145,7 +145,7 @@ def test_groups(both, served, name, value):
 
 
 def test_an_ended_metric_and_segments(both, served):
-    """Collection that has ended, missing segments and others than declared are refused alike."""
+    """Collection that has ended and segments that are misspelt are refused alike; values that are not listed are not."""
     both(batch(served.group("ended", [0])))
     for segment in ("platform=linux", "", "platform=plan9", "platform=linux,more=1"):
         both(batch(served.group("export.used", [0], segment=segment)))

@@ -1,8 +1,8 @@
 -- Delete what is kept of a period, all or nothing, unless its release has changed since it was looked at.
--- KEYS: index of the metric's releases; hash from each definition to its last period that was deleted; so many indexes as ARGV[5]
--- says; and the rest to be deleted.
--- ARGV: the period's field in the index of releases, what was noted there ('' for nothing), the definition, the period's name, the
--- number of indexes, then the fields that leave each of these.
+-- KEYS: index of the metric's releases; hash from each definition to its last period that was deleted; the summaries; so many
+-- indexes as ARGV[6] says; and the rest to be deleted.
+-- ARGV: the period's field in the index of releases, what was noted there ('' for nothing), the definition, the period's name, how
+-- many published reports go, the number of indexes, then the fields that leave each of these.
 -- Returns how many keys there were.
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
   return 0
@@ -11,13 +11,18 @@ local last = redis.call('HGET', KEYS[2], ARGV[3])
 if not last or last < ARGV[4] then
   redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
 end
-for k = 3, 2 + ARGV[5] do
-  for i = 6, #ARGV do
+if ARGV[5] ~= '0' and redis.call('HINCRBY', KEYS[3], ARGV[3] .. '|n', -ARGV[5]) <= 0 then
+  for _, member in ipairs({ '|n', '|updated', '|last', '|closed' }) do
+    redis.call('HDEL', KEYS[3], ARGV[3] .. member)
+  end
+end
+for k = 4, 3 + ARGV[6] do
+  for i = 7, #ARGV do
     redis.call('HDEL', KEYS[k], ARGV[i])
   end
 end
 local deleted = 0
-for k = 3 + ARGV[5], #KEYS do
+for k = 4 + ARGV[6], #KEYS do
   deleted = deleted + redis.call('DEL', KEYS[k])
 end
 return deleted

@@ -162,7 +162,7 @@ def _taken(group: dict[str, Any], registry: Registry | None) -> tuple[list[Repor
     if registry is not None:
         metric = _metric(group, registry)
         _check_period(group["period"], metric)
-        _check_segment(group["segment"], metric, registry)
+        group = group | {"segment": _filed(group["segment"], metric, registry)}
         layout = mechanisms.of(metric).layout
     count = group["count"]
     try:
@@ -212,11 +212,8 @@ def _check_period(name: str, metric: Metric) -> None:
         raise Refusal(400, "period_not_open")
 
 
-def _check_segment(written: str, metric: Metric, registry: Registry) -> None:
-    pairs = dict(pair.split("=", 1) for pair in written.split(",") if "=" in pair)
+def _filed(written: str, metric: Metric, registry: Registry) -> str:
     try:
-        canonical = registry.segment(metric, pairs)
+        return registry.filed(metric, written)
     except ParameterError:
         raise Refusal(400, "segment") from None
-    if written != canonical:
-        raise Refusal(400, "segment")

@@ -1,0 +1,135 @@
+"""How long pages and the query API take with a long history, and for how long a worker stops counting to look through it.
+
+    python benchmarks/pages.py                       # 200 metrics, 365 days, 11 cells: 803,000 releases
+    python benchmarks/pages.py --metrics 20 --days 30
+
+Each figure is the median of several requests of this process, with the slowest; the store is another process. Pages are also
+given as a multiple of a page that reads nothing (`/healthz`), in the same run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable import published
+from deniable.declared import Declared
+from deniable.report import Stratum
+from deniable_aggregator import embedded, release, shelf
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.release import Release
+from deniable_aggregator.retention import Retention
+from deniable_aggregator.store import Store, connect
+from deniable_aggregator.watch import Watch
+from deniable_server import create_app
+from deniable_server.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable.registry import Registry
+
+KEY = "rk_bench_12345678"
+PLATFORMS = [f"p{number}" for number in range(10)]
+REPORTS = 1000  # of each cell of a day
+
+
+def registry(metrics: int) -> str:
+    """Declare so many metrics alike."""
+    head = f'format = 1\napp = "bench"\n[retention]\nreleases = 1095\n[segments]\nplatform = {PLATFORMS}\n'
+    return head + "".join(
+        f'[metrics."m{number:03d}"]\ntype = "categorical"\nvalues = ["a", "b", "c", "d", "e"]\nepsilon = 1.0\n'
+        'segments = ["platform"]\ndescription = "d"\nowner = "o"\n'
+        for number in range(metrics)
+    )
+
+
+def fill(store: Store, loaded: Registry, days: int) -> None:
+    """Publish a history, as the publisher would have."""
+    chance = np.random.default_rng(1)
+    last = datetime.now(UTC).date() - timedelta(days=5)
+    names = [(last - timedelta(days=day)).isoformat() for day in reversed(range(days))]
+    hour = int(time.time()) // 3600 * 3600
+    shelf_ = release.shelf(store)
+    for metric in loaded.metrics.values():
+        definition = Declared.of(metric).definition
+        pipeline = store.redis.pipeline(transaction=False)
+        index: dict[str, str] = {}
+        for name in names:
+            parts = chance.multinomial(REPORTS, [0.3, 0.25, 0.2, 0.15, 0.1], size=len(PLATFORMS))
+            cells = {"": parts.sum(0), **{f"platform={name}": part for name, part in zip(PLATFORMS, parts, strict=True)}}
+            for cell, counts in cells.items():
+                stratum = shelf.name(Stratum(*definition, name, cell))
+                index[stratum] = Release(1, hour, closed=True, first=name, n=int(counts.sum())).note()
+                pipeline.set(shelf_.key(stratum), counts.astype(">i8").tobytes())
+        pipeline.hset(shelf_.index(metric.id), mapping=index)
+        field = "|".join(map(str, definition))
+        told = {"n": days * len(PLATFORMS) * REPORTS, "updated": hour, "last": names[-1], "closed": names[-1]}
+        pipeline.hset(release.published(store), mapping={f"{field}|{member}": value for member, value in told.items()})
+        pipeline.sadd(store.metrics, metric.id)
+        pipeline.execute()
+
+
+def timed(call: Callable[[], object], times: int) -> tuple[float, float]:
+    """Return the median and the slowest of some calls, in milliseconds."""
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        took.append(1000 * (time.perf_counter() - began))
+    return statistics.median(took), max(took)
+
+
+def main() -> None:
+    """Fill a store, and measure."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--metrics", type=int, default=200)
+    parser.add_argument("--days", type=int, default=365)
+    parser.add_argument("--times", type=int, default=7)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, embedded.open_store() as server:
+        url = server.url
+        path = Path(folder) / "metrics.toml"
+        path.write_text(registry(given.metrics), "utf-8")
+        loaded = published.load(path)
+        store = Store(connect(url, timeout=60), "bench")
+        fill(store, loaded, given.days)
+        print(f"{given.metrics} metrics, {given.days} days, {1 + len(PLATFORMS)} cells")
+        settings = Settings(redis_url=url, registry=str(path), read_keys=f"bench:{KEY}")
+        api, pages = (create_app(replace(settings, dashboard=how)).test_client() for how in ("key", "open"))
+        own = {"Authorization": f"Bearer {KEY}"}
+        base, _ = timed(lambda: api.get("/healthz"), given.times)
+        for path_ in (
+            "/api/v1/metrics",
+            "/api/v1/metrics/m000",
+            "/api/v1/metrics/m000?segment=platform=p1",
+            "/",
+            "/m/m000",
+            "/readyz",
+        ):
+            http = api if path_.startswith("/api") else pages
+
+            def ask(path_: str = path_, http: object = http) -> None:
+                answer = http.get(path_, headers=own)  # type: ignore[attr-defined]
+                assert answer.status_code in (200, 503), answer.get_data()
+
+            median, slowest = timed(ask, given.times)
+            print(f"  {path_:42} {median:9.1f} ms, slowest {slowest:9.1f}; {median / base:7.0f} times /healthz")
+        publisher = Publisher(store, loaded)
+        retention = Retention(store, loaded, publisher)
+        for name, chore in (("publisher", publisher), ("watch", Watch(store, loaded)), ("retention", retention)):
+            began = time.perf_counter()
+            _, slowest = timed(chore, given.metrics + 1)
+            print(f"  {name:42} {slowest:9.1f} ms at most for one look, {time.perf_counter() - began:.1f} s for all")
+
+
+if __name__ == "__main__":
+    main()

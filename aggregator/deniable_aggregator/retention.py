@@ -78,15 +78,17 @@ class Retention:
         for metric in registry.definitions:
             self._graces[metric.id] = max(delay(metric.grace), self._graces.get(metric.id, timedelta()))
         self._next = 0.0
-        self._left: Iterator[int] = iter(())  # what a look has still to do
+        self._left: Iterator[int] | None = None  # what a look has still to do
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
         self._expire = Script(store.redis, "expire")
 
     def __call__(self) -> None:
         """Delete what is due of the next metric, if it is time to look: counting waits for one metric at a time."""
-        if next(self._left, None) is None and time.monotonic() >= self._next:
+        if self._left is None and time.monotonic() >= self._next:
             self._next = time.monotonic() + self._every
             self._left = self._look(self._store.now())
+        if self._left is not None and next(self._left, None) is None:
+            self._left = None
 
     def look(self, now: float) -> int:
         """Delete what is due; should two workers do so at once, one of them finds nothing.

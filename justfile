@@ -50,10 +50,14 @@ bench:
     python benchmarks/rivals.py
     python benchmarks/sdk.py
 
-# Renew what the images are built of (uv is not among the project's own needs: pip install uv)
+# Renew what the images are built of: one version of each that also runs on the lowest Python that is promised (pip install uv)
 pins:
-    uv pip compile --upgrade --python-version 3.13 --universal --generate-hashes --no-annotate --custom-compile-command 'just pins' \
-        --extra server pyproject.toml -o deploy/requirements.txt
+    uv pip compile {{pin}} --extra server pyproject.toml -o deploy/requirements.txt
     python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
-        | uv pip compile --upgrade --python-version 3.13 --universal --generate-hashes --no-annotate --custom-compile-command 'just pins' \
-        - -o deploy/requirements-build.txt
+        | uv pip compile {{pin}} - -o deploy/requirements-build.txt
+
+# Whether the pins can be installed, of which licences they are, and what vulnerabilities are known (needs a package index)
+scan:
+    python .ci/scan.py
+
+pin := "--upgrade --python-version 3.11 --universal --fork-strategy fewest --generate-hashes --no-annotate --custom-compile-command 'just pins'"

@@ -31,7 +31,7 @@ KEY_SPACE = 1 << 64
 
 def data(value: int, domain_size: int) -> bytes:
     """Return a value's big-endian bytes without the zeros at their end: of a text, its UTF-8, however long texts may be."""
-    return value.to_bytes((domain_size.bit_length() + 6) // 8, "big").rstrip(b"\0")
+    return value.to_bytes(((domain_size - 1).bit_length() + 7) // 8, "big").rstrip(b"\0")
 
 
 def key(value: int, domain_size: int) -> int:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.hashing import KEY_SPACE, LinearFamily, LineFamily, PoolFamily, is_prime, key
+from deniable.hashing import KEY_SPACE, LinearFamily, LineFamily, PoolFamily, data, is_prime, key
 
 FAMILIES = [
     (2, 2),
@@ -136,3 +136,10 @@ def test_keys():
     assert key(short, 1 << 72) == key(long, 1 << 512)
     assert key(short, 1 << 72) < KEY_SPACE
     assert key(short, 1 << 72) != key(short + 256, 1 << 72)
+
+
+@pytest.mark.parametrize("domain_size", [2, 255, 256, 257, 300, 511, 512, 513, 65_536, 1 << 64, 1 << 512])
+def test_every_value_has_bytes_of_its_own(domain_size):
+    """No value of a domain is too large to be written, and no two are written alike."""
+    values = {0, 1, domain_size // 2, domain_size - 1, *range(max(0, domain_size - 300), domain_size)}
+    assert len({data(value, domain_size) for value in values}) == len(values)

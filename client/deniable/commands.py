@@ -17,6 +17,7 @@ from deniable.proof import prove as proof_of
 from deniable.registry import load, parse
 from deniable.restrict import restricted
 from deniable.signature import FILE, MAX_BYTES, Envelope, generate, seal
+from deniable.wire import sheet
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +31,7 @@ __all__ = ["explain", "prove", "registry"]
 
 
 def registry(parser: argparse.ArgumentParser) -> Run:
-    """``deniable registry lint | diff | publish | keygen | sign | verify``."""
+    """``deniable registry lint | diff | publish | show | keygen | sign | verify``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("lint", help="explain each fault of a registry with file, metric, rule and value")
     check.add_argument("files", nargs="+", metavar="FILE", help="or a folder of published registries")
@@ -43,6 +44,10 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     add.add_argument("file", metavar="FILE")
     add.add_argument("folder", metavar="FOLDER", help="made where there is none; DENIABLE_REGISTRY names it")
     add.set_defaults(run=lambda given: _publish(Path(given.file), Path(given.folder)))
+    show = actions.add_parser("show", help="tell what a client in another language needs: fingerprints, layouts, constants")
+    show.add_argument("file", nargs="?", default="metrics.toml", metavar="FILE", help="default: metrics.toml")
+    show.add_argument("--json", action="store_true", help="all of it, as docs/wire.md explains")
+    show.set_defaults(run=lambda given: _show(given.file, as_json=given.json))
     keys = actions.add_parser(
         "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
     )
@@ -113,6 +118,18 @@ def _publish(file: Path, folder: Path) -> int:
         print("nothing was published: mend what is BREAKING")
         return 1
     print(f"published as {published.add(file, folder)}; start the server and the worker anew with DENIABLE_REGISTRY={folder}")
+    return 0
+
+
+def _show(file: str, *, as_json: bool) -> int:
+    written = sheet(load(file))
+    if as_json:
+        print(json.dumps(written, indent=2))
+        return 0
+    for id_, metric in written["metrics"].items():
+        layout = metric["layout"]
+        shape = f"{layout['rows']} x {layout['width']} {layout['kind']}, {layout['payload_bytes']} bytes"
+        print(f"{id_} version {metric['version']}: {metric['fingerprint']}, {metric['mechanism']}, {shape}")
     return 0
 
 

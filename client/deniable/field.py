@@ -67,6 +67,11 @@ class Field:
         object.__setattr__(self, "powers", powers)
         object.__setattr__(self, "logarithms", logarithms)
 
+    @property
+    def polynomial(self) -> int:
+        """The modulus of products of an even order above 2, its bits the coefficients; 0 where products are modulo the order."""
+        return self.order ^ self.powers[self.order.bit_length() - 1] if self.powers else 0
+
     def add(self, a: int, b: int) -> int:
         """Add two elements."""
         return a ^ b if self.powers else (a + b) % self.order

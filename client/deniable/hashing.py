@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from hashlib import sha256
 from struct import unpack
+from typing import Any
 
 from deniable.errors import ParameterError
 
@@ -84,6 +85,11 @@ class LinearFamily:
         """Hashes are 0 to ``width - 1``."""
         return self.range_size
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What the functions are made from, by the names of docs/wire.md."""
+        return {"kind": "linear", "rows": self.rows, "width": self.range_size, "digits": self.digits}
+
     def hash(self, row: int, value: int) -> int:
         """Hash `value` in [0, domain_size) with member `row` in [0, rows): <row, value> mod range_size."""
         g = self.range_size
@@ -135,6 +141,11 @@ class LineFamily:
         object.__setattr__(self, "width", 1 << self.order)
         object.__setattr__(self, "rows", self.width + 1)
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What the functions are made from, by the names of docs/wire.md."""
+        return {"kind": "line", "rows": self.rows, "width": self.width, "polynomial": _MODULI[self.order]}
+
     def hash(self, row: int, value: int) -> int:
         """Hash `value` in [0, domain_size) with member `row` in [0, rows)."""
         y, x = divmod(value, self.width)
@@ -175,6 +186,11 @@ class PoolFamily:
     label: str
     rows: int
     width: int
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """What the functions are made from, by the names of docs/wire.md."""
+        return {"kind": "pool", "rows": self.rows, "width": self.width, "label": self.label}
 
     def multipliers(self, row: int) -> tuple[int, int, int]:
         """Return the numbers (a, b, c) of member `row`; a digest is cheaper to make than to keep one for each function."""

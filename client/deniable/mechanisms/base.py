@@ -114,6 +114,14 @@ class Mechanism(_Sealed, ABC):
     def _parameters(self) -> dict[str, Any]:
         """Compute `ratio`, `p`, `q`, `layout` and the integers of the sampler from domain_size and requested."""
 
+    @property
+    @abstractmethod
+    def constants(self) -> dict[str, Any]:
+        """What a device needs besides the domain and the layout to make a report, by the names of docs/wire.md.
+
+        Probabilities are exact fractions; a family of hash functions tells of itself likewise.
+        """
+
     @abstractmethod
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw the chance of `count` independent reports; the value has no part in it."""

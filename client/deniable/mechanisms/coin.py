@@ -40,6 +40,11 @@ class Coin(Mechanism):
             raise ParameterError("the coin mechanism spends ln 3: epsilon is at least 1.0986122886681098", self.epsilon)
         return {"ratio": Fraction(3), "p": Fraction(3, 4), "q": Fraction(1, 4), "layout": Layout(1, 2, "index")}
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """None: both coins are fair."""
+        return {}
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Toss both coins of each report."""
         first, second = source.bits(1, 2, count), source.bits(1, 2, count)

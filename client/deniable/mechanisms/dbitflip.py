@@ -86,6 +86,11 @@ class DBitFlip(Chain):
             "buckets": d,
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """By how many values sets begin apart, and the probability of a flip."""
+        return {"stride": gcd(self.buckets, self.domain_size), "flip": self.other}
+
     def first(self, row: int) -> int:
         """Return the first value of a set; the others follow it, around the domain."""
         return row * gcd(self.buckets, self.domain_size)

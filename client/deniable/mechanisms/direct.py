@@ -58,6 +58,11 @@ class Grr(Mechanism):
             "_ring": tuple(layout.pack(0, value) for value in range(d)) * 2,
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The probability of the truth."""
+        return {"keep": self.p}
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw by how much each answer is shifted around the domain."""
         return shifts(source, self._kept, self.domain_size, count)

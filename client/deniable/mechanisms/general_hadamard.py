@@ -71,6 +71,13 @@ class GeneralHadamard(Mechanism):
             "_step": _scatter(blocks * (size - 1)),
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The blocks, the step that spreads values over them, and the probability of a column of the set."""
+        inside = self.size // 2 * self._kept
+        beside = (self.layout.width - self.size // 2) * UNIT
+        return {"blocks": self.blocks, "size": self.size, "step": self._step, "inside": Fraction(inside, inside + beside)}
+
     def slots(self, value: _Number) -> tuple[_Number, _Number]:
         """Return the block of a value, and its row of the block's matrix; of an array of values too.
 

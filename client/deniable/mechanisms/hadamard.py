@@ -54,6 +54,11 @@ class Hadamard(Mechanism):
             "_kept": kept,
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The probability of a column of the set."""
+        return {"keep": self.p}
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw whether each report names a column of the set, and which of the K/2 on that side."""
         sides = source.bits(self._kept, self._kept + UNIT, count)

@@ -40,6 +40,15 @@ class Shifted(Chain):
             "_again": (again.numerator * (cells - 1), again.denominator - again.numerator),
         }
 
+    @property
+    def _keeps(self) -> dict[str, Any]:
+        """The probabilities that the first step and the second keep the cell."""
+        cells, (again, other) = self.layout.width, self._again
+        return {
+            "keep_permanent": Fraction(self._kept_permanent, self._kept_permanent + (cells - 1) * UNIT),
+            "keep_again": Fraction(again, again + (cells - 1) * other),
+        }
+
     def respond_permanently(self, row: int, value: int, source: Source) -> int:
         """Draw the cell that is kept for a value."""
         cells = self.layout.width
@@ -73,3 +82,8 @@ class LGrr(Grr, Shifted):
     def _parameters(self) -> dict[str, Any]:
         claims = super()._parameters()
         return claims | self._steps(self.domain_size, claims["p"])
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The probabilities of the truth: of a report at once, of the permanent response, and of a report from that."""
+        return super().constants | self._keeps

@@ -48,6 +48,11 @@ class LOsue(Oue, Chain):
         flip = second_flip(other, claims["q"])
         return claims | {"permanent_ratio": Fraction(kept, UNIT), "_other": other, "_flip": flip}
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """Besides those of one step, the probabilities of a kept 1 for another value, and of a flip of a kept bit."""
+        return super().constants | {"other_permanent": self._other, "flip_again": self._flip}
+
     def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002 - there is one row
         """Draw the bits that are kept for a value."""
         return place(value, draw(source, _HALF, self._other, self.domain_size, 1)[0])

@@ -51,6 +51,11 @@ class LocalHash(Mechanism):
             "_kept": kept,
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The hash functions, and the probability of the true cell."""
+        return {"family": self.family.constants, "keep": self.p}
+
     def _family(self, kept: int) -> LinearFamily:
         family = best_family(self.domain_size, kept)
         if family is None:

@@ -50,6 +50,11 @@ class Loloha(LocalHash, Shifted):
         return family
 
     @property
+    def constants(self) -> dict[str, Any]:
+        """The functions, and the probabilities of the true cell, at once and in two steps."""
+        return super().constants | self._keeps
+
+    @property
     def kept_responses(self) -> int:
         """How many permanent responses a device comes to keep at most: one for each cell, or value where these are fewer."""
         return min(self.family.range_size, self.domain_size)

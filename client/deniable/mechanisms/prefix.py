@@ -164,6 +164,11 @@ class PrefixTree(FastLocalHash):
         return share
 
     @property
+    def constants(self) -> dict[str, Any]:
+        """The same as of fast local hashing, and what each level tells of."""
+        return super().constants | {"bits": self.bits, "lengths": self.lengths, "bounds": self.bounds}
+
+    @property
     def canonical(self) -> str:
         """All that device and decoder must agree on."""
         levels = " ".join(f"{length}:{row}" for length, row in zip(self.lengths, self.bounds, strict=False))

@@ -83,6 +83,11 @@ class Projective(Mechanism):
             "_listed": (),
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The geometry, and the probability of a point on the hyperplane."""
+        return {"order": self.field.order, "dimension": self.dimension, "polynomial": self.field.polynomial, "keep": self.p}
+
     def __post_init__(self) -> None:
         """List what a small domain can answer: all of it beforehand, so that a report is looked up, whatever the value."""
         super().__post_init__()

@@ -162,6 +162,17 @@ class Rappor(Bloom):
             "family": PoolFamily(self.name, self.cohorts * self.hashes, self.bits),
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The filter, and the probabilities of a flip, at once and in two steps."""
+        return {
+            "hashes": self.hashes,
+            "family": None if self.basic else self.family.constants,
+            "flip": self.other,
+            "flip_permanent": self._flip_permanent,
+            "flip_again": self._flip,
+        }
+
     # Both kinds of bits are flipped with the same probability, so that one draw for each bit does.
 
     def noise(self, source: Source, count: int) -> list[Any]:
@@ -263,6 +274,18 @@ class GoogleRappor(Bloom):
         if self.preset not in google_rappor.PRESETS:
             raise ParameterError(f"a preset is one of {', '.join(google_rappor.PRESETS)}", self.preset)
         return replace(google_rappor.PRESETS[self.preset], **given)
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The filter, and the probabilities of its bits, at once and in two steps."""
+        return {
+            "hashes": self.hashes,
+            "one": self.one,
+            "other": self.other,
+            "flip_permanent": self.params.effective_f / 2,
+            "one_again": self.params.effective_q,
+            "other_again": self.params.effective_p,
+        }
 
     @property
     def basic(self) -> bool:

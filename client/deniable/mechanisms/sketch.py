@@ -133,6 +133,11 @@ class Cms(Sketch):
             "layout": Layout(family.rows, family.width, "bits"),
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The hash functions, and the probability of a flip."""
+        return {"family": self.family.constants, "flip": self.other}
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's row, and which of its bits are flipped."""
         flips = source.words(self.other.numerator, self.other.denominator, self.width, count)
@@ -174,6 +179,11 @@ class Hcms(Sketch):
             "layout": Layout(family.rows, 2 * family.width, "index"),
             "_kept": kept,
         }
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The hash functions, and the probability that the sign is flipped."""
+        return {"family": self.family.constants, "flip": Fraction(UNIT, self._kept + UNIT)}
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's row, its coefficient, and whether its sign is flipped."""
@@ -220,6 +230,11 @@ class FastLocalHash(Sketch):
             "layout": Layout(family.rows, family.width, "index"),
             "_kept": kept,
         }
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The hash functions, and the probability of the true cell."""
+        return {"family": self.family.constants, "keep": self.p}
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's function, and by how much its cell is shifted."""

@@ -46,6 +46,11 @@ class Subset(Mechanism):
             "size": size,
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """How many values are named, and the probability that the true one is among them."""
+        return {"size": self.size, "keep": self.p}
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's set as distances from the true value: distance 0 is the truth."""
         coins = source.bits(self.p.numerator, self.p.denominator, count)

@@ -58,6 +58,11 @@ class _Unary(Mechanism):
             "layout": Layout(1, self.domain_size, "bits"),
         }
 
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The probabilities of a 1 for the true value and for any other."""
+        return {"one": self.p, "other": self.q}
+
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's bits as if nobody held anything, and the coin of the true value's bit."""
         return draw(source, self.p, self.q, self.domain_size, count)

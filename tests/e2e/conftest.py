@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deniable.testing import StubServer
+
+sys.path.insert(0, str(Path(__file__).parent))  # for `foreign`
 
 _MANY = 1_000_000
 

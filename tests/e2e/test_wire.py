@@ -1,0 +1,546 @@
+"""docs/wire.md is enough to write a client by: one that was counts, and every table of the page holds for it and for us."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import time
+from base64 import b64decode
+from datetime import UTC, datetime
+from fractions import Fraction
+from hashlib import sha256
+from pathlib import Path
+
+import foreign
+import pytest
+import requests
+
+from deniable import hashing, mechanisms, memo, period, text
+from deniable import layout as layouts
+from deniable.allowance import MICRO, Allowance
+from deniable.budget import Budget
+from deniable.ledger import Ledger
+from deniable.question import Question
+from deniable.registry import load
+from deniable.report import Report, Stratum, encode
+from deniable.source import Source
+from deniable.state import State
+from deniable.wire import sheet
+from deniable_server.settings import Settings
+from deniable_server.stack import Stack, free_port
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "wire.md").read_text("utf-8")
+REGISTRY = load(ROOT / "tests" / "vectors" / "wire.toml")
+
+
+def cells(line):
+    return [cell.strip().strip("`") for cell in line.strip().removeprefix("| ").removesuffix(" |").split(" | ")]
+
+
+def tables(marker):
+    """Read the tables below a marker, up to the next paragraph."""
+    block = re.search(rf"<!-- {marker} -->\n((?:\|.*\n|\n(?=\|))+)", PAGE)
+    assert block, marker
+    found = []
+    for written in block[1].strip().split("\n\n"):
+        head, _, *lines = written.splitlines()
+        found.append([dict(zip(cells(head), cells(line), strict=True)) for line in lines])
+    return found
+
+
+def rows(marker):
+    (table,) = tables(marker)
+    assert table, marker
+    return table
+
+
+def document_sheet():
+    """Put the sheet together from the page's own tables, as a reader without our code would."""
+    constants, canonical = tables("constants")
+    metrics = {}
+    for about, drawn, agreed in zip(rows("metrics"), constants, canonical, strict=True):
+        layout = {name: int(drawn[name]) for name in ("rows", "width", "row_bytes", "payload_bytes")}
+        metrics[about["metric"]] = {
+            "version": int(about["version"]),
+            "type": about["type"],
+            "values": json.loads(about["values"]),
+            "max_length": json.loads(about["max_length"]),
+            "period": about["period"],
+            "segments": json.loads(about["segments"]),
+            "mechanism": drawn["mechanism"],
+            "epsilon": drawn["epsilon"],
+            "epsilon_permanent": None if drawn["epsilon_permanent"] == "null" else drawn["epsilon_permanent"],
+            "layout": {"kind": drawn["kind"]} | layout,
+            "constants": json.loads(drawn["constants"]),
+            "canonical": agreed["canonical"],
+            "fingerprint": agreed["fingerprint"],
+        }
+        assert about["metric"] == drawn["metric"] == agreed["metric"]
+    return {"metrics": metrics}
+
+
+PAGES_SHEET = document_sheet()
+METRICS = PAGES_SHEET["metrics"]
+
+
+class Tape:
+    """The draws of a worked vector, one after another, for the foreign client."""
+
+    def __init__(self, written):
+        tokens = [] if written == "-" else written.split()
+        self.left = [int(digit) for each in tokens for digit in (each[2:] if each.startswith("0b") else [each])]
+
+    def _next(self, n):
+        assert self.left, "more draws than the page has"
+        drawn = self.left.pop(0)
+        assert 0 <= drawn < n
+        return drawn
+
+    def below(self, n):
+        return self._next(n)
+
+    def event(self, probability):
+        assert 0 < probability < 1
+        return self._next(2)
+
+
+class OurTape(Source):
+    """The same for us."""
+
+    def __init__(self, written):
+        self.tape = Tape(written)
+
+    def bernoulli(self, num, den):
+        return bool(self.tape.event(Fraction(num, den)))
+
+    def below(self, n):
+        return self.tape.below(n)
+
+
+def both(written):
+    return Tape(written), OurTape(written)
+
+
+def number(written):
+    return int(written, 0)
+
+
+def test_the_foreign_client_is_foreign():
+    """It imports the standard library and nothing else."""
+    tree = ast.parse(Path(foreign.__file__).read_text("utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    modules |= {each.name for node in ast.walk(tree) if isinstance(node, ast.Import) for each in node.names}
+    assert {each.partition(".")[0] for each in modules} <= sys.stdlib_module_names
+
+
+def test_the_page_has_each_mechanism_and_type():
+    """No kind of metric is left out of the vectors."""
+    told = sheet(REGISTRY)["metrics"]
+    assert {each["mechanism"] for each in told.values()} == set(mechanisms._ALL)
+    assert {each["type"] for each in told.values()} == {"boolean", "categorical", "ordinal", "product", "string", "key"}
+    assert {each["period"] for each in told.values()} == set(period.LENGTHS)
+    vectors = {row["metric"] for row in rows("reports") + rows("geometry")}
+    assert vectors == set(told)
+    assert {row["metric"] for row in rows("kept")} == {id_ for id_, each in told.items() if each["epsilon_permanent"]}
+
+
+def test_the_sheet_is_what_the_command_prints():
+    """`deniable registry show --json` prints what the page's tables say, and no member that the page does not explain."""
+    command = [sys.executable, "-m", "deniable", "registry", "show", "--json", ROOT / "tests" / "vectors" / "wire.toml"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    printed = json.loads(done.stdout)
+    assert list(printed["metrics"]) == list(METRICS)
+    for id_, told in METRICS.items():
+        assert {name: printed["metrics"][id_][name] for name in told} == told
+        assert all(f"`{name}`" in PAGE for name in (*printed["metrics"][id_], *printed["metrics"][id_]["allowance"]))
+        assert all(f"`{name}`" in PAGE for name in printed["metrics"][id_]["constants"])
+    assert all(f"`{name}`" in PAGE for name in (*printed, *printed["budget"]))
+    largest = [int(each) for each in re.findall(r"(?<![\"\d/])\b\d+\b(?![\d/\"])", re.sub(r'"[^"]*"', "", done.stdout))]
+    assert max(largest) < 1 << 53
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_fingerprints_and_constants_follow_from_the_page(metric):
+    """The foreign client gets the same fingerprint, and the same probabilities from the epsilons."""
+    told = METRICS[metric]
+    assert foreign.fingerprint(metric, told) == told["fingerprint"]
+    assert told["constants"] == told["constants"] | {
+        name: f"{value.numerator}/{value.denominator}" for name, value in foreign.expected(told).items()
+    }
+    free = {name for name, value in told["constants"].items() if isinstance(value, str)} - set(foreign.expected(told))
+    assert free <= ({"one_again", "other_again", "flip_permanent"} if metric == "google_rappor" else set())
+
+
+def test_what_is_hashed():
+    """The texts whose digests are the fingerprints."""
+    for row in rows("meaning"):
+        assert sha256(row["what is hashed"].encode()).hexdigest()[:16] == row["fingerprint"]
+    by_digest = {told["fingerprint"]: id_ for id_, told in METRICS.items()}
+    assert {by_digest[row["fingerprint"]] for row in rows("meaning")} == {"binary", "grr", "subset", "fast_local_hash"}
+
+
+def test_texts():
+    """Texts fit, and become positions and keys."""
+    for row in rows("texts"):
+        given, length = json.loads(row["text, as JSON"]), int(row["max_length"])
+        metric = {"type": "string", "max_length": length, "none": None}
+        place = int(row["position, hexadecimal"], 16)
+        assert json.loads(row["fitted, as JSON"]) == foreign.fit(given, length) == text.fit(given, length)
+        assert place == foreign.position(metric, given) == text.encode(text.fit(given, length), length)
+        key = int(row["key for a `pool`, hexadecimal"], 16)
+        assert key == foreign.pool_key(metric, place) == hashing.key(place, 256**length)
+
+
+def test_layouts():
+    """Rows and contents are packed alike, and unpacked."""
+    for row in rows("layouts"):
+        ours = layouts.Layout(int(row["rows"]), int(row["width"]), row["kind"])
+        told = {"kind": row["kind"]} | {each: int(row[each]) for each in ("rows", "width", "row_bytes", "payload_bytes")}
+        at, content = int(row["row"]), number(row["content"])
+        assert (ours.row_size, ours.payload_size) == (told["row_bytes"], told["payload_bytes"])
+        assert foreign.payload(told, at, content).hex() == ours.pack(at, content).hex() == row["payload, hexadecimal"]
+        assert ours.unpack(bytes.fromhex(row["payload, hexadecimal"])) == (at, content)
+
+
+def test_periods():
+    """Moments have one name in each length."""
+    for row in rows("periods"):
+        moment = datetime.fromisoformat(row["moment"])
+        for length in period.LENGTHS:
+            assert foreign.period(moment, length) == period.of(moment, length) == row[length]
+
+
+def test_hash_functions():
+    """The functions of each kind of family."""
+    families = {}
+    for row in rows("hashes"):
+        family = json.loads(row["family"])
+        families[family["kind"]] = {
+            "linear": lambda f: hashing.LinearFamily(f["width"] ** f["digits"], f["width"]),
+            "line": lambda f: hashing.LineFamily(f["width"] ** 2, f["width"].bit_length() - 1),
+            "pool": lambda f: hashing.PoolFamily(f["label"], f["rows"], f["width"]),
+        }[family["kind"]](family)
+        assert families[family["kind"]].constants == family
+        r, value = int(row["r"]), int(row["v, or its key"])
+        assert foreign.hashed(family, r, value) == families[family["kind"]].hash(r, value) == int(row["h"])
+    assert set(families) == {"linear", "line", "pool"}
+
+
+def test_prefixes():
+    """Levels of rows, and keys of prefixes."""
+    for row in rows("prefixes"):
+        ours, constants = mechanisms.of(REGISTRY.metrics[row["metric"]]), METRICS[row["metric"]]["constants"]
+        r, value, level = int(row["r"]), int(row["v"]), int(row["level"])
+        assert foreign.level_of(constants, r) == ours.level(r) == level
+        assert foreign.prefix_key(constants, level, value) == ours.key(level, value) == int(row["key, hexadecimal"], 16)
+
+
+@pytest.mark.parametrize("row", rows("reports"), ids=lambda row: f"{row['metric']}-{row['position'][:6]}")
+def test_reports(row):
+    """The draws give the row, the content and the payload, which we decode; every draw is used."""
+    told, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
+    tape, source = both(row["draws"])
+    found = foreign.randomize(told, place, tape)
+    assert found == (int(row["row"]), number(row["content"]))
+    assert foreign.payload(told["layout"], *found).hex() == row["payload, hexadecimal"]
+    assert ours.randomize(place, source=source).hex() == row["payload, hexadecimal"]
+    assert ours.layout.unpack(bytes.fromhex(row["payload, hexadecimal"])) == found
+    assert tape.left == source.tape.left == []
+
+
+def test_the_geometry():
+    """The points that support a position; and of the foreign client's reports, those that must."""
+    for row in rows("geometry"):
+        told, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
+        points = [x for x in range(ours.layout.width) if place in ours.supported(ours.layout.pack(0, x))]
+        listed = [int(each) for each in row["points"].split()]
+        assert listed == points == [x for x in range(ours.layout.width) if foreign.supports(told["constants"], x, place)]
+        for on in (0, 1):
+            drawn = foreign.randomize(told, place, Tape(f"{on} {' '.join(map(str, range(ours.layout.width)))}"))[1]
+            assert (drawn in points) == on
+
+
+@pytest.mark.parametrize(
+    "row", rows("kept"), ids=lambda row: f"{row['metric']}-{row['position'][:6]}-{row['payload, hexadecimal']}"
+)
+def test_kept_responses(row):
+    """Draws give the response that is kept, and others the report of it."""
+    told, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
+    at, kept = int(row["row"]), number(row["content kept"])
+    assert foreign.memo_key(told, at, place) == ours.memo_key(at, place) == int(row["memo key"])
+    tape, source = both(row["draws of the response"])
+    assert foreign.respond(told, at, place, tape) == ours.respond_permanently(at, place, source) == kept
+    assert tape.left == source.tape.left == []
+    tape, source = both(row["draws of the report"])
+    report = foreign.payload(told["layout"], at, foreign.again(told, kept, tape))
+    assert report.hex() == ours.respond_instantly(at, kept, source).hex() == row["payload, hexadecimal"]
+    assert tape.left == source.tape.left == []
+
+
+def test_places():
+    """The rows of a device follow from one place."""
+    import sqlite3
+
+    place = (0, 1)
+    with sqlite3.connect(":memory:") as db:
+        db.execute("CREATE TABLE facts (name, value)")
+        db.execute("INSERT INTO facts VALUES ('place', '0/1')")
+        for row in rows("places"):
+            tape, source = both(row["draw"])
+            found, place = foreign.row_of(place, int(row["rows"]), tape)
+            assert found == memo.row_of(db, int(row["rows"]), source) == int(row["row"])
+            assert f"{place[0]}/{place[1]}" == row["place then"]
+            assert db.execute("SELECT value FROM facts").fetchone() == (row["place then"],)
+            assert tape.left == source.tape.left == []
+
+
+def worked_device():
+    """Make the page's device with its budget, as the foreign client has it."""
+    metrics = {}
+    for row in rows("allowances"):
+        allowance = {name: json.loads(row[name]) for name in row if name not in ("metric", "period")}
+        assert METRICS[row["metric"]]["period"] == row["period"]
+        metrics[row["metric"]] = METRICS[row["metric"]] | {"allowance": allowance, "sample": "1", "none": None, "other": None}
+    given = re.search(r"has a budget of ([\d,]+) in any (\d+) days and ([\d,]+) ever", PAGE)
+    window, days, lifetime = (int(each.replace(",", "")) for each in given.groups())
+    budget = {"window_days": days, "window": window, "lifetime": lifetime}
+    return foreign.Device({"format": 1, "budget": budget, "metrics": metrics}, {})
+
+
+def our_device(budget):
+    nats = budget["window"] / MICRO, budget["lifetime"] / MICRO
+    ours = Budget(window=budget["window_days"], per_window=nats[0], lifetime=nats[1])
+    clock = [0.0]
+    state = State(None)
+    ledger = Ledger(state, ours, lambda: clock[0])
+    kept = memo.Memo(state, ledger)
+
+    def record(id_, place, moment):
+        metric = REGISTRY.metrics[id_]
+        question = Question(metric, Allowance.of(metric, mechanisms.of(metric), ours), "")
+        clock[0] = moment.timestamp()
+        occasion = question.occasion(moment)
+        if question.chain is None:
+            return ledger.spend(question.allowance, occasion) or "reported"
+        outcome = kept.respond(question, occasion, place)
+        return outcome if isinstance(outcome, str) else "reported"
+
+    return record, ledger, state
+
+
+def test_the_budget():
+    """What becomes of each answer, from which response it is reported, and what is spent then."""
+    device = worked_device()
+    record, ledger, state = our_device(device.sheet["budget"])
+    for row in rows("budget"):
+        id_, moment = row["metric"], datetime.fromisoformat(row["moment"])
+        metric, answer = device.sheet["metrics"][id_], json.loads(row["answer, as JSON"])
+        assert foreign.position(metric, answer) == int(row["position"])
+        outcome = row["what becomes of it"]
+        assert (device.record(id_, answer, moment), record(id_, int(row["position"]), moment)) == (outcome, outcome)
+        spent = ledger.spent()
+        theirs = device.ledger.window(moment), sum(device.ledger.ever.values())
+        assert theirs == (int(row["window"]), int(row["ever"]))
+        assert theirs == (round(spent.window * MICRO), round(spent.lifetime * MICRO))
+        if row["memo key"] != "-":
+            with state.transaction() as db:
+                (secret,) = db.execute("SELECT value FROM facts WHERE name = 'secret'").fetchone()
+                (last,) = db.execute("SELECT last FROM kept").fetchone()
+            assert foreign.stored_under(secret, metric, row["memo key"]) == last
+            assert foreign.stored_under(device.secret, metric, row["memo key"]) == device.last[id_]
+    assert len(device.waiting) == sum(row["what becomes of it"] == "reported" for row in rows("budget"))
+
+
+def test_allowances_and_places_of_responses():
+    """What the page says of the two metrics is what follows from that budget; and under which keys responses are stored."""
+    for row in rows("allowances"):
+        metric = REGISTRY.metrics[row["metric"]]
+        found = Allowance.of(metric, mechanisms.of(metric), Budget(window=2, per_window=8, lifetime=10))
+        for name in ("cost", "per_period", "window", "lifetime"):
+            assert json.loads(row[name]) == getattr(found, name)
+        if metric.kept:
+            assert (json.loads(row["answers"]), json.loads(row["answers_ever"])) == (found.answers, found.answers_ever)
+    for row in rows("stored"):
+        assert foreign.stored_under(bytes(range(32)), METRICS["l_grr"], row["memo key"]).hex() == row["stored under, hexadecimal"]
+
+
+def worked_body():
+    return re.search(r"<!-- body -->\n```json\n(.*?)\n```", PAGE, re.DOTALL)[1].replace("\n", "").encode()
+
+
+def test_an_upload_follows_from_the_page():
+    """The page's tables alone give the body; what is in it is read by us."""
+    moment, own = datetime(2026, 11, 21, 14, 5, tzinfo=UTC), {"platform": "linux", "version": "2.4"}
+    assert "2026-11-21 14:05 UTC" in PAGE
+    reports, ours = [], []
+    for row in rows("recorded"):
+        told, metric, answer = METRICS[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
+        told = told | {"none": None}
+        tape, source = both(row["draws"])
+        made = foreign.payload(told["layout"], *foreign.randomize(told, foreign.position(told, answer), tape))
+        assert tape.left == []
+        named, where = foreign.period(moment, told["period"]), foreign.segment(told, own)
+        reports.append((row["metric"], named, where, made))
+        stratum = Stratum(metric.id, metric.version, told["fingerprint"], period.of(moment, metric.period), where)
+        ours.append(Report(stratum, mechanisms.of(metric).randomize(metric.position(answer), source=source)))
+        assert REGISTRY.segment(metric, own) == where
+    assert foreign.body_of(PAGES_SHEET, reports) == encode(ours) == worked_body()
+    for group in json.loads(worked_body())["groups"]:
+        layout = mechanisms.of(REGISTRY.metrics[group["metric"]]).layout
+        payloads = b64decode(group["payloads"])
+        assert len(payloads) == group["count"] * layout.payload_size
+        for start in range(0, len(payloads), layout.payload_size):
+            layout.unpack(payloads[start : start + layout.payload_size])
+
+
+# On a real server
+
+
+PEOPLE = 1500
+READ = {"Authorization": "Bearer rk_example_key"}
+LISTED = {
+    "coin": True,
+    "binary": False,
+    "grr": "0",
+    "oue": "b",
+    "subset": ["dark", "m"],
+    "local_hash": "j",
+    "hadamard": "c",
+    "general_hadamard": "f",
+    "pgr": "m",
+    "pgr_even": "t",
+    "cms": "d",
+    "l_grr": "b",
+    "l_osue": "e",
+    "loloha": "c",
+    "dbitflip": "h",
+    "rappor": "f",
+}
+OPEN = {"cms_text": "photograph", "hcms": 42, "fast_local_hash": "word", "rappor_text": "naïve", "google_rappor": "word"}
+FOUND = {"pem": 13907095862997510025, "tree_hist": "hello"}
+ALL = LISTED | OPEN | FOUND | {"sue": "not declared"}
+
+
+@pytest.fixture(scope="module")
+def stack(tmp_path_factory):
+    """Run the whole service with the registry of the vectors."""
+    folder = tmp_path_factory.mktemp("stack")
+    written = (ROOT / "tests" / "vectors" / "wire.toml").read_text("utf-8")
+    (folder / "metrics.toml").write_text(written, "utf-8")
+    (folder / "words.txt").write_text("word\nphotograph\nnaïve\nabsent\n", "utf-8")
+    (folder / "short.txt").write_text("word\nnaïve\nabsent\n", "utf-8")
+    (folder / "numbers.txt").write_text("41\n42\n43\n", "utf-8")
+    settings = Settings(
+        registry=str(folder / "metrics.toml"),
+        ingest_keys="shop:PUBLIC_KEY",
+        read_keys="shop:rk_example_key",
+        rate_limit_source="off",
+    )
+    with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=folder / "log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def sent(stack):
+    """Have people answer, each with a device of its own, and send what they have in batches; return the number of reports."""
+    command = [sys.executable, "-m", "deniable", "registry", "show", "--json", stack.settings.registry]
+    printed = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+    printed["budget"] = {
+        "window_days": 30,
+        "window": None,
+        "lifetime": None,
+    }  # each of these people is asked one metric of each kind
+    reports = []
+    for person in range(PEOPLE):
+        device = foreign.Device(printed, {"platform": "linux" if person % 3 else "macos", "version": "2.4"})
+        for metric, answer in ALL.items():
+            device.record(metric, answer)
+            device.record(metric, answer)  # a second one in the period counts of `oue` alone
+        reports += device.waiting
+    counts = {}
+    for start in range(0, len(reports), 5000):
+        body = foreign.body_of(printed, reports[start : start + 5000])
+        batch = f"foreign-{start}"
+        status, answer = foreign.upload(stack.url, "PUBLIC_KEY", body, batch, compressed=start > 0)
+        assert (status, answer["rejected"], answer["errors"], answer["duplicate"]) == (202, 0, [], False)
+        counts[batch] = answer["accepted"]
+        status, answer = foreign.upload(stack.url, "PUBLIC_KEY", body, batch, compressed=start == 0)
+        assert (status, answer["accepted"], answer["duplicate"]) == (202, counts[batch], True)
+    assert sum(counts.values()) == len(reports)
+    made = {metric: sum(report[0] == metric for report in reports) for metric in ALL}
+    deadline = time.monotonic() + 120
+    while any(ask(stack, metric)["n"] != number for metric, number in made.items()):
+        stack.check()
+        assert time.monotonic() < deadline
+        time.sleep(0.5)
+    return made
+
+
+def ask(stack, metric, **parameters):
+    answer = requests.get(f"{stack.url}/api/v1/metrics/{metric}", headers=READ, params=parameters, timeout=20).json()
+    return {"n": 0} if answer.get("code") == "nothing_published" else answer
+
+
+def test_every_report_of_the_foreign_client_is_counted(stack, sent):
+    """As many as were made, twice sent and once counted: of one metric a quarter, of one with three a period both answers."""
+    for metric, made in sent.items():
+        assert ask(stack, metric)["n"] == made
+        assert made == PEOPLE * (2 if metric == "oue" else 1) or metric == "sue"
+    assert abs(sent["sue"] - PEOPLE / 4) < 6 * (PEOPLE * 3 / 16) ** 0.5
+
+
+@pytest.mark.parametrize("metric", LISTED | OPEN)
+def test_reports_of_the_foreign_client_are_decoded(stack, sent, metric):
+    """Everybody gave one answer: its estimate is near 1 and the others are near 0, by the standard errors stated."""
+    assert sent[metric] >= PEOPLE
+    answer = ask(stack, metric)
+    shares = {json.dumps(each["value"]): each for each in answer["estimates"]}
+    held = shares.pop(json.dumps(ALL[metric]))
+    assert abs(held["frequency"] - 1) < 6 * max(held["stderr"], 0.02)
+    assert held["frequency"] > 0.5
+    for each in shares.values():
+        assert abs(each["frequency"]) < 6 * max(each["stderr"], 0.02)
+
+
+@pytest.mark.parametrize("metric", FOUND)
+def test_what_the_foreign_client_tells_of_is_discovered(stack, sent, metric):
+    """The search finds the answer that everybody gave, and nothing beside it that many could have given."""
+    assert sent[metric] == PEOPLE
+    found = {each["value"]: each["frequency"] for each in ask(stack, metric)["estimates"] if each["detected"]}
+    assert found.pop(FOUND[metric]) > 0.5
+    assert all(frequency < 0.5 for frequency in found.values())
+
+
+def test_undeclared_answers_of_the_foreign_client_are_other(stack, sent):
+    """What is not listed is reported as the answer that stands for it."""
+    shares = {each["value"]: each for each in ask(stack, "sue")["estimates"]}
+    assert abs(shares["i"]["frequency"] - 1) < 6 * shares["i"]["stderr"]
+    assert sent["sue"] > 0
+
+
+def test_a_segment_of_the_foreign_client_is_counted(stack, sent):
+    """A third of its devices are of one platform."""
+    assert sent["binary"] == PEOPLE
+    assert ask(stack, "binary", segment="platform=macos")["n"] == PEOPLE // 3
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"fingerprint": "0" * 16}, "definition_mismatch"),
+        ({"period": "2026-11-1"}, "period"),
+        ({"segment": "platform=beos"}, "segment"),
+        ({"count": 2}, "payload_length"),
+    ],
+)
+def test_what_the_page_forbids_is_refused(stack, change, code):
+    """A group that breaks a rule of the page gets the code that the page names."""
+    told = sheet(REGISTRY)["metrics"]["coin"]
+    group = {"metric": "coin", "version": 1, "fingerprint": told["fingerprint"], "segment": "", "count": 1, "payloads": "AQ=="}
+    group["period"] = foreign.period(datetime.now(UTC), "day")
+    status, answer = foreign.upload(stack.url, "PUBLIC_KEY", json.dumps({"format": 1, "groups": [group | change]}).encode())
+    assert (status, answer["code"], answer["errors"][0]["code"]) == (422, "all_rejected", code)

@@ -19,10 +19,13 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric, Registry
 
-__all__ = ["Breakdown", "Words"]
+__all__ = ["Box", "Breakdown", "Words"]
 
 Words = tuple[str | None, ...]
 """Of each segment its value or more general word, or None where it is left open."""
+
+Box = tuple[tuple[str, ...], ...]
+"""Of each segment the values that a cell has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,19 @@ class Breakdown:
                 raise ParameterError(f"segment {name} is one of {', '.join(self._chains[name])}", word)
             given[name] = word
         return tuple(given.get(name) for name in self.values)
+
+    def box(self, cell: str) -> Box:
+        """List the values that a cell has, by segment: the same for any two ways to name it.
+
+        Raises
+        ------
+        ParameterError
+            As `words` does.
+        """
+        pairs = zip(self.values.items(), self.words(cell), strict=True)
+        return tuple(
+            tuple(value for value in values if word is None or word in self.chain(name, value)) for (name, values), word in pairs
+        )
 
     def text(self, words: Words) -> str:
         """Write a cell."""

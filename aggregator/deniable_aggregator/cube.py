@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from operator import contains
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -72,11 +73,8 @@ class Cube:
         ParameterError
             If it is not a cell of the breakdown.
         """
-        inside = np.ones(len(self.leaves), bool)
-        for place, (name, word) in enumerate(zip(self.breakdown.names, self.breakdown.words(cell), strict=True)):
-            if word is not None:
-                below = {value for value in self.breakdown.values[name] if word in self.breakdown.chain(name, value)}
-                inside &= np.fromiter((leaf[place] in below for leaf in self.leaves), bool, len(self.leaves))
+        box = self.breakdown.box(cell)
+        inside = np.fromiter((all(map(contains, box, leaf)) for leaf in self.leaves), bool, len(self.leaves))
         return np.flatnonzero(inside)
 
     def total(self, cell: str) -> int:

@@ -1,8 +1,7 @@
 """Holdings: what the store has of one metric, as its indexes tell.
 
-Five hashes of each metric have fields that name a stratum: ``tallies``, ``releases`` and ``census`` by its name alone,
-``answers`` behind what was asked, and ``spent`` behind whose account it is. From the names follow the keys of all that is kept of
-it.
+Three hashes of each metric have fields that name a stratum: ``tallies`` and ``releases`` by its name alone, ``answers`` behind
+what was asked. From the names follow the keys of all that is kept of it.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNTED", "INDEXES", "PUBLISHED", "Holdings"]
 
-COUNTED = ("tallies", "census")
+COUNTED = ("tallies",)
 """Indexes of what is exact."""
-PUBLISHED = ("releases", "answers", "spent")
-"""Indexes of what was told, and to whom."""
+PUBLISHED = ("releases", "answers")
+"""Indexes of what was told."""
 INDEXES = (*COUNTED, *PUBLISHED)
 
 
@@ -75,8 +74,4 @@ class Holdings:
 
 def _stratum(word: str, field: bytes) -> Stratum:
     name = field.decode()
-    if word == "answers":
-        name = name.split("|", 3)[3]
-    elif word == "spent":
-        name = name.partition(" ")[2]
-    return shelf.stratum(name)
+    return shelf.stratum(name.split("|", 2)[2] if word == "answers" else name)

@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 from deniable import period
 from deniable.declared import Declared
-from deniable_aggregator import census, counted, pulse, release, suppression, tally
+from deniable_aggregator import counted, pulse, release, suppression, tally
 from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.breakdown import Breakdown
-from deniable_aggregator.census import Count
 from deniable_aggregator.cube import Cube
 from deniable_aggregator.events import Events
 from deniable_aggregator.faults import alone
@@ -160,7 +159,7 @@ class Publisher:
                     continue
             else:
                 releases, snapshot = self._early_release(question, whole, strata, note)
-            if releases and self._write(question, whole, known, releases, snapshot):
+            if releases and self._write(whole, known, releases, snapshot):
                 log.info("published %s of %s, number %d", whole.metric, whole.period, note.number)
                 made += releases
         self._waiting[definition] = waiting
@@ -226,19 +225,15 @@ class Publisher:
             released[whole._replace(segment=cell)] = replace(note, n=counted.n), counted
         return released
 
-    def _write(
-        self, question: _Published, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None
-    ) -> bool:
-        """Publish all cells at once, with the census of a closed period, and log it, unless another worker was quicker."""
+    def _write(self, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None) -> bool:
+        """Publish all cells at once, and log it, unless another worker was quicker."""
         shelf = self._released
-        kept = [self._store.snapshots.key(name(whole)), self._audit.key, census.key(self._store.app, whole.metric)]
-        kept.append(release.published(self._store))
+        kept = [self._store.snapshots.key(name(whole)), self._audit.key, release.published(self._store)]
         keys = [shelf.index(whole.metric), *kept, *(shelf.key(name(stratum)) for stratum in releases)]
         state: list[str | bytes] = [name(whole), known.note() if known else "", _bytes(snapshot) if snapshot else ""]
         cells: list[str | bytes] = []
         for stratum, (note, each) in releases.items():
-            exact = Count.of(question.breakdown, each.n).note() if note.closed else ""
-            cells += [name(stratum), note.note(), _bytes(each), exact]
+            cells += [name(stratum), note.note(), _bytes(each)]
         first, _ = releases[whole]
         more = first.n - (known.n if known else 0)
         summed = ["|".join(map(str, whole[:3])), more, whole.period, int(first.closed), first.published]

@@ -95,7 +95,7 @@ def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     if loaded.publication.trial:
         yield "a trial publishes everything at once, and so tells who took part", "true"
     if loaded.analysts.epsilon > STRONG_EPSILON:
-        rule = f"analysts who may spend more than {STRONG_EPSILON:g} learn who took part with odds above 50 to 1"
+        rule = f"analysts who may spend more than {STRONG_EPSILON:g} learn which segment a report is in with odds above 50 to 1"
         yield rule, loaded.analysts.epsilon
     if loaded.retention.tallies > LONG_DAYS:
         rule = f"exact sums that are kept for more than {LONG_DAYS} days protect nobody, and can be demanded by somebody"

@@ -16,9 +16,9 @@
     min_reports = 1000            # that anything published rests on; a metric may have a number of its own
     grace = "12h"                 # for which a period takes reports after its end; likewise
 
-    [analysts]                    # what a read key may ask of exact numbers of reports; optional
-    epsilon = 1.0                 # on any one report, in any window
-    window = 30                   # days
+    [analysts]                    # what questions about withheld numbers of reports may cost; optional
+    epsilon = 1.0                 # nats, of all keys together, about the reports of a month
+    per_key = 0.5                 # of that, what one key may spend
 
     [retention]                   # days after a period has closed; optional
     tallies = 30                  # the exact sums
@@ -310,7 +310,7 @@ class Registry:
     retention
         How long it is kept.
     analysts
-        What each read key may ask of exact numbers of reports.
+        What questions about withheld numbers of reports may cost.
     digest
         SHA-256 of its text, or of the texts of all files one after another.
     older

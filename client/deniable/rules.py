@@ -145,7 +145,7 @@ def _retention_faults(retention: object) -> Iterator[_Broken]:
 
 def _analysts_faults(analysts: object) -> Iterator[_Broken]:
     if not isinstance(analysts, dict):
-        yield "analysts is a table such as { epsilon = 1.0, window = 30 }", analysts
+        yield "analysts is a table such as { epsilon = 1.0, per_key = 0.5 }", analysts
         return
     try:
         Analysts(**analysts)

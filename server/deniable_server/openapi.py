@@ -86,14 +86,6 @@ _TEXT = {"type": "string"}
 
 _ID = _parameter("path", "id", _TEXT, "As in the registry; or metric@version, for a version other than the latest", required=True)
 
-_ASKING: Codes = KEYED | {
-    400: ("json", "question_shape", "epsilon", "segment"),
-    403: ("withheld", "budget_spent"),
-    404: ("unknown_metric", "nothing_published", "not_kept"),
-    415: ("media_type",),
-}
-"""Of questions that are paid for."""
-
 _OWNING: Codes = KEYED | {403: ("admin_only",)}
 """Of what is for admin keys."""
 
@@ -167,23 +159,20 @@ OPERATIONS = (
     ),
     Operation(
         "post",
-        "/api/v1/metrics/{id}/participants",
-        "Ask how many reports there are, with central noise",
-        {200: "Counted"},
+        "/api/v1/metrics/{id}/withheld",
+        "Ask how many reports a withheld cell has, or which of several has most, with central noise",
+        {200: "Answered"},
         key="read",
         parameters=(_ID,),
-        body="Participants",
-        codes=_ASKING,
-    ),
-    Operation(
-        "post",
-        "/api/v1/metrics/{id}/popular",
-        "Ask which value of a segment has the most reports",
-        {200: "MostPopular"},
-        key="read",
-        parameters=(_ID,),
-        body="Popular",
-        codes=_ASKING | {400: (*_ASKING[400], "by")},
+        body="Withheld",
+        codes=KEYED
+        | {
+            400: ("json", "question_shape", "epsilon", "cells", "segment", "period"),
+            403: ("budget_spent",),
+            404: ("unknown_metric", "unknown_version", "nothing_published", "not_kept"),
+            409: ("published",),
+            415: ("media_type",),
+        },
     ),
     Operation("get", "/api/v1/budget", "Tell what the key may still ask", {200: "Budget"}, key="read", codes=KEYED),
     Operation(
@@ -279,7 +268,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         response.setdefault("content", {})["application/problem+json"] = {
             "schema": {"allOf": [schemas.ref("Problem"), {"properties": {"code": {"enum": [*own, *everybodys]}}}]}
         }
-        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE) or "budget_spent" in own:
+        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
             response["headers"] |= {
                 "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds until it is worth trying"}
             }

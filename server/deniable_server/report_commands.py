@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import deniable
 from deniable.errors import ConfigurationError
 from deniable_aggregator import options
+from deniable_aggregator.budgets import Budgets
 from deniable_aggregator.store import Store
 from deniable_server.privacy import compose, gather, render
 from deniable_server.privacy.facts import DELTA, DEVICES
 from deniable_server.privacy.proofs import attempt
 from deniable_server.privacy.published import look
-from deniable_server.privacy.questions import tally
 
 if TYPE_CHECKING:
     import argparse
@@ -67,7 +67,7 @@ def _privacy(arguments: argparse.Namespace) -> int:
         with options.opened(arguments.redis_url) as client:
             store = Store(client, facts.registry.app)
             published = [look(store, each) for each in facts.metrics]
-            spent = [tally(store, facts.registry, each.metric) for each in facts.metrics]
+            spent = Budgets(store, facts.registry.analysts).spent()
     proved = [attempt(each.metric, each.mechanism) for each in facts.metrics] if arguments.prove else None
     document = compose(
         facts, made=datetime.now(UTC), software=deniable.__version__, published=published, spent=spent, proved=proved

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from deniable_server.analysts import Participants, Popular
+from deniable_server.analysts import Withheld
 from deniable_server.ingest import Batch
 from deniable_server.keys import ROLES
 
@@ -82,18 +82,19 @@ _ESTIMATE: dict[str, Any] = {
     "detected": _BOOLEAN,
 }
 
-_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
+_POSITIVE = {"type": "number", "minimum": 0}
 
 _ANSWERED: dict[str, Any] = {
     "trial": _BOOLEAN,
     "metric": _TEXT,
     "version": _COUNT,
-    "period": _TEXT,
-    "segment": _or_null("string"),
-    "epsilon": {"type": "number"},
-    "spent": {"type": "number"},
-    "left": {"type": "number"},
-    "refills": _MOMENT,
+    "period": ref("Span"),
+    "cells": _list(_TEXT),
+    "epsilon": _POSITIVE,
+    "spent": _POSITIVE,
+    "left": _POSITIVE,
+    "guarantee": _TEXT,
+    "level": {"type": "number", "minimum": 0, "maximum": 1},
 }
 
 _ANSWERS = {
@@ -138,19 +139,14 @@ _ANSWERS = {
         p_value=_NUMBER,
         estimates=_list(_object(**{name: each for name, each in _ESTIMATE.items() if name not in ("count", "detected")})),
     ),
-    "Counted": _object(
-        **_ANSWERED, count={"type": "integer"}, stderr={"type": "number"}, interval=_list({"type": "integer"}), level=_SHARE
-    ),
-    "MostPopular": _object(**_ANSWERED, by=_TEXT, value=_TEXT, candidates=_list(_TEXT), margin={"type": "number"}, level=_SHARE),
-    "Left": _object(period=_TEXT, left={"type": "number"}, refills=_MOMENT),
+    "Answered": {
+        "anyOf": [
+            _object(**_ANSWERED, count={"type": "integer"}, stderr=_POSITIVE, interval=_list({"type": "integer"})),
+            _object(**_ANSWERED, most=_TEXT, margin=_POSITIVE),
+        ]
+    },
     "Budget": _object(
-        app=_TEXT,
-        trial=_BOOLEAN,
-        epsilon={"type": "number"},
-        window_days={"type": "number"},
-        metrics=_list(
-            _object(metric=_TEXT, version=_COUNT, left={"type": "number"}, refills=_MOMENT, periods=_list(ref("Left")))
-        ),
+        app=_TEXT, trial=_BOOLEAN, epsilon=_POSITIVE, per_key=_POSITIVE, months=_list(_object(month=_TEXT, left=_POSITIVE))
     ),
     "Alarm": _object(
         metric=_TEXT,
@@ -217,5 +213,5 @@ _ANSWERS = {
 
 def components() -> dict[str, Any]:
     """Return all schemas by name."""
-    _, read = msgspec.json.schema_components([Batch, Participants, Popular], ref_template=_PREFIX + "{name}")
+    _, read = msgspec.json.schema_components([Batch, Withheld], ref_template=_PREFIX + "{name}")
     return read | _ANSWERS

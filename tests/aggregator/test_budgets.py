@@ -1,8 +1,7 @@
-"""Budgets of analysts in a real store: nothing is spent twice, nothing without an answer, and no more than there is."""
+"""The budget of an app's analysts in a real store: nothing is spent twice, nothing without an answer, no more than there is."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from threading import Barrier, Thread
@@ -12,178 +11,136 @@ import pytest
 from deniable.allowance import MICRO
 from deniable.analysts import Analysts
 from deniable.report import Stratum
-from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.budgets import Asked, Budgets, BudgetSpent
 from deniable_aggregator.store import Store
 
-BREAKDOWN = Breakdown({"platform": ("linux", "macos"), "plan": ("free", "paid")})
-KEY, OTHER = "00112233aabbccdd", "ffeeddccbbaa9988"
+KEYS = [f"{number:016x}" for number in range(12)]
+KEY, OTHER, THIRD = KEYS[:3]
 WHOLE = Stratum("theme", 1, "f00d", "2026-11-20", "")
-DAY = 86_400
-
-
-class Clock:
-    """A store's client whose time can be set."""
-
-    def __init__(self, client):
-        self._client, self.seconds = client, 1_800_000_000
-
-    def __getattr__(self, name):
-        return getattr(self._client, name)
-
-    def time(self):
-        return self.seconds, 0
+LINUX, MACOS = (("linux",), ("free", "paid")), (("macos",), ("free", "paid"))
 
 
 @pytest.fixture
 def budgets(real_redis):
-    """Let each key spend 1 nat in 30 days, at a time of our own."""
-    made = Budgets(Store(real_redis, "shop"), Analysts(epsilon=1.0, window=30))
-    made.clock = made._redis = Clock(real_redis)
-    return made
+    """Let all keys spend 1 nat on a month, and each of them 0.6."""
+    return Budgets(Store(real_redis, "shop"), Analysts(epsilon=1.0, per_key=0.6))
 
 
-def asked(cell="", cost=300_000, kind="participants", among="", **changes):
-    return Asked(WHOLE._replace(segment=cell, **changes), kind, among, cost)
+def asked(*cells, cost=300_000, month="2026-11", **changes):
+    return Asked(WHOLE._replace(**changes), month, cells or (LINUX,), cost)
 
 
-def ask(budgets, question, told=0, key=KEY, breakdown=BREAKDOWN):
-    return budgets.ask(key, question, breakdown, lambda: {"count": told})
+def ask(budgets, question, told=0, key=KEY):
+    return budgets.ask(key, question, lambda: told)
 
 
-def refusal(budgets, question, key=KEY):
-    with pytest.raises(BudgetSpent) as caught:
+def refused(budgets, question, key=KEY):
+    with pytest.raises(BudgetSpent):
         ask(budgets, question, key=key)
-    return caught.value.left, caught.value.seconds
+    return budgets.left(key, question.month)
 
 
-def test_questions_add_up_until_the_budget_is_spent(budgets):
-    """Three questions of 0.3 nats are answered and a fourth is not; one of what is left is."""
-    lefts = [ask(budgets, asked(cost=300_000 + each)).left.micro for each in range(3)]
-    assert lefts == [700_000, 399_999, 99_997]
-    assert refusal(budgets, asked(cost=300_004)) == (99_997, 30 * DAY)
-    assert ask(budgets, asked(cost=99_997)).left.micro == 0
-    assert refusal(budgets, asked(cost=1)) == (0, 30 * DAY)
+def test_answers_add_up_until_a_keys_part_is_spent(budgets):
+    """Two questions of 0.3 nats are not answered to the unit where one millionth is missing; one of what is left is."""
+    assert ask(budgets, asked()).left == 300_000
+    assert refused(budgets, asked(cost=300_001)) == (700_000, 300_000)
+    assert ask(budgets, asked(cost=299_999)).left == 1
+    assert refused(budgets, asked(cost=2)) == (400_001, 1)
+    assert ask(budgets, asked(cost=1)).left == 0
+
+
+def test_all_keys_share_what_the_app_has(budgets):
+    """However many keys ask, and whatever each has left of its own part, together they spend no more than the app has."""
+    assert ask(budgets, asked(cost=600_000)).left == 0
+    assert ask(budgets, asked(cost=250_000), key=OTHER).left == 150_000
+    assert ask(budgets, asked(cost=150_000), key=THIRD).left == 0
+    for key in KEYS[2:]:
+        assert refused(budgets, asked(cost=10_000), key)[0] == 0
+    assert budgets.spent() == {"2026-11": {"": MICRO, KEY: 600_000, OTHER: 250_000, THIRD: 150_000}}
+
+
+@pytest.mark.parametrize(
+    "another",
+    [
+        asked(MACOS, cost=300_001),
+        asked(LINUX, MACOS, cost=300_001),
+        asked(cost=300_001, period="2026-11-03"),
+        asked(cost=300_001, metric="export"),
+        asked(cost=300_001, version=2),
+    ],
+)
+def test_nothing_is_for_less_because_it_is_about_others(budgets, another):
+    """Disjoint cells, periods, metrics and versions add up like the same: from one and what is published, others follow."""
+    ask(budgets, asked())
+    assert refused(budgets, another) == (700_000, 300_000)
+
+
+def test_months_have_budgets_of_their_own_that_never_come_back(budgets):
+    """What is spent on a month's reports is spent, whenever one asks; reports of another month have their own."""
+    ask(budgets, asked(cost=600_000))
+    assert ask(budgets, asked(cost=600_000, month="2026-12", period="2026-12-01")).left == 0
+    assert refused(budgets, asked(cost=1)) == (400_000, 0)
 
 
 def test_the_same_question_is_answered_the_same_for_nothing(budgets):
     """Whoever asks again gets the first answer, which costs nothing, also when the budget is spent."""
-    first = ask(budgets, asked(cost=MICRO), 7)
-    again = ask(budgets, asked(cost=MICRO), 8)
-    others = ask(budgets, asked(cost=MICRO), 9, key=OTHER)
-    assert [each.told for each in (first, again, others)] == [{"count": 7}] * 3
-    assert [each.spent for each in (first, again, others)] == [MICRO, 0, 0]
-    assert [each.left.micro for each in (first, again, others)] == [0, 0, MICRO]
+    first, again, others = (ask(budgets, asked(cost=600_000), told, key) for told, key in ((7, KEY), (8, KEY), (9, OTHER)))
+    assert [each.told for each in (first, again, others)] == [7, 7, 7]
+    assert [each.spent for each in (first, again, others)] == [600_000, 0, 0]
+    assert [each.left for each in (first, again, others)] == [0, 0, 400_000]
 
 
 def test_what_makes_a_question_another(budgets):
-    """Another cost, cell, kind, segment, period, version, definition or metric is another question."""
+    """Another cost, cell, set of cells, period, version, definition or metric is another question, with an answer of its own."""
     questions = [
-        asked(),
-        asked(cost=300_001),
-        asked("platform=linux"),
-        asked(kind="popular", among="plan"),
-        asked(kind="popular", among="platform"),
-        asked(period="2026-11-19"),
-        asked(version=2),
-        asked(fingerprint="beef"),
-        asked(metric="other"),
+        asked(cost=1),
+        asked(cost=2),
+        asked(MACOS, cost=1),
+        asked(LINUX, MACOS, cost=1),
+        asked(cost=1, period="2026-11-19"),
+        asked(cost=1, version=2),
+        asked(cost=1, fingerprint="beef"),
+        asked(cost=1, metric="other"),
     ]
-    keys = [f"{number:016x}" for number in range(len(questions))]
-    answers = [ask(budgets, question, number, key) for number, (question, key) in enumerate(zip(questions, keys, strict=True))]
-    assert [each.told["count"] for each in answers] == list(range(len(questions)))
+    answers = [ask(budgets, question, number) for number, question in enumerate(questions)]
+    assert [each.told for each in answers] == list(range(len(questions)))
     assert all(each.spent for each in answers)
-
-
-def test_what_has_no_report_in_common_has_its_own_budget(budgets):
-    """Disjoint cells, other periods, other metrics and other keys do not add up; cells that overlap do."""
-    for question in (asked("platform=linux", MICRO), asked("platform=macos", MICRO), asked("", MICRO, period="2026-11-19")):
-        assert ask(budgets, question).spent == MICRO
-    assert ask(budgets, asked("", MICRO, metric="other")).spent == MICRO
-    for cell in ("", "plan=free", "platform=linux,plan=paid"):
-        assert refusal(budgets, asked(cell, 10_000)) == (0, 30 * DAY)
-        assert ask(budgets, asked(cell, 20_000), key=OTHER).spent == 20_000
-
-
-def test_what_was_spent_comes_back_when_the_window_is_over(budgets):
-    """Each spend comes back 30 days later and not a second before, and the refusal has said so."""
-    ask(budgets, asked(cost=600_000))
-    budgets.clock.seconds += DAY
-    ask(budgets, asked(cost=300_000))
-    assert refusal(budgets, asked(cost=500_000)) == (100_000, 29 * DAY)
-    assert refusal(budgets, asked(cost=800_000)) == (100_000, 30 * DAY)
-    budgets.clock.seconds += 29 * DAY - 1
-    assert refusal(budgets, asked(cost=500_000)) == (100_000, 1)
-    budgets.clock.seconds += 1
-    assert ask(budgets, asked(cost=500_000)).left.micro == 200_000
-
-
-def test_a_clock_that_is_set_back_brings_nothing_back(budgets):
-    """An account goes on from the last time that it knows."""
-    ask(budgets, asked(cost=MICRO))
-    budgets.clock.seconds -= 100 * DAY
-    assert refusal(budgets, asked(cost=10_000)) == (0, 30 * DAY)
-
-
-def test_a_longer_window_finds_what_was_spent_before(budgets, real_redis):
-    """What a window does not reach is remembered for a longer one, for 400 days."""
-    ask(budgets, asked(cost=600_000))
-    budgets.clock.seconds += 40 * DAY
-    ask(budgets, asked(cost=500_000))
-    longer = Budgets(Store(real_redis, "shop"), Analysts(epsilon=1.2, window=60))
-    longer._redis = budgets.clock
-    assert refusal(longer, asked(cost=200_000)) == (100_000, 20 * DAY)
-    budgets.clock.seconds += 400 * DAY
-    ask(budgets, asked(cost=10_000))
-    assert real_redis.hgetall("{shop}:spent:theme")[f"{KEY} theme|1|f00d|2026-11-20|".encode()].count(b"[") == 2
-
-
-def test_more_than_the_budget_never_comes_back(budgets):
-    """A question that costs more than all of it is refused without a time."""
-    assert refusal(budgets, asked(cost=MICRO + 1)) == (MICRO, None)
 
 
 def test_a_budget_is_read_as_it_is_written(real_redis):
     """A budget such as 0.57, of which a float has a little less, pays for a question of 0.57."""
-    exact = Budgets(Store(real_redis, "shop"), Analysts(epsilon=0.57))
-    assert ask(exact, asked(cost=570_000)).left.micro == 0
+    exact = Budgets(Store(real_redis, "shop"), Analysts(epsilon=0.57, per_key=0.57))
+    assert ask(exact, asked(cost=570_000)).left == 0
 
 
-def test_cells_of_unknown_meaning_share_one_budget(budgets):
-    """Where it is not known for sure what cells were, none are disjoint."""
-    ask(budgets, asked("platform=linux", MICRO))
-    with pytest.raises(BudgetSpent):
-        ask(budgets, asked("platform=macos"), breakdown=None)
+def test_a_budget_that_was_lowered_is_spent(budgets, real_redis):
+    """What was spent before counts, and nothing is below 0."""
+    ask(budgets, asked(cost=600_000))
+    lower = Budgets(Store(real_redis, "shop"), Analysts(epsilon=0.5))
+    assert refused(lower, asked(cost=1), OTHER) == (0, 500_000)
 
 
 def test_nothing_is_drawn_for_what_is_not_answered(budgets):
-    """A refused or repeated question draws no answer, which would be for nobody."""
-    ask(budgets, asked(cost=MICRO))
+    """For a refused or repeated question no exact number is looked at."""
+    ask(budgets, asked(cost=600_000))
 
     def never():
         raise AssertionError
 
-    assert budgets.ask(KEY, asked(cost=MICRO), BREAKDOWN, never).spent == 0
+    assert budgets.ask(KEY, asked(cost=600_000), never).spent == 0
     with pytest.raises(BudgetSpent):
-        budgets.ask(KEY, asked(cost=5), BREAKDOWN, never)
+        budgets.ask(KEY, asked(cost=5), never)
 
 
-def test_what_is_left_is_told_by_period(budgets):
-    """Of each period on which the key has spent: what is left for the report on which it has spent most, and until when."""
-    now = budgets.clock.seconds
-    ask(budgets, asked("platform=linux", 300_000))
-    ask(budgets, asked("platform=macos", 200_000))
-    budgets.clock.seconds += DAY
-    ask(budgets, asked("plan=free", 100_000))
-    ask(budgets, asked("", 500_000, period="2026-11-19"), key=OTHER)
-    left = budgets.left(KEY, "theme", lambda wholes: dict.fromkeys(wholes, BREAKDOWN))
-    assert {whole: (each.micro, each.refills) for whole, each in left.items()} == {WHOLE: (600_000, now + 30 * DAY)}
-    assert budgets.left(KEY, "theme", lambda _: {}) == budgets.left(KEY, "other", dict.fromkeys) == {}
-    (unknown,) = budgets.left(KEY, "theme", dict.fromkeys).values()
-    assert unknown.micro == 400_000
-    budgets.clock.seconds += 40 * DAY
-    (full,) = budgets.left(KEY, "theme", lambda wholes: dict.fromkeys(wholes, BREAKDOWN)).values()
-    assert (full.micro, full.refills) == (MICRO, None)
+def test_an_answer_that_cannot_be_drawn_costs_nothing(budgets, real_redis):
+    """What goes wrong while exact numbers are read leaves everything as it was."""
+
+    def fails():
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        budgets.ask(KEY, asked(), fails)
+    assert not list(real_redis.scan_iter())
 
 
 def test_a_script_that_ran_twice_has_spent_once(budgets, real_redis):
@@ -195,38 +152,36 @@ def test_a_script_that_ran_twice_has_spent_once(budgets, real_redis):
         return send(keys, args)
 
     budgets._answer = twice
-    assert ask(budgets, asked(), 5).told == {"count": 5}
-    budgets._answer = send
-    assert refusal(budgets, asked(cost=MICRO)) == (700_000, 30 * DAY)
+    assert ask(budgets, asked(), 5).told == 5
+    assert budgets.left(KEY, "2026-11") == (700_000, 300_000)
     assert real_redis.hlen("{shop}:answers:theme") == 1
 
 
-def test_an_answer_is_kept_in_the_moment_in_which_it_is_paid(budgets, real_redis):
-    """A spend of the same key in between makes the script do neither, and the question is looked at again."""
-    send, times = budgets._answer, []
+@pytest.mark.parametrize("key", [KEY, OTHER])
+def test_what_is_spent_in_between_counts(budgets, real_redis, key):
+    """A question that could be paid for when it was looked at, and cannot any more, is not answered and spends nothing."""
+    send = budgets._answer
 
     def meanwhile(keys, args):
-        if not times:
-            times.append(1)
-            assert send(keys, [asked(cost=900_000).field, "{}", args[2], args[3], f'[["",{budgets.clock.seconds},900000]]'])
-        done = send(keys, args)
-        assert done is None
-        return done
+        budgets._answer = send
+        ask(budgets, asked(MACOS, cost=500_000), key=key)
+        ask(budgets, asked(MACOS, cost=300_000), key=THIRD)
+        return send(keys, args)
 
     budgets._answer = meanwhile
-    assert refusal(budgets, asked()) == (100_000, 30 * DAY)
-    assert [*real_redis.hgetall("{shop}:answers:theme").values()] == [b"{}"]
+    assert refused(budgets, asked())[0] == 200_000
+    assert real_redis.hlen("{shop}:answers:theme") == 2
 
 
 def test_threads_that_ask_at_once_spend_no_more_than_there_is(real_redis):
-    """Of twenty different questions of 0.1 nats at once ten are answered, also where some overlap only in a third cell."""
+    """Of twenty different questions of 0.1 nats by ten keys at once, as many are answered as the app's budget pays for."""
     store, start, outcomes = Store(real_redis, "shop"), Barrier(20), []
 
     def one(number):
         own = Budgets(store, Analysts())
         start.wait()
         try:
-            outcomes.append(ask(own, asked(("", "platform=linux", "plan=free")[number % 3], 100_000 - number)).spent)
+            outcomes.append(ask(own, asked(cost=100_000 - number), key=KEYS[number % 10]).spent)
         except BudgetSpent:
             outcomes.append(0)
 
@@ -244,7 +199,6 @@ PROCESS = """
 import sys
 from deniable.analysts import Analysts
 from deniable.report import Stratum
-from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.budgets import Asked, Budgets, BudgetSpent
 from deniable_aggregator.store import Store, connect
 
@@ -255,8 +209,8 @@ sys.stdin.readline()
 for number in range(40):
     try:
         cost = 50_000 - int(sys.argv[2]) * (number % 2)
-        answer = budgets.ask("00112233aabbccdd", Asked(whole, "participants", "", cost - number // 2), Breakdown({}), lambda: {})
-        spent += answer.spent
+        question = Asked(whole, "2026-11", ((("linux",),),), cost - number // 2)
+        spent += budgets.ask(sys.argv[2] * 4, question, lambda: 0).spent
     except BudgetSpent:
         pass
 print(spent)
@@ -267,7 +221,7 @@ def test_processes_that_ask_at_once_spend_no_more_than_there_is(real_redis, stor
     """Of processes that ask the same and other questions at once each answer is paid once, up to the budget."""
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", PROCESS, store_url, str(1000 * number)],
+            [sys.executable, "-c", PROCESS, store_url, str(1000 + number)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -280,8 +234,8 @@ def test_processes_that_ask_at_once_spend_no_more_than_there_is(real_redis, stor
         each.stdin.write("\n")
         each.stdin.flush()
     spent = [int(each.communicate(timeout=60)[0]) for each in processes]
-    (noted,) = real_redis.hgetall("{shop}:spent:theme").values()
-    costs = [cost for _, _, cost in json.loads(noted)]
-    assert sum(spent) == sum(costs)
-    assert 0.95 * MICRO < sum(costs) <= MICRO
-    assert len(costs) == real_redis.hlen("{shop}:answers:theme")
+    noted = Budgets(Store(real_redis, "shop"), Analysts()).spent()["2026-11"]
+    assert sum(spent) == noted.pop("") == sum(noted.values())
+    assert 0.95 * MICRO < sum(spent) <= MICRO
+    costs = [int(field.partition(b"|")[0]) for field in real_redis.hkeys("{shop}:answers:theme")]
+    assert sum(costs) == sum(spent)

@@ -92,8 +92,8 @@ class Shop:
         publisher.publish(ENDED)
         publisher.publish(CLOSED + 11)
         for metric in declared.metrics:
-            asked = Asked(self.stratum(metric, version)._replace(segment=""), "participants", "", 1000)
-            Budgets(self.store, declared.analysts).ask("f" * 16, asked, None, lambda: {"participants": 5001})
+            asked = Asked(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
+            Budgets(self.store, declared.analysts).ask("f" * 16, asked, lambda: 41)
         Retention(self.store, declared, publisher).look(CLOSED + 29 * DAY + 1)  # what is exact of the first period
         for metric in declared.metrics:  # as of a period that is published already, and not closed
             self.redis.set(self.store.snapshots.key(name(self.stratum(metric, version)._replace(segment=""))), b"\0" * 8)
@@ -146,7 +146,6 @@ EVERYWHERE = [
     "alarms",
     "answers:ui.theme",
     "audit",
-    "census:ui.theme",
     "dead",
     "expired",
     "metrics",
@@ -154,7 +153,6 @@ EVERYWHERE = [
     "release:ui.theme",
     "releases:ui.theme",
     "snapshot:ui.theme",
-    "spent:ui.theme",
     "tallies:ui.theme",
     "tally:ui.theme",
     "weights:ui.theme",
@@ -236,7 +234,7 @@ def test_how_many_keys_there_are_is_what_goes(shop):
     """The number that is told, and logged, is that of the keys and fields that are gone after."""
 
     def number():
-        fields = ("tallies", "releases", "census", "answers", "spent")
+        fields = ("tallies", "releases", "answers")
         keys = shop.redis.keys("{shop}:*:ui.theme|*")
         return len(keys) + sum(shop.redis.hlen(f"{{shop}}:{word}:ui.theme") for word in fields) + 6  # expired, alarms; four of published
 

@@ -29,7 +29,7 @@ DAY = 86_400
 ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over
 CLOSED = ENDED + 3 * DAY
 TODAY = "2026-11-21"
-EXACT = ("tally", "tallies", "weights", "snapshot", "census")
+EXACT = ("tally", "tallies", "weights", "snapshot")
 OLD = Stratum("old", 3, "0" * 16, "2026-11", "")
 
 REGISTRY = """
@@ -108,7 +108,6 @@ def test_sums_go_once_they_are_published_and_their_days_are_over(shop):
     before = shop.keys()
     assert shop.retention.look(CLOSED + 10 * DAY) == 0
     assert sorted({*shop.keys()} - {"metrics"}) == before
-    assert shop.keys("census") == ["census:theme"]
     assert shop.retention.look(CLOSED + 10 * DAY + 1) == 3
     assert shop.keys(*EXACT) == []
     assert shop.redis.get("{shop}:release:" + name(shop.stratum())) == released
@@ -127,7 +126,6 @@ def test_a_period_with_segments_goes_whole(shop):
         shop.stratum("export", "2026-11-22", f"platform={each}") for each in ("linux", "macos")
     ]
     assert {stratum.period for stratum in release.listed(shop.store, "export")} == {TODAY, "2026-11-22"}
-    assert len(shop.redis.hkeys("{shop}:census:export")) == 3
 
 
 def test_what_is_not_published_yet_stays(shop):
@@ -259,16 +257,16 @@ def test_a_period_is_not_published_twice(shop, forgets):
 
 
 def test_releases_go_when_their_days_are_over(shop):
-    """With the answers that were paid for of their reports, and what was spent; all that is left is that the period is gone."""
+    """With the answers that were paid for of their reports; what is left is what was spent, and that the period is gone."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    asked = Asked(shop.stratum(), "participants", "", 1000)
-    Budgets(shop.store, shop.registry.analysts).ask("f" * 16, asked, None, lambda: {"participants": 401})
-    assert shop.keys("answers", "spent") == ["answers:theme", "spent:theme"]
+    asked = Asked(shop.stratum(), "2026-11", ((("linux",),),), 1000)
+    Budgets(shop.store, shop.registry.analysts).ask("f" * 16, asked, lambda: 41)
+    assert shop.keys("answers", "spent") == ["answers:theme", "spent"]
     assert shop.retention.look(CLOSED + 20 * DAY) == 2
-    assert shop.keys("release", "releases", "answers", "spent") != []
+    assert shop.keys("release", "releases", "answers") != []
     assert shop.retention.look(CLOSED + 20 * DAY + 1) == 1
-    assert shop.keys() == ["audit", "expired", "metrics"]
+    assert shop.keys() == ["audit", "expired", "metrics", "spent"]
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 21 * DAY) == []
 
 

@@ -94,11 +94,16 @@ FAULTS = [
         19,
     ),
     (f"analysts = 3\n{HEAD}{metric()}", "-", "analysts is a table such as { epsilon = 1.0", 3),
-    (f"analysts = {{ month = 3 }}\n{HEAD}{metric()}", "-", "analysts have epsilon and window", "month"),
+    (f"analysts = {{ month = 3 }}\n{HEAD}{metric()}", "-", "analysts have epsilon and per_key", "month"),
     (f"analysts = {{ epsilon = -1 }}\n{HEAD}{metric()}", "-", "analysts: epsilon is a number of nats from 0 to 20", -1),
     (f"analysts = {{ epsilon = true }}\n{HEAD}{metric()}", "-", "analysts: epsilon is a number of nats from 0 to 20", True),
-    (f"analysts = {{ window = 0 }}\n{HEAD}{metric()}", "-", "analysts: window is a number of days above 0", 0),
-    (f"analysts = {{ window = inf }}\n{HEAD}{metric()}", "-", "analysts: window is a number of days above 0", float("inf")),
+    (f"analysts = {{ per_key = 20.5 }}\n{HEAD}{metric()}", "-", "analysts: per_key is a number of nats from 0 to 20", 20.5),
+    (
+        f"analysts = {{ per_key = inf }}\n{HEAD}{metric()}",
+        "-",
+        "analysts: per_key is a number of nats from 0 to 20",
+        float("inf"),
+    ),
     # segments
     (f'format = 1\napp = "shop"\nsegments = 1\n{metric()}', "-", "segments is a table of lists of words", 1),
     (f'{HEAD}"two words" = ["x"]\n{metric()}', "-", "a segment's name is a word of letters, digits and _.+-", "two words"),
@@ -536,11 +541,9 @@ def test_how_long_things_are_kept_has_defaults():
 
 
 def test_what_analysts_may_spend_has_defaults():
-    """What the registry does not say of analysts is 1 nat in 30 days; a window is whole seconds, rounded up."""
-    assert parse(HEAD + metric()).analysts == Analysts(epsilon=1.0, window=30)
-    given = parse(f"analysts = {{ epsilon = 0 }}\n{HEAD}{metric()}")
-    assert (given.analysts.epsilon, given.analysts.seconds) == (0, 30 * 86_400)
-    assert Analysts(window=1e-6).seconds == 1
+    """What the registry does not say of analysts is 1 nat of all keys, and half of that of each."""
+    assert parse(HEAD + metric()).analysts == Analysts(epsilon=1.0, per_key=0.5)
+    assert parse(f"analysts = {{ epsilon = 0 }}\n{HEAD}{metric()}").analysts == Analysts(epsilon=0, per_key=0.5)
 
 
 def test_a_budget_is_tightened_in_every_respect():

@@ -35,6 +35,7 @@ from deniable_aggregator.store import Store, connect
 from deniable_aggregator.suppression import Published
 from deniable_aggregator.watch import Watch
 from deniable_server import create_app
+from deniable_server.keys import KeyStore
 from deniable_server.settings import Settings
 from deniable_server.stack import Stack, free_port
 
@@ -475,26 +476,42 @@ def test_what_comes_late_is_not_published(closed):
 
 
 def test_questions_at_a_price_are_answered_once(closed):
-    """A question about exact numbers has one answer, however often it is asked and however it is put, and is paid for once."""
+    """A withheld number is told once, however often and in whatever way it is asked, and by all keys together for one budget."""
 
-    def ask(segment, epsilon):
-        question = {"period": FIRST, "segment": segment, "epsilon": epsilon}
-        url, key = f"http://{closed.bind}/api/v1/metrics/export/participants", {"Authorization": "Bearer rk_of_shop_1234"}
-        return closed.session.post(url, json=question, headers=key, timeout=30)
+    def ask(*cells, key="rk_of_shop_1234", day=FIRST, epsilon=0.25):
+        question = {"period": day, "cells": cells, "epsilon": epsilon}
+        url = f"http://{closed.bind}/api/v1/metrics/export/withheld"
+        return closed.session.post(url, json=question, headers={"Authorization": f"Bearer {key}"}, timeout=30)
 
-    cell = next(cell for cell in answers(closed, "shop", FIRST) if "," in cell)
+    def refused(*cells, **given):
+        answer = ask(*cells, **given)
+        return (answer.status_code, answer.json()["code"]) == (403, "budget_spent")
+
+    known = answers(closed, "shop", FIRST)
+    assert {ask(cell).json()["code"] for cell in known} == {"published"}
+    cell = next(each for each in CELLS if "," in each and each not in known and 0 < true(FIRST, members(each)) < LEAST)
     turned = ",".join(reversed(cell.split(",")))
-    first = ask(cell, 0.5).json()
-    assert {ask(each, 0.5).json()["count"] for each in [cell, turned] * 10} == {first["count"]}
-    assert (first["left"], ask(cell, 0.5).json()["left"]) == (0.5, 0.5)
-    # Another epsilon would be another draw: for that, the budget has an end.
-    drawn = [ask(cell, round(0.2 + step / 100, 2)) for step in range(20)]
-    assert [answer.status_code for answer in drawn[:2]] == [200, 200]
-    assert {(answer.status_code, answer.json()["code"]) for answer in drawn[2:]} == {(403, "budget_spent")}
-    withheld = next(each for each in CELLS if closed.ask("shop", "export", period=FIRST, segment=each).status_code == 403)
-    assert ask(withheld, 0.01).json()["code"] == "withheld"
+    first = ask(cell).json()
+    assert {ask(*each).json()["count"] for each in [(cell,), (turned,), (cell, turned)] * 7} == {first["count"]}
+    assert (first["left"], ask(cell).json()["left"]) == (0.25, 0.25)
+    # Another epsilon would be another draw, and so would a cell from which it follows: for these the budget has an end.
+    others = [each for each in CELLS if each not in known and each != cell]
+    assert ask(others[0]).json()["left"] == 0
+    assert all(refused(each, epsilon=0.01) for each in others[1:])
+    assert refused(cell, epsilon=0.26)
+    assert refused(cell, others[0])
+    second = answers(closed, "shop", SECOND)
+    if SECOND[:7] == FIRST[:7]:
+        assert refused(next(each for each in CELLS if each not in second))
+    # Other keys have what is left of the app's.
+    with_keys = KeyStore(closed.redis, "shop")
+    keys = [with_keys.create("read", "accomplice")[0] for _ in range(3)]
+    paid = [ask(cell, key=key, epsilon=0.3 + number / 100).status_code for number, key in enumerate(keys)]
+    assert paid == [200, 403, 403]
+    assert ask(others[1], key=keys[1], epsilon=0.2).json()["left"] == 0
+    assert all(refused(each, key=key, epsilon=0.01) for key in keys for each in others[2:4])
     there = true(FIRST, members(cell))
-    assert round(np.mean([central.participants(there, 500_000) for _ in range(4000)])) == there  # had it been drawn each time
+    assert round(np.mean([central.count(there, 500_000) for _ in range(4000)])) == there  # had it been drawn each time
 
 
 def test_alarms_are_told_to_no_reader(closed):

@@ -240,12 +240,11 @@ ALLOWED = {
         "HDEL {shop}:keys x",
         "HDEL {shop}:keys:used x",
         "XLEN {shop}:reports",
-        "HMGET {shop}:census:none x",
         "HGET {shop}:answers:none x",
         "HSET {shop}:answers:none x y",
-        "HGET {shop}:spent:none x",
-        "HSET {shop}:spent:none x y",
-        "HSCAN {shop}:spent:none 0",
+        "HMGET {shop}:spent x y",
+        "HINCRBY {shop}:spent x 1",
+        "HGETALL {shop}:spent",
         "TIME",
     ],
     "worker": [
@@ -269,7 +268,6 @@ ALLOWED = {
         "HSET {shop}:releases:none x 1",
         "MGET {shop}:release:x",
         "SET {shop}:release:x y",
-        "HSET {shop}:census:none x 1",
         "MGET {shop}:snapshot:x",
         "SET {shop}:snapshot:x y",
         "BGREWRITEAOF",
@@ -296,8 +294,8 @@ ALLOWED = {
 # Who deletes what is due, or erased
 DELETES = [
     *(f"DEL {{shop}}:{word}:x" for word in ("tally", "weights", "snapshot", "release")),
-    *(f"HKEYS {{shop}}:{word}:none" for word in ("tallies", "releases", "census", "answers", "spent")),
-    *(f"HDEL {{shop}}:{word}:none x" for word in ("tallies", "releases", "census", "answers", "spent")),
+    *(f"HKEYS {{shop}}:{word}:none" for word in ("tallies", "releases", "answers")),
+    *(f"HDEL {{shop}}:{word}:none x" for word in ("tallies", "releases", "answers")),
     "HKEYS {shop}:refused:x",
     "HDEL {shop}:refused:x y",
     "HKEYS {shop}:expired",
@@ -312,14 +310,9 @@ for user in ("ingest", "query"):
     ALLOWED[user] += ["GET {shop}:audit:served", "SET {shop}:audit:served x"]
 ALLOWED["operator"] += ["LTRIM {shop}:audit 0 -1"]
 ALLOWED["server"] = ALLOWED["ingest"] + ALLOWED["query"]
-# Who answers questions can neither make up what they are answered from nor take anything back.
-PAID = [
-    "HSET {shop}:census:none x 1",
-    "HDEL {shop}:census:none x",
-    "HDEL {shop}:answers:none x",
-    "HDEL {shop}:spent:none x",
-    "DEL {shop}:spent:none",
-]
+# Nobody can forget what was spent, and who answers questions no answer.
+SPENT = ["HSET {shop}:spent x 1", "HDEL {shop}:spent x", "DEL {shop}:spent"]
+PAID = [*SPENT, "HDEL {shop}:answers:none x", "DEL {shop}:answers:none", "HGETALL {shop}:answers:none"]
 REFUSED = {
     "ingest": [
         "BGREWRITEAOF",
@@ -333,9 +326,8 @@ REFUSED = {
         "XADD {shop}:dead * reason x",
         "HGETALL {shop}:releases:ui.theme",
         "GET {shop}:release:x",
-        "HMGET {shop}:census:none x",
         "HGET {shop}:answers:none x",
-        "HSET {shop}:spent:none x y",
+        "HGETALL {shop}:spent",
         *PAID,
         "HSET {shop}:keys x y",
         "HDEL {shop}:keys x",
@@ -357,10 +349,9 @@ REFUSED = {
         "XRANGE {shop}:dead - +",
     ],
     "worker": [
-        "HMGET {shop}:census:none x",
         "HGET {shop}:answers:none x",
         "HSET {shop}:answers:none x y",
-        "HSET {shop}:spent:none x y",
+        *SPENT,
         "XADD {shop}:reports * d x",
         "XGROUP DESTROY {shop}:reports agg",
         "GET {shop}:idem:x",
@@ -398,7 +389,13 @@ REFUSED["query"] += ["HINCRBY {shop}:refused:x y 1", "SET {shop}:tally:x y"]
 for user in ("ingest", "query"):
     REFUSED[user] += [*DELETES, "HSET {shop}:erased x 1", "HDEL {shop}:erased x", "HDEL {shop}:alarms none", "DEL {shop}:dead"]
 REFUSED["worker"] += ["HSET {shop}:erased x 1", "HDEL {shop}:erased x", "DEL {shop}:dead"]
-REFUSED["operator"] += ["HGETALL {shop}:census:none", "HDEL {shop}:erased x", "HGET {shop}:alarms none", "MGET {shop}:release:x"]
+REFUSED["operator"] += [
+    *SPENT,
+    "HGETALL {shop}:spent",
+    "HDEL {shop}:erased x",
+    "HGET {shop}:alarms none",
+    "MGET {shop}:release:x",
+]
 
 for user in ("ingest", "query", "worker"):
     REFUSED[user] += ["LTRIM {shop}:audit 1 -1"]
@@ -692,25 +689,24 @@ def test_a_server_that_does_all_works_under_its_user(guarded, registry_file):
 
 
 def test_questions_are_answered_under_their_user(guarded, registry_file):
-    """The worker's user writes the census when a period closes, and the users of queries answer from it, and spend."""
+    """The users of queries answer from what the worker counted and withheld, and spend."""
     registry_file.write_text(registry_file.read_text("utf-8").replace('app = "shop"', 'app = "market"'), "utf-8")
     loaded = load(registry_file)
-    declared = loaded.metrics["ui.theme"]
-    stratum = Stratum(
-        *("ui.theme", 1, fingerprint(declared, mechanisms.of(declared).canonical)), period.of(datetime.now(UTC), "day"), ""
-    )
+    declared = loaded.metrics["export.used"]
+    tag, today = fingerprint(declared, mechanisms.of(declared).canonical), period.of(datetime.now(UTC), "day")
+    stratum = Stratum("export.used", 1, tag, today, "platform=linux")
     with guarded.client("worker") as client:
         store = Store(client, "market")
-        assert store.commit("test", [], {stratum: np.array([200, 100, 50], np.int64)}, 0) == []
+        assert store.commit("test", [], {stratum: np.array([200, 150], np.int64)}, 0) == []
         assert stratum in Publisher(store, loaded).publish(time() + 5 * 86400)
-    asked = {"period": stratum.period, "epsilon": 0.5}
+    asked = {"period": today, "cells": ["platform=macos"], "epsilon": 0.5}
     headers = {"Authorization": "Bearer rk_of_environment"}
     for user, spent in (("query", 0.5), ("server", 0)):
         settings = Settings(redis_url=guarded.url(user), registry=str(registry_file), read_keys="market:rk_of_environment")
         http = create_app(settings).test_client()
-        told = http.post("/api/v1/metrics/ui.theme/participants", json=asked, headers=headers).get_json()
-        assert (abs(told["count"] - 350) < 60, told["spent"]) == (True, spent)
-        assert {each["left"] for each in http.get("/api/v1/budget", headers=headers).get_json()["metrics"]} == {0.5, 1}
+        told = http.post("/api/v1/metrics/export.used/withheld", json=asked, headers=headers).get_json()
+        assert (abs(told["count"]) < 60, told["spent"]) == (True, spent)
+        assert http.get("/api/v1/budget", headers=headers).get_json()["months"] == [{"month": today[:7], "left": 0}]
 
 
 # Durability `always`

@@ -1,156 +1,314 @@
-"""Questions about exact numbers over HTTP: answered with noise, paid for, refused when the budget is spent, and logged."""
+"""Questions about withheld cells over HTTP: answered with noise, paid for, refused when the budget is spent, and logged."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from itertools import takewhile
+from time import time
 
+import numpy as np
 import pytest
 import redis
+from scipy.stats import chisquare
 
 from deniable import period
-from deniable_aggregator import census
 from deniable_aggregator.entry import whole
+from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.removal import Removal
+from deniable_aggregator.store import connect
 from deniable_server.keys import KeyStore, id_of
-from deniable_server.openapi import document
 
 from .conftest import INGEST, READ
 from .test_openapi import check
 
-TODAY = period.of(datetime.now(UTC), "day")
-PARTICIPANTS, POPULAR = "/api/v1/metrics/export.used/participants", "/api/v1/metrics/export.used/popular"
+TODAY, BEFORE = (period.of(datetime.now(UTC) - timedelta(days=days), "day") for days in (0, 1))
+WITHHELD, BUDGET = "/api/v1/metrics/export.used/withheld", "/api/v1/budget"
 ACTOR = f"key:{id_of(sha256(READ.encode()).digest())}"
+COUNTS = {"linux": 300, "macos": 40, "beos": 80}  # macos and beos together are all but linux
 
 
 @pytest.fixture
-def closed(served):
-    """Count 300 reports of Linux and 40 of macOS, and close the period."""
-    linux = served.group("export.used", [1] * 300, period=TODAY)
-    macos = served.group("export.used", [0] * 40, period=TODAY, segment="platform=macos")
-    served.post({"format": 1, "groups": [linux, macos, served.group("ui.theme", [0] * 50, period=TODAY)]})
+def few(serve, registry_file):
+    """Serve a registry by which 100 reports are needed and keys may spend a nat, 0.6 each."""
+    text = registry_file.read_text("utf-8").replace("min_reports = 1\ntrial = true", "min_reports = 100")
+    text = text.replace('["linux", "macos"]', '["linux", "macos", "beos", "atari"]')
+    return serve(f"analysts = {{ per_key = 0.6 }}\n{text}")
+
+
+@pytest.fixture
+def closed(few):
+    """Count 420 reports of three platforms, 120 of which are withheld, and close the period."""
+    count(few)
+    few.drain(days=5)
+    assert few.get(f"/api/v1/metrics/export.used?period={TODAY}").get_json()["segments"] == ["platform=linux"]
+    return few
+
+
+def count(served, counts=COUNTS, day=TODAY):
+    groups = [served.group("export.used", [1] * n, period=day, segment=f"platform={name}") for name, n in counts.items()]
+    assert served.post({"format": 1, "groups": groups}).status_code == 202
     served.drain()
-    served.drain(days=5)
-    return served
 
 
-def post(served, path, key=READ, **body):
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    return served.http.post(path, json={"period": TODAY, "epsilon": 0.1} | body, headers=headers)
+def post(served, *names, key=READ, **body):
+    asked = {"period": TODAY, "epsilon": 0.1, "cells": [f"platform={name}" for name in names or ("macos",)]}
+    return served.http.post(WITHHELD, json=asked | body, headers={"Authorization": f"Bearer {key}"})
 
 
 def refusal(answer):
     return answer.status_code, answer.get_json()["code"]
 
 
+def another(served):
+    return KeyStore(served.store.redis, "shop").create("read", "another")[0]
+
+
 def queries(served):
-    lines = served.store.redis.lrange("{shop}:audit", 0, -1)
-    found = [whole(line) for line in lines]
+    found = [whole(line) for line in served.store.redis.lrange("{shop}:audit", 0, -1)]
     return [(each.event, each.actor, each.details) for each in found if each.event.startswith("query.")]
 
 
-def test_a_number_is_told_with_noise_and_its_error(closed):
-    """The number of reports of a cell is told near the truth, with what it cost and what is left."""
-    told = post(closed, PARTICIPANTS, segment="platform=linux", epsilon=0.5).get_json()
+def forget(served):
+    """Have the store forget what was answered and spent."""
+    served.store.redis.delete("{shop}:spent", "{shop}:answers:export.used")
+
+
+# What is answered
+
+
+def test_a_withheld_number_is_told_with_noise_and_its_error(closed):
+    """The number of reports of a withheld cell is told near the truth, with what it cost, what is left and what it guarantees."""
+    told = post(closed, epsilon=0.5).get_json()
     low, high = told["interval"]
-    assert abs(told["count"] - 300) < 100
+    assert abs(told["count"] - 40) < 60
     assert (told["count"] - low, high - told["count"]) == (6, 6)
     assert told["stderr"] == pytest.approx(2.8, abs=0.1)
-    assert (told["metric"], told["version"], told["period"], told["segment"]) == ("export.used", 1, TODAY, "platform=linux")
-    assert (told["epsilon"], told["spent"], told["left"], told["level"]) == (0.5, 0.5, 0.5, 0.95)
-    refills = datetime.fromisoformat(told["refills"]) - datetime.now(UTC)
-    assert timedelta(days=29, hours=23) < refills < timedelta(days=30, seconds=1)
+    assert (told["metric"], told["version"], told["cells"]) == ("export.used", 1, ["platform=macos"])
+    assert told["period"] == {"first": None, "last": TODAY}
+    assert (told["epsilon"], told["spent"], told["left"], told["level"]) == (0.5, 0.5, 0.1, 0.95)
+    assert told["guarantee"].endswith(
+        f"is at most e^0.5 times as likely as otherwise, all answers about {TODAY[:7]} together e^1 times."
+    )
 
 
-def test_numbers_of_all_reports_are_of_the_census(closed):
-    """Without a segment all reports of the period are counted, also where the metric has none."""
-    assert abs(post(closed, PARTICIPANTS, epsilon=1).get_json()["count"] - 340) < 50
-    told = post(closed, "/api/v1/metrics/ui.theme/participants", epsilon=1).get_json()
-    assert (abs(told["count"] - 50) < 50, told["segment"]) == (True, None)
+def test_the_withheld_cell_with_most_is_named(closed):
+    """Of several withheld cells the one with many more reports is named, with how far behind it may be."""
+    told = post(closed, "macos", "beos", "atari", epsilon=0.5).get_json()
+    assert (told["most"], told["cells"]) == ("platform=beos", ["platform=atari", "platform=beos", "platform=macos"])
+    assert told["margin"] == pytest.approx(16.38, abs=0.01)
+    assert (told["spent"], told["left"]) == (0.5, 0.1)
 
 
-def test_the_most_popular_value_is_named(closed):
-    """Of platforms the one with many more reports is named, among those that were published."""
-    told = post(closed, POPULAR, by="platform", epsilon=0.5).get_json()
-    assert (told["value"], told["candidates"], told["by"]) == ("linux", ["linux", "macos"], "platform")
-    assert told["margin"] == pytest.approx(7.38, abs=0.01)
-    assert (told["spent"], told["left"]) == (0.5, 0.5)
+@pytest.mark.parametrize(("name", "n"), [("macos", 40), ("beos", 80), ("atari", 0), ("(other)", 0)])
+def test_what_is_told_has_the_law_that_is_promised(closed, name, n):
+    """What is told of a withheld number, drawn anew each time, is it plus discrete Laplace noise; of an empty cell, too."""
+    epsilon, times = 0.6, 500
+    draws = []
+    for _ in range(times):
+        draws.append(post(closed, name, epsilon=epsilon).get_json()["count"] - n)
+        forget(closed)
+    places = np.arange(-400, 401)
+    law = np.exp(-abs(places) * epsilon)
+    expected, seen = law / law.sum() * times, np.bincount(np.array(draws) + 400, minlength=801)
+    common = expected >= 5
+    seen, expected = (np.append(each[common], each[~common].sum()) for each in (seen, expected))
+    assert chisquare(seen, expected).pvalue > 1e-7
+
+
+@pytest.mark.parametrize("cells", [["platform=linux"], [""], ["platform=macos", "platform=linux"]])
+def test_a_published_number_is_not_for_sale(closed, cells):
+    """Whoever asks for a published cell, alone or among others, is told where its exact number is, and pays nothing."""
+    answer = post(closed, cells=cells)
+    assert refusal(answer) == (409, "published")
+    assert "GET /api/v1/metrics/export.used with this period and segment" in answer.get_json()["detail"]
+    assert closed.get(BUDGET).get_json()["months"] == []
+
+
+def test_cells_withheld_to_protect_others_are_for_sale(few):
+    """Of two cells that make up a published total each can be asked for, and both answers are paid for: each tells of both."""
+    count(few, {"linux": 300, "macos": 40})
+    few.drain(days=5)
+    assert few.get(f"/api/v1/metrics/export.used?period={TODAY}").get_json()["segments"] == []
+    assert abs(post(few, "linux", epsilon=0.3).get_json()["count"] - 300) < 60
+    assert post(few, "macos", epsilon=0.3).get_json()["left"] == 0
+    assert refusal(post(few, "linux", "macos", epsilon=0.01)) == (403, "budget_spent")
+
+
+# What it costs
 
 
 def test_the_same_question_again_is_the_same_answer(closed):
-    """A repeated question is answered alike for nothing, whoever asks; an epsilon counts to a millionth, rounded up."""
-    key, _ = KeyStore(closed.store.redis, "shop").create("read", "another")
-    first = [post(closed, PARTICIPANTS, epsilon=0.01).get_json(), post(closed, POPULAR, by="platform", epsilon=0.02).get_json()]
-    for asking, left in ((READ, 0.97), (key, 1.0)):
+    """In whichever spelling and by whichever key: cells in any order or twice, epsilon to a millionth, rounded up."""
+    key = another(closed)
+    first = [post(closed, epsilon=0.01).get_json(), post(closed, "macos", "beos", epsilon=0.02).get_json()]
+    for asking, left in ((READ, 0.57), (key, 0.6)):
         again = [
-            post(closed, PARTICIPANTS, asking, epsilon=0.01, segment="").get_json(),
-            post(closed, POPULAR, asking, by="platform", epsilon=0.01999999999).get_json(),
+            post(closed, "macos", "macos", key=asking, epsilon=0.00999999999 + 1e-11).get_json(),
+            post(closed, "beos", "macos", "beos", key=asking, epsilon=0.01999999999).get_json(),
         ]
         assert [each["spent"] for each in again] == [0, 0]
         assert {each["left"] for each in again} == {left}
-        assert [each["count"] for each in (first[0], again[0])] == [first[0]["count"]] * 2
-        assert [each["value"] for each in (first[1], again[1])] == [first[1]["value"]] * 2
+        assert [again[0]["count"], again[1]["most"]] == [first[0]["count"], first[1]["most"]]
+
+
+def test_two_names_of_one_cell_are_one_question(serve, registry_file):
+    """A word that only one value generalises to is asked about as that value."""
+    text = registry_file.read_text("utf-8").replace("min_reports = 1\ntrial = true", "min_reports = 100")
+    served = serve(f'generalize = {{ platform = {{ macos = "apple", linux = "free" }} }}\n{text}')
+    count(served, {"linux": 300, "macos": 40})
+    served.drain(days=5)
+    first = post(served, "macos").get_json()
+    again = post(served, "apple").get_json()
+    assert (again["count"], again["spent"], again["cells"]) == (first["count"], 0, ["platform=apple"])
+    assert "count" in post(served, "apple", "macos").get_json()  # one cell, not two
 
 
 def test_what_is_spent_is_refused(closed):
-    """Above the budget a question is refused with what is left and when to come back; smaller ones and other cells are not."""
-    assert post(closed, PARTICIPANTS, segment="platform=linux", epsilon=0.7).status_code == 200
-    answer = post(closed, PARTICIPANTS, epsilon=0.4)
+    """Above a key's part a question is refused with what is left, to the millionth, also about a disjoint cell."""
+    assert post(closed, "macos", epsilon=0.4).status_code == 200
+    answer = post(closed, "beos", epsilon=0.3)
     assert refusal(answer) == (403, "budget_spent")
-    assert answer.get_json()["left"] == 0.3
-    assert 30 * 86_400 - 60 < int(answer.headers["Retry-After"]) <= 30 * 86_400
-    assert post(closed, POPULAR, by="platform", epsilon=0.31).get_json()["code"] == "budget_spent"
-    assert post(closed, PARTICIPANTS, segment="platform=macos", epsilon=0.4).status_code == 200
-    assert post(closed, PARTICIPANTS, epsilon=0.3).get_json()["left"] == 0
+    assert answer.get_json()["left"] == 0.2
+    said = f"this costs 0.3 nats; for {TODAY[:7]} this key has 0.2 left, and all keys together 0.6"
+    assert answer.get_json()["detail"] == said
+    assert "Retry-After" not in answer.headers
+    assert post(closed, "beos", epsilon=0.200001).status_code == 403
+    assert post(closed, "beos", epsilon=0.2).get_json()["left"] == 0
+
+
+def test_keys_together_spend_what_the_app_has(closed):
+    """Keys that ask about the cells of a total in turns have the app's budget together, and no more, however many they are."""
+    keys = [another(closed) for _ in range(4)]
+    answers = [post(closed, "macos", key=key, epsilon=0.4 + step / 1000) for step, key in enumerate(keys)]
+    assert [answer.status_code for answer in answers] == [200, 200, 403, 403]
+    assert answers[2].get_json()["left"] == 0.199
+    assert answers[2].get_json()["detail"].endswith("this key has 0.6 left, and all keys together 0.199")
+    assert post(closed, "beos", key=keys[3], epsilon=0.199).get_json()["left"] == 0
+    assert {post(closed, "beos", key=key, epsilon=0.01).status_code for key in (*keys, another(closed))} == {403}
 
 
 def test_the_budget_is_told(closed):
-    """A key is told what it has left for each metric and period, and when it has more; another key has all."""
-    before = closed.get("/api/v1/budget").get_json()
-    assert (before["app"], before["epsilon"], before["window_days"]) == ("shop", 1.0, 30)
-    assert {(each["metric"], each["left"], each["refills"]) for each in before["metrics"]} == {
-        (id_, 1.0, None) for id_ in closed.app.questions
-    }
-    post(closed, PARTICIPANTS, segment="platform=linux", epsilon=0.6)
-    post(closed, PARTICIPANTS, segment="platform=macos", epsilon=0.2)
-    (told,) = [each for each in closed.get("/api/v1/budget").get_json()["metrics"] if each["left"] < 1]
-    assert (told["metric"], told["left"], told["refills"]) == ("export.used", 0.4, told["periods"][0]["refills"])
-    assert [(each["period"], each["left"]) for each in told["periods"]] == [(TODAY, 0.4)]
-    key, _ = KeyStore(closed.store.redis, "shop").create("read", "another")
-    assert {each["left"] for each in closed.get("/api/v1/budget", key).get_json()["metrics"]} == {1.0}
+    """A key is told what it may still spend on each month; what other keys spent counts where it leaves less."""
+    assert closed.get(BUDGET).get_json() == {"app": "shop", "trial": False, "epsilon": 1.0, "per_key": 0.6, "months": []}
+    key = another(closed)
+    post(closed, "macos", epsilon=0.25)
+    assert closed.get(BUDGET).get_json()["months"] == [{"month": TODAY[:7], "left": 0.35}]
+    assert closed.get(BUDGET, key).get_json()["months"] == [{"month": TODAY[:7], "left": 0.6}]
+    post(closed, "beos", key=another(closed), epsilon=0.5)
+    assert closed.get(BUDGET, key).get_json()["months"] == [{"month": TODAY[:7], "left": 0.25}]
+
+
+# What an attacker tries
+
+
+def test_a_refused_question_reads_nothing_that_is_withheld(closed, store_url):
+    """Neither what a refusal says nor how long it takes depends on withheld numbers: the store is not asked for them."""
+    key = another(closed)
+
+    def commands(*asked):
+        with connect(store_url) as client, client.monitor() as monitor:
+            statuses = [post(closed, *names, **body).status_code for names, body in asked]
+            closed.store.redis.echo("over")
+            seen = list(takewhile(lambda command: command != "ECHO over", (each["command"] for each in monitor.listen())))
+        return statuses, [command for command in seen if ":tally" in command or ":tallies" in command], seen
+
+    first = ("macos",), {"epsilon": 0.6}
+    assert commands(first)[1]
+    statuses, read, seen = commands((("beos",), {}), (("linux",), {}), (("macos",), {"epsilon": 2}), first)
+    assert statuses == [403, 409, 400, 200]  # the last one was answered before
+    assert seen
+    assert read == []
+    assert commands((("beos",), {"key": key}))[1]
+
+
+def test_what_is_not_closed_is_not_asked_about(few):
+    """A period that is open, or waits since too few reports came, is refused in the words for a period without any."""
+    refused = [post(few), post(few, period=BEFORE)]
+    count(few, {"macos": 40}, BEFORE)
+    count(few, {"beos": 500})
+    refused += [post(few), post(few, period=BEFORE)]
+    Publisher(few.store, few.app.registry).publish(time() + 2.5 * 86_400)
+    refused += [post(few, period=BEFORE)]
+    said = {answer.get_data(as_text=True).partition('"instance"')[0] for answer in refused}
+    assert (len(said), refusal(refused[0])) == (1, (404, "nothing_published"))
+    assert few.get(BUDGET).get_json()["months"] == []
+
+
+def test_joined_periods_are_asked_about_as_one(few):
+    """Of a day that was published with the next one nothing can be asked by itself: both names are the same question."""
+    count(few, {"linux": 20, "macos": 25}, BEFORE)
+    count(few)
+    few.drain(days=5)
+    first, again = (post(few, epsilon=0.5, period=day).get_json() for day in (BEFORE, TODAY))
+    assert (again["count"], again["spent"]) == (first["count"], 0)
+    assert first["period"] == again["period"] == {"first": None, "last": TODAY}
+    assert abs(first["count"] - 65) < 60
+
+
+def test_a_closed_release_publishes_no_withheld_cell_later(closed, registry_file):
+    """What was withheld stays so, whatever min_reports becomes: no answer is ever compared with its exact number."""
+    path = registry_file.with_name("another.toml")
+    path.write_text(path.read_text("utf-8").replace("min_reports = 100", "min_reports = 2"), "utf-8")
+    changed = closed.restarted()
+    changed.drain(days=9)
+    assert refusal(changed.get(f"/api/v1/metrics/export.used?period={TODAY}&segment=platform%3Dmacos")) == (403, "withheld")
+    assert post(changed).status_code == 200
+    changed.store.redis.close()
+
+
+def test_erasing_brings_nothing_back(closed):
+    """Who has a metric erased and counted anew gets new answers, for what is left."""
+    post(closed, epsilon=0.5)
+    Removal(closed.store, "export.used").sweep()
+    assert not closed.store.redis.exists("{shop}:answers:export.used")
+    count(closed)
+    closed.drain(days=5)
+    assert refusal(post(closed, epsilon=0.5)) == (403, "budget_spent")
+
+
+def test_numbers_that_are_gone_are_not_made_up(closed):
+    """When exact numbers are gone, also in part, what was answered is answered again, and nothing else is, nor paid."""
+    first = post(closed).get_json()
+    for stratum in closed.store.strata("export.used"):
+        if stratum.segment == "platform=beos":
+            closed.store.redis.delete(closed.store.tallies.key("|".join(map(str, stratum))))
+    again = post(closed).get_json()
+    assert (again["count"], again["spent"]) == (first["count"], 0)
+    assert refusal(post(closed, epsilon=0.2)) == (404, "not_kept")
+    assert refusal(post(closed, "macos", "beos")) == (404, "not_kept")
+    assert closed.get(BUDGET).get_json()["months"] == [{"month": TODAY[:7], "left": 0.5}]
+
+
+# What is no question
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "expected"),
+    ("body", "expected"),
     [
-        (PARTICIPANTS, {"epsilon": 1.01}, (400, "epsilon")),
-        (PARTICIPANTS, {"epsilon": 0.001}, (400, "epsilon")),
-        (PARTICIPANTS, {"epsilon": -1}, (400, "epsilon")),
-        (PARTICIPANTS, {"epsilon": 1e308}, (400, "epsilon")),
-        (PARTICIPANTS, {"epsilon": "0.1"}, (400, "question_shape")),
-        (PARTICIPANTS, {"epsilon": True}, (400, "question_shape")),
-        (PARTICIPANTS, {"more": 1}, (400, "question_shape")),
-        (PARTICIPANTS, {"by": "platform"}, (400, "question_shape")),
-        (PARTICIPANTS, {"period": None}, (400, "question_shape")),
-        (PARTICIPANTS, {"segment": "platform=beos"}, (400, "segment")),
-        (PARTICIPANTS, {"segment": "planet=earth"}, (400, "segment")),
-        (PARTICIPANTS, {"period": "2020-01-01"}, (404, "nothing_published")),
-        (PARTICIPANTS, {"period": "never"}, (404, "nothing_published")),
-        (POPULAR, {}, (400, "question_shape")),
-        (POPULAR, {"by": "planet"}, (400, "by")),
-        (POPULAR, {"by": "platform", "segment": "platform=linux"}, (400, "by")),
-        (POPULAR.replace("export.used", "ui.theme"), {"by": "platform"}, (400, "by")),
-        (PARTICIPANTS.replace("export.used", "plugin"), {}, (404, "nothing_published")),
-        (PARTICIPANTS.replace("export.used", "ui.color"), {}, (404, "unknown_metric")),
+        ({"epsilon": 0.61}, (400, "epsilon")),
+        ({"epsilon": 0.001}, (400, "epsilon")),
+        ({"epsilon": -1}, (400, "epsilon")),
+        ({"epsilon": 1e308}, (400, "epsilon")),
+        ({"epsilon": "0.1"}, (400, "question_shape")),
+        ({"epsilon": True}, (400, "question_shape")),
+        ({"more": 1}, (400, "question_shape")),
+        ({"period": None}, (400, "question_shape")),
+        ({"cells": "platform=macos"}, (400, "question_shape")),
+        ({"cells": []}, (400, "cells")),
+        ({"cells": ["platform=beos "]}, (400, "segment")),
+        ({"cells": ["platform=macos", "planet=earth"]}, (400, "segment")),
+        ({"period": "2020-01"}, (400, "period")),
+        ({"period": f"{TODAY}x"}, (400, "period")),
     ],
 )
-def test_bad_questions_are_refused_and_cost_nothing(closed, path, body, expected):
+def test_bad_questions_are_refused_and_cost_nothing(closed, body, expected):
     """Each kind of bad question has its own status and code, and leaves nothing among answers and spends."""
-    answer = post(closed, path, **body)
+    answer = post(closed, **body)
     assert refusal(answer) == expected
     assert answer.mimetype == "application/problem+json"
-    assert not [*closed.store.redis.scan_iter("*:spent:*"), *closed.store.redis.scan_iter("*:answers:*")]
+    assert not [*closed.store.redis.scan_iter("*:spent*"), *closed.store.redis.scan_iter("*:answers:*")]
 
 
 @pytest.mark.parametrize(
@@ -167,110 +325,73 @@ def test_bad_questions_are_refused_and_cost_nothing(closed, path, body, expected
 def test_what_is_no_question_is_refused(served, key, sent, media, expected):
     """Without a key, or with a body that is no question in JSON, nothing is answered."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
-    assert refusal(served.http.post(PARTICIPANTS, data=sent, content_type=media, headers=headers)) == expected
+    assert refusal(served.http.post(WITHHELD, data=sent, content_type=media, headers=headers)) == expected
+
+
+def test_metrics_without_anything_withheld(closed):
+    """A metric without segments has only its total, which is published, and an unknown metric has nothing."""
+    closed.post({"format": 1, "groups": [closed.group("ui.theme", [0] * 150, period=TODAY)]})
+    closed.drain()
+    closed.drain(days=5)
+    headers, asked = {"Authorization": f"Bearer {READ}"}, {"period": TODAY, "cells": [""], "epsilon": 0.1}
+    for metric, expected in (("ui.theme", (409, "published")), ("ui.color", (404, "unknown_metric"))):
+        assert refusal(closed.http.post(f"/api/v1/metrics/{metric}/withheld", json=asked, headers=headers)) == expected
+
+
+def test_a_question_is_as_long_as_the_log_can_hold(serve, registry_file):
+    """Cells of more than 1,000 characters together are refused: what is asked is in the audit log whole."""
+    names = [f"os{number:03}" for number in range(100)]
+    served = serve(registry_file.read_text("utf-8").replace('["linux", "macos"]', str(names).replace("'", '"')))
+    assert refusal(post(served, *names)) == (400, "cells")
+    assert refusal(post(served, *names[:50])) == (404, "nothing_published")
 
 
 def test_questions_count_for_the_limits(closed):
-    """They are requests with a key like others."""
-    limited = type(closed)(replace(closed.service.settings, rate_limit_key="2/minute"))
-    assert [post(limited, PARTICIPANTS).status_code for _ in range(3)] == [200, 200, 429]
+    """They are requests with a key like others, such as the one that was made before."""
+    limited = type(closed)(replace(closed.service.settings, rate_limit_key="3/minute"))
+    assert [post(limited).status_code for _ in range(3)] == [200, 200, 429]
     limited.store.redis.close()
-
-
-def test_what_is_not_closed_is_not_asked_about(served):
-    """Also what is published already is only asked about when its period has closed; there is no census before."""
-    served.post({"format": 1, "groups": [served.group("export.used", [1] * 30, period=TODAY)]})
-    served.drain()
-    assert served.get(f"/api/v1/metrics/export.used?period={TODAY}").get_json()["n"] == 30
-    assert refusal(post(served, PARTICIPANTS)) == (404, "nothing_published")
-    assert not list(served.store.redis.scan_iter("*census*"))
-    served.drain(days=5)
-    assert post(served, PARTICIPANTS).status_code == 200
-    assert refusal(post(served, POPULAR, by="platform")) == (403, "withheld")
-    assert refusal(post(served, PARTICIPANTS, segment="platform=macos")) == (403, "withheld")
-
-
-def test_what_is_withheld_from_queries_is_withheld_here(serve, registry_file):
-    """A cell of few reports is refused in the words of a query, and so is a choice among fewer than two published values."""
-    served = serve(registry_file.read_text("utf-8").replace("min_reports = 1\ntrial = true", "min_reports = 100"))
-    for segment, n in (("platform=linux", 400), ("platform=macos", 40)):
-        served.post({"format": 1, "groups": [served.group("export.used", [1] * n, period=TODAY, segment=segment)]})
-    served.drain()
-    served.drain(days=5)
-    asked = served.get(f"/api/v1/metrics/export.used?period={TODAY}&segment=platform%3Dmacos").get_json()
-    answer = post(served, PARTICIPANTS, segment="platform=macos")
-    assert (refusal(answer), answer.get_json()["detail"]) == ((403, "withheld"), asked["detail"])
-    assert refusal(post(served, POPULAR, by="platform")) == (403, "withheld")
-    told = post(served, PARTICIPANTS, epsilon=1).get_json()
-    assert abs(told["count"] - 440) < 50  # of all that were counted, and not of those that are in the release
-
-
-def test_answers_outlive_the_census(closed):
-    """When exact numbers are gone what was answered is answered again, and nothing else is."""
-    first = post(closed, PARTICIPANTS).get_json()
-    closed.store.redis.delete(census.key("shop", "export.used"))
-    again = post(closed, PARTICIPANTS).get_json()
-    assert (again["count"], again["spent"]) == (first["count"], 0)
-    assert refusal(post(closed, PARTICIPANTS, epsilon=0.2)) == (404, "not_kept")
-    assert refusal(post(closed, POPULAR, by="platform")) == (404, "not_kept")
-    assert {each["left"] for each in closed.get("/api/v1/budget").get_json()["metrics"]} == {1.0}
-
-
-def test_cells_that_have_come_to_mean_something_else_share_one_budget(closed, registry_file):
-    """Where the registry's segments changed since the period closed, disjoint cells add up; they may not have been."""
-    post(closed, PARTICIPANTS, segment="platform=linux", epsilon=0.7)
-    registry_file.write_text(registry_file.read_text().replace('["linux", "macos"]', '["linux", "macos", "beos"]'))
-    changed = closed.restarted()
-    assert refusal(post(changed, PARTICIPANTS, segment="platform=macos", epsilon=0.7)) == (403, "budget_spent")
-    assert post(changed, PARTICIPANTS, segment="platform=macos", epsilon=0.3).status_code == 200
-    assert post(changed, PARTICIPANTS, segment="platform=linux", epsilon=0.7).get_json()["spent"] == 0
-    changed.store.redis.close()
 
 
 def test_answers_have_the_shape_they_are_said_to_have(closed):
     """Numbers, choices and budgets are what the document describes, before and after questions."""
     for _ in range(2):
-        check("Budget", closed.get("/api/v1/budget").get_json())
-        check("Counted", post(closed, PARTICIPANTS).get_json())
-        check("Counted", post(closed, PARTICIPANTS, segment="platform=linux").get_json())
-        check("MostPopular", post(closed, POPULAR, by="platform").get_json())
-    assert post(closed, PARTICIPANTS, epsilon=1).headers["Retry-After"].isdecimal()
-    told = document()["paths"]["/api/v1/metrics/{id}/participants"]["post"]["responses"]
-    assert {status for status, answer in told.items() if "Retry-After" in answer["headers"]} == {"403", "429", "503"}
+        check("Budget", closed.get(BUDGET).get_json())
+        check("Answered", post(closed).get_json())
+        check("Answered", post(closed, "macos", "beos").get_json())
 
 
-def test_a_registry_may_allow_no_questions(serve, registry_file):
-    """With an epsilon of 0 nothing is answered."""
-    served = serve(f"analysts = {{ epsilon = 0 }}\n{registry_file.read_text('utf-8')}")
-    assert refusal(post(served, PARTICIPANTS, epsilon=0.01)) == (400, "epsilon")
-    assert served.get("/api/v1/budget").get_json()["epsilon"] == 0
+@pytest.mark.parametrize("analysts", ["{ epsilon = 0 }", "{ per_key = 0 }"])
+def test_a_registry_may_allow_no_questions(serve, registry_file, analysts):
+    """With a budget of 0 nothing is answered."""
+    served = serve(f"analysts = {analysts}\n{registry_file.read_text('utf-8')}")
+    answer = post(served, epsilon=0.01)
+    assert (refusal(answer), "allows no questions" in answer.get_json()["detail"]) == ((400, "epsilon"), True)
 
 
 def test_questions_are_logged(closed):
     """What was asked, by whom, and what it cost is in the audit log, also where the budget was spent; never the number."""
-    post(closed, PARTICIPANTS, segment="platform=linux", epsilon=0.25)
-    post(closed, PARTICIPANTS, segment="platform=linux", epsilon=0.25)
-    post(closed, POPULAR, by="platform", epsilon=0.8)
-    post(closed, PARTICIPANTS, segment="platform=secret")
-    post(closed, PARTICIPANTS, period="secret")
-    post(closed, POPULAR, by="secret")
-    post(closed, PARTICIPANTS, secret="secret")
-    closed.get("/api/v1/budget")
-    asked = {"by": "api", "metric": "export.used", "period": TODAY}
-    number = asked | {"question": "participants", "segment": "platform=linux", "epsilon": "0.25"}
-    refused = {"by": "api", "metric": "export.used"}
-    assert queries(closed) == [
+    for _ in range(2):
+        post(closed, epsilon=0.25)
+    post(closed, "macos", "beos", epsilon=0.4)
+    post(closed, "linux")
+    post(closed, "secret")
+    post(closed, period="secret")
+    post(closed, secret="secret")
+    closed.get(BUDGET)
+    metric = {"by": "api", "metric": "export.used"}
+    asked = metric | {"question": "withheld", "period": TODAY}
+    number = asked | {"among": "platform=macos", "epsilon": "0.25"}
+    several = asked | {"among": "platform=beos or platform=macos", "epsilon": "0.4", "problem": "budget_spent"}
+    secret = metric | {"question": "withheld", "among": "platform=macos", "epsilon": "0.1", "problem": "period"}
+    assert queries(closed)[1:] == [
         ("query.answered", ACTOR, number | {"spent": "0.25"}),
         ("query.answered", ACTOR, number | {"spent": "0"}),
-        (
-            "query.refused",
-            ACTOR,
-            asked | {"question": "popular", "among": "platform", "epsilon": "0.8", "problem": "budget_spent"},
-        ),
-        ("query.refused", ACTOR, asked | {"question": "participants", "epsilon": "0.1", "problem": "segment"}),
-        ("query.refused", ACTOR, refused | {"question": "participants", "epsilon": "0.1", "problem": "nothing_published"}),
-        ("query.refused", ACTOR, refused | {"problem": "by"}),
-        ("query.refused", ACTOR, refused | {"problem": "question_shape"}),
+        ("query.refused", ACTOR, several),
+        ("query.refused", ACTOR, asked | {"among": "platform=linux", "epsilon": "0.1", "problem": "published"}),
+        ("query.refused", ACTOR, asked | {"problem": "segment"}),
+        ("query.refused", ACTOR, secret),
+        ("query.refused", ACTOR, metric | {"problem": "question_shape"}),
     ]
 
 
@@ -283,7 +404,7 @@ def test_an_answer_that_cannot_be_logged_is_not_given_and_not_lost(closed, monke
 
     with monkeypatch.context() as patched:
         patched.setattr(audit, "append", away)
-        assert post(closed, PARTICIPANTS).status_code == 503
-    (kept,) = closed.store.redis.hgetall("{shop}:answers:export.used").values()
-    again = post(closed, PARTICIPANTS).get_json()
-    assert (again["count"], again["spent"]) == (json.loads(kept)["count"], 0)
+        assert post(closed).status_code == 503
+    (kept,) = closed.store.redis.hvals("{shop}:answers:export.used")
+    again = post(closed).get_json()
+    assert (again["count"], again["spent"]) == (int(kept), 0)

@@ -244,10 +244,8 @@ def test_a_trial_is_marked_in_every_answer_and_on_every_page(settings, tmp_path,
     today = shop.get("/api/v1/metrics/plugin").get_json()["periods"][0]["last"]
     for answer in ("metrics", "metrics/plugin", "pipeline", "budget", "live", "live/plugin"):
         assert shop.get(f"/api/v1/{answer}", admin).get_json()["trial"] is trial
-    for kind, question in (("participants", {}), ("popular", {"by": "platform"})):
-        asked = {"period": today, "epsilon": 0.1} | question
-        headers = {"Authorization": f"Bearer {READ}"}
-        assert shop.http.post(f"/api/v1/metrics/plugin/{kind}", json=asked, headers=headers).get_json()["trial"] is trial
+    asked, headers = {"period": today, "cells": ["platform=(other)"], "epsilon": 0.1}, {"Authorization": f"Bearer {READ}"}
+    assert shop.http.post("/api/v1/metrics/plugin/withheld", json=asked, headers=headers).get_json()["trial"] is trial
     token = re.search(r'name="token" value="([^"]+)"', shop.http.get("/login").get_data(as_text=True))[1]
     assert shop.http.post("/login", data={"token": token, "key": admin}).status_code == 303
     for page in ("/", "/m/plugin", "/m/export.used", "/m/secret", "/live", "/m/plugin/live"):

@@ -38,7 +38,7 @@ HEADINGS = [
     "What all reports of a device come to",
     "What is published, and small groups",
     "Releases made so far",
-    "Questions of analysts, and their budgets",
+    "Questions of analysts, and their budget",
     "What is stored, where and for how long",
     "Who can read what",
     "What is proved, what is claimed and what is not",

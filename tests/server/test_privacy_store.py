@@ -14,6 +14,7 @@ import redis
 
 from deniable import cli
 from deniable_aggregator import inventory, pulse, release
+from deniable_aggregator.budgets import Budgets
 from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.retention import Retention
 from deniable_aggregator.watch import Watch
@@ -23,7 +24,6 @@ from deniable_server.privacy import compose, gather, render
 from deniable_server.privacy.document import Table
 from deniable_server.privacy.keeping import storage
 from deniable_server.privacy.published import look
-from deniable_server.privacy.questions import tally
 
 from .conftest import INGEST, READ
 
@@ -86,8 +86,9 @@ def close(shop, days=8):
     return Publisher(shop.store, shop.app.registry).publish(time() + 86400 * days)
 
 
-def ask(shop, metric, **question):
-    return shop.http.post(f"/api/v1/metrics/{metric}/participants", json=question, headers={"Authorization": f"Bearer {READ}"})
+def ask(shop, **question):
+    asked = {"period": today(), "cells": ["platform=mac"], "epsilon": 0.5} | question
+    return shop.http.post("/api/v1/metrics/export/withheld", json=asked, headers={"Authorization": f"Bearer {READ}"})
 
 
 def today():
@@ -115,7 +116,7 @@ def test_the_inventory_is_complete(shop, store_url):
     scan()
     count(shop)
     assert {stratum.metric for stratum in close(shop)} == {"theme", "export", "gone"}
-    assert ask(shop, "theme", period=today(), epsilon=0.5).status_code == 200
+    assert ask(shop).status_code == 200
     pulse.beat(store, "worker", time(), time())
     scan()
     # Its sums go, and a metric is erased.
@@ -164,7 +165,7 @@ def written(shop):
     """Write the report of a store."""
     facts = gather(path_of(shop))
     published = [look(shop.store, each) for each in facts.metrics]
-    spent = [tally(shop.store, facts.registry, each.metric) for each in facts.metrics]
+    spent = Budgets(shop.store, facts.registry.analysts).spent()
     made = datetime(2026, 11, 21, tzinfo=UTC)
     return published, spent, render(compose(facts, made=made, software="1", published=published, spent=spent), "md")
 
@@ -206,23 +207,23 @@ def test_nothing_is_told_but_what_was_published(shop):
     *_, after = written(shop)
     assert after == before
     for key in list(shop.store.redis.scan_iter()):
-        if inventory.find(key.decode(), "shop").name.split(":")[1] in ("tally", "tallies", "weights", "census", "snapshot"):
+        if inventory.find(key.decode(), "shop").name.split(":")[1] in ("tally", "tallies", "weights", "snapshot"):
             shop.store.redis.delete(key)
     assert written(shop)[-1] == before
 
 
-def test_budgets_that_were_spent(shop):
-    """Questions of all keys are counted; those about one period add up, and the same question again costs nothing."""
-    send(shop, "theme", [0] * 60)
+def test_what_was_spent(shop):
+    """What questions of all keys cost is told by month, and how much of that is one key's."""
+    send(shop, "export", [0, 1] * 30)
     count(shop)
     close(shop)
-    for epsilon in (0.25, 0.5, 0.5):
-        assert ask(shop, "theme", period=today(), epsilon=epsilon).status_code == 200
-    _, (theme, export, _), text = written(shop)
-    assert (theme.questions, theme.keys, theme.periods) == (2, 1, 1)
-    assert (theme.one, theme.together) == (0.75, 0.75)
-    assert (export.questions, export.keys, export.one, export.together) == (0, 0, 0.0, 0.0)
-    assert "| theme | 2 | 1 | 1 | 0.75 | 0.75 |" in text
+    for epsilon in (0.125, 0.25, 0.25):
+        assert ask(shop, epsilon=epsilon).status_code == 200
+    other, _ = KeyStore(shop.store.redis, "shop").create("read", "another")
+    question = {"period": today(), "cells": ["platform=mac"], "epsilon": 0.5}
+    headers = {"Authorization": f"Bearer {other}"}
+    assert shop.http.post("/api/v1/metrics/export/withheld", json=question, headers=headers).status_code == 200
+    assert f"| {today()[:7]} | 2 | 0.875 | 0.5 |" in written(shop)[-1]
 
 
 def test_former_definitions_are_told_apart(shop, serve):
@@ -238,10 +239,10 @@ def test_former_definitions_are_told_apart(shop, serve):
 
 def test_the_user_of_queries_may_read_all_of_it(shop):
     """The store's user `query`, as shipped, can read whatever a report tells of a store."""
-    send(shop, "theme", [0] * 60)
+    send(shop, "export", [0, 1] * 30)
     count(shop)
     close(shop)
-    assert ask(shop, "theme", period=today(), epsilon=0.5).status_code == 200
+    assert ask(shop).status_code == 200
     whole, admin = written(shop), shop.store.redis
     (rules,) = (line for line in ACL.read_text("utf-8").splitlines() if line.startswith("user query "))
     admin.execute_command("ACL", "SETUSER", "reviewer", *re.findall(r"\([^)]*\)|\S+", rules)[2:], "on", "nopass")

@@ -1,14 +1,18 @@
 -- Spend for an answer and keep it, at the same moment.
--- KEYS: answers of the metric, what was spent on it.
--- ARGV: the question, an answer to it, whose account, what is noted there ('' for nothing), what is to be noted.
--- Returns the answer that is kept, with 1 if it is this one; nil where the account says something else by now.
+-- KEYS: answers of the metric, what was spent.
+-- ARGV: the question, an answer to it, its cost, then (account, how much it may spend in all) for each account that pays.
+-- Returns the answer that is kept, with 1 if it is this one; nil where an account has too little left.
 local kept = redis.call('HGET', KEYS[1], ARGV[1])
 if kept then
   return {kept, 0}
 end
-if (redis.call('HGET', KEYS[2], ARGV[3]) or '') ~= ARGV[4] then
-  return false
+for i = 4, #ARGV, 2 do
+  if (redis.call('HGET', KEYS[2], ARGV[i]) or 0) + ARGV[3] > tonumber(ARGV[i + 1]) then
+    return false
+  end
 end
-redis.call('HSET', KEYS[2], ARGV[3], ARGV[5])
+for i = 4, #ARGV, 2 do
+  redis.call('HINCRBY', KEYS[2], ARGV[i], ARGV[3])
+end
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 return {ARGV[2], 1}

@@ -7,8 +7,8 @@ __all__ = ["KEYS", "USERS"]
 KEYS = {
     "ingest": "is in every app, so it is public. Sends reports, and gets the signed registry. Reads nothing",
     "read": (
-        "reads estimates made from releases, over HTTP and on the pages; asks for numbers of reports with noise, within its "
-        "budget"
+        "reads estimates made from releases, over HTTP and on the pages; asks for withheld numbers of reports with noise, "
+        "within the app's budget"
     ),
     "admin": (
         "reads the same, and what is counted and not published yet, exact; lists the keys of its app (never the keys themselves) "
@@ -23,8 +23,8 @@ USERS = {
         "and no release"
     ),
     "query": (
-        "the server that answers queries: reads releases, and exact numbers of reports, for questions; alarms and sums, for "
-        "admin keys; no batch"
+        "the server that answers queries: reads releases; sums, for admin keys and for questions about withheld segments; "
+        "alarms, for admin keys; no batch"
     ),
     "server": "a server that does both: what these two may, together",
     "worker": "the process that counts: reads batches and sums, writes releases; sees no key and no source",

@@ -10,14 +10,13 @@ from deniable_server.privacy.document import Document, Points, Section, Table, T
 from deniable_server.privacy.words import chance, nats, percent, plain, plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from deniable_server.privacy.document import Block
     from deniable_server.privacy.facts import Facts, MetricFacts
     from deniable_server.privacy.proofs import Proved
     from deniable_server.privacy.published import Published
-    from deniable_server.privacy.questions import Spent
 
 __all__ = ["compose"]
 
@@ -28,7 +27,7 @@ def compose(
     made: datetime,
     software: str,
     published: Sequence[Published] | None = None,
-    spent: Sequence[Spent] | None = None,
+    spent: Mapping[str, Mapping[str, int]] | None = None,
     proved: Sequence[Proved] | None = None,
 ) -> Document:
     """Compose a report.
@@ -44,7 +43,7 @@ def compose(
     published
         Of each metric; None where no store was looked at.
     spent
-        On each metric by analysts; likewise.
+        By analysts, as `Budgets.spent` has it; likewise.
     proved
         Of each metric; None where no proof was asked for.
     """

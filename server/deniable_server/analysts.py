@@ -127,10 +127,9 @@ def _cost(app: App, epsilon: float) -> int:
 
 def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
     """Read the cells that are asked about: by what each stands for, in an order that does not depend on how it was asked."""
-    named = {breakdown.box(cell): cell for cell in (cell_of(breakdown, each) for each in given)}
-    if not named or len(_OR.join(named.values())) > LONGEST:
-        raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together")
-    return dict(sorted(named.items()))
+    if not given or len(_OR.join(given)) > LONGEST:
+        raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together, with '{_OR}' between them")
+    return dict(sorted((breakdown.box(cell), cell) for cell in (cell_of(breakdown, each) for each in given)))
 
 
 def _closed(app: App, question: Question, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:

@@ -236,6 +236,16 @@ def test_what_is_not_closed_is_not_asked_about(few):
     assert few.get(BUDGET).get_json()["months"] == []
 
 
+def test_an_open_trial_is_not_asked_about(served):
+    """What a trial shows of an open period still grows: questions are about what is closed."""
+    count(served, {"linux": 30})
+    asked = {"cells": ["platform=macos"], "epsilon": 0.1}
+    assert served.get(f"/api/v1/metrics/export.used?period={TODAY}").get_json()["n"] == 30
+    assert refusal(post(served, **asked)) == (404, "nothing_published")
+    served.drain(days=5)
+    assert post(served, **asked).status_code == 200
+
+
 def test_joined_periods_are_asked_about_as_one(few):
     """Of a day that was published with the next one nothing can be asked by itself: both names are the same question."""
     count(few, {"linux": 20, "macos": 25}, BEFORE)

@@ -82,6 +82,7 @@ _ESTIMATE: dict[str, Any] = {
     "detected": _BOOLEAN,
 }
 
+_SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 _POSITIVE = {"type": "number", "minimum": 0}
 
 _ANSWERED: dict[str, Any] = {
@@ -94,7 +95,7 @@ _ANSWERED: dict[str, Any] = {
     "spent": _POSITIVE,
     "left": _POSITIVE,
     "guarantee": _TEXT,
-    "level": {"type": "number", "minimum": 0, "maximum": 1},
+    "level": _SHARE,
 }
 
 _ANSWERS = {

@@ -6,11 +6,11 @@ Their number is capped: the oldest go first. What they hold are randomised repor
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable.errors import PayloadError
 from deniable_aggregator import batch
+from deniable_aggregator.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,8 +68,7 @@ class DeadLetters:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        script = files(__package__).joinpath("scripts", "requeue.lua").read_text("utf-8")
-        self._requeue: Any = store.redis.register_script(script)
+        self._requeue = Script(store.redis, "requeue")
 
     def __len__(self) -> int:
         """Count them."""
@@ -106,7 +105,7 @@ class DeadLetters:
             ``"requeued"``; ``"missing"``, there is none, or no longer; ``"full"``, the backlog is at its cap; ``"empty"``, it has
             no batch.
         """
-        return cast("bytes", self._requeue(keys=[self._store.dead, self._store.stream], args=[id_, cap])).decode()
+        return cast("bytes", self._requeue([self._store.dead, self._store.stream], [id_, cap])).decode()
 
     def purge(self, ids: Sequence[str]) -> int:
         """Remove some for good; return how many there were."""

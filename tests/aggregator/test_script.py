@@ -1,0 +1,82 @@
+"""Scripts keep connections for the next call: a few for each process and client, however many scripts there are."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+import pytest
+
+from deniable_aggregator.script import Script
+from deniable_aggregator.store import Store, connect
+
+APPS, THREADS = 200, 4
+
+
+@pytest.fixture
+def client(store_url, real_redis):  # noqa: ARG001 - emptied for each test
+    client = connect(store_url)
+    client.client_setname("test")
+    yield client
+    client.close()
+
+
+def connections(client):
+    return int(client.info("clients")["connected_clients"])
+
+
+def append(store):
+    return store.append(b"entry", key="key", remember=b"-", cap=10, ttl=60).outcome
+
+
+def test_many_stores_share_a_few_connections(client):
+    """200 apps in one process, each asked by several threads, open a connection for each thread and no more."""
+    stores = [Store(client, f"app-{number}") for number in range(APPS)]
+    before = connections(client)
+    outcomes = []
+
+    def ask():
+        for store in stores:
+            outcomes.append(append(store))
+            store.look(60)
+
+    threads = [threading.Thread(target=ask) for _ in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (outcomes.count("appended"), outcomes.count("duplicate")) == (APPS, (THREADS - 1) * APPS)
+    assert connections(client) <= before + THREADS
+
+
+def test_a_script_for_one_call_leaves_no_connection(client):
+    """What it opened is there for the next one."""
+    before = connections(client)
+    for _ in range(150):  # more than a pool has
+        Script(client, "replace")(["hash"], ["field", "was", "shall be"])
+    assert connections(client) <= before + 1
+
+
+def test_a_fork_asks_on_connections_of_its_own(client):
+    """A child never sends on what its parent has, and the parent goes on with it."""
+    stores = [Store(client, f"app-{number}") for number in range(2)]
+    assert append(stores[0]) == "appended"
+    child = os.fork()
+    if not child:
+        os._exit(append(stores[0]) != "duplicate" or append(stores[1]) != "appended")
+    assert append(stores[0]) == "duplicate"
+    assert os.waitpid(child, 0)[1] == 0
+    assert append(stores[1]) == "duplicate"
+
+
+def test_connections_go_with_their_client(store_url, real_redis):
+    """Nothing keeps a client alive that nobody has any more."""
+    before = connections(real_redis)
+    client = connect(store_url)
+    append(Store(client, "shop"))
+    assert connections(real_redis) == before + 1
+    client.close()
+    del client
+    gc.collect()
+    assert connections(real_redis) == before

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
 import redis
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.refusal import PromiseBroken
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +77,7 @@ class Durability:
             if self._kept:
                 log.error("no upload is taken: %s", error)  # noqa: TRY400 - the message says it all
             self._kept = False
-            raise redis.ResponseError("the store does not keep the promised durability") from None
+            raise PromiseBroken("the store does not keep the promised durability") from None
 
     def check(self, client: redis.Redis) -> None:
         """Look at the store.

@@ -16,7 +16,7 @@ from deniable.mechanisms.chain import Chain
 from deniable.mechanisms.prefix import PrefixTree
 from deniable.period import bounds
 from deniable.report import Stratum
-from deniable_aggregator import decode, pulse, release
+from deniable_aggregator import decode, pulse, refusal, release
 from deniable_aggregator.association import from_product
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.combination import combine
@@ -76,20 +76,20 @@ def healthz() -> Response:
 @blueprint.get("/readyz")
 def readyz() -> tuple[Response, int]:
     """Tell whether reports can be taken, part by part."""
-    limit = service().settings.max_backlog
-    parts: dict[str, Any] = {}
-    for app in service().apps.values():
-        try:
-            felt = pulse.feel(app.store)
-            if service().settings.serves != "query":
+    settings, apps = service().settings, service().apps.values()
+    parts: dict[str, Any] = {"store": {"ok": True}}
+    try:
+        for app in apps:
+            felt, limit = pulse.feel(app.store), settings.max_backlog
+            parts[f"backlog:{app.name}"] = {"ok": felt.backlog < limit, "batches": felt.backlog, "limit": limit}
+            # Reports can be taken while nobody counts them, so these are only told.
+            told = {"workers": felt.workers, "lag_seconds": felt.lag, "dead_letters": felt.dead}
+            parts[f"worker:{app.name}"] = {"ok": True} | told
+            if settings.serves != "query":
                 app.store.ensure()
-        except redis.RedisError:
-            parts["store"] = {"ok": False}
-            break
-        parts["store"] = {"ok": True}
-        parts[f"backlog:{app.name}"] = {"ok": felt.backlog < limit, "batches": felt.backlog, "limit": limit}
-        # Reports can be taken while nobody counts them, so these are only told.
-        parts[f"worker:{app.name}"] = {"ok": True, "workers": felt.workers, "lag_seconds": felt.lag, "dead_letters": felt.dead}
+        refusal.probe(app.store.redis)  # the apps share it; queries are written down, too
+    except redis.RedisError as error:
+        parts["store"] = {"ok": False, "reason": refusal.reason(error)}
     ready = all(part["ok"] for part in parts.values())
     return jsonify(status="ok" if ready else "unavailable", parts=parts), 200 if ready else 503
 

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("flask")
 
+import requests
 from redis import RedisError
 
 DEADLINE = 9.0  # a device waits ten seconds for an answer
@@ -57,6 +58,12 @@ def refused(stage, upload):
     return answer.json()["code"]
 
 
+def ready(stage):
+    """Ask whether uploads would be taken, and if not, why the store would not take them."""
+    answer = requests.get(f"http://127.0.0.1:{stage.outer.port}/readyz", timeout=DEADLINE)
+    return answer.status_code, answer.json()["parts"]["store"].get("reason")
+
+
 def taken(stage, upload, seconds=20.0):
     """Send an upload until it is taken."""
     deadline = time.monotonic() + seconds
@@ -85,6 +92,8 @@ def counted(stage, uploads):
 class Out:
     """Of memory."""
 
+    reason = "full"
+
     def begin(self, stage):
         stage.store.redis.config_set("maxmemory", 1)
 
@@ -95,6 +104,8 @@ class Out:
 class ReadOnly:
     """As a replica is after a failover."""
 
+    reason = "replica"
+
     def begin(self, stage):
         stage.store.redis.replicaof("127.0.0.1", "1")
 
@@ -104,6 +115,8 @@ class ReadOnly:
 
 class FullDisk:
     """No file of the store can grow."""
+
+    reason = "disk"
 
     def begin(self, stage):
         stage.redis.fill_disk(full=True)
@@ -120,6 +133,8 @@ class FullDisk:
 class Away:
     """Its process is dead."""
 
+    reason = "away"
+
     def begin(self, stage):
         stage.redis.kill()
 
@@ -129,6 +144,8 @@ class Away:
 
 class Slow:
     """It answers long after anybody waits for it."""
+
+    reason = "away"
 
     def begin(self, stage):
         stage.inner.delay = 30.0
@@ -149,11 +166,13 @@ def test_refused_in_time_and_recovered_without_a_restart(empty, workers, trouble
     bad.begin(empty)
     try:
         assert refused(empty, uploads[1]) == "store_unavailable"
+        assert ready(empty) == (503, bad.reason)
         time.sleep(0.5)  # the worker meets it as well
     finally:
         bad.end(empty)
     taken(empty, uploads[1])
     taken(empty, uploads[2])
+    assert ready(empty) == (200, None)
     counted(empty, uploads)
     assert set(before) <= set(empty.server_processes())
     assert workers.alive() == 1

@@ -115,6 +115,7 @@ def test_a_good_installation(examined, good):
     assert (status, wrong(found)) == (0, {})
     assert set(found) >= {
         "version",
+        "writes",
         "eviction",
         "durability",
         "memory",
@@ -145,7 +146,7 @@ def test_every_finding_is_documented(examined, good):
         (("--appendfsync", "no"), {}, {"durability": "fault"}),
         ((), {"durability": "always"}, {"durability": "fault"}),
         (("--appendonly", "no"), {"durability": "memory"}, {}),
-        (("--replicaof", "127.0.0.1 1"), {}, {"role": "fault"}),
+        (("--replicaof", "127.0.0.1 1"), {}, {"role": "fault", "writes": "fault"}),
         (("--protected-mode", "no", "--bind", "0.0.0.0"), {}, {"access": "warning"}),
     ],
 )
@@ -163,7 +164,7 @@ def test_a_store_that_is_full(examined, good):
     for share, kind in ((0.87, "warning"), (1.01, "fault")):
         good.redis.config_set("maxmemory", int(used / share))
         status, found = examined(good)
-        assert wrong(found) == {"memory": kind}
+        assert wrong(found) == {"memory": kind} | ({"writes": kind} if kind == "fault" else {})
         assert status == (kind == "fault")
     assert "maxmemory" in found["memory"]["seen"]
 
@@ -178,7 +179,7 @@ def test_a_store_whose_disk_is_full(examined, good):
             good.redis.set("something", "x" * 100)
         time.sleep(0.02)
     status, found = examined(good)
-    assert (status, found["disk"]["status"]) == (1, "fault")
+    assert (status, found["disk"]["status"], found["writes"]["status"]) == (1, "fault", "fault")
 
 
 def test_a_store_that_everybody_reaches(examined, good):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import redis
 from redis.exceptions import NoPermissionError
 
-from deniable_aggregator import durability, pulse
+from deniable_aggregator import durability, pulse, refusal
 from deniable_aggregator.durability import Durability
 from deniable_server.doctor.finding import Finding
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from deniable_server.settings import Settings
 
-__all__ = ["access", "clock", "disk", "eviction", "looks", "memory", "promise", "rights", "role", "version"]
+__all__ = ["access", "clock", "disk", "eviction", "looks", "memory", "promise", "rights", "role", "version", "writes"]
 
 _OLDEST = (7, 0)
 _TIGHT, _FULL = 0.8, 0.95  # of the memory that the store may use
@@ -60,6 +60,7 @@ def looks(settings: Settings, apps: Sequence[str], client: redis.Redis) -> dict[
     return {
         "version": lambda: version(client.info("server")),
         "role": lambda: role(client.info("replication")),
+        "writes": lambda: writes(client),
         "eviction": lambda: eviction(durability.look(client)),
         "durability": lambda: promise(Durability(settings.durability), durability.look(client)),
         "disk": lambda: disk(client.info("persistence")),
@@ -84,6 +85,19 @@ def role(info: dict[str, Any]) -> Finding:
     if info.get("role") == "master":
         return Finding("role", "ok", "takes writes")
     return Finding("role", "fault", "a replica", "every upload is refused", "point DENIABLE_REDIS_URL at the primary")
+
+
+def writes(client: redis.Redis) -> Finding:
+    """Try whether the store would take a write, as ``/readyz`` does."""
+    try:
+        refusal.probe(client)
+    except NoPermissionError:
+        raise
+    except redis.ResponseError as error:
+        seen = f"the store refuses them: {refusal.REASONS[refusal.reason(error)]}"
+        meaning = "uploads are refused with 503 store_unavailable, and so are queries, which are written down"
+        return Finding("writes", "fault", seen, meaning, "the findings of its role, disk and memory say more, as does its log")
+    return Finding("writes", "ok", "the store takes them")
 
 
 def eviction(seen: dict[str, str]) -> Finding:

@@ -1,0 +1,58 @@
+"""Refusals: whether the store would take a write, and in a word why it does not."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import redis
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["REASONS", "PromiseBroken", "probe", "reason"]
+
+REASONS: Final[Mapping[str, str]] = {
+    "away": "it does not answer",
+    "full": "it has no memory left",
+    "disk": "what it writes does not get to its disk",
+    "replica": "it is a replica",
+    "replicas": "too few of its replicas keep up",
+    "durability": "it does not keep the promised durability",
+    "refused": "it answers with an error",
+}
+
+_PROBED = "{deniable}:source:probe"  # never there; every server may write keys of this kind
+_WORDS = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
+
+
+class PromiseBroken(redis.ResponseError):
+    """The store does not keep the promised durability."""
+
+
+def probe(client: redis.Redis) -> None:
+    """Try a write that changes nothing: the store looks at its memory, disk and role before it sees that.
+
+    Parameters
+    ----------
+    client
+        The store.
+
+    Raises
+    ------
+    redis.RedisError
+        If it would not take a write.
+    """
+    client.set(_PROBED, b"", xx=True, ex=1)
+
+
+def reason(error: redis.RedisError) -> str:
+    """Return which of `REASONS` an error of the store tells."""
+    if isinstance(error, redis.ConnectionError | redis.TimeoutError):
+        return "away"
+    if isinstance(error, redis.OutOfMemoryError):
+        return "full"
+    if isinstance(error, redis.ReadOnlyError):
+        return "replica"
+    if isinstance(error, PromiseBroken):
+        return "durability"
+    return _WORDS.get(str(error).partition(" ")[0], "refused")

@@ -74,7 +74,7 @@ STORE = (
     Kept("{app}:expired", "by definition of a metric, the last period whose sums were deleted", _FOR_GOOD),
     Kept("{app}:erased", "digests of the metrics that were erased, so that nothing of them is counted again", _FOR_GOOD),
     Kept("{app}:workers", "names of processes that count, with their last sign of life", "for a minute after the last one"),
-    Kept("{app}:caught", "when everything had last been read for counting", "until the next time"),
+    Kept("{app}:caught", "up to when everything is counted", "until the next time"),
     Kept("{app}:keys", "SHA-256 of each key, its role, name and the day it was made", "until the key is revoked"),
     Kept("{app}:keys:used", "the day on which each key was last used", "until the key is revoked"),
     Kept(

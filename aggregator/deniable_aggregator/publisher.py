@@ -175,7 +175,7 @@ class Publisher:
         felt = pulse.feel(self._store)
         if not felt.backlog:
             return now
-        return now - felt.lag if felt.lag is not None else 0.0
+        return now - felt.lag if felt.known and felt.lag is not None else 0.0
 
     def _due(self, whole: Stratum) -> bool:
         """Tell whether to look at an open period: a quarter more takes about a quarter of the time that it was counted."""

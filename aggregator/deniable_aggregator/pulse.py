@@ -1,14 +1,21 @@
-"""The pulse of an app: which workers live, how much waits and for how long."""
+"""The pulse of an app: which workers live, how much waits and for how long.
+
+Times are the store's, so the clocks of machines may say what they like. A worker lives while it goes on giving signs of life, so
+the store's clock may be set, too.
+"""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deniable_aggregator.store import Store
 
-__all__ = ["BEAT_SECONDS", "LIFE_SECONDS", "Pulse", "beat", "feel", "stop"]
+__all__ = ["BEAT_SECONDS", "LIFE_SECONDS", "Pulse", "Signs", "beat", "feel", "stop"]
 
 BEAT_SECONDS = 5.0
 LIFE_SECONDS = 60
@@ -26,12 +33,15 @@ class Pulse:
     pending
         Those of them that a worker has in hand.
     lag
-        Seconds for which any of them may have waited: since the workers last had all in hand, or since the first was handed
-        out. None if no worker ever came. It is 0 where nothing waits, and else tells little below `BEAT_SECONDS`.
+        Seconds for which any of them may have waited, whether it is in a worker's hands or not. Where the store's clock was set
+        back, at least those since then. None if no worker ever came, or none since the clock was set back. It is 0 where nothing
+        waits, and else tells little below twice `BEAT_SECONDS`.
     dead
         Batches put aside because they could not be counted.
     workers
         Workers that gave a sign of life within `LIFE_SECONDS`.
+    known
+        Whether all that was taken before is counted, and the lag so no less than any batch has waited.
     """
 
     backlog: int
@@ -39,10 +49,43 @@ class Pulse:
     lag: float | None
     dead: int
     workers: int
+    known: bool = True
 
 
-def beat(store: Store, worker: str, now: float, caught: float) -> None:
-    """Tell that a worker lives.
+class Signs:
+    """Signs of life of the workers of an app, by the clock of this process, which nobody sets.
+
+    Parameters
+    ----------
+    store
+        The app's.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._seen: dict[str, tuple[float | None, float]] = {}
+
+    def silent(self, workers: Sequence[str], seconds: float) -> list[str]:
+        """Return those of some workers that have given no sign of life for some seconds.
+
+        Parameters
+        ----------
+        workers
+            Their names. Of one that was not among those of the last call the time begins now.
+        seconds
+            Longer than `BEAT_SECONDS`.
+        """
+        beats = self._store.redis.zmscore(self._store.workers, list(workers)) if workers else []
+        now, before = time.monotonic(), self._seen
+        self._seen = {}
+        for worker, beaten in zip(workers, beats, strict=True):
+            last, since = before.get(worker, (beaten, now))
+            self._seen[worker] = (beaten, since if beaten == last else now)
+        return [worker for worker, (_, since) in self._seen.items() if now - since >= seconds]
+
+
+def beat(store: Store, worker: str) -> None:
+    """Tell that a worker lives, and have the store note up to when everything is counted.
 
     Parameters
     ----------
@@ -50,18 +93,8 @@ def beat(store: Store, worker: str, now: float, caught: float) -> None:
         An app that it counts for.
     worker
         Its name.
-    now
-        Unix time in seconds.
-    caught
-        When it last had read all that there was; 0 for never.
     """
-    pipeline = store.redis.pipeline(transaction=False)
-    pipeline.zadd(store.workers, {worker: now})
-    pipeline.zremrangebyscore(store.workers, "-inf", now - LIFE_SECONDS)
-    pipeline.expire(store.workers, LIFE_SECONDS)
-    if caught:
-        pipeline.set(store.caught, f"{caught:.3f}")
-    pipeline.execute()
+    store.beat(worker, LIFE_SECONDS)
 
 
 def stop(store: Store, worker: str) -> None:
@@ -71,5 +104,5 @@ def stop(store: Store, worker: str) -> None:
 
 def feel(store: Store) -> Pulse:
     """Look at an app, in one go and without reading any report."""
-    backlog, pending, lag, dead, workers = store.look(LIFE_SECONDS)
-    return Pulse(backlog, pending, lag / 1000 if lag >= 0 else None, dead, workers)
+    backlog, pending, lag, dead, workers, known = store.look(LIFE_SECONDS)
+    return Pulse(backlog, pending, lag / 1000 if lag >= 0 else None, dead, workers, bool(known))

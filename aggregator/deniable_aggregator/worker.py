@@ -89,7 +89,7 @@ class Worker:
         self._watches = watches
         self._events = events or Events()
         self._claim_at = self._beat_at = 0.0
-        self._caught = 0.0
+        self._signs = {store.stream: pulse.Signs(store) for store in stores}
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self.counted = 0
         self.buried = 0
@@ -151,10 +151,7 @@ class Worker:
             count=self._settings.batch,
             block=self._settings.block_ms if block else None,
         )
-        entries = {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply)}
-        if all(len(read) < self._settings.batch for read in entries.values()):
-            self._caught = time.time()
-        return entries
+        return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply)}
 
     def _again(self) -> dict[str, list[Entry]]:
         """Read what is in our hands already: the store may have handed out entries in an answer that never came."""
@@ -169,7 +166,7 @@ class Worker:
     def _beat(self) -> None:
         if time.monotonic() >= self._beat_at:
             for store in self._stores.values():
-                pulse.beat(store, self.consumer, time.time(), self._caught)
+                pulse.beat(store, self.consumer)
             self._beat_at = time.monotonic() + pulse.BEAT_SECONDS
 
     def _claim(self) -> dict[str, list[Entry]]:
@@ -178,12 +175,20 @@ class Worker:
             return {}
         claimed: dict[str, list[Entry]] = {}
         for store in self._stores.values():
+            self._age(store)
             entries = self._claim_of(store)
             if entries:
                 claimed[store.stream] = entries
         if not claimed:  # else there may be more to claim, at once
             self._claim_at = time.monotonic() + self._settings.claim_every
         return claimed
+
+    def _age(self, store: Store) -> None:
+        """Have what workers left that live no more count as idle: by a clock that was set back, it would not for long."""
+        holding = self._redis.xpending(store.stream, GROUP)["consumers"]
+        others = [each["name"].decode() for each in holding if each["name"] != self.consumer.encode()]
+        for name in self._signs[store.stream].silent(others, max(self._settings.min_idle_ms / 1000, pulse.LIFE_SECONDS)):
+            store.age(name, self._settings.min_idle_ms)
 
     def _claim_of(self, store: Store) -> list[Entry]:
         """Take over entries of one app: those that were handed out once together, any others one by one.

@@ -46,8 +46,9 @@ def _outlive_full_disks() -> None:
 class Redis:
     """A server that may be killed, and started again with what it has on disk."""
 
-    def __init__(self, binary: Path, folder: Path, fsync: str) -> None:
+    def __init__(self, binary: Path, folder: Path, fsync: str, environment: dict[str, str] | None = None) -> None:
         self.port = free_port()
+        self._environment = {"LC_ALL": "C"} | (environment or {})
         self._command = [
             str(binary), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--daemonize", "no",
             "--appendonly", "yes", "--appendfsync", fsync, "--maxmemory-policy", "noeviction", "--logfile", "redis.log",
@@ -57,7 +58,7 @@ class Redis:
     def start(self) -> None:
         self._process = subprocess.Popen(
             self._command,
-            env=os.environ | {"LC_ALL": "C"},
+            env=os.environ | self._environment,
             start_new_session=True,
             preexec_fn=_outlive_full_disks,  # noqa: PLW1509 - one system call
         )

@@ -117,7 +117,7 @@ def test_the_inventory_is_complete(shop, store_url):
     count(shop)
     assert {stratum.metric for stratum in close(shop)} == {"theme", "export", "gone"}
     assert ask(shop).status_code == 200
-    pulse.beat(store, "worker", time(), time())
+    pulse.beat(store, "worker")
     scan()
     # Its sums go, and a metric is erased.
     assert Retention(store, declared, Publisher(store, declared)).look(time() + 86400 * 30)

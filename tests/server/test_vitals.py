@@ -232,7 +232,8 @@ def test_gauges_tell_the_state(watched):
     assert waiting[series("backlog_batches", app="shop")] == 3
     assert series("lag_seconds", app="shop") not in waiting  # no worker ever came
     store = watched.store
-    pulse.beat(store, "somebody", store.redis.time()[0], store.redis.time()[0] - 100)
+    pulse.beat(store, "somebody")
+    store.redis.set(store.caught, store.redis.time()[0] - 100)
     store.redis.xadd(store.dead, {"reason": "x"})
     alarm = {"test": "cell", "p_value": 1e-9, "period": "2026-11-21", "segment": "", "n": 9, "what": "w", "values": []}
     field = "|".join(map(str, watched.app.questions["ui.theme"].definition))

@@ -1,22 +1,24 @@
 -- Look at an app's stream, dead letters and workers at one moment, without handing out any report.
--- KEYS: stream, dead letters, workers, when a worker had read everything.  ARGV: group, seconds a worker lives without a beat.
--- Returns: batches, those of them in hand, milliseconds that any waits at most (-1: no worker ever came), dead letters, workers.
-local time = redis.call('TIME')
-local now = tonumber(time[1]) + tonumber(time[2]) / 1000000
-local total, pending, lag = redis.call('XLEN', KEYS[1]), 0, 0
+-- KEYS: stream, dead letters, workers, what `beat.lua` noted.  ARGV: group, seconds for which a worker is believed to live.
+-- Returns: batches, those of them in hand, milliseconds that any waits at most (-1: nobody can tell), dead letters, workers, and 1 if
+-- all that came before is counted, 0 where the wait is only the least that is known.
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
+local total, pending, lag, known = redis.call('XLEN', KEYS[1]), 0, 0, 1
 if total > 0 then
   local group = redis.pcall('XPENDING', KEYS[1], ARGV[1])
   if not group.err then
     pending = group[1]
   end
-  -- Stream ids tell no more than the hour, so go by when the workers had read all that there was.
-  if total > pending then
-    local caught = redis.call('GET', KEYS[4])
-    lag = caught and math.max(0, now - tonumber(caught)) * 1000 or -1
-  end
-  if pending > 0 and lag >= 0 then
-    lag = math.max(lag, redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1)[1][3])
+  local counted, at = string.match(redis.call('GET', KEYS[4]) or '-', '^(%S+) ?(%S*)')
+  local since = tonumber(counted) or tonumber(at)
+  known = tonumber(counted) and 1 or 0
+  lag = since and now - since or -1
+  if lag < -1 then -- the clock was set back since
+    lag, known = -1, 0
+  elseif since then
+    lag = math.max(0, lag) * 1000
   end
 end
-local alive = redis.call('ZCOUNT', KEYS[3], now - tonumber(ARGV[2]), '+inf')
-return {total, pending, math.floor(lag), redis.call('XLEN', KEYS[2]), alive}
+local alive = redis.call('ZCOUNT', KEYS[3], now - tonumber(ARGV[2]), now + 1)
+return {total, pending, math.floor(lag), redis.call('XLEN', KEYS[2]), alive, known}

@@ -66,9 +66,9 @@ def backlog(app: str, felt: Pulse, cap: int) -> Finding:
 def lag(app: str, felt: Pulse) -> Finding:
     """Look how long it waits."""
     if felt.lag is None:
-        meaning, remedy = "what waits has never been looked at", f"start `deniable worker --app {app}`"
-        return Finding("lag", "warning", "no worker ever came", meaning, remedy, app)
-    seen = f"nothing waits longer than {felt.lag:,.0f} s"
+        meaning, remedy = "how long batches have waited cannot be told", f"start `deniable worker --app {app}`"
+        return Finding("lag", "warning", "no worker came, ever or since the store's clock went back", meaning, remedy, app)
+    seen = f"{'nothing waits longer than' if felt.known else 'something waits for at least'} {felt.lag:,.0f} s"
     if felt.lag < _LATE:
         return Finding("lag", "ok", seen, app=app)
     meaning = "what was sent shows late in the estimates"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import redis
 from redis.exceptions import NoPermissionError
 
-from deniable_aggregator import durability, pulse, refusal
+from deniable_aggregator import durability, refusal
 from deniable_aggregator.durability import Durability
 from deniable_server.doctor.finding import Finding
 
@@ -23,7 +23,7 @@ __all__ = ["access", "clock", "disk", "eviction", "looks", "memory", "promise", 
 _OLDEST = (7, 0)
 _TIGHT, _FULL = 0.8, 0.95  # of the memory that the store may use
 _OFF = 2.0  # seconds between the clocks that want attention; ours and the store's answers take less
-_TOO_FAR = pulse.LIFE_SECONDS - pulse.BEAT_SECONDS  # from here on workers that live seem dead
+_TOO_FAR = 3600.0  # the shortest period
 
 # Commands that change nothing wherever they are allowed: what each process must be allowed, and what none needs to be.
 _INGEST: dict[str, tuple[Any, ...]] = {
@@ -234,9 +234,9 @@ def clock(client: redis.Redis, now: Callable[[], float] = time.time) -> Finding:
     if apart < _OFF:
         return Finding("clock", "ok", f"within {max(0.1, after - before + apart):.1f} s of the store's")
     seen = f"{apart:,.0f} s {'ahead of' if before > theirs else 'behind'} the store's"
-    meaning = "lag and signs of life are misjudged; reports at the edge of a period may be refused"
+    meaning = "one of them is wrong: reports at the edge of a period may be refused, and what is due goes out late"
     if apart >= _TOO_FAR:
-        meaning = f"workers that live seem dead, or dead ones alive; {meaning}"
+        meaning = f"{meaning}; uploads may be forgotten early, and counted again when they are repeated"
     return Finding("clock", "fault" if apart >= _TOO_FAR else "warning", seen, meaning, "have both machines keep time (NTP)")
 
 

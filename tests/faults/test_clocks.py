@@ -1,0 +1,147 @@
+"""A store whose clock is set: nothing is stranded, what waits is told, and nothing is published or deleted early."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from processes import Redis, servers
+
+from deniable.layout import Layout
+from deniable.report import Stratum
+from deniable_aggregator import batch, pulse
+from deniable_aggregator.batch import Group
+from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.worker import Worker, WorkerSettings
+
+INDEX = Layout(1, 5, "index")
+ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
+HOUR = 3600
+
+
+class Clock:
+    """The clock of a store, which a test sets."""
+
+    def __init__(self, folder):
+        self._file = folder / "clock"
+        self.set(0)
+        library = folder / "clock.so"
+        source = Path(__file__).parent / "clock.c"
+        subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
+        self.environment = {"LD_PRELOAD": str(library), "CLOCK_FILE": str(self._file)}
+
+    def set(self, seconds):
+        """Set it so many seconds ahead of ours."""
+        if not self._file.exists():
+            self._file.write_bytes(bytes(8))
+        with self._file.open("r+b") as file:
+            file.write(struct.pack("d", seconds))
+
+
+@pytest.fixture
+def clock(tmp_path):
+    """Build a clock that can be set."""
+    if not shutil.which("cc"):
+        pytest.skip("no C compiler to build a clock with")
+    return Clock(tmp_path)
+
+
+@pytest.fixture
+def store(tmp_path, clock):
+    """Start a store that goes by it."""
+    if "redis-server" not in servers():
+        pytest.skip("no redis-server here, and the wheel's may not be linked to the system's library")
+    server = Redis(servers()["redis-server"], tmp_path, "everysec", clock.environment)
+    server.start()
+    client = connect(f"redis://127.0.0.1:{server.port}")
+    clock.set(1000)
+    assert client.time()[0] > time.time() + 990  # it does go by it
+    clock.set(0)
+    yield Store(client, "shop")
+    client.close()
+    server.kill()
+
+
+def send(store, *keys):
+    for key in keys:
+        body = batch.encode([Group(ONE, INDEX, b"\1\2")])
+        assert store.append(body, key=str(key), remember=b"-", cap=100, ttl=60).outcome == "appended"
+
+
+def strand(store):
+    """Have a worker take two batches and die."""
+    send(store, 1, 2)
+    store.join()
+    store.redis.xreadgroup(GROUP, "dead", {store.stream: ">"})
+    pulse.beat(store, "dead")
+
+
+def run(store, seconds, **settings):
+    """Run a worker until everything is counted, for so many seconds at most; return it."""
+    stop, worker = threading.Event(), Worker([store], WorkerSettings(block_ms=50, claim_every=0.1, **settings))
+    thread = threading.Thread(target=worker.run, args=(stop,))
+    thread.start()
+    deadline = time.monotonic() + seconds
+    while store.backlog() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    stop.set()
+    thread.join(10)
+    return worker
+
+
+def test_batches_of_a_dead_worker_are_taken_over_though_the_clock_went_back(store, clock, monkeypatch):
+    """Their idle time says nothing then; that their worker gives no sign of life does."""
+    monkeypatch.setattr(pulse, "LIFE_SECONDS", 1)
+    strand(store)
+    clock.set(-HOUR)
+    worker = run(store, 10, min_idle_ms=500)
+    assert (worker.counted, store.backlog()) == (4, 0)
+
+
+def test_batches_of_a_living_worker_are_left_to_it(store, clock, monkeypatch):
+    """One that goes on giving signs of life keeps what it has, and nobody counts that as idle."""
+    monkeypatch.setattr(pulse, "LIFE_SECONDS", 1)
+    strand(store)
+    clock.set(-HOUR)
+    done = threading.Event()
+
+    def live():
+        while not done.wait(0.1):
+            pulse.beat(store, "dead")
+
+    beating = threading.Thread(target=live)
+    beating.start()
+    try:
+        assert run(store, 3, min_idle_ms=500).counted == 0
+    finally:
+        done.set()
+        beating.join()
+
+
+def test_what_is_stranded_shows_as_lag(store, clock):
+    """Where the clock went back nobody can tell the lag until a worker comes; from then on it grows, and is the least."""
+    strand(store)
+    clock.set(-HOUR)
+    felt = pulse.feel(store)
+    assert (felt.backlog, felt.workers, felt.lag, felt.known) == (2, 0, None, False)
+    pulse.beat(store, "new")
+    clock.set(-HOUR + 90)
+    pulse.beat(store, "new")
+    felt = pulse.feel(store)
+    assert (felt.workers, 90 <= felt.lag < 100, felt.known) == (1, True, False)
+
+
+def test_a_clock_that_jumps_ahead_tells_of_no_counting_that_was_not(store, clock):
+    """What waits seems to wait for long, until the next signs of life; nothing is taken for counted meanwhile."""
+    pulse.beat(store, "w")
+    strand(store)
+    clock.set(75 * HOUR)
+    felt = pulse.feel(store)
+    assert felt.lag >= 75 * HOUR - 1
+    run(store, 10, min_idle_ms=500)
+    assert pulse.feel(store).lag == 0

@@ -14,6 +14,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from redis import RedisError
 
 from deniable_aggregator.store import connect
@@ -21,10 +22,20 @@ from deniable_server.stack import free_port
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
 
 APP = "shop"
 CLAIM_AFTER = 0.6
 HERE = Path(__file__).parent
+
+
+def preloaded(folder: Path, name: str) -> dict[str, str]:
+    """Build a library of C beside this file, for a server to go by, or skip; return what its environment needs."""
+    if not shutil.which("cc") or "redis-server" not in servers():
+        pytest.skip("no C compiler, or no redis-server that is linked to the system's library")
+    library = folder / f"{name}.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, HERE / f"{name}.c"], check=True)
+    return {"LD_PRELOAD": str(library)}
 
 
 def servers() -> dict[str, Path]:
@@ -46,12 +57,15 @@ def _outlive_full_disks() -> None:
 class Redis:
     """A server that may be killed, and started again with what it has on disk."""
 
-    def __init__(self, binary: Path, folder: Path, fsync: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, binary: Path, folder: Path, fsync: str, environment: dict[str, str] | None = None, options: Sequence[str] = ()
+    ) -> None:
         self.port = free_port()
         self._environment = {"LC_ALL": "C"} | (environment or {})
         self._command = [
             str(binary), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--daemonize", "no",
             "--appendonly", "yes", "--appendfsync", fsync, "--maxmemory-policy", "noeviction", "--logfile", "redis.log",
+            *options,
         ]  # fmt: skip
         self._process: subprocess.Popen | None = None
 

@@ -1,17 +1,21 @@
-"""What a store that writes every second loses when its machine dies: the end of what it was told, each thing whole."""
+"""What a store loses that is killed, whose machine dies or whose replica takes over: the end of what it was told, whole."""
 
 from __future__ import annotations
 
 import random
 import shutil
+import sys
 import threading
+import time
+from typing import ClassVar
 
 import pytest
-from processes import Redis, servers
+from processes import Redis, preloaded, servers
+from proxy import Proxy
 
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch
+from deniable_aggregator import batch, shelf
 from deniable_aggregator.batch import Group
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.worker import Worker, WorkerSettings
@@ -78,3 +82,125 @@ def test_the_end_is_lost_whole(server, tmp_path):
     assert len(seen) > 3  # the cuts were at different places
     store.redis.close()
     server.start()
+
+
+LEVELS = {"memory": ("no", "everysec"), "everysec": ("yes", "everysec"), "always": ("yes", "always")}
+EARLY = UPLOADS // 2
+
+
+class Killed:
+    """The store's process is killed, and started again."""
+
+    keeps: ClassVar = {"memory": 0, "everysec": UPLOADS, "always": UPLOADS}
+
+    def __init__(self, folder, options):
+        self.environment = preloaded(folder, "synced") | {"SYNCED_FILE": str(folder / "synced")}
+        (folder / "synced").write_bytes(bytes(8))
+        self.folder, self.options, self.replica = folder, options, None
+        self.primary = self.started("primary")
+
+    def started(self, name, *more):
+        (self.folder / name).mkdir()
+        writes, fsync = self.options
+        options = ("--appendonly", writes, "--repl-diskless-sync-delay", "0", *more)
+        server = Redis(servers()["redis-server"], self.folder / name, fsync, self.environment, options)
+        server.start()
+        return server
+
+    def before(self):
+        """Do what comes between the early and the late uploads."""
+
+    def __call__(self):
+        """Do it; return the server that goes on."""
+        self.primary.kill()
+        self.primary.start()
+        return self.primary
+
+    def stop(self):
+        for server in filter(None, (self.primary, self.replica)):
+            server.kill()
+
+
+class MachineDied(Killed):
+    """The store's machine loses power: what was not synced is gone."""
+
+    keeps: ClassVar = {"memory": 0, "everysec": None, "always": UPLOADS}
+
+    def before(self):
+        time.sleep(2.5)
+
+    def __call__(self):
+        self.primary.kill()
+        for path in (self.folder / "primary").glob("appendonlydir/*.incr.aof"):
+            with path.open("r+b") as file:
+                file.truncate(int.from_bytes((self.folder / "synced").read_bytes(), sys.byteorder))
+        self.primary.start()
+        return self.primary
+
+
+class Promoted(Killed):
+    """The store is gone for good, and a replica takes over that had everything."""
+
+    keeps: ClassVar = dict.fromkeys(LEVELS, UPLOADS)
+
+    def __init__(self, folder, options):
+        super().__init__(folder, options)
+        self.proxy = Proxy(self.primary.port).__enter__()
+        self.replica = self.started("replica", "--replicaof", "127.0.0.1", str(self.proxy.port))
+        self.clients = [connect(f"redis://127.0.0.1:{each.port}") for each in (self.primary, self.replica)]
+        deadline = time.monotonic() + 20
+        while self.clients[1].info("replication")["master_link_status"] != "up" and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+    def __call__(self):
+        if not self.proxy.delay:
+            assert self.clients[0].wait(1, 10_000) == 1
+        self.primary.kill()
+        self.proxy.drop()
+        self.clients[1].replicaof("NO", "ONE")
+        return self.replica
+
+    def stop(self):
+        self.proxy.__exit__()
+        for client in self.clients:
+            client.close()
+        super().stop()
+
+
+class LaggingPromoted(Promoted):
+    """The same, of a replica that had not got the last of it."""
+
+    keeps: ClassVar = dict.fromkeys(LEVELS, EARLY)
+
+    def before(self):
+        assert self.clients[0].wait(1, 10_000) == 1
+        self.proxy.delay = 60.0
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("loss", [Killed, MachineDied, Promoted, LaggingPromoted])
+def test_what_each_level_survives(tmp_path, loss, level):
+    """As the table of docs/operations.md says; what is lost is the end, whole, and can be sent and counted again."""
+    done = loss(tmp_path, LEVELS[level])
+    try:
+        store = Store(connect(f"redis://127.0.0.1:{done.primary.port}"), "shop")
+        for number in range(UPLOADS):
+            if number == EARLY:
+                count(store)
+                done.before()
+            assert send(store, number) == "appended"
+        store.redis.close()
+        store = Store(connect(f"redis://127.0.0.1:{done().port}"), "shop")
+        count(store)
+        kept = counted(store) if store.redis.exists(store.tallies.key(shelf.name(ONE))) else [0] * UPLOADS
+        assert kept == sorted(kept, reverse=True)  # a first part, each once
+        if done.keeps[level] is None:
+            assert sum(kept) >= EARLY
+        else:
+            assert sum(kept) == done.keeps[level]
+        assert [send(store, number) for number in range(UPLOADS)] == ["duplicate" if each else "appended" for each in kept]
+        count(store)
+        assert counted(store) == [1] * UPLOADS
+        store.redis.close()
+    finally:
+        done.stop()

@@ -70,14 +70,22 @@ def lowest_python() -> tuple[str, tuple[int, int]]:
     sys.exit(f"no Python {project['requires-python']} with venv is on PATH")
 
 
-def try_install(python: Path, pins: Path, report: Path) -> list[dict[str, Any]]:
-    """Resolve a lock file as the image's build does, without installing; return each package's metadata."""
-    command = [python, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--disable-pip-version-check"]
-    command += ["--require-hashes", "--only-binary", ":all:", "--report", report, "-r", pins]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+def install(python: Path, what: str, *arguments: str | Path) -> None:
+    """Have pip install something; end the program with what it says if it cannot."""
+    command = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        sys.exit(f"{what} cannot be installed: no end within {INSTALL_SECONDS} s")
     if done.returncode:
         said = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        sys.exit("\n".join([f"{pins} cannot be installed:", *said]))
+        sys.exit("\n".join([f"{what} cannot be installed:", *said]))
+
+
+def try_install(python: Path, pins: Path, report: Path) -> list[dict[str, Any]]:
+    """Resolve a lock file as the image's build does, without installing; return each package's metadata."""
+    only = ["--dry-run", "--ignore-installed", "--require-hashes", "--only-binary", ":all:"]
+    install(python, str(pins), *only, "--report", report, "-r", pins)
     return [each["metadata"] for each in json.loads(report.read_text("utf-8"))["install"]]
 
 
@@ -142,8 +150,7 @@ def main() -> int:
         subprocess.run([name, "-m", "venv", home / "venv"], check=True, timeout=60)
         python = home / "venv" / "bin" / "python"
         # A pip older than 25 leaves the newer field of the licence out of its report.
-        tools = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "pip>=25", "pip-audit"]
-        subprocess.run(tools, check=True, timeout=INSTALL_SECONDS, stderr=subprocess.DEVNULL)
+        install(python, "what looks at them", "pip>=25", "pip-audit")
         packages = [each for lock in pins for each in try_install(python, lock, home / "report.json")]
         print(f"pins: {' and '.join(PINS)} can be installed on Python {version[0]}.{version[1]}, the lowest promised one here")
         strange = sorted({f"{each['name']}: {licence(each)}" for each in packages if licence(each) not in LICENCES})

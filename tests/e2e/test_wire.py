@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
+from random import Random
 
 import foreign
 import pytest
@@ -24,7 +25,7 @@ from deniable.allowance import MICRO, Allowance
 from deniable.budget import Budget
 from deniable.ledger import Ledger
 from deniable.question import Question
-from deniable.registry import load
+from deniable.registry import load, parse
 from deniable.report import Report, Stratum, encode
 from deniable.source import Source
 from deniable.state import State
@@ -104,7 +105,7 @@ class Tape:
         return self._next(n)
 
     def event(self, probability):
-        assert 0 < probability < 1
+        assert 0 <= probability <= 1
         return self._next(2)
 
 
@@ -395,6 +396,100 @@ def test_an_upload_follows_from_the_page():
         assert len(payloads) == group["count"] * layout.payload_size
         for start in range(0, len(payloads), layout.payload_size):
             layout.unpack(payloads[start : start + layout.payload_size])
+
+
+# Beyond the page's vectors
+
+
+class Recorder(Source):
+    """Draws by a seed, and notes what it drew."""
+
+    def __init__(self, seed):
+        self.random, self.drawn = Random(seed), []
+
+    def bernoulli(self, num, den):
+        self.drawn.append(int(self.random.random() < (0.5 if self.random.random() < 0.5 else num / den)))
+        return bool(self.drawn[-1])
+
+    def below(self, n):
+        self.drawn.append(self.random.randrange(n))
+        return self.drawn[-1]
+
+
+def declared(type_, size, epsilon, more=""):
+    values = f"values = {json.dumps([f'v{i}' for i in range(size)])}" if size else ""
+    written = f'format = 1\napp = "shop"\n[metrics."m"]\ntype = "{type_}"\n{values}\nepsilon = {epsilon}\n{more}\n'
+    return parse(f'{written}description = "d"\nowner = "o@shop.example"')
+
+
+CLOSED = (
+    "grr",
+    "sue",
+    "oue",
+    "subset",
+    "local_hash",
+    "hadamard",
+    "general_hadamard",
+    "pgr",
+    "cms",
+    "hcms",
+    "fast_local_hash",
+    "rappor",
+)
+WIDER = [
+    *(
+        (name, ("categorical", size, epsilon, f'mechanism = "{name}"'))
+        for name in CLOSED
+        for size, epsilon in ((2, 0.1), (300, 3))
+    ),
+    ("google_rappor", ("categorical", 300, 6, 'mechanism = "google_rappor"\nparameters = { preset = "UMA_RAPPOR_TYPE" }')),
+    (
+        "google_rappor",
+        ("key", 0, 6, 'candidates = "c"\nmechanism = "google_rappor"\nparameters = { preset = "DEMO" }'),
+    ),
+    ("cms", ("string", 0, 1, 'candidates = "c"\nmechanism = "cms"')),
+    ("fast_local_hash", ("string", 0, 4, 'candidates = "c"\nmax_length = 256')),
+    ("rappor", ("key", 0, 1, 'candidates = "c"\nmechanism = "rappor"')),
+    ("pem", ("string", 0, 4, "discover = true")),
+    ("tree_hist", ("key", 0, 1, 'discover = true\nmechanism = "tree_hist"\nparameters = { step = 20, start = 20 }')),
+    ("l_grr", ("categorical", 300, 2, 'mechanism = "l_grr"\nepsilon_permanent = 2')),
+    ("l_osue", ("categorical", 17, 1, 'mechanism = "l_osue"\nepsilon_permanent = 1')),
+    ("loloha", ("categorical", 3000, 2, 'mechanism = "loloha"\nepsilon_permanent = 5')),
+    ("dbitflip", ("categorical", 100, 2, 'mechanism = "dbitflip"\nepsilon_permanent = 2')),
+    ("dbitflip", ("categorical", 12, 1, 'mechanism = "dbitflip"\nepsilon_permanent = 1\nparameters = { buckets = 1 }')),
+    ("rappor", ("string", 0, 2, 'candidates = "c"\nepsilon_permanent = 4')),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), WIDER, ids=lambda each: each if isinstance(each, str) else "-".join(map(str, each[:3]))
+)
+def test_both_clients_are_one_function_of_their_draws(name, given):
+    """Of other sizes and epsilons, too, the sheet is enough, the constants follow from the page, and payloads are the same."""
+    registry = declared(*given)
+    told, metric, ours = sheet(registry)["metrics"]["m"], registry.metrics["m"], mechanisms.of(registry.metrics["m"])
+    assert told["mechanism"] == name
+    assert foreign.fingerprint("m", told) == told["fingerprint"]
+    assert {member: Fraction(told["constants"][member]) for member in foreign.expected(told)} == foreign.expected(told)
+    for seed in range(40):
+        value = Random(seed).randrange(metric.domain_size)
+        if name == "pgr":
+            on, x = value in ours.supported(ours.layout.pack(0, seed)) if seed < ours.layout.width else None, seed
+            assert on is None or foreign.supports(told["constants"], x, value) == on
+            continue
+        source = Recorder(seed)
+        made = ours.randomize(value, source=source)
+        tape = Tape(" ".join(map(str, source.drawn)))
+        assert foreign.payload(told["layout"], *foreign.randomize(told, value, tape)) == made
+        assert tape.left == []
+        if told["epsilon_permanent"]:
+            row, source = seed % ours.layout.rows, Recorder(-seed)
+            kept = ours.respond_permanently(row, value, source)
+            made = ours.respond_instantly(row, kept, source)
+            tape = Tape(" ".join(map(str, source.drawn)) or "-")
+            assert foreign.memo_key(told, row, value) == ours.memo_key(row, value)
+            assert foreign.respond(told, row, value, tape) == kept
+            assert foreign.payload(told["layout"], row, foreign.again(told, kept, tape)) == made
 
 
 # On a real server

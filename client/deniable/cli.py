@@ -11,6 +11,7 @@ import sys
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from deniable import terminal
 from deniable.errors import DeniableError
 
 if TYPE_CHECKING:
@@ -46,7 +47,15 @@ _SUMMARIES = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0 done, 1 found wanting, 2 wrong usage or configuration."""
+    """Run the command line; return the exit status: 0 done, 1 found wanting, 2 wrong usage or configuration.
+
+    The process ends with `terminal.CLOSED_STATUS` when nobody reads its output any more.
+    """
+    with terminal.guarded():
+        return _main(arguments)
+
+
+def _main(arguments: Sequence[str] | None) -> int:
     commands = {point.name: point for point in entry_points(group="deniable.commands")}
     given = list(sys.argv[1:] if arguments is None else arguments)
     parser = argparse.ArgumentParser(

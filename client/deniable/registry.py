@@ -272,13 +272,13 @@ class Metric:
         return self.values[position]
 
     def label(self, position: int) -> str:
-        """Write an answer for people."""
+        """Write an answer for people, with nothing in it that steers a page or a terminal."""
         value = self.value(position)
         if isinstance(value, tuple):
-            return ", ".join(value)
+            return text.visible(", ".join(value))
         if value == "":
             return "(empty)"
-        return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+        return ("yes" if value else "no") if isinstance(value, bool) else text.visible(str(value))
 
     def expired(self, today: date) -> bool:
         """Tell whether collection has ended."""

@@ -10,10 +10,13 @@ from pathlib import Path
 
 from deniable.errors import ParameterError
 
-__all__ = ["MAX_LENGTH", "decode", "domain_size", "encode", "fit", "lines"]
+__all__ = ["MAX_LENGTH", "decode", "domain_size", "encode", "fit", "lines", "visible"]
 
 MAX_LENGTH = 256
 """Longest text that a metric may take, in bytes of UTF-8."""
+
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # Unicode categories: control, format and direction, surrogates, line ends
+_JOINERS = "\u200c\u200d"  # which Persian and Hindi words need, and many emoji
 
 
 def domain_size(length: int) -> int:
@@ -93,3 +96,37 @@ def decode(value: int, length: int) -> str:
     if "\0" in text:
         raise ParameterError("a number that stands for a text holds UTF-8, padded with zero bytes", "another number")
     return text
+
+
+def visible(text: str, *, keep: str = "") -> str:
+    r"""Write a text so that people see all of it: control and direction characters as JSON escapes them, e.g. ``\u202e``.
+
+    Joiners stay between two characters that are not ASCII. Where there is nothing to escape the text is the same; so JSON
+    stays JSON of the same values.
+
+    Parameters
+    ----------
+    text
+        Whatever somebody wrote.
+    keep
+        Characters that stay as they are.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in keep or not _is_unseen(text, place) else _escaped(char)
+        for place, char in enumerate(text)
+    )
+
+
+def _is_unseen(text: str, place: int) -> bool:
+    from unicodedata import category  # noqa: PLC0415 - apps import this module, and few need this
+
+    around = text[max(0, place - 1) : place] + text[place + 1 : place + 2]
+    joins = text[place] in _JOINERS and len(around) == 2 and not any(map(str.isascii, around))  # noqa: PLR2004
+    return not joins and category(text[place]) in _UNSEEN
+
+
+def _escaped(char: str) -> str:
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))

@@ -13,6 +13,7 @@ from redis import RedisError
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.errors import ConfigurationError
+from deniable.text import visible
 from deniable_aggregator.durability import Durability
 from deniable_aggregator.options import opened
 from deniable_server import (
@@ -79,13 +80,14 @@ def create_app(settings: Settings | None = None) -> Flask:
     except RedisError as error:  # no reason not to start: a store that comes later is looked at before it is used
         log.warning("the store cannot be asked yet whether it keeps durability %s (%s)", durability.name, type(error).__name__)
     flask = _Server(__name__)
+    flask.jinja_options = {"finalize": _shown}
     secret = settings.secret or settings.read_keys or token_hex()
     flask.secret_key = sha256(b"deniable session" + secret.encode()).digest()
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
     flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
-    flask.extensions["deniable"] = Service(settings, apps, Ring(client, apps, given), Limits(client, settings))
+    flask.extensions["deniable"] = Service(settings, apps, Ring(client, apps, given), Limits(client, settings), Sessions(client))
     trace.register(flask)  # first, so that whatever happens to a request has its number
     vitals.register(flask, settings, apps)
     problem.register(flask)
@@ -114,6 +116,11 @@ class _Server(Flask):
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         return func
+
+
+def _shown(value: Any) -> Any:
+    """Make what a page shows of a text, before it is escaped for HTML; what is HTML already is left alone."""
+    return visible(value, keep="\n\t") if type(value) is str else value
 
 
 class _Sessions(SecureCookieSessionInterface):

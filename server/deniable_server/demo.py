@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from deniable import Budget, Caps, Client, mechanisms, registry
+from deniable import Budget, Caps, Client, mechanisms, registry, terminal
 from deniable.errors import ConfigurationError
 from deniable.transport import SenderSettings
 from deniable.weight import MAX_EPSILON, exact
@@ -70,7 +70,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.devices < 1:
         raise ConfigurationError(f"--devices is at least 1; got {arguments.devices}")
     exact(arguments.epsilon)
-    console = Console(stderr=True)
+    console = Console(file=terminal.raw(sys.stderr))
     if arguments.input:
         everybody = population.from_csv(arguments.input, arguments.column, arguments.string)
     elif arguments.column or arguments.string:
@@ -274,7 +274,7 @@ def _outcome(people: Population, epsilon: str, stack: Stack, seconds: float, res
 
 
 def _show(outcome: dict[str, Any], results: list[Result], *, show_all: bool) -> None:
-    console = Console()
+    console = Console(file=terminal.raw(sys.stdout))
     for result in results:
         console.print(_table(result, show_all=show_all))
         spread = f"ratio {result.ratio:.2f} (expect 1 ± {result.ratio_spread:.2f})"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import redis
 
+from deniable import terminal
 from deniable.errors import ConfigurationError
 from deniable_aggregator import options
 from deniable_aggregator.embedded import redacted
@@ -68,7 +69,8 @@ def _as_json(found: Finding) -> None:
 def _as_text(found: Finding) -> None:
     mark = f"{found.status:<7}"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        mark = f"\033[{_COLOURS[found.status]}m{mark}\033[0m"
+        print(f"\033[{_COLOURS[found.status]}m{mark}\033[0m", end="", file=terminal.raw(sys.stdout))
+        mark = ""
     of = f" ({found.app})" if found.app else ""
     print(f"{mark}  {found.check}{of}: {found.seen}")
     for text in filter(None, (found.meaning, found.remedy)):

@@ -496,6 +496,18 @@ def test_the_command_lists(command):
     assert [json.loads(line)["number"] for line in command("list", "--json")[1].splitlines()] == [1, 2, 3]
 
 
+def test_a_reader_that_has_seen_enough(real_redis, store_url):
+    """``deniable audit-log list | head`` is no damaged file: nothing is said, and the status is that of a closed pipe."""
+    log = AuditLog(real_redis, "shop")
+    for number in range(1000):  # more than a pipe holds
+        log.append("key.created", "command", {"id": f"{number:016x}", "name": "n" * 100})
+    command = [sys.executable, "-m", "deniable", "audit-log", "--redis-url", store_url, "--app", "shop", "list"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert "key.created" in process.stdout.readline()
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait(30)) == ("", 141)
+
+
 @pytest.fixture
 def later(monkeypatch):
     """Let some days pass for this process."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -72,3 +74,28 @@ def test_a_subclass_of_text_is_read_as_text():
 def test_the_empty_text():
     """It is a text like any other, and the first of all."""
     assert (text.encode("", 8), text.decode(0, 8), text.fit("", 8)) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("plain größer 例え", "plain größer 例え"),
+        ("a\x00b\x1b[31m\x7f\x9b", r"a\u0000b\u001b[31m\u007f\u009b"),
+        ("\u202egpj.exe\u2066\u200e\u061c", r"\u202egpj.exe\u2066\u200e\u061c"),
+        ("line\nand\ttab\u2028", r"line\u000aand\u0009tab\u2028"),
+        ("\ud800\ufeff\U000e0041", r"\ud800\ufeff\udb40\udc41"),
+        ("zero\u200bwidth da\u200drk", r"zero\u200bwidth da\u200drk"),
+        ("می\u200cخواهم 👩\u200d🚀", "می\u200cخواهم 👩\u200d🚀"),  # noqa: RUF001 - these need their joiners
+        ("\u200cخ\u200d", r"\u200cخ\u200d"),
+        ("1\u00a0000\u202f€", "1\u00a0000\u202f€"),  # blanks that do not break
+    ],
+)
+def test_what_steers_is_shown(written, shown):
+    """Control and direction characters are written out; letters, signs, blanks and the joiners within words stay."""
+    assert text.visible(written) == shown
+
+
+@given(TEXTS)
+def test_what_is_shown_can_be_read_as_json(written):
+    """Nothing but such characters changes, each to what JSON writes for it."""
+    assert json.loads(text.visible(json.dumps(written, ensure_ascii=False))) == written

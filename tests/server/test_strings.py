@@ -164,6 +164,22 @@ def test_what_nobody_listed_is_found(start, name, type_, held):
     assert served.http.get("/").status_code == 200
 
 
+def test_what_was_found_steers_no_page(start):
+    """Whoever sends control and direction characters does so for their own amusement: a label shows them written out."""
+    found = "\u202e\x1b[2J"
+    served = start(registry("", source="discover = true\nmax_length = 8"))
+    answer(served, 0, [found] * 3000 + ["honest"] * 3000)
+    answered = served.get("/api/v1/metrics/page")
+    rows = {row["value"]: row["label"] for row in answered.get_json()["estimates"]}
+    assert rows == {found: r"\u202e\u001b[2J", "honest": "honest"}
+    assert answered.data.isascii()
+    assert b"\x1b" not in answered.data
+    for path in ("/", "/m/page"):
+        page = served.http.get(path).get_data(as_text=True)
+        assert r"\u202e\u001b[2J" in page
+        assert not {"\u202e", "\x1b"} & {*page}
+
+
 def test_nothing_found(start):
     """Where everybody holds another answer nothing is found, and the page says how common one has to be."""
     served = start(registry("", "key", source="discover = true", epsilon=2))

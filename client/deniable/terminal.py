@@ -1,0 +1,71 @@
+"""What a command prints: nothing that others wrote steers the terminal, and a closed pipe ends the command quietly."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
+
+from deniable.text import visible
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["CLOSED_STATUS", "Terminal", "guarded", "raw"]
+
+CLOSED_STATUS = 141
+"""Exit status when nobody reads the output any more; a shell says the same of programs that the signal SIGPIPE ends."""
+
+
+class Terminal:
+    """A stream that shows control and direction characters escaped.
+
+    Parameters
+    ----------
+    stream
+        Where to write.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text; line ends and tabs stay."""
+        try:
+            self.stream.write(visible(text, keep="\n\t"))
+        except BrokenPipeError:
+            self._end()
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered."""
+        try:
+            self.stream.flush()
+        except BrokenPipeError:
+            self._end()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def _end(self) -> NoReturn:
+        with suppress(OSError, ValueError):  # a stream without a descriptor
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # else the interpreter would complain as it ends
+        raise SystemExit(CLOSED_STATUS)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Have all that is printed within go through a `Terminal`."""
+    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
+    with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
+        try:
+            yield
+        finally:
+            out.flush()
+            err.flush()
+
+
+def raw(stream: TextIO) -> TextIO:
+    """Return the stream itself, for what may steer the terminal: colours of ours, and nothing that others wrote."""
+    return stream.stream if isinstance(stream, Terminal) else stream

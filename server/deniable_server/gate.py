@@ -77,6 +77,8 @@ def register(app: Flask, settings: Settings) -> None:
         if (get_content_length(environ) or 0) > settings.max_body_bytes:
             detail = f"an upload has at most {settings.max_body_bytes} bytes; send smaller batches"
             raise Problem(413, "body_too_large", detail)
+        if environ.get("QUERY_STRING"):
+            _refuse_repeated()
 
     @app.after_request
     def protect(answer: Response) -> Response:
@@ -96,6 +98,13 @@ def register(app: Flask, settings: Settings) -> None:
             answer.headers["Access-Control-Allow-Headers"] = ", ".join(shared.headers)
             answer.headers["Access-Control-Max-Age"] = str(_PREFLIGHT_SECONDS)
         return answer
+
+
+def _refuse_repeated() -> None:
+    """Refuse an address with a parameter that has two values, of which one would be ignored."""
+    repeated = sorted(name for name, given in request.args.lists() if len(given) > 1)
+    if repeated:
+        raise Problem(400, "repeated_parameter", f"a parameter is given once; more than once came {', '.join(repeated)}")
 
 
 def _fill(answer: Response) -> None:

@@ -25,7 +25,7 @@ blueprint = Blueprint("openapi", __name__)
 Codes = dict[int, tuple[str, ...]]
 
 ANYWHERE: Codes = {
-    400: ("malformed_request",),
+    400: ("malformed_request", "repeated_parameter"),
     404: ("not_found",),
     405: ("method_not_allowed",),
     411: ("length_required",),

@@ -132,7 +132,9 @@ def _publisher() -> Callable[[], None]:
 
 def _publish(app: App) -> None:
     audit, mark, digest = app.audit, f"{app.audit.key}:served", app.registry.digest
-    told: dict[str, str | int] = {"digest": digest, "revision": app.registry.revision, "metrics": len(app.versions)}
+    told: dict[str, str | int] = {"digest": digest, "metrics": len(app.versions)}
+    if app.registry.revision:  # one that is not served to devices may have none
+        told["revision"] = app.registry.revision
     last = audit.append(
         "registry.served",
         "server",

@@ -117,3 +117,28 @@ def test_bodies_are_limited_everywhere(served, path):
     assert served.http.post(path, data=b"x" * (limit + 1)).status_code == 413
     chunked = served.http.post(path, headers={"Transfer-Encoding": "chunked"})
     assert chunked.status_code == 411
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/api/v1/metrics/ui.theme", "/api/v1/metrics", "/api/v1/live", "/v1/registry", "/healthz", "/openapi.json", "/nowhere"],
+)
+@pytest.mark.parametrize("query", ["period=2026-11-20&period=2026-11-21", "only=detected&only=detected", "x=&x=1"])
+def test_a_parameter_is_given_once(served, path, query):
+    """A second value would be ignored, so it is refused, at every address, whether or not it says the same."""
+    answer = served.get(f"{path}?{query}")
+    assert (answer.status_code, answer.get_json()["code"]) == (400, "repeated_parameter")
+    assert query.partition("=")[0] in answer.get_json()["detail"]
+
+
+def test_a_parameter_of_a_page_is_given_once(serve, registry_file):
+    """Pages say so as a page."""
+    answer = serve(registry_file.read_text("utf-8")).http.get("/m/ui.theme?period=2026-11-20&period=2026-11-21")
+    assert (answer.status_code, answer.mimetype) == (400, "text/html")
+    assert "A parameter is given once" in answer.get_data(as_text=True)
+
+
+def test_an_upload_takes_no_parameter_twice(served):
+    """Nor does an upload, of which nothing is taken."""
+    answer = served.http.post("/v1/reports?x=1&x=2", json={})
+    assert (answer.status_code, answer.get_json()["code"]) == (400, "repeated_parameter")

@@ -205,12 +205,20 @@ def publications(client):
     return [entry for entry in entries(client) if entry.event == "registry.served"]
 
 
+def test_a_revision_is_logged_where_there_is_one(served, registry_file, real_redis):
+    """An entry says the revision of a registry that has one."""
+    registry_file.write_text(f"revision = 7\n{registry_file.read_text('utf-8')}", "utf-8")
+    served.restarted().store.redis.close()
+    assert ["revision" in each.details for each in publications(real_redis)] == [False, True]
+    assert publications(real_redis)[-1].details["revision"] == 7
+
+
 def test_a_registry_is_logged_once_for_all_processes(served, registry_file, real_redis):
     """Servers that start with the same text leave one entry; one with another text, or with the old one again, a further one."""
     served.restarted().store.redis.close()
     (first,) = publications(real_redis)
     assert first.actor == "server"
-    assert first.details == {"digest": sha256(registry_file.read_bytes()).hexdigest(), "revision": 0, "metrics": 5}
+    assert first.details == {"digest": sha256(registry_file.read_bytes()).hexdigest(), "metrics": 5}
     text = registry_file.read_text("utf-8")
     for changed, count in ((f"{text}\n# more\n", 2), (f"{text}\n# more\n", 2), (text, 3)):
         registry_file.write_text(changed, "utf-8")

@@ -35,6 +35,7 @@ from deniable_server.keys import Key
 from deniable_server.limits import Limits
 from deniable_server.ring import Ring
 from deniable_server.service import App, Service, service
+from deniable_server.sessions import Sessions
 from deniable_server.settings import Keys, Settings
 
 if TYPE_CHECKING:

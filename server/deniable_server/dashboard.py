@@ -14,7 +14,6 @@ from hmac import compare_digest
 from http import HTTPStatus
 from math import ceil, exp
 from secrets import token_urlsafe
-from time import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import redis
@@ -48,7 +47,6 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
-_SESSION_SECONDS = 12 * 3600
 _ORDERS = ("estimate", "domain")
 _MOST_ROWS = 500  # a domain may have 65,536 values; a page of them all is there for who asks
 _UNDETECTED_ROWS = 10
@@ -62,6 +60,17 @@ _PREVIEW_COLUMNS = 64
 def _protect(response: Response) -> Response:
     response.headers.update(_HEADERS)
     return response
+
+
+@blueprint.before_request
+def _at_home() -> Response | None:
+    """Refuse a page that is asked for under a name of somebody else's: a page of theirs could read it (DNS rebinding)."""
+    settings = service().settings
+    if not _open() or settings.answers_to(request.environ.get("HTTP_HOST", "")):
+        return None
+    # Not as a page, which would tell of the apps.
+    detail = "open pages are shown under names of this machine; DENIABLE_HOSTS names others that are this server's"
+    return Problem(421, "unknown_host", detail).response()
 
 
 blueprint.after_request(kept)  # which runs first: what it says instead is protected, too
@@ -240,11 +249,10 @@ def _app() -> App:
         g.app, g.actor = name, "open"
         return apps[name]
     name = session.get("app", "")
-    if name not in apps or not 0 <= time() - session.get("since", 0) < _SESSION_SECONDS:
+    key = service().sessions.key(name, session.get("number", "")) if name in apps else None
+    if key is None or not service().ring.holds(name, key, "read"):  # it was revoked since
         _sign_in()
-    if not service().ring.holds(name, session.get("key", ""), "read"):  # it was revoked since
-        _sign_in()
-    g.app, g.actor = name, f"key:{session['key']}"
+    g.app, g.actor, g.holder = name, f"key:{key}", key
     return apps[name]
 
 
@@ -257,7 +265,7 @@ def _owned() -> App:
 
 
 def _is_owner(app: App) -> bool:
-    return not _open() and service().ring.holds(app.name, session.get("key", ""), "admin")
+    return not _open() and service().ring.holds(app.name, g.get("holder", ""), "admin")
 
 
 def _open() -> bool:
@@ -292,8 +300,8 @@ def enter() -> BaseResponse:
     if key is None:
         return _page("login.html", 401, error="This read key is not known here. Check for a typo, and that it was not revoked.")
     wanted = session.get("wanted") or url_for(".index")
-    session.clear()
-    session.update(app=key.app, key=key.id, since=int(time()))
+    _close()
+    session.update(app=key.app, number=service().sessions.open(key.app, key.id))
     service().ring.note(key)
     return redirect(wanted, 303)
 
@@ -302,8 +310,15 @@ def enter() -> BaseResponse:
 def leave() -> BaseResponse:
     """Close the session."""
     if _from_our_form():
-        session.clear()
+        _close()
     return redirect(url_for(".index"), 303)
+
+
+def _close() -> None:
+    """End the session where it is kept; a copy of the cookie opens nothing from now on."""
+    if session.get("app") in service().apps:
+        service().sessions.close(session["app"], session.get("number", ""))
+    session.clear()
 
 
 def _token() -> str:

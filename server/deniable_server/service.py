@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.durability import Durability
     from deniable_server.limits import Limits
     from deniable_server.ring import Ring
+    from deniable_server.sessions import Sessions
     from deniable_server.settings import Settings
 
 __all__ = ["App", "Collected", "Question", "Service", "service"]
@@ -145,12 +146,15 @@ class Service:
         Which app a key opens.
     limits
         How often keys and sources may ask.
+    sessions
+        Who is signed in.
     """
 
     settings: Settings
     apps: dict[str, App]
     ring: Ring
     limits: Limits
+    sessions: Sessions
 
 
 def service() -> Service:

@@ -33,6 +33,9 @@ _WORDS = {
     "serves": ("all", "ingest", "query"),
     "secure_cookie": ("auto", "always"),
 }
+_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_NAME = r"[a-z0-9._-]+|\[[0-9a-f:.]+\]"
+_HOST = re.compile(rf"({_NAME})(:[0-9]{{1,5}})?", re.IGNORECASE)  # as requests have it
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?|https?://\[[0-9a-f:]+\](:[0-9]+)?")  # as browsers write it
 
 
@@ -90,6 +93,9 @@ class Settings:
         ``app:key``, separated by commas, beside those that ``deniable keys`` made. Ingest keys are public, read keys are not.
     dashboard
         ``key``: pages ask for a read key; ``open``: whoever reaches the server may look (for loopback).
+    hosts
+        Names under which open pages are shown, beside those of loopback, separated by commas: ``telemetry.lan,192.0.2.7``. Under
+        others they are not, or a page of anybody could have the browser fetch them (DNS rebinding).
     secure_cookie
         ``auto``: the dashboard's session cookie is Secure where the page came over https; ``always``: it is, even where neither
         this server nor a trusted proxy knows of it.
@@ -129,6 +135,7 @@ class Settings:
     ingest_keys: str = field(default="", repr=False)
     read_keys: str = field(default="", repr=False)
     dashboard: Literal["key", "open"] = "key"
+    hosts: str = ""
     secure_cookie: Literal["auto", "always"] = "auto"
     secret: str = field(default="", repr=False)
     metrics_key: str = field(default="", repr=False)
@@ -153,9 +160,7 @@ class Settings:
                 raise ConfigurationError(f"{rule}; got {getattr(self, name)!r}")
         if 0 < len(self.metrics_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"DENIABLE_METRICS_KEY has at least {_SHORTEST_KEY} characters; got {len(self.metrics_key)}")
-        for origin in self.origins:
-            if origin != "*" and not _ORIGIN.fullmatch(origin):
-                raise ConfigurationError(f"DENIABLE_CORS_ORIGINS is *, or origins such as https://shop.example; got {origin!r}")
+        self._check_names()
         for limit in ("rate_limit_key", "rate_limit_source", "rate_limit_login"):
             rate.parse(f"DENIABLE_{limit.upper()}", getattr(self, limit))
         for keys in ("ingest_keys", "read_keys"):
@@ -164,6 +169,16 @@ class Settings:
             except ConfigurationError as error:
                 raise ConfigurationError(f"DENIABLE_{keys.upper()}: {error}") from None
         _ = self.log_settings
+
+    def _check_names(self) -> None:
+        for origin in self.origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ConfigurationError(f"DENIABLE_CORS_ORIGINS is *, or origins such as https://shop.example; got {origin!r}")
+        for name in self._hosts:
+            if not re.fullmatch(_NAME, name):
+                raise ConfigurationError(
+                    f"DENIABLE_HOSTS has names or addresses without a port, e.g. telemetry.lan; got {name!r}"
+                )
 
     @property
     def log_settings(self) -> logs.LogSettings:
@@ -174,6 +189,21 @@ class Settings:
     def origins(self) -> frozenset[str]:
         """The web origins of `cors_origins`."""
         return frozenset(filter(None, (origin.strip() for origin in self.cors_origins.split(","))))
+
+    @property
+    def _hosts(self) -> frozenset[str]:
+        return frozenset(filter(None, (name.strip().lower() for name in self.hosts.split(","))))
+
+    def answers_to(self, host: str) -> bool:
+        """Tell whether open pages are shown under a name.
+
+        Parameters
+        ----------
+        host
+            As in a request's Host, with or without a port.
+        """
+        found = _HOST.fullmatch(host)
+        return found is not None and found[1].lower() in _LOOPBACK | self._hosts
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:

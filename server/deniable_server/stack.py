@@ -99,7 +99,8 @@ class Stack:
         )
         self.origin, self.store_url = store.origin, store.url
         _ping(store)
-        settings = replace(self.settings, redis_url=store.url)
+        # Open pages are shown under the name that is printed for them, whatever else there is.
+        settings = replace(self.settings, redis_url=store.url, hosts=f"{self.settings.hosts},{self.bind.rpartition(':')[0]}")
         worker = [sys.executable, "-m", "deniable", "worker"]
         for app in apps:
             worker += ["--app", app]

@@ -6,6 +6,7 @@ import json
 import re
 from html.parser import HTMLParser
 from itertools import pairwise
+from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -464,13 +465,69 @@ def test_a_form_of_no_session_is_refused(locked):
     assert locked.post("/login", data={"token": "", "key": READ_KEY}).status_code == 400
 
 
-def test_a_session_ends(locked, monkeypatch):
-    """Twelve hours after signing in the key is asked for again."""
+def test_a_session_ends(locked, redis):
+    """Twelve hours after signing in the store has forgotten it, and the key is asked for again."""
     locked.post("/login", data={"token": token(locked), "key": READ_KEY})
     assert locked.get("/").status_code == 200
-    now = dashboard.time()
-    monkeypatch.setattr(dashboard, "time", lambda: now + 12 * 3600)
+    (kept,) = redis.scan_iter("*:session:*")
+    assert 12 * 3600 - 60 < redis.ttl(kept) <= 12 * 3600
+    redis.pexpire(kept, 1)
+    sleep(0.01)
     assert locked.get("/").location == "/login"
+
+
+def cookie(client: FlaskClient) -> str:
+    kept = client.get_cookie("deniable")
+    assert kept
+    return kept.value
+
+
+def test_signing_out_ends_a_copy_of_the_cookie(locked):
+    """Whoever kept the cookie is out when its owner signs out, or signs in again; other browsers stay signed in."""
+    other = locked.application.test_client()
+    other.post("/login", data={"token": token(other), "key": READ_KEY})
+    thief = locked.application.test_client()
+    for leave in (
+        lambda: locked.post("/logout", data={"token": token(locked)}),
+        lambda: locked.post("/login", data={"token": token(locked), "key": READ_KEY}),
+    ):
+        locked.post("/login", data={"token": token(locked), "key": READ_KEY})
+        thief.set_cookie("deniable", cookie(locked))
+        assert thief.get("/").status_code == 200
+        leave()
+        assert thief.get("/").location == "/login"
+    assert other.get("/").status_code == 200
+
+
+def test_a_cookie_is_not_enough(locked, redis):
+    """A cookie that is rightly signed, by whoever got the secret, opens nothing: not even with what the store holds."""
+    locked.post("/login", data={"token": token(locked), "key": READ_KEY})
+    (kept,) = redis.scan_iter("*:session:*")
+    for number in ("", "guessed", kept.decode().rpartition(":")[2]):
+        with locked.session_transaction() as session:
+            session["number"] = number
+        assert locked.get("/").location == "/login"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8080", "localhost.evil.example", "localhost@evil.example", "127.0.0.2", ""]
+)
+@pytest.mark.parametrize("page", ["/", "/m/ui.choice", "/login", "/live"])
+def test_open_pages_are_shown_under_our_names_only(client, host, page):
+    """A page of somebody else, whose name leads to this machine, reads nothing of ours, not even which apps there are."""
+    response = client.get(page, headers={"Host": host})
+    assert (response.status_code, response.get_json()["code"]) == (421, "unknown_host")
+    assert "shop" not in response.get_data(as_text=True)
+
+
+def test_names_of_ours(make):
+    """Loopback's names and those of the settings are ours, with any port; probes and pages that ask for a key answer to any."""
+    client = make(hosts="telemetry.lan, 192.0.2.7").test_client()
+    for host in ("localhost:8080", "LOCALHOST", "127.0.0.1:8080", "[::1]:8080", "Telemetry.lan", "192.0.2.7:80"):
+        assert client.get("/", headers={"Host": host}).status_code == 200, host
+    assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
+    assert client.get("/healthz", headers={"Host": "10.0.0.7:8080"}).status_code == 200
+    assert make(dashboard="key").test_client().get("/login", headers={"Host": "shop.example"}).status_code == 200
 
 
 def test_a_key_opens_its_own_app_only(make):

@@ -25,6 +25,8 @@ def test_settings_round_trip_through_the_environment():
         ("MAX_BODY_BYTES", "-5"),
         ("CLOCK_SKEW", "1.5"),
         ("DASHBOARD", "public"),
+        ("HOSTS", "telemetry.lan:8080"),
+        ("HOSTS", "http://telemetry.lan"),
         ("CORS_ORIGINS", "shop.example"),
         ("CORS_ORIGINS", "https://shop.example/"),
         ("CORS_ORIGINS", "https://*.shop.example"),

@@ -1,9 +1,15 @@
 """The gunicorn worker: threads answer, and none of them ever waits for a client.
 
 gunicorn's own threaded worker hands a connection to a thread with its first byte, and that thread then waits for the rest as long
-as the client likes: a handful of clients that send slowly stop the service. Here a connection costs a thread only once the whole
-request has arrived; until then it waits in the selector, for `REQUEST_SECONDS` in all. What is kept of it meanwhile is
-bounded by the limits on headers and bodies.
+as the client likes: a handful of clients that send slowly stop the service. Here the main thread reads, and a request gets a
+thread once all of it has arrived; until then it waits in the selector, for `REQUEST_SECONDS` in all. What is kept of it meanwhile
+is bounded by the limits on headers and bodies.
+
+An address holds at most `MOST_OF_ADDRESS` connections that wait: of more the oldest go, those with half a request first. So does
+the oldest of all where the process has as many connections as it may. Behind a trusted proxy all addresses are the proxy's, which
+has to see to it.
+
+Uploads and probes have threads of their own, so that they are answered however many pages are being made.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import re
 import socket
 import struct
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -23,25 +30,42 @@ from gunicorn.http import errors
 from gunicorn.workers import gthread
 
 from deniable.report import MAX_BODY_BYTES
+from deniable_server.gate import SHARED
+from deniable_server.source import network
 from deniable_server.trace import HEADER
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-__all__ = ["REQUEST_SECONDS", "PatientWorker"]
+    from deniable_server.settings import Settings
+
+__all__ = ["MOST_OF_ADDRESS", "PAGE_THREADS", "REQUEST_SECONDS", "PatientWorker"]
 
 REQUEST_SECONDS = 10.0
 """From the first byte of a request to its last."""
 
+MOST_OF_ADDRESS = 100
+"""Connections of an IPv4 address, or an IPv6 network of 64 bits, that may wait in a process, for a request or the rest of one."""
+
+PAGE_THREADS = 2
+"""Requests of all other kinds that a process answers at a time, beside uploads and probes, which have gunicorn's ``threads``."""
+
+_QUICK = frozenset(path.encode() for path in (*SHARED, "/healthz", "/readyz"))
 _SEND_SECONDS = 10  # for which a client may not read what it is answered
+_TRIM_SECONDS = 0.1  # between two looks at the addresses of all connections
 _LINGER_SECONDS = 2.0  # for which a client may go on sending what is not read, so that it sees the answer
 _MOST_LINGERING = 1 << 20
 _PIECE = 1 << 16
 _MOST_HEADERS = 1 << 14
+_MOST_DIGITS = 15  # of a length
 _HEADER_END = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]+)[ \t]*(?=\r\n)", re.IGNORECASE)
 _UNKNOWN_LENGTH = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 _EXPECTS = re.compile(rb"\r\nexpect[ \t]*:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
+
+
+class _TooLong(Exception):  # noqa: N818 - said to the client
+    """A body is longer than any could be."""
 
 
 class _Refusal(NamedTuple):
@@ -62,6 +86,7 @@ _REFUSALS: Mapping[type[Exception], _Refusal] = {
     errors.UnsupportedTransferCoding: _Refusal(
         HTTPStatus.NOT_IMPLEMENTED, "transfer_coding", "a request is sent without a transfer coding"
     ),
+    _TooLong: _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", "the upload is larger than this server takes"),
     errors.ExpectationFailed: _Refusal(HTTPStatus.EXPECTATION_FAILED, "expectation", "nothing but 100-continue can be expected"),
 }
 
@@ -73,7 +98,7 @@ class _Arrival:
     Parameters
     ----------
     deadline
-        Monotonic time by which it must have.
+        Monotonic time by which it must have; the earlier, the older.
     held
         What has arrived.
     whole
@@ -94,45 +119,101 @@ class _Arrival:
 class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     """gunicorn's threaded worker, with requests read before a thread is spent on them."""
 
-    def handle(self, conn: Any) -> Any:
-        """Read what has arrived; answer if it is a whole request, else wait for more.
+    def init_process(self) -> None:
+        """Make what a process needs, before it begins to accept."""
+        self.pages = ThreadPoolExecutor(PAGE_THREADS)
+        self.due = 0.0  # when addresses are looked at again
+        super().init_process()
 
-        This is called in a thread whenever a connection has something to read. Returning gunicorn's ``_DEFER`` sends the
-        connection back to the selector, which forgets it if nothing comes for ``keepalive`` seconds.
+    def enqueue_req(self, conn: Any) -> None:
+        """Read what has arrived; have a thread answer a whole request, and wait for the rest of another.
+
+        This is called in the main thread, for a new connection and whenever one has something to read.
         """
         if self.cfg.is_ssl:  # what is ready on the socket is not what is ready to be read; put a proxy before this server
-            return super().handle(conn)
+            super().enqueue_req(conn)
+            return
         arrival: _Arrival | None = getattr(conn, "arrival", None)
         if arrival is None:
             arrival = conn.arrival = self._begin(conn)
         if arrival.lingering is not None:
-            return _linger(conn, arrival)
+            self._settle(conn, _linger(conn, arrival))
+            return
         try:
             ready = self._receive(conn, arrival)
-        except errors.LimitRequestHeaders as error:
-            conn.sock.settimeout(None)
-            self.handle_error(None, conn.sock, conn.client, error)
-            return _part(conn, arrival)
+        except Exception as error:  # noqa: BLE001 - nobody is left without an answer
+            self._submit(self.tpool, self._refuse, conn, error)
+            return
         if ready:
-            return self._answer(conn, arrival)
-        return _close(conn) if ready is None else gthread._DEFER  # noqa: SLF001
+            self._submit(self.tpool if _target(arrival) in _QUICK else self.pages, self._answer, conn)
+        else:
+            self._settle(conn, _close(conn) if ready is None else gthread._DEFER)  # noqa: SLF001
 
-    def _answer(self, conn: Any, arrival: _Arrival) -> Any:
+    def _submit(self, pool: ThreadPoolExecutor, task: Callable[..., Any], conn: Any, *details: Any) -> None:
+        """Have a thread do something for a connection, and the main thread what follows from it."""
+        pool.submit(task, conn, *details).add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
+
+    def _settle(self, conn: Any, result: Any) -> None:
+        """Have gunicorn go on with a connection as if a thread had said so."""
+        done: Future[Any] = Future()
+        done.set_result(result)
+        self.finish_request(conn, done)
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """Let gunicorn do what there is to do, and then make room; not between, or it might meet connections that are gone."""
+        crowded = len(self.pending_conns) + len(self.keepalived_conns) > MOST_OF_ADDRESS
+        super().wait_for_and_dispatch_events(min(timeout, _TRIM_SECONDS) if crowded else timeout)
+        if self.nr_conns >= self.worker_connections:
+            self._drop(self._waiting()[:1])
+        if crowded and time.monotonic() > self.due:
+            self.due = time.monotonic() + _TRIM_SECONDS
+            self._trim()
+
+    def _trim(self) -> None:
+        """Close the oldest of each source that has too many."""
+        crowds: dict[bytes, list[Any]] = {}
+        for conn in self._waiting():
+            if conn.source is not None:
+                crowds.setdefault(conn.source, []).append(conn)
+        for crowd in crowds.values():
+            self._drop(crowd[: max(0, len(crowd) - MOST_OF_ADDRESS)])
+
+    def _waiting(self) -> list[Any]:
+        """Return the connections that wait: for the rest of a request, and then those for the next; the oldest of each first."""
+        return [*sorted(self.pending_conns, key=lambda conn: conn.arrival.deadline), *self.keepalived_conns]
+
+    def _drop(self, conns: list[Any]) -> None:
+        for conn in conns:
+            (self.pending_conns if conn.arrival else self.keepalived_conns).remove(conn)
+            self.poller.unregister(conn.sock)
+            self.nr_conns -= 1
+            conn.close()
+
+    def _answer(self, conn: Any) -> Any:
         """Have gunicorn answer what has arrived; tell whether the connection is kept."""
+        arrival: _Arrival = conn.arrival
         conn.data_ready = True
         conn.sock.settimeout(None)
         conn.init()
         conn.parser.unreader.unread(bytes(arrival.held))
         arrival.held.clear()
-        if super().handle(conn):
+        if self.handle(conn):
             conn.arrival = None
             return True
         return _close(conn) if arrival.whole else _part(conn, arrival)
+
+    def _refuse(self, conn: Any, error: Exception) -> Any:
+        """Answer what is no request that can be read."""
+        conn.sock.settimeout(None)
+        self.handle_error(None, conn.sock, conn.client, error)
+        return _part(conn, conn.arrival)
 
     def _begin(self, conn: Any) -> _Arrival:
         arrival = _Arrival(time.monotonic() + REQUEST_SECONDS)
         if conn.parser is None:
             conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+            # On a Unix socket, and behind a proxy that is trusted, everybody has the proxy's address.
+            conn.source = network(conn.client[0]) if isinstance(conn.client, tuple) and not self._behind_proxy() else None
         else:  # what came with the previous request
             arrival.held += conn.parser.unreader.take_buffered()
         return arrival
@@ -158,16 +239,19 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
     def _arrived(self, arrival: _Arrival) -> bool:
         """Tell whether there is nothing to wait for: the request is whole, or it will be refused for its headers."""
         end = arrival.held.find(_HEADER_END)
+        if (len(arrival.held) if end < 0 else end) > _MOST_HEADERS:
+            raise errors.LimitRequestHeaders("limit request headers fields size")
         if end < 0:
-            if len(arrival.held) > _MOST_HEADERS:
-                raise errors.LimitRequestHeaders("limit request headers fields size")
             return False
         end += len(_HEADER_END)
         headers = bytes(arrival.held[:end])
         lengths = _LENGTH.findall(headers)
         if _UNKNOWN_LENGTH.search(headers) or len(lengths) > 1:
             return True
-        length = int(lengths[0]) if lengths else 0
+        digits = lengths[0] if lengths else b"0"
+        if len(digits) > _MOST_DIGITS:
+            raise _TooLong
+        length = int(digits)
         if length > self._most():
             return True
         arrival.whole = len(arrival.held) >= end + length
@@ -175,8 +259,16 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
 
     def _most(self) -> int:
         """Bytes of the largest body that the app takes."""
+        settings = self._settings()
+        return settings.max_body_bytes if settings else MAX_BODY_BYTES
+
+    def _behind_proxy(self) -> bool:
+        settings = self._settings()
+        return bool(settings and settings.trusted_proxies)
+
+    def _settings(self) -> Settings | None:
         service = getattr(self.wsgi, "extensions", {}).get("deniable")
-        return service.settings.max_body_bytes if service else MAX_BODY_BYTES
+        return service.settings if service else None
 
     def _encourage(self, conn: Any, arrival: _Arrival) -> None:
         """Let a client go on that asked whether it may send its body."""
@@ -216,6 +308,12 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         )
         with suppress(OSError):
             client.sendall((head + body).encode())
+
+
+def _target(arrival: _Arrival) -> bytes:
+    """Return the path that a whole request names, without what follows a question mark."""
+    line = bytes(arrival.held[:_MOST_HEADERS]).split(b" ", 2)
+    return line[1].partition(b"?")[0] if len(line) > 1 else b""
 
 
 def _part(conn: Any, arrival: _Arrival) -> Any:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hmac
 from datetime import UTC, datetime, time, timedelta
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from secrets import token_bytes
 from threading import Lock
 from typing import TYPE_CHECKING, cast
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["Sources"]
+__all__ = ["Sources", "network"]
 
 _BITS = 20
 _NETWORK = 64
@@ -72,12 +72,27 @@ def _place(address: str | None) -> bytes | None:
     """Return what is numbered of an address."""
     if not address:
         return None
+    ip = _ip(address)
+    return None if ip and ip.is_loopback else network(address)
+
+
+def network(address: str) -> bytes:
+    """Return what of an address tells whose it is: all of an IPv4 address, 64 bits of an IPv6 address.
+
+    Parameters
+    ----------
+    address
+        As a server tells it, or a proxy, which may say what it likes.
+    """
+    ip = _ip(address)
+    if ip is None:
+        return address.encode("utf-8", "surrogateescape")
+    return ip.packed[: _NETWORK // 8] if isinstance(ip, IPv6Address) else ip.packed
+
+
+def _ip(address: str) -> IPv4Address | IPv6Address | None:
     try:
         ip = ip_address(address.partition("%")[0])
-    except ValueError:  # a proxy may say what it likes
-        return address.encode("utf-8", "surrogateescape")
-    if isinstance(ip, IPv6Address):
-        ip = ip.ipv4_mapped or ip
-    if ip.is_loopback:
+    except ValueError:
         return None
-    return ip.packed[: _NETWORK // 8] if isinstance(ip, IPv6Address) else ip.packed
+    return (ip.ipv4_mapped or ip) if isinstance(ip, IPv6Address) else ip

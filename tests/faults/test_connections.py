@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from deniable_server.patience import REQUEST_SECONDS
+from deniable_server.patience import MOST_OF_ADDRESS, PAGE_THREADS, REQUEST_SECONDS
 from deniable_server.settings import Settings
 from deniable_server.stack import Stack, free_port
 
@@ -159,6 +163,141 @@ def test_requests_in_one_breath_are_answered_in_turn(served):
             assert read_all(connection).count(b"HTTP/1.1 200 OK") == 4
 
 
+CROWD = 600
+BEGUN = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
+
+
+def still_open(connections):
+    """Return the connections that the server has not closed."""
+    found = []
+    for connection in connections:
+        connection.settimeout(0)
+        try:
+            connection.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            found.append(connection)
+        except ConnectionResetError:
+            continue
+    return found
+
+
+def begin(served, undo, number, sent=BEGUN):
+    """Begin so many requests from one address, one after the other."""
+    made = []
+    for _ in range(number):
+        connection = undo.enter_context(socket.socket())
+        connection.bind(("127.0.0.2", 0))
+        host, _, port = served.bind.partition(":")
+        connection.connect((host, int(port)))
+        connection.sendall(sent)
+        made.append(connection)
+    return made
+
+
+def test_an_address_holds_so_many_connections(served):
+    """Of more requests than an address may begin the oldest go at once, and the youngest can be ended as well as anybody's."""
+    with ExitStack() as undo:
+        other = undo.enter_context(connect(served))
+        other.sendall(BEGUN)
+        crowd = begin(served, undo, CROWD)
+        assert status(ask(served, BEGUN + b"Connection: close\r\n\r\n")) == (200, None)
+        time.sleep(0.5)
+        left = still_open(crowd)
+        assert 0 < len(left) <= 2 * MOST_OF_ADDRESS  # by two processes
+        assert crowd[0] not in left
+        assert still_open([other])
+        for connection in (crowd[-1], other):
+            connection.settimeout(PATIENCE)
+            connection.sendall(b"Connection: close\r\n\r\n")
+            assert status(read_all(connection)) == (200, None)
+
+
+def test_an_address_holds_so_many_connections_that_do_nothing(served):
+    """Those that are kept for another request count, and go, too; what was answered was answered."""
+    with ExitStack() as undo:
+        crowd = begin(served, undo, CROWD, BEGUN + b"\r\n")
+        for connection in crowd:
+            connection.settimeout(PATIENCE)
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+        time.sleep(1)  # which is before they would be closed for doing nothing
+        assert 0 < len(still_open(crowd)) <= 2 * MOST_OF_ADDRESS
+
+
+APP = """
+import time
+
+def app(environ, start_response):
+    if environ["PATH_INFO"].startswith("/m/"):
+        time.sleep(20)
+    start_response("200 OK", [("Content-Length", "0")])
+    return []
+
+def create_app():
+    from types import SimpleNamespace
+    app.extensions = {"deniable": SimpleNamespace(settings=SimpleNamespace(trusted_proxies=1, max_body_bytes=100_000))}
+    return app
+"""
+
+
+class Alone(NamedTuple):
+    """A server that runs without a store."""
+
+    bind: str
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """Serve an app of slow pages, behind a proxy that is trusted, in two processes."""
+    (tmp_path / "slow.py").write_text(APP, "utf-8")
+    made = Alone(f"127.0.0.1:{free_port()}")
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-w", "2", "-b", made.bind]
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    process = subprocess.Popen([*command, "slow:create_app()"], env=os.environ | {"PYTHONPATH": path})
+    try:
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                ask(made, b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")
+                break
+            time.sleep(0.05)
+        yield made
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_pages_take_no_thread_of_uploads_and_probes(alone):
+    """While more pages are asked for than there are threads in all, uploads and probes are answered, and pages wait in line."""
+    with ExitStack() as undo:
+        readers = [undo.enter_context(connect(alone)) for _ in range(16)]
+        for reader in readers:
+            reader.sendall(b"GET /m/ui.theme?period=2026-11 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        time.sleep(0.5)
+        for request in (
+            b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+            b"GET /readyz?why HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+            b"GET /v1/registry HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+            UPLOAD.encode() + b"Connection: close\r\nContent-Length: 2\r\n\r\n{}",
+        ):
+            for _ in range(8):
+                assert status(ask(alone, request)) == (200, None)
+        assert len(still_open(readers)) == len(readers)  # none of which has been answered yet
+    assert len(readers) > 2 * PAGE_THREADS
+
+
+def test_a_proxy_may_hold_as_many_connections_as_there_are(alone):
+    """Behind a trusted proxy one address is everybody's; where all connections are taken, the oldest of all goes."""
+    with ExitStack() as undo:
+        crowd = begin(alone, undo, 1100)
+        time.sleep(0.5)
+        left = still_open(crowd)
+        assert 2 * MOST_OF_ADDRESS < len(left) <= 1000
+        assert status(ask(alone, BEGUN + b"Connection: close\r\n\r\n")) == (200, None)
+        crowd[-1].settimeout(PATIENCE)
+        crowd[-1].sendall(b"Connection: close\r\n\r\n")
+        assert status(read_all(crowd[-1])) == (200, None)
+
+
 STRANGE = {
     "no HTTP": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03canary\r\n\r\n", (400, "malformed_request")),
     "a method nobody knows": (b"CANARY / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", (405, "method_not_allowed")),
@@ -181,6 +320,12 @@ STRANGE = {
     "chunks": (UPLOAD.encode() + b"Transfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n0\r\n\r\n", (411, "length_required")),
     "an odd expectation": (UPLOAD.encode() + b"Expect: canary\r\nContent-Length: 0\r\n\r\n", (417, "expectation")),
     "a huge length": (UPLOAD.encode() + b"Content-Length: " + b"9" * 40 + b"\r\n\r\n", (413, "body_too_large")),
+    "an endless length": (UPLOAD.encode() + b"Content-Length: " + b"9" * 4300 + b"\r\n\r\n", (413, "body_too_large")),
+    "a length of zeros": (UPLOAD.encode() + b"Content-Length: " + b"0" * 4300 + b"5\r\n\r\n12345", (413, "body_too_large")),
+    "heavy headers": (
+        b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: " % i + b"canary" * 650 + b"\r\n" for i in range(15)) + b"\r\n",
+        (431, "headers_too_large"),
+    ),
     "a huge body": (UPLOAD.encode() + b"Content-Length: 8000000\r\n\r\n" + bytes(8_000_000), (413, "body_too_large")),
 }
 

@@ -348,6 +348,7 @@ def main() -> None:
             store.redis.config_set("bind", "127.0.0.1")
             store.redis.config_set("port", port)
             url = f"redis://127.0.0.1:{port}/0"
+        store.redis.config_set("maxmemory", "8gb")  # of which nothing is counted
         settings = Settings(
             redis_url=url,
             registry=str(registry(folder)),
@@ -358,6 +359,8 @@ def main() -> None:
             trusted_proxies=int(arguments.limits),
             rate_limit_key="100000000/minute" if arguments.limits else "off",
             rate_limit_source="100000000/minute" if arguments.limits else "off",
+            stored_limit_key="100000000MB/minute" if arguments.limits else "off",
+            stored_limit_source="100000000MB/minute" if arguments.limits else "off",
         )
         print(f"{cores()}; store: {server.origin.partition(' (')[0]}, {'TCP' if arguments.tcp else 'Unix socket'}, everysec")
         (watch if arguments.memory else compare)(arguments, folder, store, settings)

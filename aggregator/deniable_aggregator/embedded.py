@@ -44,7 +44,7 @@ __all__ = ["StoreServer", "open_store", "redacted"]
 
 logger = logging.getLogger(__name__)
 
-_SETTINGS = 'daemonize no\ndir .\nsave ""\nmaxmemory-policy noeviction\n'
+_SETTINGS = 'daemonize no\ndir .\nsave ""\nmaxmemory-policy noeviction\nmaxmemory 1gb\n'
 _DURABLE: dict[durability_.Name, str] = {
     "memory": "appendonly no\n",
     "everysec": "appendonly yes\nappendfsync everysec\n",

@@ -45,10 +45,14 @@ STORE = (
         "batches that could not be counted (randomised reports), with the reason",
         "{tallies} days, or until an operator has them counted or purges them; at most some 10,000",
     ),
+    Kept("{app}:seen:secret", "32 random bytes, the key of the digests of Idempotency-Keys", _FOR_GOOD),
     Kept(
-        "{app}:idem:*",
-        "of an upload: a hash of its Idempotency-Key, a hash of its bytes and that key, and the answer it got",
-        "72 hours (DENIABLE_IDEMPOTENCY_TTL), rounded up to the hour",
+        "{app}:seen:*",
+        (
+            "of an upload, under its day: a keyed hash of its Idempotency-Key, eight bytes of a hash of its bytes and that key, "
+            "and how many of its reports were accepted and rejected"
+        ),
+        "72 hours (DENIABLE_IDEMPOTENCY_TTL), rounded up to the day",
     ),
     Kept("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT),
     Kept("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT),
@@ -83,9 +87,11 @@ STORE = (
         "until it is moved to files ('deniable audit-log rotate')",
     ),
     Kept("{app}:audit:served", "digest of the registry that is served", "until another one is served"),
-    Kept("{app}:rate:key:*", "how often a key was used in this window", _WINDOW),
+    Kept("{app}:rate:key:*", "how often a key was used in this window, and how many bytes its uploads took", _WINDOW),
     Kept(
-        "{app}:rate:source:*", "how often a source sent, under 20 bits of an HMAC of its address with the key of the day", _WINDOW
+        "{app}:rate:source:*",
+        "how often a source sent, and how many bytes, under 20 bits of an HMAC of its address with the key of the day",
+        _WINDOW,
     ),
     Kept("{deniable}:rate:source:*", "the same, of requests without a good key", _WINDOW),
     Kept("{deniable}:rate:login:*", "the same, of attempts to sign in", _WINDOW),

@@ -1,4 +1,4 @@
-"""Limits: counters in the store of how often something was done, in windows that begin with the first time."""
+"""Limits: counters in the store of how often, or how much of something, was done, in windows that begin with the first time."""
 
 from __future__ import annotations
 
@@ -15,21 +15,24 @@ __all__ = ["Excess", "Limit", "Limiter", "arguments"]
 
 
 class Limit(NamedTuple):
-    """How often something may be done.
+    """How often, or how much of something, may be done.
 
     Parameters
     ----------
     key
         Of the counter, in the store.
     amount
-        Times that are let through in a window, at least 1.
+        What is let through in a window, at least 1.
     seconds
         Length of a window.
+    cost
+        What is counted, at least 1.
     """
 
     key: str
     amount: int
     seconds: int
+    cost: int = 1
 
 
 class Excess(NamedTuple):
@@ -60,7 +63,7 @@ class Limiter:
         self._count = Script(client, "limit", "count")
 
     def take(self, limits: Sequence[Limit]) -> Excess | None:
-        """Count once against some limits, in their order, up to the first that is used up, and return that.
+        """Count against some limits, in their order, up to the first that is used up, and return that.
 
         Raises
         ------

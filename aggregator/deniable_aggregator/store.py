@@ -4,8 +4,8 @@ Keys of one app share a hash tag, so that one script may touch them all on a Red
 
 ``{app}:reports``
     stream of validated batches not counted yet; an entry vanishes with the commit that counts it;
-``{app}:idem:<digest>``
-    the answer given to an upload, kept as long as a device may retry it;
+``{app}:seen:...``
+    the uploads that were taken, so that one that is repeated is not counted again (`deniable_aggregator.seen`);
 ``{app}:tally:<stratum>``
     string of big-endian int64 cells, so that BITFIELD adds to it in place and a read is one GET;
 ``{app}:tallies:<metric>``
@@ -38,7 +38,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -46,9 +45,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from deniable_aggregator import shelf
+from deniable_aggregator import seen, shelf
 from deniable_aggregator.limit import Excess, Limit, arguments
 from deniable_aggregator.script import Script
+from deniable_aggregator.seen import Seen
 from deniable_aggregator.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from deniable.layout import Layout
     from deniable.report import Stratum
     from deniable_aggregator.durability import Durability
+    from deniable_aggregator.room import Room
     from deniable_aggregator.tally import Tally
 
 __all__ = ["GROUP", "Appended", "Entry", "Store", "Weights", "connect"]
@@ -92,7 +93,8 @@ class Appended:
     Parameters
     ----------
     outcome
-        ``"appended"``; ``"duplicate"``, the key was seen before; ``"full"``, the backlog is at its cap; or ``"limited"``.
+        ``"appended"``; ``"duplicate"``, the key was seen before; ``"full"``, the backlog is at its cap; ``"no room"``, there is
+        no memory left for uploads; or ``"limited"``.
     previous
         For a duplicate, what was remembered of the first one.
     excess
@@ -143,12 +145,15 @@ class Store:
         The app's name.
     durability
         What an upload that was appended has survived.
+    room
+        How much memory uploads may take.
     """
 
-    def __init__(self, client: redis.Redis, app: str, durability: Durability | None = None) -> None:
+    def __init__(self, client: redis.Redis, app: str, durability: Durability | None = None, room: Room | None = None) -> None:
         self.redis = client
         self.app = app
         self._durability = durability
+        self._room = room
         self.tallies = Shelf(client, app, "tally", "tallies")
         self.snapshots = Shelf(client, app, "snapshot", "snapshots")  # its index is never written: a snapshot is of a period
         self.stream = f"{{{app}}}:reports"
@@ -160,7 +165,8 @@ class Store:
         self.expired = f"{{{app}}}:expired"
         self.erased = f"{{{app}}}:erased"
         self.metrics = f"{{{app}}}:metrics"
-        self._append = Script(client, "limit", "append")
+        self._seen = Seen(client, app)
+        self._append = Script(client, "limit", "seen", "append")
         self._commit = Script(client, "gone", "commit")
         self._bury = Script(client, "bury")
         self._leave = Script(client, "leave")
@@ -181,11 +187,11 @@ class Store:
         key
             The upload's idempotency key.
         remember
-            Kept for duplicates of the upload.
+            Kept for duplicates of the upload: a few bytes.
         cap
             Entries the backlog may hold.
         ttl
-            Seconds to remember the key, at least; up to an hour longer, since the end of its life must not tell its beginning.
+            Seconds to remember the key, at least; up to a day longer, since the end of its life must not tell its beginning.
         limits
             What the upload counts for, in their order, up to the first that is used up; then it is not appended.
 
@@ -196,10 +202,19 @@ class Store:
             same; sent again with its key, it is appended once.
         """
         self.ensure()
-        outcome, more = self._append(
-            [self.stream, self._idem(key), *(limit.key for limit in limits)],
-            [entry, remember, cap, ttl, *arguments(limits)],
-        )
+        if self._room and not self._room.take(self.redis, len(entry)):
+            return Appended("no room")
+        try:
+            outcome, more = self._seen.ask(
+                self._append,
+                key,
+                lambda name: (
+                    [self.stream, self._seen.base, *(limit.key for limit in limits)],
+                    [entry, *name, remember, cap, seen.days(ttl), *arguments(limits)],
+                ),
+            )
+        except redis.OutOfMemoryError:
+            return Appended("no room")
         if outcome == b"limited":
             return Appended("limited", excess=Excess(*more))
         return Appended(outcome.decode(), more)
@@ -215,16 +230,21 @@ class Store:
         if self._durability:
             self._durability.ensure(self.redis)
 
-    def recall(self, key: str) -> bytes | None:
-        """Return what was remembered of an upload, or None."""
-        return cast("bytes | None", self.redis.get(self._idem(key)))
+    def recall(self, key: str, ttl: int) -> bytes | None:
+        """Return what was remembered of an upload, or None.
+
+        Parameters
+        ----------
+        key
+            The upload's idempotency key.
+        ttl
+            Seconds for which it is remembered, as `append` was told.
+        """
+        return self._seen.recall(key, ttl)
 
     def backlog(self) -> int:
         """Count the batches that are not counted yet."""
         return self.redis.xlen(self.stream)
-
-    def _idem(self, key: str) -> str:
-        return f"{{{self.app}}}:idem:{sha256(key.encode()).hexdigest()[:32]}"
 
     # Worker
 

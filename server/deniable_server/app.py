@@ -16,6 +16,7 @@ from deniable.errors import ConfigurationError
 from deniable.text import visible
 from deniable_aggregator.durability import Durability
 from deniable_aggregator.options import opened
+from deniable_aggregator.room import Room
 from deniable_server import (
     admin,
     analysts,
@@ -74,7 +75,8 @@ def create_app(settings: Settings | None = None) -> Flask:
     durability = Durability(settings.durability)
     registries = settings.registries()
     envelopes = settings.envelopes(registries)
-    apps = {name: App.of(registry, client, envelopes.get(name), durability) for name, registry in registries.items()}
+    room = Room()
+    apps = {name: App.of(registry, client, envelopes.get(name), durability, room) for name, registry in registries.items()}
     try:
         if settings.serves != "query":  # which writes nothing that anybody was promised
             durability.check(client)

@@ -41,6 +41,8 @@ log = logging.getLogger("deniable.server")
 _MAX_KEY = 128
 _MAX_ERRORS = 100
 _MOST_COLLECTED = 10_000
+_OVERHEAD = 64  # bytes that an upload takes beside its entry: what is remembered of it, and its place in the stream
+_DIGEST_BYTES = 8
 
 REJECTIONS = (
     *("unknown_metric", "unknown_version", "definition_mismatch", "metric_expired", "period", "period_closed", "period_not_open"),
@@ -90,7 +92,7 @@ def reports() -> Response:
     """Take a batch of reports.
 
     202 with the numbers accepted and rejected; what is rejected need not be sent again. A repeated upload, recognised by its
-    Idempotency-Key, gets the first answer again with ``duplicate`` true and is not counted again.
+    Idempotency-Key, gets these numbers again with ``duplicate`` true and is not counted again.
     """
     app, limits = uploader()
     known = service()
@@ -99,21 +101,20 @@ def reports() -> Response:
     except Problem:
         known.limits.take(limits)  # it counts, whatever is wrong with it
         raise
-    # With the key in it, which the store does not have, nobody who reads the store can try which reports the upload held.
-    digest = sha256(f"{key}\n".encode() + body).hexdigest()
     try:
         answer, entry = _checked(app, known.settings, body)
-    except Problem:
+    except Problem as problem:
         known.limits.take(limits)
-        remembered = app.store.recall(key)  # it may have been taken when its period was open
+        remembered = app.store.recall(key, known.settings.idempotency_ttl)  # it may have been taken when its period was open
         if remembered is None:
             _note_refused(app)
             raise
-        return _repeated(remembered, digest)
+        return _repeated(remembered, key, body, problem.extra)
+    limits += known.limits.storing(app.name, g.key.id, len(entry) + _OVERHEAD)
     appended = app.store.append(
         entry,
         key=key,
-        remember=msgspec.json.encode({"digest": digest, "answer": answer}),
+        remember=_remembered(key, body, answer),
         cap=known.settings.max_backlog,
         ttl=known.settings.idempotency_ttl,
         limits=limits,
@@ -126,7 +127,10 @@ def reports() -> Response:
     if appended.outcome == "full":
         detail = "more batches wait to be counted than this server holds; try again later"
         raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)
-    return _repeated(appended.previous, digest)
+    if appended.outcome == "no room":
+        detail = "the store has no memory left for uploads; try again later"
+        raise Problem(503, "store_full", detail, retry_after=RETRY_SECONDS)
+    return _repeated(appended.previous, key, body, answer)
 
 
 @blueprint.get("/v1/registry")
@@ -157,12 +161,22 @@ def _note_refused(app: App) -> None:
         log.warning("refused reports could not be counted (%s)", type(error).__name__)
 
 
-def _repeated(remembered: bytes, digest: str) -> Response:
-    """Answer an upload whose key is known."""
-    first = msgspec.json.decode(remembered)
-    if first["digest"] != digest:
+def _remembered(key: str, body: bytes, answer: dict[str, Any]) -> bytes:
+    """Return what is remembered of an upload: eight bytes of digest, and the numbers of its answer."""
+    # With the key in it, which the store does not have, nobody who reads the store can try which reports the upload held.
+    digest = sha256(f"{key}\n".encode() + body).digest()[:_DIGEST_BYTES]
+    return digest + msgspec.msgpack.encode((answer["accepted"], answer["rejected"]))
+
+
+def _repeated(remembered: bytes, key: str, body: bytes, now: dict[str, Any]) -> Response:
+    """Answer an upload whose key is known: with the numbers of the first answer, and its errors where they can be told again."""
+    accepted, rejected = msgspec.msgpack.decode(remembered[_DIGEST_BYTES:])
+    first = {"accepted": accepted, "rejected": rejected, "errors": []}
+    if not remembered.startswith(_remembered(key, body, first)[:_DIGEST_BYTES]):
         raise Problem(422, "idempotency_mismatch", "this Idempotency-Key was used for another upload; draw a new one for each")
-    return _answer(first["answer"], duplicate=True)
+    if (now.get("accepted"), now.get("rejected")) == (accepted, rejected):
+        first["errors"] = now["errors"]
+    return _answer(first, duplicate=True)
 
 
 def _key() -> str:

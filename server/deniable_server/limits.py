@@ -1,8 +1,8 @@
-"""Limits of how often a key and a source may ask, held across all processes: counters in the store, one call for all of them.
+"""Limits of how often a key and a source may ask, and how much they may store: counters in the store, one call for all of them.
 
-A window begins with its first request and is over some seconds later, whatever comes meanwhile. So a limit of 600 in a minute
-lets through at most 600 in a window, and at most twice that in any minute. The store away means that limits cannot be held;
-then nothing is let in, and nothing could be: every request that is limited needs the store.
+They hold across all processes. A window begins with its first request and is over some seconds later, whatever comes meanwhile.
+So a limit of 600 in a minute lets through at most 600 in a window, and at most twice that in any minute. The store away means
+that limits cannot be held; then nothing is let in, and nothing could be: every request that is limited needs the store.
 
 An upload is counted by the same call that appends it. But what is known to be used up is known until its window ends: a source
 that goes on asking is refused without asking the store, and where a key was used up, uploads are counted before they are read.
@@ -14,11 +14,11 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from flask import request
+from flask import g, request
 
 from deniable_aggregator.limit import Excess, Limit, Limiter
 from deniable_server.problem import Problem
-from deniable_server.rate import Rate, parse
+from deniable_server.rate import Rate, Volume, parse, parse_volume
 from deniable_server.source import Sources
 
 if TYPE_CHECKING:
@@ -50,6 +50,8 @@ class Limits:
         self._key = parse("DENIABLE_RATE_LIMIT_KEY", settings.rate_limit_key)
         self._source = parse("DENIABLE_RATE_LIMIT_SOURCE", settings.rate_limit_source)
         self._login = parse("DENIABLE_RATE_LIMIT_LOGIN", settings.rate_limit_login)
+        self._stored_by_key = parse_volume("DENIABLE_STORED_LIMIT_KEY", settings.stored_limit_key)
+        self._stored_by_source = parse_volume("DENIABLE_STORED_LIMIT_SOURCE", settings.stored_limit_source)
         self._sources = Sources(client)
         self._limiter = Limiter(client)
         self._used_up: dict[str, float] = {}
@@ -79,6 +81,25 @@ class Limits:
                 return []
         return limits
 
+    def storing(self, app: str, key: str, size: int) -> list[Limit]:
+        """Return what an upload counts for by its size: first its source, then the key.
+
+        Parameters
+        ----------
+        app
+            The key's app.
+        key
+            The key's id.
+        size
+            Bytes that the upload takes in the store.
+        """
+        limits = []
+        if self._stored_by_source and (number := self._number()):
+            limits.append(Limit(f"{{{app}}}:rate:source:{number}:bytes", *self._stored_by_source, size))
+        if self._stored_by_key:
+            limits.append(Limit(f"{{{app}}}:rate:key:{key}:bytes", *self._stored_by_key, size))
+        return limits
+
     def stranger(self) -> None:
         """Count a request with an unknown key for its source.
 
@@ -100,7 +121,7 @@ class Limits:
             429, where the limit is used up.
         """
         if self._login:
-            number = self._sources.number(request.remote_addr) or "local"
+            number = self._number() or "local"
             limits = [Limit(f"{{deniable}}:rate:login:{number}", *self._login)]
             self._recall(limits)
             self.take(limits)
@@ -145,11 +166,21 @@ class Limits:
         if not self._told and "X-Forwarded-For" in request.headers:
             self._told = True
             log.warning("a request names a proxy, but DENIABLE_TRUSTED_PROXIES is 0: all that it forwards is one source")
-        number = self._sources.number(request.remote_addr)
+        number = self._number()
         return [Limit(f"{{{app}}}:rate:source:{number}", *rate)] if number else []
+
+    def _number(self) -> str | None:
+        """Return the number of the request's source, or None where there is none to speak of."""
+        if "source" not in g:
+            g.source = self._sources.number(request.remote_addr)
+        number: str | None = g.source
+        return number
 
 
 def _refusal(limit: Limit, ms: int) -> Problem:
     who = "this key" if ":rate:key:" in limit.key else "this address"
-    rate = Rate(limit.amount, limit.seconds)
-    return Problem(429, "rate_limited", f"{who} may make {rate}; try again later", retry_after=-(-ms // 1000))
+    if limit.key.endswith(":bytes"):
+        rule = f"uploads of {who} may take {Volume(limit.amount, limit.seconds)} of the store"
+    else:
+        rule = f"{who} may make {Rate(limit.amount, limit.seconds)}"
+    return Problem(429, "rate_limited", f"{rule}; try again later", retry_after=-(-ms // 1000))

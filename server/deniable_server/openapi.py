@@ -114,7 +114,7 @@ OPERATIONS = (
             413: ("inflated_too_large",),
             415: ("media_type", "content_encoding"),
             422: ("idempotency_mismatch", "all_rejected"),
-            503: ("backlog_full",),
+            503: ("backlog_full", "store_full"),
         },
     ),
     Operation(

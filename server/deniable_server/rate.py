@@ -1,4 +1,4 @@
-"""How often something may be done: ``600/minute``."""
+"""How often something may be done: ``600/minute``; or how much: ``16MB/minute``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from typing import NamedTuple
 
 from deniable.errors import ConfigurationError
 
-__all__ = ["Rate", "parse"]
+__all__ = ["Rate", "Volume", "parse", "parse_volume"]
 
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _RATE = re.compile(rf"([1-9][0-9]{{0,8}})/({'|'.join(_UNITS)})")
+_VOLUME = re.compile(rf"([1-9][0-9]{{0,8}})MB/({'|'.join(_UNITS)})")
+_MB = 1 << 20  # so that one holds the largest upload
 
 
 class Rate(NamedTuple):
@@ -28,8 +30,25 @@ class Rate(NamedTuple):
     seconds: int
 
     def __str__(self) -> str:
-        unit = next(name for name, seconds in _UNITS.items() if seconds == self.seconds)
-        return f"{self.amount} requests a {unit}"
+        return f"{self.amount} requests {_unit(self.seconds)}"
+
+
+class Volume(NamedTuple):
+    """How many bytes are let through in a window.
+
+    Parameters
+    ----------
+    amount
+        Bytes.
+    seconds
+        Length of the window.
+    """
+
+    amount: int
+    seconds: int
+
+    def __str__(self) -> str:
+        return f"{self.amount // _MB} MB {_unit(self.seconds)}"
 
 
 def parse(variable: str, text: str) -> Rate | None:
@@ -46,3 +65,24 @@ def parse(variable: str, text: str) -> Rate | None:
     if not found:
         raise ConfigurationError(f"{variable} is written N/{'|'.join(_UNITS)}, e.g. 600/minute, or off; got {text!r}")
     return Rate(int(found[1]), _UNITS[found[2]])
+
+
+def parse_volume(variable: str, text: str) -> Volume | None:
+    """Read how many bytes; None, no limit, for ``off``.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming the variable, the rule and the value.
+    """
+    if text == "off":
+        return None
+    found = _VOLUME.fullmatch(text)
+    if not found:
+        raise ConfigurationError(f"{variable} is written NMB/{'|'.join(_UNITS)}, e.g. 16MB/minute, or off; got {text!r}")
+    return Volume(int(found[1]) * _MB, _UNITS[found[2]])
+
+
+def _unit(seconds: int) -> str:
+    name = next(name for name, each in _UNITS.items() if each == seconds)
+    return f"an {name}" if name == "hour" else f"a {name}"

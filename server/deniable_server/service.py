@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deniable.report import Stratum
     from deniable.signature import Envelope
     from deniable_aggregator.durability import Durability
+    from deniable_aggregator.room import Room
     from deniable_server.limits import Limits
     from deniable_server.ring import Ring
     from deniable_server.sessions import Sessions
@@ -110,7 +111,12 @@ class App:
 
     @classmethod
     def of(
-        cls, registry: Registry, client: redis.Redis, envelope: Envelope | None = None, durability: Durability | None = None
+        cls,
+        registry: Registry,
+        client: redis.Redis,
+        envelope: Envelope | None = None,
+        durability: Durability | None = None,
+        room: Room | None = None,
     ) -> App:
         """Resolve every version of every metric of a registry."""
         versions = {}
@@ -118,7 +124,7 @@ class App:
             declared = Declared.of(metric)
             candidates = registry.candidates(metric)
             versions[metric.id, metric.version] = Question(metric, declared.mechanism, declared.fingerprint, candidates)
-        return cls(registry.app, registry, versions, Store(client, registry.app, durability), envelope)
+        return cls(registry.app, registry, versions, Store(client, registry.app, durability, room), envelope)
 
     def versions_of(self, metric: str) -> list[Question]:
         """List the versions of a metric, the highest first."""

@@ -98,7 +98,7 @@ class Vitals:
                 self._accepted(app)
                 for code in REJECTIONS:
                     self._rejected(app, code)
-        for code in (*_FAILURES, "backlog_full", "page"):
+        for code in (*_FAILURES, "backlog_full", "store_full", "page"):
             self._failures(code)
 
     def answered(self, status: int) -> None:

@@ -109,7 +109,7 @@ def test_always_survives_a_kill(executable):
             store = Store(client, "shop", Durability("always"))
             assert store.backlog() == round_
             assert append(store, f"k{round_}") == "appended"
-            assert store.recall(f"k{round_}") == b"answer"
+            assert store.recall(f"k{round_}", 60) == b"answer"
             assert append(store, f"k{round_}") == "duplicate"
             pid = client.info("server")["process_id"]
             client.close()

@@ -245,6 +245,7 @@ def test_settings_are_in_force(binary):
             "appendfsync": "everysec",
             "save": "",
             "maxmemory-policy": "noeviction",
+            "maxmemory": str(1 << 30),
             "daemonize": "no",
             "port": "0",
             "unixsocketperm": "700",

@@ -44,8 +44,8 @@ def test_an_upload_is_appended_once(store):
     assert append(store, "k1").outcome == "appended"
     again = append(store, "k1", entry=b"another")
     assert (again.outcome, again.previous) == ("duplicate", b"answer k1")
-    assert store.recall("k1") == b"answer k1"
-    assert store.recall("k2") is None
+    assert store.recall("k1", 60) == b"answer k1"
+    assert store.recall("k2", 60) is None
     assert store.backlog() == 1
 
 
@@ -55,16 +55,8 @@ def test_a_full_backlog_refuses_and_remembers_nothing(store):
         append(store, f"k{i}", cap=3)
     assert append(store, "k3", cap=3).outcome == "full"
     assert store.backlog() == 3
-    assert store.recall("k3") is None
+    assert store.recall("k3", 60) is None
     assert append(store, "k3", cap=4).outcome == "appended"
-
-
-def test_remembered_keys_expire(store):
-    """What is remembered of an upload has a limited life, whose end tells the hour of the upload and no more."""
-    append(store, "k")
-    key = next(key for key in store.redis.scan_iter() if b":idem:" in key)
-    assert 60 < store.redis.ttl(key) <= 60 + 3600
-    assert store.redis.expiretime(key) % 3600 == 60
 
 
 def test_entries_tell_the_hour_of_their_arrival(store):
@@ -158,7 +150,7 @@ def test_an_upload_counts_for_its_limits(store, limited_by):
     assert limits[excess.place].key == "{shop}:rate:a" if limited_by == "first" else "{shop}:rate:b"
     assert 0 < excess.ms <= 60_000
     assert store.backlog() == 1
-    assert store.recall("k2") is None
+    assert store.recall("k2", 60) is None
     assert store.redis.mget(limit.key for limit in limits) == ([b"4", b"2"] if limited_by == "first" else [b"4", b"4"])
     assert all(0 < store.redis.ttl(limit.key) <= 60 for limit in limits)
 

@@ -117,6 +117,8 @@ class Stage:
                 "DENIABLE_INGEST_KEYS": f"{APP}:{KEY}",
                 "DENIABLE_RATE_LIMIT_KEY": "off",
                 "DENIABLE_RATE_LIMIT_SOURCE": "off",
+                "DENIABLE_STORED_LIMIT_KEY": "off",
+                "DENIABLE_STORED_LIMIT_SOURCE": "off",
                 "WEB_CONCURRENCY": "2",
             }
             environment |= {f"DENIABLE_{name.upper()}": str(value) for name, value in self._settings.items()}
@@ -329,7 +331,7 @@ class Stage:
         """Join what the server took, by metric."""
         taken: dict[str, list[bytes]] = {name: [] for name in self.mechanisms}
         for upload in uploads:
-            kept = self.store.recall(upload.key) is not None
+            kept = self.store.recall(upload.key, 72 * 3600) is not None
             if upload.answered and not kept:
                 run.faults.append("an upload was answered with 202 and is gone")
             if kept:  # appended in the same script

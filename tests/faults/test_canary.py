@@ -277,8 +277,8 @@ def test_nothing_tells_a_time(served):
     """Once counted, an upload has left no entry, and nothing that is finer than its hour."""
     assert served.upload(json.dumps({"format": 1, "groups": [served.group("page")]}).encode()) == 202
     served.drained()
-    (key,) = served.redis.scan_iter(match="*:idem:*")
-    assert served.redis.expiretime(key) % 3600 == 0
+    (key,) = served.redis.scan_iter(match="*:seen:[0-9]*")
+    assert served.redis.expiretime(key) % 86_400 == 0
     (updated,) = served.store.strata("page").values()
     assert updated % 3600 == 0
     _, released = served.published("page")
@@ -387,8 +387,11 @@ def device(served):
 def breakages(served):
     """Let the server run into what cannot be, and into a store that fails it."""
     good = json.dumps({"format": 1, "groups": [served.group("page")]}).encode()
-    spoiled = served.store._idem(f"{KEY}-9")
-    served.redis.set(spoiled, b"no JSON")
+    seen = served.store._seen
+    seen.recall(f"{KEY}-9", 60)  # and so know the store's secret
+    _, bucket, field = seen._name(f"{KEY}-9")
+    spoiled = f"{seen.base}{int(time.time()) // 86_400}:{bucket}"
+    served.redis.hset(spoiled, field, b"no number")
     assert served.upload(good, **{"Idempotency-Key": f"{KEY}-9"}) == 500
     served.redis.delete(spoiled)
     served.redis.rpush(spoiled, b"no text")

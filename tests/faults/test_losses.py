@@ -69,7 +69,7 @@ def test_the_end_is_lost_whole(server, tmp_path):
         with path.open("r+b") as file:
             file.truncate(chance.randrange(path.stat().st_size))
         server.start()
-        kept = [store.recall(str(number)) is not None for number in range(UPLOADS)]
+        kept = [store.recall(str(number), 3600) is not None for number in range(UPLOADS)]
         assert kept == sorted(kept, reverse=True)  # a first part
         count(store)
         assert counted(store) == list(map(int, kept))

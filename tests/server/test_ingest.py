@@ -78,6 +78,20 @@ def test_a_period_that_closed_takes_nothing_new_and_repeats_the_first_answer(ser
     assert served.store.backlog() == 1
 
 
+def test_a_repeated_upload_gets_its_numbers_when_its_errors_cannot_be_told_again(served, monkeypatch):
+    """Of what was refused only the number is remembered; a group that was taken is never said to be refused."""
+    body = json.dumps(batch(served.group("ui.theme", [0, 1]), served.group("ui.theme", [2], version=9))).encode()
+    assert served.post(body, key="mixed").get_json()["errors"][0]["code"] == "unknown_version"
+
+    class Later(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return super().now(tz) + timedelta(days=9)
+
+    monkeypatch.setattr(ingest, "datetime", Later)
+    assert served.post(body, key="mixed").get_json() == {"accepted": 2, "rejected": 1, "errors": [], "duplicate": True}
+
+
 def now_period(delta):
     return period.of(datetime.now(UTC) + delta, "day")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from base64 import b64encode
 from collections import Counter
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -18,11 +19,12 @@ import pytest
 import requests
 
 from deniable.errors import ConfigurationError
-from deniable_server.rate import Rate, parse
+from deniable_server.rate import Rate, Volume, parse, parse_volume
 from deniable_server.settings import Settings
 from deniable_server.stack import free_port
 
 ELSEWHERE, NEIGHBOUR = "203.0.113.7", "203.0.113.8"
+MB = 1 << 20
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +128,53 @@ def test_limits_can_be_off_and_this_machine_is_no_source(limited, real_redis):
     assert not [key for key in real_redis.scan_iter() if b":rate:" in key]
     server = limited(rate_limit_source="1/hour")
     assert statuses(server.ask("127.0.0.1") for _ in range(20)) == {200: 20}
+
+
+def test_volumes_are_read():
+    """A volume is a number of MB in a unit, or off."""
+    assert parse_volume("X", "16MB/minute") == Volume(16 << 20, 60)
+    assert parse_volume("X", "off") is None
+    assert str(Volume(16 << 20, 3600)) == "16 MB an hour"
+
+
+@pytest.mark.parametrize("text", ["", "16", "16/minute", "0MB/minute", "16MB", "16 MB/minute", "16GB/minute", "16MB/week"])
+@pytest.mark.parametrize("name", ["STORED_LIMIT_KEY", "STORED_LIMIT_SOURCE"])
+def test_a_bad_volume_stops_the_start(name, text):
+    """A volume that cannot be read stops the start and names its variable."""
+    with pytest.raises(ConfigurationError, match=f"DENIABLE_{name}.*'{text}'"):
+        Settings.from_environment({f"DENIABLE_{name}": text})
+
+
+def heavy(server, number):
+    """Make an upload of so many reports, of a byte each."""
+    payloads = b64encode(b"\0" * number).decode()
+    return {"format": 1, "groups": [server.group("ui.theme", [0], count=number, payloads=payloads)]}
+
+
+@pytest.mark.parametrize("whose", ["key", "source"])
+def test_what_uploads_store_is_limited(limited, real_redis, whose):
+    """Uploads that take more of the store than a key, or an address, may are refused, store nothing, and are taken later."""
+    limits = {"stored_limit_key": "off", "stored_limit_source": "off", f"stored_limit_{whose}": "1MB/hour"}
+    server = limited(**limits, trusted_proxies=1)
+    body = heavy(server, 150_000)
+    answers = [server.post(body, key=str(number), X_Forwarded_For=ELSEWHERE) for number in range(10)]
+    assert statuses(answers) == {202: 6, 429: 4}
+    assert server.store.backlog() == 6
+    assert 3590 <= int(answers[-1].headers["Retry-After"]) <= 3600
+    who = "this key" if whose == "key" else "this address"
+    assert answers[-1].get_json()["detail"] == f"uploads of {who} may take 1 MB an hour of the store; try again later"
+    elsewhere = server.post(heavy(server, 1), X_Forwarded_For=NEIGHBOUR).status_code
+    assert elsewhere == (429 if whose == "key" else 202)
+    (counter,) = [key for key in real_redis.scan_iter() if key.endswith(b":bytes") and int(real_redis.get(key)) > MB]
+    real_redis.delete(counter)
+    assert server.post(body, key="9", X_Forwarded_For=ELSEWHERE).get_json()["duplicate"] is False
+
+
+def test_what_cannot_be_counted_takes_nothing_of_the_store(limited, real_redis):
+    """Uploads that are refused count as requests, and not for what they would have taken."""
+    server = limited()
+    assert server.post({"format": 1, "groups": [server.group("ui.theme", [0], version=9)]}).status_code == 422
+    assert [key for key in real_redis.scan_iter() if key.endswith(b":bytes")] == []
 
 
 def test_uploads_are_limited_too(limited):

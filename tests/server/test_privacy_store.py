@@ -144,7 +144,7 @@ def test_the_inventory_is_complete(shop, store_url):
 
 def test_what_is_not_listed_is_not_found():
     """Keys of another app, or of another name, are none of the inventory."""
-    assert inventory.find("{shop}:idem:0a1b", "shop").name == "{app}:idem:*"
+    assert inventory.find("{shop}:seen:20780:a1b", "shop").name == "{app}:seen:*"
     assert inventory.find("{deniable}:source:2026-11-21", "shop").name == "{deniable}:source:*"
     for key in ("{blog}:reports", "{shop}:devices", "{shop}:keys:more", "{deniable}:reports", "reports"):
         assert inventory.find(key, "shop") is None

@@ -1,21 +1,30 @@
 -- Append a batch exactly once.
--- KEYS: stream, idempotency key, then those of the function `limited`.
--- ARGV: entry, what to remember, cap of the backlog, seconds to remember, rounded up to the hour; then those of `limited`.
-local excess = limited(3, 5)
+-- KEYS: stream, how the names of what is remembered begin, then those of the function `limited`.
+-- ARGV: entry, the secret, the upload's bucket and field, what to remember, cap of the backlog, days to remember; then those of
+-- `limited`.
+-- Names were made with a secret of this store. Where it has none yet it takes the one given; made with another one, they are useless.
+local secret = redis.call('GET', KEYS[2] .. 'secret')
+if not secret then
+  redis.call('SET', KEYS[2] .. 'secret', ARGV[2])
+elseif secret ~= ARGV[2] then
+  return {'secret', secret}
+end
+local excess = limited(3, 8)
 if excess then
   return {'limited', excess}
 end
-local previous = redis.call('GET', KEYS[2])
+local now = tonumber(redis.call('TIME')[1])
+local today = math.floor(now / 86400)
+local previous = seen(2, ARGV[3], ARGV[4], today, ARGV[7])
 if previous then
   return {'duplicate', previous}
 end
 -- Nothing undelivered is ever trimmed: a full backlog refuses, and the device tries again later.
-if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[3]) then
+if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[6]) then
   return {'full', ''}
 end
 -- What is kept, and what Redis writes to disk, tells the hour of an upload and no more: neither ids nor expiries are finer.
-local hour = math.floor(redis.call('TIME')[1] / 3600) * 3600
-local id = redis.pcall('XADD', KEYS[1], string.format('%.0f-*', hour * 1000), 'd', ARGV[1])
+local id = redis.pcall('XADD', KEYS[1], string.format('%.0f-*', math.floor(now / 3600) * 3600000), 'd', ARGV[1])
 if type(id) == 'table' then
   if not string.find(tostring(id.err), 'equal or smaller', 1, true) then
     return id
@@ -30,5 +39,7 @@ if type(id) == 'table' then
   end
   redis.call('XADD', KEYS[1], string.match(last, '%d+') .. '-*', 'd', ARGV[1])
 end
-redis.call('SET', KEYS[2], ARGV[2], 'EXAT', string.format('%.0f', hour + 3600 + ARGV[4]))
+local hash = KEYS[2] .. today .. ':' .. ARGV[3]
+redis.call('HSET', hash, ARGV[4], ARGV[5])
+redis.call('EXPIREAT', hash, (today + 1 + ARGV[7]) * 86400, 'NX')
 return {'appended', ''}

@@ -1,11 +1,11 @@
--- Count once against some limits, in their order, up to the first that is used up.
--- From KEYS[key] on: their counters.  From ARGV[arg] on: (times allowed, seconds of the window) for each.
+-- Count against some limits, in their order, up to the first that is used up.
+-- From KEYS[key] on: their counters.  From ARGV[arg] on: (amount allowed, seconds of the window, amount) for each.
 -- Returns the place of the limit that is used up, from 0, and the milliseconds until it is open again; nil if none is.
 local function limited(key, arg)
   for i = 0, #KEYS - key do
-    local allowed, window = tonumber(ARGV[arg + 2 * i]), ARGV[arg + 2 * i + 1]
-    local count = redis.call('INCR', KEYS[key + i])
-    if count == 1 then
+    local allowed, window, amount = tonumber(ARGV[arg + 3 * i]), ARGV[arg + 3 * i + 1], ARGV[arg + 3 * i + 2]
+    local count = redis.call('INCRBY', KEYS[key + i], amount)
+    if count == tonumber(amount) then
       redis.call('EXPIRE', KEYS[key + i], window)
     end
     if count > allowed then

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import redis
 from redis.exceptions import NoPermissionError
 
-from deniable_aggregator import durability, refusal
+from deniable_aggregator import durability, refusal, room
 from deniable_aggregator.durability import Durability
 from deniable_server.doctor.finding import Finding
 
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["access", "clock", "disk", "eviction", "looks", "memory", "promise", "rights", "role", "version", "writes"]
 
 _OLDEST = (7, 0)
-_TIGHT, _FULL = 0.8, 0.95  # of the memory that the store may use
+_TIGHT = 0.8  # of the memory that uploads may use
 _OFF = 2.0  # seconds between the clocks that want attention; ours and the store's answers take less
 _TOO_FAR = 3600.0  # the shortest period
 
 # Commands that change nothing wherever they are allowed: what each process must be allowed, and what none needs to be.
 _INGEST: dict[str, tuple[Any, ...]] = {
-    "append batches": ("EVAL", "return 1", 2, "{%s}:reports", "{%s}:idem:doctor"),
+    "append batches": ("EVAL", "return 1", 2, "{%s}:reports", "{%s}:seen:"),
     "append batches (XADD)": ("XADD", "{%s}:reports", "NOMKSTREAM", "0-0", "d", ""),  # an id that no store takes
-    "recognise repeated uploads": ("GET", "{%s}:idem:doctor"),
-    "remember uploads": ("SET", "{%s}:idem:doctor", "", "XX", "EX", 1),
+    "recognise repeated uploads": ("HGET", "{%s}:seen:doctor", ""),
+    "remember uploads": ("EXPIREAT", "{%s}:seen:doctor", 1),
     "count refused reports": ("EXPIRE", "{%s}:refused:doctor", 1),
 }
 _QUERY: dict[str, tuple[Any, ...]] = {
@@ -141,17 +141,18 @@ def disk(info: dict[str, Any]) -> Finding:
 def memory(info: dict[str, Any]) -> Finding:
     """Look how much room the store has."""
     used, most = int(info["used_memory"]), int(info.get("maxmemory", 0))
-    limit = "its maxmemory" if most else "its machine's memory"
-    most = most or int(info.get("total_system_memory", 0))
     if not most:
-        return Finding("memory", "ok", f"{used >> 20:,} MiB used; the store does not tell of how much")
-    share = used / most
-    seen = f"{share:.0%} of {limit} used ({used >> 20:,} of {most >> 20:,} MiB)"
-    remedy = "raise maxmemory, start workers if batches wait, or shorten DENIABLE_IDEMPOTENCY_TTL"
-    if share >= _FULL:
-        return Finding("memory", "fault", seen, "uploads are, or soon will be, refused with 503 store_unavailable", remedy)
-    if share >= _TIGHT:
-        return Finding("memory", "warning", seen, "a backlog would fill it", remedy)
+        seen = f"{used >> 20:,} MiB used, and no maxmemory"
+        meaning = "uploads can take all memory of its machine, and leave none to count them or to revoke a key"
+        return Finding("memory", "warning", seen, meaning, "set maxmemory to half of what the store may have")
+    seen = f"{used / most:.0%} of its maxmemory used ({used >> 20:,} of {most >> 20:,} MiB)"
+    remedy = "raise maxmemory, start workers if batches wait, revoke a key that is abused, or shorten DENIABLE_IDEMPOTENCY_TTL"
+    if room.left(info) <= 0:
+        return Finding("memory", "fault", seen, f"from {room.SHARE:.0%} on uploads are refused with 503 store_full", remedy)
+    if used >= _TIGHT * room.SHARE * most:
+        return Finding(
+            "memory", "warning", seen, f"a backlog would fill it; from {room.SHARE:.0%} on uploads are refused", remedy
+        )
     return Finding("memory", "ok", seen)
 
 

@@ -1,0 +1,8 @@
+-- Tell what was remembered of an upload.
+-- KEYS: how the names of what is remembered begin.  ARGV: the secret, the upload's bucket and field, days for which it is remembered.
+-- Returns '' and what was remembered ('' for nothing); or 'secret' and the store's secret, if it is another one.
+local secret = redis.call('GET', KEYS[1] .. 'secret')
+if secret and secret ~= ARGV[1] then
+  return {'secret', secret}
+end
+return {'', seen(1, ARGV[2], ARGV[3], math.floor(redis.call('TIME')[1] / 86400), ARGV[4]) or ''}

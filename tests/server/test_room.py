@@ -1,0 +1,147 @@
+"""A store that uploads would fill: they are refused in time, and everything else goes on."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from dataclasses import replace
+
+import pytest
+
+from deniable.cli import main
+from deniable_aggregator import room
+from deniable_aggregator.room import Room
+
+MB = 1 << 20
+EACH = 150_000  # reports, of a byte each
+
+
+@pytest.fixture
+def settings(settings):
+    """Take more than fits."""
+    return replace(settings, max_backlog=10_000, stored_limit_key="off")
+
+
+@pytest.fixture
+def limited(real_redis):
+    """Let the store have so many bytes more than it uses."""
+
+    def limit(more):
+        most = real_redis.info("memory")["used_memory"] + more
+        real_redis.config_set("maxmemory", most)
+        return most
+
+    yield limit
+    real_redis.config_set("maxmemory", 1 << 30)
+
+
+@pytest.fixture
+def again(served):
+    """Have the server look at the memory now, and not within a second."""
+    return lambda: setattr(served.store._room, "_until", 0.0)
+
+
+def upload(served, number):
+    """Send an upload that takes room."""
+    payloads = b64encode(b"\0" * EACH).decode()
+    body = json.dumps({"format": 1, "groups": [served.group("ui.theme", [0], count=EACH, payloads=payloads)]})
+    answer = (
+        served.post(body.encode(), key=f"upload {number}") if number % 2 else served.post(small(served), key=f"upload {number}")
+    )
+    if answer.status_code == 503:
+        assert answer.get_json()["code"] == "store_full"
+        assert int(answer.headers["Retry-After"]) > 0
+        return None
+    assert answer.status_code == 202
+    return answer.get_json()
+
+
+def small(served):
+    """Return the same bytes at each call."""
+    return json.dumps({"format": 1, "groups": [served.group("ui.theme", [0, 0], payloads=b64encode(b"\0\0").decode())]}).encode()
+
+
+def run(capsys, *arguments):
+    """Run a command on the store; return its status and what it printed."""
+    status = main(list(arguments))
+    return status, capsys.readouterr()
+
+
+def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypatch, capsys):
+    """They are refused while there is room for the rest; keys, erasure and queries work; then all is counted, once each."""
+    monkeypatch.setenv("DENIABLE_REDIS_URL", settings.redis_url)
+    monkeypatch.setenv("DENIABLE_REGISTRY", settings.registry)
+    most = limited(60 * MB)
+    again()
+    first = []
+    for number in range(1000):
+        first.append(upload(served, number))
+        if first[-1] is None:
+            break
+    accepted = sum(answer["accepted"] for answer in first if answer)
+    assert accepted > 10 * EACH
+    memory = served.store.redis.info("memory")
+    assert room.SHARE * most < memory["used_memory"] + 2 * MB < (room.SHARE + 0.05) * most + 2 * MB
+
+    status, told = run(capsys, "keys", "create", "--role", "ingest")
+    assert status == 0
+    made = told.err.split()[1].rstrip(",")
+    assert run(capsys, "keys", "revoke", made)[0] == 0
+    assert run(capsys, "erase", "--app", "shop", "--metric", "gone", "--yes")[0] in (0, 1)
+    status, told = run(capsys, "doctor", "--json")
+    assert "store_full" in told.out
+    assert served.get("/api/v1/metrics").status_code == 200
+
+    again()
+    refused = len(first) - 1
+    assert upload(served, refused) is None
+    backlog = served.store.backlog()
+    assert backlog == refused
+    served.drain()
+    again()
+    for number in range(refused + 1):
+        answer = upload(served, number)
+        assert answer["duplicate"] == (number < refused)
+        accepted += 0 if answer["duplicate"] else answer["accepted"]
+    served.drain()
+    assert served.get("/api/v1/metrics/ui.theme").get_json()["n"] == accepted
+
+
+def test_a_store_that_is_full_beyond_that(served, limited, again):
+    """Where the store itself refuses, before anybody looked, uploads are told the same."""
+    assert upload(served, 2)["accepted"] == 2
+    limited(-MB)
+    assert upload(served, 4) is None
+    again()
+    assert upload(served, 4) is None
+    limited(100 * MB)
+    again()
+    assert upload(served, 2)["duplicate"]
+    assert not upload(served, 4)["duplicate"]
+    served.drain()
+    assert served.get("/api/v1/metrics/ui.theme").get_json()["n"] == 4
+
+
+def test_memory_is_looked_at_now_and_then(real_redis, limited):
+    """A process looks once a second, or when it has appended a hundredth of what there is; not at each upload."""
+    most = limited(100 * MB)
+    looks = Room()
+
+    def calls():
+        return real_redis.info("commandstats").get("cmdstat_info", {}).get("calls", 0)
+
+    before = calls()
+    for _ in range(50):
+        assert looks.take(real_redis, 10)
+    assert calls() - before <= 3  # that of this test, and one or two
+    before = calls()
+    assert looks.take(real_redis, most // 50)
+    assert looks.take(real_redis, 10)
+    assert calls() - before == 2
+
+
+def test_a_store_without_a_limit_has_room():
+    """Nor does one that does not tell refuse anything."""
+    assert room.left({"used_memory": 10, "maxmemory": 0}) == float("inf")
+    assert room.left({}) == float("inf")
+    assert room.left({"used_memory": 76, "maxmemory": 100}) == -1

@@ -15,7 +15,7 @@ import redis
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["SHARE", "Room", "left"]
+__all__ = ["SHARE", "Room", "is_full", "left"]
 
 SHARE = 0.75
 """Of the store's memory, what may be in use for an upload to be taken. The rest is for whatever else is done."""
@@ -58,13 +58,28 @@ class Room:
         return True
 
     def _look(self, client: redis.Redis) -> None:
-        try:
-            told = client.info("memory")
-        except redis.ResponseError:  # its user may not; then the store itself refuses when it is full
-            told = {}
+        told = _memory(client)
         most = int(told.get("maxmemory", 0))
         self._left = left(told)
         self._step = _STEP * most if most else float("inf")
+
+
+def is_full(client: redis.Redis) -> bool:
+    """Tell whether uploads are refused for want of room.
+
+    Raises
+    ------
+    redis.RedisError
+        If the store cannot be asked.
+    """
+    return left(_memory(client)) <= 0
+
+
+def _memory(client: redis.Redis) -> dict[str, Any]:
+    try:
+        return dict(client.info("memory"))
+    except redis.ResponseError:  # its user may not; then the store itself refuses when it is full
+        return {}
 
 
 def left(memory: Mapping[str, Any]) -> float:

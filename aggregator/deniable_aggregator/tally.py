@@ -7,6 +7,7 @@ pieces reports were counted.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +20,10 @@ if TYPE_CHECKING:
 
     from deniable.layout import Layout
 
-__all__ = ["Tally", "count", "empty", "from_cells", "merge", "sift", "valid"]
+__all__ = ["Tally", "count", "empty", "from_cells", "merge", "plain", "sift", "valid"]
 
 _BYTES = bytes(range(256))
+_FEW = 64  # payloads, which are checked sooner than numpy is called
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +91,26 @@ def from_cells(layout: Layout, cells: NDArray[np.int64]) -> Tally:
     return Tally(layout, counts, counts.sum(axis=1) if layout.kind == "index" else padded[size:])
 
 
+@lru_cache(1024)
+def plain(layout: Layout) -> tuple[tuple[int, bytes], ...]:
+    """List bytes by which it is plain that a payload is valid: most groups are small, and calls of numpy take longer than they.
+
+    A number is below another one if its highest byte is below that of the other.
+
+    Returns
+    -------
+    tuple of (int, bytes)
+        A place in the payload, and the bytes of which one must stand there. A payload with another one may be valid all the same.
+    """
+    size, head = layout.payload_size, layout.row_size
+    if layout.kind == "index":
+        limits = [(size - 1, layout.rows * layout.width >> 8 * (size - 1))]
+    else:
+        limits = [(head - 1, layout.rows >> 8 * (head - 1))] if head else []
+        limits += [(size - 1, 1 << layout.width % 8)] if layout.width % 8 else []
+    return tuple((place, _BYTES[:limit]) for place, limit in limits if limit < len(_BYTES))
+
+
 def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
     """Tell of each payload whether a device could have sent it.
 
@@ -138,7 +160,9 @@ def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | No
     reason : PayloadError or None
         What is wrong with the first of them.
     """
-    if _plain(layout, payloads):
+    if _all_plain(layout, payloads):
+        return payloads, 0, None
+    if len(payloads) <= _FEW * layout.payload_size and _all_valid(layout, payloads):
         return payloads, 0, None
     good = valid(layout, payloads)
     if good.all():
@@ -194,21 +218,20 @@ def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(payloads, np.uint8).reshape(-1, size)
 
 
-def _plain(layout: Layout, payloads: bytes) -> bool:
-    """Tell whether it is plain that all payloads are valid: most groups are small, and calls of numpy take longer than they.
-
-    A number is below another one if its highest byte is below that of the other.
-    """
-    size, head = layout.payload_size, layout.row_size
+def _all_plain(layout: Layout, payloads: bytes) -> bool:
+    size = layout.payload_size
     if not payloads or len(payloads) % size:
         return False
-    if layout.kind == "index":
-        return _below(layout.rows * layout.width >> 8 * (size - 1), payloads[size - 1 :: size])
-    if head and not _below(layout.rows >> 8 * (head - 1), payloads[head - 1 :: size]):
+    return not any(payloads[place::size].translate(None, allowed) for place, allowed in plain(layout))
+
+
+def _all_valid(layout: Layout, payloads: bytes) -> bool:
+    """Tell whether all payloads are valid, by a look at each."""
+    size = layout.payload_size
+    if not payloads or len(payloads) % size:
         return False
-    return not layout.width % 8 or _below(1 << layout.width % 8, payloads[size - 1 :: size])
-
-
-def _below(limit: int, numbers: bytes) -> bool:
-    """Tell whether bytes are all below a number of at most 256."""
-    return not numbers.translate(None, _BYTES[:limit])
+    head, limit = (size, layout.rows * layout.width) if layout.kind == "index" else (layout.row_size, layout.rows)
+    if max([int.from_bytes(payloads[at : at + head], "little") for at in range(0, len(payloads), size)]) >= limit:
+        return False
+    padding = layout.width % 8 if layout.kind == "bits" else 0
+    return not padding or not payloads[size - 1 :: size].translate(None, _BYTES[: 1 << padding])

@@ -11,7 +11,7 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections import Counter
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,7 +55,7 @@ REJECTIONS = (
 _Count = Annotated[int, msgspec.Meta(ge=0, le=report.MAX_INFLATED_BYTES)]
 
 
-class Group(msgspec.Struct, forbid_unknown_fields=True):
+class Group(msgspec.Struct, forbid_unknown_fields=True, gc=False):
     """Reports of one metric, version, period and segment, their payloads one after another in base64."""
 
     metric: str
@@ -149,12 +149,13 @@ def _answer(answer: dict[str, Any], *, duplicate: bool) -> Response:
 
 def _note_refused(app: App) -> None:
     """Count what was refused of an upload, for the owner; not worth failing for."""
+    told = g.get("refused", ())
+    if not told:
+        return
     reports: Counter[tuple[str, int, str]] = Counter()
-    for metric, version, code, number in g.get("refused", ()):
+    for metric, version, code, number in told:
         found = app.versions.get((metric, version), app.questions.get(metric))
         reports[(metric, found.metric.version, code) if found else ("", 0, code)] += number
-    if not reports:
-        return
     try:
         refused.add(app.store, reports)
     except redis.RedisError as error:
@@ -226,20 +227,22 @@ def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], b
         raise Problem(400, "json", "the body is not valid JSON") from None
     if given.format != report.FORMAT:
         raise Problem(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
-    now = datetime.now(UTC)
-    groups: list[batch.Group] = []
+    now = datetime.now(UTC).timestamp()
+    groups: list[tuple[bytes, bytes]] = []
     rejections: list[_Rejection] = []
+    accepted = 0
     for index, group in enumerate(given.groups):
         try:
-            payloads, bad = _group(app, limits, group, now)
+            kind, payloads, bad = _group(app, limits, group, now)
         except Problem as problem:
             rejections.append(_Rejection(index, problem.code, group.count, problem.detail))
             continue
+        accepted += group.count
         if bad:
             rejections.append(_Rejection(index, *bad))
-        if payloads.payloads:
-            groups.append(payloads)
-    accepted = sum(group.reports for group in groups)
+            accepted -= bad[1]
+        if payloads:
+            groups.append((kind, payloads))
     rejected = sum(rejection.count for rejection in rejections)
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
     # As no payload is empty, a group holds no more reports than this, whatever it says.
@@ -251,25 +254,27 @@ def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], b
     if not accepted:
         detail = "no report of the batch can be counted; do not send it again"
         raise Problem(422, "all_rejected", detail, accepted=0, rejected=rejected, errors=errors)
-    return {"accepted": accepted, "rejected": rejected, "errors": errors}, batch.encode(groups)
+    return {"accepted": accepted, "rejected": rejected, "errors": errors}, batch.join(groups)
 
 
-def _group(app: App, limits: Settings, group: Group, now: datetime) -> tuple[batch.Group, tuple[str, int, str] | None]:
-    """Check a group; return its good reports, and code, number and rule of its bad ones."""
-    question = _question(app, group, now)
-    collected = question.collected.get((group.period, group.segment))
+def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[bytes, bytes, tuple[str, int, str] | None]:
+    """Check a group; return its kind, its good reports, and code, number and rule of its bad ones."""
+    collected = app.collected.get((group.metric, group.version, group.fingerprint, group.period, group.segment))
     if collected is None or not collected.opens <= now <= collected.closes:
-        collected = _collected(app, limits, question, group, now)
-    layout = question.mechanism.layout
+        collected = _collected(app, limits, group, datetime.fromtimestamp(now, UTC))
     try:
         payloads = a2b_base64(group.payloads, strict_mode=True)
     except (Base64Error, ValueError):
         raise Problem(400, "base64", "payloads are standard base64 with padding") from None
-    if not group.count or len(payloads) != group.count * layout.payload_size:
-        expected = f"{group.count} payloads of {layout.payload_size} bytes"
+    size = collected.size
+    if not group.count or len(payloads) != group.count * size:
+        expected = f"{group.count} payloads of {size} bytes"
         raise Problem(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
-    good, bad, reason = tally.sift(layout, payloads)
-    return batch.Group(collected.stratum, layout, good), (reason.code, bad, str(reason)) if reason else None
+    for place, allowed in collected.plain:
+        if payloads[place::size].translate(None, allowed):
+            good, bad, reason = tally.sift(collected.layout, payloads)
+            return collected.kind, good, (reason.code, bad, str(reason)) if reason else None
+    return collected.kind, payloads, None
 
 
 def _question(app: App, group: Group, now: datetime) -> Question:
@@ -291,24 +296,32 @@ def _question(app: App, group: Group, now: datetime) -> Question:
     return question
 
 
-def _collected(app: App, limits: Settings, question: Question, group: Group, now: datetime) -> Collected:
-    """Check a group's period, and find its segment. It is kept where all is declared: of such there are few."""
+def _collected(app: App, limits: Settings, group: Group, now: datetime) -> Collected:
+    """Check what a group says of itself. It is kept where all is declared: of such there are few."""
+    question = _question(app, group, now)
+    metric, layout = question.metric, question.layout
     try:
-        start, _ = period.bounds(group.period, question.metric.period)
+        start, _ = period.bounds(group.period, metric.period)
     except ParameterError as error:
         raise Problem(400, "period", f"{error.rule}") from None
-    opens, closes = start - timedelta(seconds=limits.clock_skew), question.metric.closes(group.period)
+    opens, closes = start - timedelta(seconds=limits.clock_skew), metric.closes(group.period)
     if now > closes:
-        raise Problem(400, "period_closed", f"the period ended more than {question.metric.grace} ago and takes no more reports")
+        raise Problem(400, "period_closed", f"the period ended more than {metric.grace} ago and takes no more reports")
     if now < opens:
         raise Problem(400, "period_not_open", "the period has not begun; check the device's clock")
     try:
-        segment = app.registry.filed(question.metric, group.segment)
+        segment = app.registry.filed(metric, group.segment)
     except ParameterError as error:
         raise Problem(400, "segment", error.rule) from None
-    collected = Collected(Stratum(group.metric, group.version, group.fingerprint, group.period, segment), opens, closes)
+    if metric.expires:
+        closes = min(closes, datetime.combine(metric.expires + timedelta(days=1), time(), UTC) - timedelta(microseconds=1))
+    stratum = Stratum(group.metric, group.version, group.fingerprint, group.period, segment)
+    found = Collected(
+        layout, batch.kind(stratum, layout), layout.payload_size, tally.plain(layout), opens.timestamp(), closes.timestamp()
+    )
     if segment != group.segment:
-        return collected
-    if len(question.collected) >= _MOST_COLLECTED:
-        question.collected.clear()
-    return question.collected.setdefault((group.period, segment), collected)
+        return found
+    if len(app.collected) >= _MOST_COLLECTED:
+        app.collected.clear()
+    app.collected[stratum] = found
+    return found

@@ -16,7 +16,7 @@ from deniable.mechanisms.chain import Chain
 from deniable.mechanisms.prefix import PrefixTree
 from deniable.period import bounds
 from deniable.report import Stratum
-from deniable_aggregator import decode, pulse, refusal, release
+from deniable_aggregator import decode, pulse, refusal, release, room
 from deniable_aggregator.association import from_product
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.combination import combine
@@ -88,6 +88,8 @@ def readyz() -> tuple[Response, int]:
             if settings.serves != "query":
                 app.store.ensure()
         refusal.probe(app.store.redis)  # the apps share it; queries are written down, too
+        if settings.serves != "query" and room.is_full(app.store.redis):
+            parts["store"] = {"ok": False, "reason": "full"}
     except redis.RedisError as error:
         parts["store"] = {"ok": False, "reason": refusal.reason(error)}
     ready = all(part["ok"] for part in parts.values())

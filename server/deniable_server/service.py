@@ -13,12 +13,10 @@ from deniable_aggregator.budgets import Budgets
 from deniable_aggregator.store import Store
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     import redis
 
+    from deniable.layout import Layout
     from deniable.registry import Registry
-    from deniable.report import Stratum
     from deniable.signature import Envelope
     from deniable_aggregator.durability import Durability
     from deniable_aggregator.room import Room
@@ -31,19 +29,28 @@ __all__ = ["App", "Collected", "Question", "Service", "service"]
 
 
 class Collected(NamedTuple):
-    """A period and segment that reports of a metric may have.
+    """What groups of one metric, version, definition, period and segment share.
 
     Parameters
     ----------
-    stratum
-        What they are counted with.
+    layout
+        Shape of their reports.
+    kind
+        What their groups begin with in the stream.
+    size
+        Bytes of a report.
+    plain
+        Bytes by which it is plain that a report is valid, as `tally.plain` tells them.
     opens, closes
-        Between which moments they are taken.
+        Between which moments they are taken, in Unix time.
     """
 
-    stratum: Stratum
-    opens: datetime
-    closes: datetime
+    layout: Layout
+    kind: bytes
+    size: int
+    plain: tuple[tuple[int, bytes], ...]
+    opens: float
+    closes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +61,9 @@ class Question(Declared):
     ----------
     candidates
         The answers to look for, as places in the domain, where the domain is too large for all of them.
-    collected
-        What uploads were found to be rightly counted with, by period and segment.
     """
 
     candidates: tuple[int, ...] = ()
-    collected: dict[tuple[str, str], Collected] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +91,8 @@ class App:
         Its audit log.
     budgets
         What its analysts may spend.
+    collected
+        What groups were found to be rightly counted with, by what they say of themselves.
     """
 
     name: str
@@ -97,6 +103,9 @@ class App:
     questions: dict[str, Question] = field(init=False, compare=False, repr=False)
     audit: AuditLog = field(init=False, compare=False, repr=False)
     budgets: Budgets = field(init=False, compare=False, repr=False)
+    collected: dict[tuple[str, int, str, str, str], Collected] = field(
+        init=False, default_factory=dict, compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         highest = {metric.id: self.versions[metric.id, metric.version] for metric in self.registry.metrics.values()}

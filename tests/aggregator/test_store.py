@@ -231,7 +231,14 @@ def test_batches_round_trip():
 
 @pytest.mark.parametrize(
     "entry",
-    [b"", b"\xff", b"\x91\x01", batch.encode([])[:0] + b"\x80", b"\x91\x99\xa1a\x01\xa1f\xa1p\xa0\x01\x01\xa5index\xc4\x00"],
+    [
+        *(b"", b"\xff", b"\x91\x01", b"\x80"),
+        batch.join([(b"", b"\0")]),
+        batch.join([(b"\xc0", b"\0")]),
+        batch.join([(batch.kind(THEME, Layout(1, 3, "index"))[:-1], b"\0")]),
+        batch.join([(batch.kind(THEME, Layout(1, 3, "index")).replace(b"\x03\xa5index", b"\x01\xa5index"), b"\0")]),
+        batch.join([(batch.kind(THEME, Layout(1, 3, "index")).replace(b"index", b"indey"), b"\0")]),
+    ],
 )
 def test_entries_that_no_ingest_writes_are_refused(entry):
     """A broken or impossible entry is an error with a code, whatever its bytes."""

@@ -92,6 +92,35 @@ def test_a_repeated_upload_gets_its_numbers_when_its_errors_cannot_be_told_again
     assert served.post(body, key="mixed").get_json() == {"accepted": 2, "rejected": 1, "errors": [], "duplicate": True}
 
 
+def test_a_metric_that_has_expired_takes_nothing_though_its_period_is_open(serve, monkeypatch):
+    """Also where the server has taken reports of that period before."""
+    today = datetime.now(UTC).date()
+    server = serve(
+        f"""
+format = 1
+app = "shop"
+[metrics.last]
+type = "boolean"
+epsilon = 1.0
+period = "month"
+grace = "30d"
+expires = {today}
+description = "Asked until today"
+owner = "core@shop.example"
+"""
+    )
+    group = server.group("last", [0])
+
+    class Tomorrow(datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return super().now(tz) + timedelta(days=1)
+
+    assert server.post(batch(group)).status_code == 202
+    monkeypatch.setattr(ingest, "datetime", Tomorrow)
+    assert server.post(batch(group)).get_json()["errors"][0]["code"] == "metric_expired"
+
+
 def now_period(delta):
     return period.of(datetime.now(UTC) + delta, "day")
 

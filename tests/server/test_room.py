@@ -78,6 +78,8 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
         first.append(upload(served, number))
         if first[-1] is None:
             break
+    ready = served.get("/readyz", None)
+    assert (ready.status_code, ready.get_json()["parts"]["store"]) == (503, {"ok": False, "reason": "full"})
     accepted = sum(answer["accepted"] for answer in first if answer)
     assert accepted > 10 * EACH
     memory = served.store.redis.info("memory")

@@ -6,7 +6,8 @@
 
 The app is the product, with a store that writes every second; each server has 2 processes of 4 threads. The slow connections come
 from one address of loopback, begin a request, send a few bytes of it every two seconds, and connect again when they are closed.
-Meanwhile somebody else connects and asks, twenty times in turn. Waits end at 15 seconds.
+Meanwhile somebody else connects and asks, twenty times in turn. Waits end at 15 seconds. The ratio is of the processor's time
+for an upload, to that of the first server within a turn: others who use the machine do not change it.
 
     python benchmarks/servers.py --readers 8            # how long probes and uploads wait while eight read a long page
 """
@@ -177,7 +178,10 @@ class Server:
         self.rates: list[float] = []
         command = [part.format(bind=f"127.0.0.1:{self.port}", port=self.port) for part in SERVERS[name]]
         log = folder / f"{name}.log"
-        await_answer(spawn(undo, log, command, settings.environment()), self.port, log)
+        process = spawn(undo, log, command, settings.environment())
+        await_answer(process, self.port, log)
+        self.pid = process.pid
+        self.spent: list[float] = []
         if caddy:
             self.front = free_port()
             served = dict.fromkeys(("TELEMETRY_INGEST", "TELEMETRY_QUERY"), f"127.0.0.1:{self.port}")
@@ -188,10 +192,13 @@ class Server:
             await_answer(spawn(undo, folder / "caddy.log", run, told), self.front, folder / "caddy.log")
             self.asked.append((self.front, "/v1/registry"))
 
-    def rate(self, seconds: int) -> float:
-        """Return the uploads that it takes in a second."""
+    def take(self, seconds: int) -> None:
+        """Have it take uploads; keep how many in a second, and the processor's microseconds that each cost it."""
         sent = ingest.script(self.folder, Path(self.settings.registry), ingest.LOADS[0], addresses=0)
-        return ingest.ask(f"http://127.0.0.1:{self.front}", sent, 16, seconds).rate
+        before = ingest.spent(self.pid)
+        taken = ingest.ask(f"http://127.0.0.1:{self.front}", sent, 16, seconds)
+        self.rates.append(taken.rate)
+        self.spent.append((ingest.spent(self.pid) - before) / taken.requests * 1e6)
 
     def beside_readers(self, readers: int, asked: int) -> None:
         """Print how long probes and an upload wait while nobody reads, one does, and so many do, without a pause."""
@@ -295,17 +302,19 @@ def main() -> None:
             return
         asked = "/healthz of the server; through Caddy" if arguments.caddy else "/healthz"
         print(f"{ingest.cores()}; median and longest wait in ms: {asked}")
-        row = "{:<12}{:>12}{:>8}{:>20}" + "{:>28}" * len(SLOW)
-        print(row.format("server", "uploads/s", "ratio", "nobody slow", *(f"{MANY:,} slow with {kind}" for kind in SLOW)))
+        row = "{:<12}{:>12}{:>14}{:>8}{:>20}" + "{:>28}" * len(SLOW)
+        print(
+            row.format(
+                "server", "uploads/s", "processor us", "ratio", "nobody slow", *(f"{MANY:,} slow with {kind}" for kind in SLOW)
+            )
+        )
         servers = [Server(undo, name, folder, settings, arguments.caddy) for name in arguments.servers]
-        for server in servers:
-            server.rate(1)  # the first turn warms up
-        for _ in range(arguments.turns):
+        for turn in range(arguments.turns + 1):
             for server in servers:
-                server.rates.append(server.rate(arguments.seconds))
+                server.take(arguments.seconds if turn else 1)  # the first turn warms up
         for server in servers:
-            ratio = median(own / first for own, first in zip(server.rates, servers[0].rates, strict=True))
-            cells = f"{median(server.rates):,.0f}", f"{ratio:.2f}"
+            ratio = median(own / first for own, first in zip(server.spent[1:], servers[0].spent[1:], strict=True))
+            cells = f"{median(server.rates[1:]):,.0f}", f"{median(server.spent[1:]):,.0f}", f"{ratio:.2f}"
             print(row.format(server.name, *cells, *server.under_attack(arguments.asked)), flush=True)
 
 

@@ -211,7 +211,8 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
     def _begin(self, conn: Any) -> _Arrival:
         arrival = _Arrival(time.monotonic() + REQUEST_SECONDS)
         if conn.parser is None:
-            conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+            with suppress(OSError):  # of a client that has left already, as will be seen when it is read
+                conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
             # On a Unix socket, and behind a proxy that is trusted, everybody has the proxy's address.
             conn.source = network(conn.client[0]) if isinstance(conn.client, tuple) and not self._behind_proxy() else None
         else:  # what came with the previous request

@@ -10,7 +10,7 @@ import fakeredis
 import pytest
 
 from deniable_server import source
-from deniable_server.source import Sources
+from deniable_server.source import Sources, network
 
 
 @pytest.fixture
@@ -73,3 +73,11 @@ def test_numbers_change_with_the_day(client, monkeypatch):
     second = [sources.number(address) for address in addresses]
     assert sum(a == b for a, b in zip(first, second, strict=True)) < 5
     assert client.get("{deniable}:source:2026-11-21") != client.get("{deniable}:source:2026-11-22")
+
+
+def test_a_network_is_of_one_household():
+    """An IPv4 address stands for itself, however it is written, and an IPv6 address for its 64 bits; what is none, for itself."""
+    assert network("203.0.113.7") == network("::ffff:203.0.113.7") != network("203.0.113.8")
+    assert network("2001:db8:0:7::1") == network("2001:db8:0:7:ffff::2%eth0") != network("2001:db8:0:8::1")
+    assert network("127.0.0.1") != network("127.0.0.2")
+    assert network("no address") == b"no address"

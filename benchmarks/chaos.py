@@ -21,6 +21,7 @@ COLUMNS = (
     "at before",
     "at inside",
     "at after",
+    "in pieces",
     "stalls",
     "server kills",
     "redis kills",

@@ -74,6 +74,12 @@ STORE = (
     ),
     Kept("{app}:refused:*", "how many reports were refused on a day, by metric and reason", "7 days after the last of them"),
     Kept("{app}:watched", "when made-up reports were last looked for", "until the next look"),
+    Kept(
+        "{app}:staged:*",
+        "sums on their way into the above, where these are too large for one step",
+        "for seconds; an hour at most",
+    ),
+    Kept("{app}:redo", "how many commits were made in pieces", _FOR_GOOD),
     Kept("{app}:metrics", "names of the metrics that any registry of a worker had", "until the metric is erased"),
     Kept("{app}:expired", "by definition of a metric, the last period whose sums were deleted", _FOR_GOOD),
     Kept("{app}:erased", "digests of the metrics that were erased, so that nothing of them is counted again", _FOR_GOOD),

@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from deniable import period
@@ -93,6 +94,7 @@ class Publisher:
         self._actor, self._events = actor, events or Events()
         self._every = TRIAL_SECONDS if self._trial else EVERY_SECONDS
         self._next = 0.0
+        self._settled: int | None = None
         self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
         self._waiting: dict[tuple[str, int, str], list[Stratum]] = {}  # by definition
         self._publish = Script(store.redis, "chain", "publish")
@@ -119,7 +121,10 @@ class Publisher:
             What was published, or had reports added, by cell.
         """
         drained = self.drained(now)
+        self._settled = self._store.staging.settled()
         made: list[Stratum] = []
+        if self._settled is None:  # a part of a commit is published never
+            return made
         for question in self._questions:
             with alone(self._events, "publisher", question.metric.id):
                 made += self._published(question, now, drained)
@@ -200,7 +205,8 @@ class Publisher:
             return {}, None
         if there:
             return {whole: (replace(note, n=snapshot.n), snapshot)}, came
-        self._store.redis.set(self._store.snapshots.key(name(whole)), _bytes(came))
+        if self._still_settled():
+            self._store.staging.replace(self._store.snapshots.key(name(whole)), _bytes(came))
         return {}, None
 
     def _leaves(self, question: _Published, strata: Sequence[Stratum], before: Mapping[str, Tally]) -> dict[str, Tally]:
@@ -227,24 +233,32 @@ class Publisher:
 
     def _write(self, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None) -> bool:
         """Publish all cells at once, and log it, unless another worker was quicker."""
+        if not self._still_settled():
+            return False
         shelf = self._released
         kept = [self._store.snapshots.key(name(whole)), self._audit.key, release.published(self._store)]
-        keys = [shelf.index(whole.metric), *kept, *(shelf.key(name(stratum)) for stratum in releases)]
-        state: list[str | bytes] = [name(whole), known.note() if known else "", _bytes(snapshot) if snapshot else ""]
-        cells: list[str | bytes] = []
-        for stratum, (note, each) in releases.items():
-            cells += [name(stratum), note.note(), _bytes(each)]
+        state = [name(whole), known.note() if known else ""]
+        cells, staged = [], [_bytes(each) for _, each in releases.values()]
+        for stratum, (note, _) in releases.items():
+            cells += [name(stratum), note.note()]
         first, _ = releases[whole]
         more = first.n - (known.n if known else 0)
         summed = ["|".join(map(str, whole[:3])), more, whole.period, int(first.closed), first.published]
         told: dict[str, str | int] = {"metric": whole.metric, "version": whole.version, "period": whole.period, "segment": ""}
-        entry = self._audit.append(
-            "release.published",
-            self._actor,
-            told | {"number": first.number, "closed": int(first.closed)},
-            along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *cells]),
-        )
+        with self._store.staging.strings([*staged, *([_bytes(snapshot)] if snapshot else [])]) as places:
+            pairs = zip(places, (shelf.key(name(stratum)) for stratum in releases), strict=False)
+            keys = [shelf.index(whole.metric), *kept, *chain.from_iterable(pairs), *places[len(releases) :]]
+            entry = self._audit.append(
+                "release.published",
+                self._actor,
+                told | {"number": first.number, "closed": int(first.closed)},
+                along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *cells]),
+            )
         return entry is not None
+
+    def _still_settled(self) -> bool:
+        """Tell whether what was read since the look began has no part of a commit."""
+        return self._store.staging.settled() == self._settled
 
 
 def _after(last: str, length: str) -> str:

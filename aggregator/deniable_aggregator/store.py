@@ -28,6 +28,8 @@ Keys of one app share a hash tag, so that one script may touch them all on a Red
     hash from each definition of a metric to the last of its periods that was deleted, by `deniable_aggregator.retention`;
 ``{app}:erased``
     hash of digests of erased metrics, by `deniable_aggregator.removal`; of these two, nothing is counted any more;
+``{app}:staged:<token>``, ``{app}:redo``
+    what is too large for one script, in pieces (`deniable_aggregator.staging`);
 ``{app}:metrics``
     set of the metrics that any registry had, since what is kept of one that is declared no longer must go some day, too.
 
@@ -50,9 +52,10 @@ from deniable_aggregator.limit import Excess, Limit, arguments
 from deniable_aggregator.script import Script
 from deniable_aggregator.seen import Seen
 from deniable_aggregator.shelf import Shelf
+from deniable_aggregator.staging import Piece, Staging
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -62,11 +65,15 @@ if TYPE_CHECKING:
     from deniable_aggregator.room import Room
     from deniable_aggregator.tally import Tally
 
-__all__ = ["GROUP", "Appended", "Entry", "Store", "Weights", "connect"]
+__all__ = ["AT_ONCE", "GROUP", "Appended", "Entry", "Store", "Weights", "connect"]
 
 GROUP = "agg"
 _DEAD_LETTERS = 10_000
 _MANY, _SPARSE = 32, 8  # cells, and of how many one changed, for which adding to all of them takes less than naming those
+_NAMED, _ROOM = 6, 64  # cells added in a row that take as long as one that is named, as making room for one
+AT_ONCE = 3 << 15
+"""What a script may add at once, in cells in a row: the store answers nobody meanwhile, some 30 ms at most."""
+_PIECE = 1 << 15  # cells of a piece where that is too little
 _HOUR = 3600  # the shortest period, and the finest time that is kept of anything
 
 
@@ -167,7 +174,8 @@ class Store:
         self.metrics = f"{{{app}}}:metrics"
         self._seen = Seen(client, app)
         self._append = Script(client, "limit", "seen", "append")
-        self._commit = Script(client, "gone", "commit")
+        self.staging = Staging(client, app)
+        self._commit = Script(client, "own", "gone", "add", "commit")
         self._bury = Script(client, "bury")
         self._leave = Script(client, "leave")
         self._forget = Script(client, "forget")
@@ -261,6 +269,8 @@ class Store:
     ) -> list[bytes]:
         """Add deltas and remove the entries they came from, all or nothing; what is expired or erased is not added.
 
+        Where that would hold up the store for long it is decided at one moment, and added in pieces.
+
         Parameters
         ----------
         consumer
@@ -277,8 +287,12 @@ class Store:
         list of bytes
             Entries that this consumer no longer owns. If there is one, nothing was written.
         """
+        hour = now - now % _HOUR
+        if sum(map(_cost, deltas.values())) > AT_ONCE:
+            pieces = [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
+            return self.staging.commit(self.stream, GROUP, consumer, ids, pieces)
         keys = [self.stream, self.expired, self.erased]
-        args: list[Any] = [GROUP, consumer, now - now % _HOUR, len(ids), *ids]
+        args: list[Any] = [GROUP, consumer, hour, len(ids), *ids]
         for of, cells in deltas.items():
             stratum, key = (of.stratum, self.weights) if isinstance(of, Weights) else (of, self.tallies.key)
             name = shelf.name(stratum)
@@ -362,11 +376,37 @@ class Store:
         return f"{{{self.app}}}:weights:{name}"
 
 
-def _changes(cells: NDArray[np.int64]) -> tuple[int | str, bytes | str]:
-    """Write a delta as ``commit.lua`` reads it: where many cells changed, all from the first one to the last one."""
+def _pieces(of: Stratum | Weights, cells: NDArray[np.int64], hour: int) -> Iterator[Piece]:
+    """Cut a delta: first a piece that makes room for all of it, then the rest from the end, so that the tally moves but once."""
+    stratum, word = (of.stratum, "weights") if isinstance(of, Weights) else (of, "tally")
+    name, changed = shelf.name(stratum), np.flatnonzero(cells)
+    if not len(changed):
+        return
+    yield Piece(word, name, hour, "", f"{changed[-1]} 0")
+    for start in reversed(range(0, int(changed[-1]) + 1, _PIECE)):
+        some = cells[start : start + _PIECE]
+        if some.any():
+            yield Piece(word, name, hour, *_changes(some, start))
+
+
+def _cost(cells: NDArray[np.int64]) -> int:
+    """Tell how long a commit takes to add a delta, in cells that are added in a row."""
     changed = np.flatnonzero(cells)
-    if len(changed) >= _MANY:
+    if not len(changed):
+        return 0
+    first, end = int(changed[0]), int(changed[-1]) + 1
+    return (end - first if _in_a_row(changed) else _NAMED * len(changed)) + end // _ROOM
+
+
+def _in_a_row(changed: NDArray[np.intp]) -> bool:
+    """Tell whether adding to all cells from the first to the last that changed takes less than naming those."""
+    return len(changed) >= _MANY and int(changed[-1]) + 1 - int(changed[0]) <= _SPARSE * len(changed)
+
+
+def _changes(cells: NDArray[np.int64], start: int = 0) -> tuple[int | str, bytes | str]:
+    """Write a delta as ``add.lua`` reads it: where many cells changed, all from the first one to the last one."""
+    changed = np.flatnonzero(cells)
+    if _in_a_row(changed):
         first, end = int(changed[0]), int(changed[-1]) + 1
-        if end - first <= _SPARSE * len(changed):
-            return first, cells[first:end].astype(">i8").tobytes()
-    return "", " ".join(map(str, np.column_stack([changed, cells[changed]]).ravel().tolist()))
+        return start + first, cells[first:end].astype(">i8").tobytes()
+    return "", " ".join(map(str, np.column_stack([start + changed, cells[changed]]).ravel().tolist()))

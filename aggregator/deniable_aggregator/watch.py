@@ -236,9 +236,12 @@ class Watch:
         since = before - before % _HOUR - _HOUR  # the index of strata tells the hour, by clocks that may differ a little
         hour = now - now % _HOUR
         units: list[_Unit] = []
+        settled = self._store.staging.settled()
         for question in self._questions:
             with alone(self._events, "watch", question.metric.id):
                 units += self._grown(question, since, hour)
+        if settled is None or self._store.staging.settled() != settled:  # a part of a commit may look made-up
+            return []
         raised = self._raise(units, hour)
         written: dict[Any, Any] = {_field(unit.definition): unit.kept.write() for unit in units}
         if written:

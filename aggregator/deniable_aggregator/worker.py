@@ -175,6 +175,7 @@ class Worker:
             return {}
         claimed: dict[str, list[Entry]] = {}
         for store in self._stores.values():
+            store.staging.apply()
             self._age(store)
             entries = self._claim_of(store)
             if entries:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from deniable import mechanisms, registry
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import decode, publisher, release
+from deniable_aggregator import decode, publisher, release, store
 from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.entry import whole
@@ -509,3 +509,67 @@ def test_a_clock_that_is_ahead_publishes_nothing(real_redis, monkeypatch, ahead)
         patch.setattr(time, "time", lambda: now + ahead)
         shop.publisher()
     assert looks == [pytest.approx(min(now, now + ahead), abs=60)]
+
+
+def test_a_part_of_a_commit_is_never_published(shop, monkeypatch):
+    """While a commit is added in pieces nothing is published, nor what was read meanwhile; then all of it is."""
+    monkeypatch.setattr(store, "AT_ONCE", 0)
+    apply = shop.store.staging.apply
+    monkeypatch.setattr(shop.store.staging, "apply", lambda: None)
+    shop.counted("theme", 400)
+    assert shop.publisher.publish(CLOSED) == []
+    apply()
+    assert len(shop.publisher.publish(CLOSED)) == 1
+    assert shop.published("theme") == {(TODAY, ""): 400}
+    # A commit that comes, and goes on, between reading and publishing.
+    read = shop.store.tallies.each
+
+    def overtaken(*arguments):
+        found = read(*arguments)
+        shop.counted("export", 5, segment="platform=linux,version=1.0")
+        apply()
+        return found
+
+    shop.counted("export", 400, segment="platform=linux,version=1.0")
+    apply()
+    monkeypatch.setattr(shop.store.tallies, "each", overtaken)
+    assert shop.publisher.publish(CLOSED) == []
+    monkeypatch.setattr(shop.store.tallies, "each", read)
+    assert len(shop.publisher.publish(CLOSED)) > 0
+    assert shop.published("export")[TODAY, ""] == 405
+
+
+def test_nothing_that_was_staged_is_left(shop, monkeypatch):
+    """Neither where a release is made, nor where another worker was quicker, nor where what was staged is gone."""
+    shop.counted("theme", 400)
+    late = Publisher(shop.store, shop.registry)
+    write = Publisher._write
+
+    def slow(self, *arguments):
+        if self is late:
+            assert len(shop.publisher.publish(CLOSED)) == 1
+        return write(self, *arguments)
+
+    monkeypatch.setattr(Publisher, "_write", slow)
+    assert late.publish(CLOSED) == []
+    assert list(shop.store.redis.scan_iter("*:staged:*")) == []
+    assert shop.published("theme") == {(TODAY, ""): 400}
+
+
+def test_a_release_whose_cells_are_gone_is_not_made(shop, monkeypatch):
+    """Cells that were staged for too long are missing: nothing is published by halves, and the next look does it."""
+    shop.counted("export", 400, segment="platform=linux,version=1.0")
+    shop.counted("export", 400, segment="platform=macos,version=1.0")
+    publish, losses = shop.publisher._publish, [True]
+
+    def lossy(keys, args):
+        if losses:
+            losses.pop()
+            shop.store.redis.delete(keys[6])
+        return publish(keys, args)
+
+    monkeypatch.setattr(shop.publisher, "_publish", lossy)
+    assert shop.publisher.publish(CLOSED) == []
+    assert shop.published("export") == {}
+    assert shop.publisher.publish(CLOSED)
+    assert shop.published("export")[TODAY, ""] == 800

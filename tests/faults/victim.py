@@ -15,6 +15,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from deniable.cli import main
+from deniable_aggregator import store
 from deniable_aggregator.store import Store
 
 
@@ -23,6 +24,8 @@ def arm(seed: str, rate: float, record: str) -> None:
     log = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     commit, read_response = Store.commit, AbstractConnection.read_response
     inside = False
+    if chance.random() < 0.5:  # nearly every commit is made in pieces
+        store.AT_ONCE, store._PIECE = 5, 4
 
     def perhaps(point: str) -> None:
         if chance.random() >= rate:

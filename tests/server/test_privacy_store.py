@@ -117,6 +117,13 @@ def test_the_inventory_is_complete(shop, store_url):
     count(shop)
     assert {stratum.metric for stratum in close(shop)} == {"theme", "export", "gone"}
     assert ask(shop).status_code == 200
+    # What is too large for one step is made in pieces.
+    with pytest.MonkeyPatch.context() as patch:
+        apply = store.staging.apply
+        patch.setattr("deniable_aggregator.store.AT_ONCE", 0)
+        patch.setattr(store.staging, "apply", lambda: (scan(), apply()))
+        send(shop, "export", [0])
+        count(shop)
     pulse.beat(store, "worker")
     scan()
     # Its sums go, and a metric is erased.

@@ -1,0 +1,18 @@
+-- Decide that entries are counted whose sums are staged: check that the consumer still owns every one, and that all pieces are
+-- there, then note that they are to be added, acknowledge and delete.
+-- KEYS: stream, what was decided and done, the staged pieces.
+-- ARGV: group, consumer, token of the pieces, how many elements they have, number of ids, ids...
+-- Returns 1; the ids that the consumer does not own, or 0 if the pieces are not all there; then nothing is written.
+local count = tonumber(ARGV[5])
+local others = stale(ARGV[1], ARGV[2], 6, count)
+if #others > 0 then
+  return others
+end
+if redis.call('LLEN', KEYS[3]) ~= tonumber(ARGV[4]) then
+  return 0
+end
+redis.call('PERSIST', KEYS[3])
+local number = redis.call('HINCRBY', KEYS[2], 'decided', 1)
+redis.call('HSET', KEYS[2], number, ARGV[3])
+remove(ARGV[1], 6, count)
+return 1

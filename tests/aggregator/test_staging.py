@@ -1,0 +1,233 @@
+"""Commits and releases that are too large for one script: in pieces, exactly once whoever dies between any two of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from hashlib import sha1
+from itertools import count
+
+import numpy as np
+import pytest
+from redis import RedisError
+from redis.connection import AbstractConnection
+
+from deniable.layout import Layout
+from deniable.report import Stratum
+from deniable_aggregator import batch, shelf, store, tally, weights
+from deniable_aggregator.batch import Group
+from deniable_aggregator.store import GROUP, Store, Weights, connect
+from deniable_aggregator.worker import Worker, WorkerSettings
+
+BITS, INDEX = Layout(3, 20, "bits"), Layout(1, 5, "index")
+ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
+TWO = Stratum("two", 1, "e" * 16, "2026-11-21", "platform=linux")
+HOUR = 3600
+
+
+@pytest.fixture
+def made(real_redis, monkeypatch):
+    """Open an app's store in which nearly every commit is made in pieces."""
+    monkeypatch.setattr(store, "AT_ONCE", 5)
+    monkeypatch.setattr(store, "_PIECE", 16)
+    return Store(real_redis, "shop")
+
+
+def reports(number):
+    """Make reports with bits."""
+    rng = np.random.default_rng(number)
+    return b"".join(bytes([rng.integers(3)]) + int(rng.integers(1 << 20)).to_bytes(3, "little") for _ in range(4))
+
+
+def send(made, number):
+    groups = [Group(ONE, BITS, reports(number)), Group(TWO, INDEX, b"\1\4")]
+    body = batch.encode(groups)
+    assert made.append(body, key=str(number), remember=b"-", cap=1000, ttl=60).outcome == "appended"
+
+
+def expected(number):
+    return tally.count(BITS, b"".join(map(reports, range(number)))), weights.count(BITS, b"".join(map(reports, range(number))))
+
+
+def assert_counted(made, number):
+    """See that so many uploads are counted, each once, and that nothing is left."""
+    bits, weighed = expected(number)
+    assert made.read(BITS, [ONE]) == bits
+    assert made.read_weights(BITS, [ONE]).tolist() == weighed.tolist()
+    assert made.read(INDEX, [TWO]).counts.tolist() == [[0, number, 0, 0, number]]
+    assert (made.backlog(), made.staging.settled() is not None) == (0, True)
+    assert list(made.redis.scan_iter("*:staged:*")) == []
+
+
+def recover(made):
+    Worker([made], WorkerSettings(batch=3, min_idle_ms=1, claim_every=0.0)).run(threading.Event(), burst=True)
+
+
+def test_a_large_commit_is_made_in_pieces(made, real_redis):
+    """It adds what it would have added at once, and its strata are listed."""
+    for number in range(10):
+        send(made, number)
+    recover(made)
+    assert_counted(made, 10)
+    assert made.staging.settled() >= 4
+    assert made.strata("one")[ONE] % HOUR == 0
+    assert real_redis.hgetall("{shop}:redo").keys() == {b"decided", b"done"}
+
+
+class Died(BaseException):
+    """The process is no more."""
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_whoever_dies_between_any_two_pieces_another_goes_on(made, store_url, monkeypatch, heard):
+    """Dead at each answer of the store in turn, before or after hearing it: everything is counted once in the end."""
+    at = 0
+    died = True
+    while died:
+        at += 1
+        made.redis.flushall()
+        for number in range(3):
+            send(made, number)
+        made.join()
+        doomed = Store(connect(store_url), "shop")
+        worker = Worker([doomed], WorkerSettings(batch=3))
+        entries = worker._read(block=False)[doomed.stream]
+        with monkeypatch.context() as patch:
+            patch.setattr(AbstractConnection, "read_response", deadly(at, heard))
+            try:
+                worker._settle(doomed, entries, threading.Event())
+                died = False
+            except Died:
+                pass
+        doomed.redis.close()
+        time.sleep(0.005)
+        recover(made)
+        for key in made.redis.scan_iter("*:staged:*"):  # what was not decided yet goes by itself
+            assert 0 < made.redis.ttl(key) <= HOUR
+            made.redis.delete(key)
+        assert_counted(made, 3)
+    assert at > 40
+
+
+def deadly(at, heard):
+    """Make what reads answers, and dies at one of them."""
+    read, answers = AbstractConnection.read_response, count(1)
+
+    def read_response(self, *arguments, **options):
+        if next(answers) != at:
+            return read(self, *arguments, **options)
+        if heard:
+            with suppress(RedisError):
+                read(self, *arguments, **options)
+        self.disconnect()
+        raise Died
+
+    return read_response
+
+
+def test_what_was_taken_over_meanwhile_is_not_decided(made):
+    """Where another worker took over an entry nothing is written, and nothing stays staged."""
+    send(made, 0)
+    made.join()
+    ((_, ((id_, _),)),) = made.redis.xreadgroup(GROUP, "slow", {made.stream: ">"})
+    made.redis.xclaim(made.stream, GROUP, "quick", 0, [id_])
+    deltas = {ONE: expected(1)[0].cells, Weights(ONE): expected(1)[1]}
+    assert made.commit("slow", [id_], deltas, 0) == [id_]
+    assert made.strata("one") == {}
+    assert list(made.redis.scan_iter("*:staged:*")) == []
+    assert made.staging.settled() == 0
+
+
+def test_pieces_that_are_gone_are_staged_again(made, monkeypatch):
+    """Where not all pieces are there nothing is decided: they are staged anew."""
+    send(made, 0)
+    made.join()
+    ((_, ((id_, _),)),) = made.redis.xreadgroup(GROUP, "w", {made.stream: ">"})
+    decide, lost = made.staging._decide, [True]
+
+    def lossy(keys, args):
+        if lost.pop():
+            made.redis.lpop(keys[2], 2)
+            lost.append(False)
+        return decide(keys, args)
+
+    monkeypatch.setattr(made.staging, "_decide", lossy)
+    assert made.commit("w", [id_], {ONE: expected(1)[0].cells}, 0) == []
+    assert made.read(BITS, [ONE]) == expected(1)[0]
+    assert list(made.redis.scan_iter("*:staged:*")) == []
+
+
+def test_pieces_of_what_was_erased_are_dropped(made, monkeypatch):
+    """A metric that is erased between the decision and the adding stays erased; the rest is added."""
+    send(made, 0)
+    made.join()
+    ((_, ((id_, _),)),) = made.redis.xreadgroup(GROUP, "w", {made.stream: ">"})
+    apply = made.staging.apply
+    monkeypatch.setattr(made.staging, "apply", lambda: None)
+    deltas = {ONE: expected(1)[0].cells, TWO: np.array([0, 1, 0, 0, 1])}
+    assert made.commit("w", [id_], deltas, 0) == []
+    assert made.staging.settled() is None
+    made.redis.hset(made.erased, sha1(b"one").hexdigest(), 1)
+    apply()
+    assert made.strata("one") == {}
+    assert not made.redis.exists(made.tallies.key(shelf.name(ONE)))
+    assert made.read(INDEX, [TWO]).n == 2
+    assert made.staging.settled() == 1
+
+
+def test_a_full_store_adds_the_rest_when_it_has_room(made):
+    """What was decided counts; a store without room adds nothing in part, and a worker goes on with it later."""
+    send(made, 0)
+    made.join()
+    ((_, ((id_, _),)),) = made.redis.xreadgroup(GROUP, "w", {made.stream: ">"})
+    decide = made.staging._decide
+
+    def full_after(keys, args):
+        outcome = decide(keys, args)
+        made.redis.config_set("maxmemory", 1)
+        return outcome
+
+    made.staging._decide = full_after
+    deltas = {ONE: expected(1)[0].cells, Weights(ONE): expected(1)[1], TWO: np.array([0, 1, 0, 0, 1])}
+    try:
+        assert made.commit("w", [id_], deltas, 0) == []
+        assert made.staging.settled() is None
+    finally:
+        made.redis.config_set("maxmemory", 0)
+    recover(made)
+    assert_counted(made, 1)
+
+
+def test_strings_are_staged_whole_and_leave_nothing(made):
+    """A string of several chunks arrives as it was; what is not moved goes."""
+    value = np.random.default_rng(1).bytes((5 << 19) + 3)
+    made.staging.replace("{shop}:snapshot:x", value)
+    assert made.redis.get("{shop}:snapshot:x") == value
+    assert made.redis.ttl("{shop}:snapshot:x") == -1
+    with made.staging.strings([value, b"x"]) as keys:
+        assert made.redis.mget(keys) == [value, b"x"]
+        assert 0 < made.redis.ttl(keys[0]) <= HOUR
+    assert list(made.redis.scan_iter("*:staged:*")) == []
+
+
+@pytest.mark.parametrize(
+    ("cells", "most"), [([(1 << 22) - 5], 1), (range(0, 1 << 22, 83), 200), (range(1 << 16), 10), (range(10), 0)]
+)
+def test_no_piece_is_large(cells, most):
+    """Whatever a delta is, its pieces together are it, and none takes long."""
+    delta = np.zeros(1 << 22, np.int64)
+    delta[list(cells)] = 3
+    pieces = list(store._pieces(ONE, delta, 0))
+    found = np.zeros_like(delta)
+    for piece in pieces:
+        if piece.first == "":
+            pairs = np.array(piece.deltas.split(), np.int64).reshape(-1, 2)
+            found[pairs[:, 0]] += pairs[:, 1]
+            assert store._NAMED * len(pairs) <= store._PIECE
+        else:
+            some = shelf.cells(piece.deltas)
+            found[piece.first : piece.first + len(some)] += some
+            assert len(some) <= store._PIECE
+    assert (found == delta).all()
+    assert len(pieces) <= most + 10

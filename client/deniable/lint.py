@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry
@@ -12,6 +13,7 @@ from deniable.caps import Caps
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.exposure import Exposure
 from deniable.lookalike import alike, spelt
+from deniable.publication import delay
 from deniable.published import MEANING
 
 if TYPE_CHECKING:
@@ -38,6 +40,9 @@ FEW_REPORTS = 20
 
 MANY_VALUES = 3
 """Fewer are shared by questions that have nothing to do with each other, such as a yes or no."""
+
+LARGE_BYTES = 1 << 28
+"""What a metric may take in the store, 256 MiB, beyond which lint says how that comes about."""
 
 ALIKE = "values that look alike are counted apart: keep one, or make them different"
 
@@ -80,6 +85,7 @@ def lint(path: str | Path) -> Lint:
             faults += error.faults
         else:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
+            warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _large(loaded, metric, mechanism)]
             allowance = Allowance.of(metric, mechanism, budget)
             notes.append(f"{metric.id}: {_resolved(metric, mechanism, number)}; {_reserved(metric, allowance, budget)}")
     if not faults:
@@ -190,6 +196,32 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     for values in (plain, *(listed for _, listed in metric.factors)):
         for pair in alike(values):
             yield ALIKE, tuple(map(spelt, pair))
+
+
+def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
+    """Tell what a metric takes in the store if that is much: a tally for each period and combination of segments that is kept."""
+    layout, days = mechanism.layout, loaded.retention
+    cells = layout.rows * layout.width + (layout.rows + layout.width + 1 if layout.kind == "bits" else 0)
+    lists = [len(loaded.segments[name]) for name in metric.segments]
+    segments, groups = prod(lists), prod(each + 1 for each in lists)  # what is released has each segment for itself, too
+    counted, published = (_periods(metric, kept) for kept in (days.tallies, days.releases))
+    size = 8 * cells * (segments * counted + groups * published)
+    if size > LARGE_BYTES:
+        sums = f"{segments:,} segments x {counted:,} periods of exact sums, kept for {days.tallies} days"
+        releases = f"{groups:,} x {published:,} of releases, for {days.releases}"
+        mend = "use a mechanism with fewer cells, a longer period, fewer segments, or a shorter [retention]"
+        yield f"up to {_bytes(size)} in the store: {cells:,} cells of 8 bytes x ({sums}, + {releases}); {mend}", None
+
+
+def _periods(metric: Metric, days: int) -> int:
+    """Count the periods of which something is kept: those that closed within some days, and those that are open."""
+    hours = {"hour": 1, "day": 24, "week": 168, "month": 672}[metric.period]
+    return ceil((timedelta(days=days) + delay(metric.grace)) / timedelta(hours=hours)) + 1
+
+
+def _bytes(size: int) -> str:
+    """Write a number of bytes in MiB, or GiB where there are many."""
+    return f"{size / 2**30:,.1f} GiB" if size >= 1 << 30 else f"{size / 2**20:,.0f} MiB"
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,7 @@ STORE = (
         "for seconds; an hour at most",
     ),
     Kept("{app}:redo", "how many commits were made in pieces", _FOR_GOOD),
+    Kept("{app}:faults", "what fails of a worker's chores, by metric, with the kind of error", "until it passes; two hours"),
     Kept("{app}:metrics", "names of the metrics that any registry of a worker had", "until the metric is erased"),
     Kept("{app}:expired", "by definition of a metric, the last period whose sums were deleted", _FOR_GOOD),
     Kept("{app}:erased", "digests of the metrics that were erased, so that nothing of them is counted again", _FOR_GOOD),

@@ -26,7 +26,7 @@ from deniable_aggregator.audit import AuditLog
 from deniable_aggregator.breakdown import Breakdown
 from deniable_aggregator.cube import Cube
 from deniable_aggregator.events import Events
-from deniable_aggregator.faults import alone
+from deniable_aggregator.faults import Faults
 from deniable_aggregator.release import Release
 from deniable_aggregator.script import Script
 from deniable_aggregator.shelf import name
@@ -91,7 +91,7 @@ class Publisher:
         self._store = store
         self._released = release.shelf(store)
         self._early, self._trial = registry.publication.early, registry.publication.trial
-        self._actor, self._events = actor, events or Events()
+        self._actor, self._faults = actor, Faults(store, events or Events())
         self._every = TRIAL_SECONDS if self._trial else EVERY_SECONDS
         self._next = 0.0
         self._settled: int | None = None
@@ -105,7 +105,8 @@ class Publisher:
         """Publish what is due, if it is time to look."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + self._every
-            self.publish(self._store.now())
+            with self._faults.alone("publisher"):
+                self.publish(self._store.now())
 
     def publish(self, now: float) -> list[Stratum]:
         """Publish what is due.
@@ -126,7 +127,7 @@ class Publisher:
         if self._settled is None:  # a part of a commit is published never
             return made
         for question in self._questions:
-            with alone(self._events, "publisher", question.metric.id):
+            with self._faults.alone("publisher", question.declared.name):
                 made += self._published(question, now, drained)
         return made
 

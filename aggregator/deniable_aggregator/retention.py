@@ -21,7 +21,7 @@ from deniable.declared import Declared
 from deniable.publication import GRACE, delay
 from deniable_aggregator import release, shelf, watch
 from deniable_aggregator.events import Events
-from deniable_aggregator.faults import alone
+from deniable_aggregator.faults import Faults
 from deniable_aggregator.holdings import COUNTED, PUBLISHED, Holdings
 from deniable_aggregator.release import Release
 from deniable_aggregator.removal import Erased, Removal
@@ -71,7 +71,7 @@ class Retention:
         every: float = EVERY_SECONDS,
         events: Events | None = None,
     ) -> None:
-        self._events = events or Events()
+        self._faults = Faults(store, events or Events())
         self._store, self._publisher = store, publisher
         self._days, self._every = registry.retention, every
         self._graces: dict[str, timedelta] = {}  # by metric the longest of any version
@@ -84,11 +84,15 @@ class Retention:
 
     def __call__(self) -> None:
         """Delete what is due of the next metric, if it is time to look: counting waits for one metric at a time."""
-        if self._left is None and time.monotonic() >= self._next:
-            self._next = time.monotonic() + self._every
-            self._left = self._look(self._store.now())
-        if self._left is not None and next(self._left, None) is None:
-            self._left = None
+        if self._left is None and time.monotonic() < self._next:
+            return
+        left, self._left = self._left, None
+        with self._faults.alone("retention"):
+            if left is None:
+                self._next = time.monotonic() + self._every
+                left = self._look(self._store.now())
+            if next(left, None) is not None:
+                self._left = left
 
     def look(self, now: float) -> int:
         """Delete what is due; should two workers do so at once, one of them finds nothing.
@@ -114,7 +118,7 @@ class Retention:
         for metric in sorted(known):
             closed = drained - self._graces.get(metric, delay(GRACE)).total_seconds()
             of_it = 0
-            with alone(self._events, "retention", metric):
+            with self._faults.alone("retention", metric):
                 held = Holdings(self._store, metric)
                 of_it += self._counted(held, closed)
                 held = Holdings(self._store, metric) if of_it else held

@@ -28,6 +28,8 @@ Keys of one app share a hash tag, so that one script may touch them all on a Red
     hash from each definition of a metric to the last of its periods that was deleted, by `deniable_aggregator.retention`;
 ``{app}:erased``
     hash of digests of erased metrics, by `deniable_aggregator.removal`; of these two, nothing is counted any more;
+``{app}:faults``
+    hash of what fails at present of a worker's chores (`deniable_aggregator.faults`);
 ``{app}:staged:<token>``, ``{app}:redo``
     what is too large for one script, in pieces (`deniable_aggregator.staging`);
 ``{app}:metrics``
@@ -172,6 +174,7 @@ class Store:
         self.expired = f"{{{app}}}:expired"
         self.erased = f"{{{app}}}:erased"
         self.metrics = f"{{{app}}}:metrics"
+        self.faults = f"{{{app}}}:faults"
         self._seen = Seen(client, app)
         self._append = Script(client, "limit", "seen", "append")
         self.staging = Staging(client, app)

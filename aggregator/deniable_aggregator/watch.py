@@ -19,7 +19,7 @@ from deniable.declared import Declared
 from deniable.period import end
 from deniable_aggregator import alarm, tally, volume
 from deniable_aggregator.events import Events
-from deniable_aggregator.faults import alone
+from deniable_aggregator.faults import Faults
 from deniable_aggregator.script import Script
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ class Watch:
     """
 
     def __init__(self, store: Store, registry: Registry, *, every: float = EVERY_SECONDS, events: Events | None = None) -> None:
-        self._events = events or Events()
+        self._faults = Faults(store, events or Events())
         self._store = store
         self._every = every
         self._next = 0.0
@@ -217,7 +217,8 @@ class Watch:
         self._next = time.monotonic() + self._every
         now = int(time.time())
         if not 0 <= now - (looked(self._store) or 0) < self._every:
-            self.look(now)
+            with self._faults.alone("watch"):
+                self.look(now)
 
     def look(self, now: int) -> list[Alarm]:
         """Test what has grown, and keep what is found.
@@ -238,7 +239,7 @@ class Watch:
         units: list[_Unit] = []
         settled = self._store.staging.settled()
         for question in self._questions:
-            with alone(self._events, "watch", question.metric.id):
+            with self._faults.alone("watch", question.name):
                 units += self._grown(question, since, hour)
         if settled is None or self._store.staging.settled() != settled:  # a part of a commit may look made-up
             return []

@@ -52,6 +52,11 @@ class Declared:
         return self.mechanism.layout
 
     @property
+    def name(self) -> str:
+        """What people call it, such as ``ui.theme@2``."""
+        return f"{self.metric.id}@{self.metric.version}"
+
+    @property
     def definition(self) -> tuple[str, int, str]:
         """What it is counted under: metric, version and fingerprint."""
         return self.metric.id, self.metric.version, self.fingerprint

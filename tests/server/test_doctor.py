@@ -21,6 +21,7 @@ from redis import AuthenticationError, RedisError
 from deniable import cli, mechanisms, registry
 from deniable.report import Stratum, fingerprint
 from deniable_aggregator import embedded, pulse, release
+from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.pulse import Pulse
 from deniable_aggregator.store import Store, connect
 from deniable_server.doctor import host, pipeline, store
@@ -317,6 +318,34 @@ def test_releases_of_another_definition(examined, good, registry_file):
     status, found = examined(good)
     assert (status, wrong(found)) == (0, {"releases": "warning"})
     assert "ui.theme version 1 was also published as ffffffffffffffff" in found["releases"]["seen"]
+
+
+def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeypatch):
+    """The worker notes it by name, and the doctor finds it; once it is published again nothing is left of it."""
+    shop = Store(good.redis, "shop")
+    publisher = Publisher(shop, registry.load(registry_file))
+    published = Publisher._published
+    failing = ["plugin"]
+
+    def fail(self, question, *arguments):
+        if question.metric.id in failing:
+            raise ValueError("8 reports")
+        return published(self, question, *arguments)
+
+    monkeypatch.setattr(Publisher, "_published", fail)
+    assert publisher.publish(time.time()) == []
+    assert 0 < good.redis.ttl(shop.faults) <= 7200
+    status, found = examined(good)
+    assert (status, wrong(found)) == (1, {"chores": "fault"})
+    assert "publisher of plugin fails (ValueError)" in found["chores"]["seen"]
+    assert "8 reports" not in str(found)
+    failing.clear()
+    Publisher(shop, registry.load(registry_file)).publish(time.time())  # another worker
+    assert examined(good)[0] == 0
+    assert not good.redis.exists(shop.faults)
+    monkeypatch.setattr(Publisher, "publish", lambda *_: 1 / 0)
+    publisher()
+    assert "publisher fails (ZeroDivisionError)" in examined(good)[1]["chores"]["seen"]
 
 
 def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):

@@ -15,6 +15,8 @@ import redis
 from deniable import cli
 from deniable_aggregator import inventory, pulse, release
 from deniable_aggregator.budgets import Budgets
+from deniable_aggregator.events import Events
+from deniable_aggregator.faults import Faults
 from deniable_aggregator.publisher import Publisher
 from deniable_aggregator.retention import Retention
 from deniable_aggregator.watch import Watch
@@ -124,6 +126,8 @@ def test_the_inventory_is_complete(shop, store_url):
         patch.setattr(store.staging, "apply", lambda: (scan(), apply()))
         send(shop, "export", [0])
         count(shop)
+    with Faults(store, Events()).alone("publisher", "export"):
+        raise ValueError
     pulse.beat(store, "worker")
     scan()
     # Its sums go, and a metric is erased.

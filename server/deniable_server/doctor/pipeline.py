@@ -6,14 +6,14 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
-from deniable_aggregator import pulse, release
+from deniable_aggregator import faults, pulse, release
 from deniable_aggregator.store import Store
 from deniable_server.doctor.finding import Finding
 from deniable_server.keys import KeyStore
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import redis
 
@@ -38,6 +38,7 @@ def looks(settings: Settings, registry: Registry, client: redis.Redis) -> dict[s
     }
     if settings.serves != "ingest":  # which sees no release
         found["releases"] = lambda: releases(registry, store)
+        found["chores"] = lambda: chores(registry.app, faults.present(store))
     return found
 
 
@@ -121,3 +122,12 @@ def releases(registry: Registry, store: Store) -> Finding:
     )
     remedy = "restore the definition, or raise the version: `deniable registry diff` names what changed"
     return Finding("releases", "warning", seen, meaning, remedy, registry.app)
+
+
+def chores(app: str, present: Mapping[str, str]) -> Finding:
+    """Look what workers fail to do beside counting."""
+    if not present:
+        return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
+    seen = "; ".join(f"{name} fails ({error})" for name, error in present.items())
+    meaning = "what is named is not published, watched or deleted; nothing else is held up"
+    return Finding("chores", "fault", seen, meaning, "the worker's log says when; look at that metric in the registry", app)

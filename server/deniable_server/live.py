@@ -12,7 +12,7 @@ from flask import Blueprint, g, jsonify, request
 
 from deniable.errors import ParameterError
 from deniable.period import bounds
-from deniable_aggregator import counted, refused, tally, watch
+from deniable_aggregator import counted, faults, refused, tally, watch
 from deniable_aggregator.alarm import about, influence
 from deniable_server.auth import app_by_admin_key
 from deniable_server.problem import Problem
@@ -65,7 +65,7 @@ def overview(app: App) -> dict[str, Any]:
     dict
         The ``metrics``, each described, with the reports counted (``n``), those of them that are in no release yet
         (``unpublished``) and those ``refused`` by reason; what was ``refused`` of no metric that is declared; the ``backlog`` of
-        batches that are not counted yet; and the ``alarms``.
+        batches that are not counted yet; the ``alarms``; and the ``faults`` of workers, by what fails.
     """
     reasons = refused.read(app.store)
     metrics = [_counted(app, question, reasons) for question in _shown(app)]
@@ -77,6 +77,7 @@ def overview(app: App) -> dict[str, Any]:
         "refused": reasons.get(("", 0), {}),
         "metrics": metrics,
         "alarms": _alarms(app, app.versions.values()),
+        "faults": faults.present(app.store),
     }
 
 

@@ -181,6 +181,7 @@ _ANSWERS = {
         refused=_REASONS,
         metrics=_list(ref("LiveMetric")),
         alarms=_list(ref("Alarm")),
+        faults={"type": "object", "additionalProperties": _TEXT},  # kinds of error by what fails
     ),
     "LiveMeasured": _object(
         more=True,

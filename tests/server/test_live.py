@@ -13,6 +13,8 @@ import redis
 
 from deniable_aggregator import refused
 from deniable_aggregator.entry import whole
+from deniable_aggregator.events import Events
+from deniable_aggregator.faults import Faults
 from deniable_aggregator.watch import Watch
 from deniable_server.keys import KeyStore, id_of
 
@@ -138,6 +140,25 @@ def test_an_owner_sees_what_was_accepted_and_refused(filled, admin):
     assert filled.get(f"/api/v1/live/plugin?period={today}&level=0.5", admin).get_json()["n"] == 45
     assert filled.get("/api/v1/live/plugin?period=2001-01-01", admin).get_json()["estimates"][0]["frequency"] is None
     assert filled.get("/api/v1/metrics/plugin").get_json()["n"] == 0
+
+
+def test_what_workers_fail_at_shows(filled, admin, browse):
+    """What fails at present is told by name, in the answer and on the page, and no longer once it passes."""
+    get, failing = browse(admin), Faults(filled.store, Events())
+
+    def page():
+        return get("/live").get_data(as_text=True)
+
+    assert filled.get("/api/v1/live", admin).get_json()["faults"] == {}
+    assert "Something fails" not in page()
+    with failing.alone("publisher", "plugin"):
+        raise ValueError("7 reports")
+    assert filled.get("/api/v1/live", admin).get_json()["faults"] == {"publisher of plugin": "ValueError"}
+    assert "publisher of plugin" in page()
+    assert "7 reports" not in page()
+    with failing.alone("publisher", "plugin"):
+        pass
+    assert filled.get("/api/v1/live", admin).get_json()["faults"] == {}
 
 
 def test_published_and_live_numbers_fit_together(shop, admin):

@@ -446,7 +446,7 @@ def test_a_fault_in_one_metric_stays_in_it(shop, monkeypatch, caplog):
     vitals = Vitals(["shop"])
     Publisher(shop.store, shop.registry, events=vitals).publish(NOON)
     assert shop.published("export")["2026-11-10", ""] == 100
-    assert "publisher of theme failed (ZeroDivisionError)" in caplog.text
+    assert "publisher of theme@1 failed (ZeroDivisionError)" in caplog.text
     assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "publisher"}) == 1
     assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "retention"}) == 0
 

@@ -337,7 +337,7 @@ def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeyp
     assert 0 < good.redis.ttl(shop.faults) <= 7200
     status, found = examined(good)
     assert (status, wrong(found)) == (1, {"chores": "fault"})
-    assert "publisher of plugin fails (ValueError)" in found["chores"]["seen"]
+    assert "publisher of plugin@1 fails (ValueError)" in found["chores"]["seen"]
     assert "8 reports" not in str(found)
     failing.clear()
     Publisher(shop, registry.load(registry_file)).publish(time.time())  # another worker

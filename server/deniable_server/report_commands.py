@@ -13,7 +13,7 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator import options
 from deniable_aggregator.budgets import Budgets
 from deniable_aggregator.store import Store
-from deniable_server.privacy import compose, gather, render
+from deniable_server.privacy import compose, gather, page
 from deniable_server.privacy.facts import DELTA, DEVICES
 from deniable_server.privacy.proofs import attempt
 from deniable_server.privacy.published import look
@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from deniable_server.privacy.render import Format
-
 __all__ = ["report"]
 
-_FORMATS: dict[str, Format] = {".html": "html", ".htm": "html", ".md": "md", ".markdown": "md"}
+_HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 _LEAST_DEVICES = 2
 
 
@@ -56,7 +54,7 @@ def report(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
 
 @options.answered
 def _privacy(arguments: argparse.Namespace) -> int:
-    form = _form(arguments.output)
+    html = _is_html(arguments.output)
     if os.pathsep in arguments.registry:
         raise ConfigurationError("a report is about one registry; name it with --registry")
     if arguments.devices < _LEAST_DEVICES:
@@ -69,10 +67,8 @@ def _privacy(arguments: argparse.Namespace) -> int:
             published = [look(store, each) for each in facts.metrics]
             spent = Budgets(store, facts.registry.analysts).spent()
     proved = [attempt(each.metric, each.mechanism) for each in facts.metrics] if arguments.prove else None
-    document = compose(
-        facts, made=datetime.now(UTC), software=deniable.__version__, published=published, spent=spent, proved=proved
-    )
-    text = render(document, form)
+    text = compose(facts, made=datetime.now(UTC), software=deniable.__version__, published=published, spent=spent, proved=proved)
+    text = page(text) if html else text
     if arguments.output is None:
         print(text, end="")
     else:
@@ -87,9 +83,8 @@ def _privacy(arguments: argparse.Namespace) -> int:
     return int(bool(failed))
 
 
-def _form(output: Path | None) -> Format:
-    if output is None:
-        return "md"
-    if output.suffix.lower() not in _FORMATS:
-        raise ConfigurationError(f"--output ends with {', '.join(_FORMATS)}; got {output.name!r}")
-    return _FORMATS[output.suffix.lower()]
+def _is_html(output: Path | None) -> bool:
+    ending = output.suffix.lower() if output else _MARKDOWN[0]
+    if ending not in (*_HTML, *_MARKDOWN):
+        raise ConfigurationError(f"--output ends with {', '.join((*_HTML, *_MARKDOWN))}; got {output and output.name!r}")
+    return ending in _HTML

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
 
-__all__ = ["DELTA", "DEVICES", "SPANS", "Facts", "MetricFacts", "gather"]
+__all__ = ["DELTA", "DEVICES", "SPANS", "Doubt", "Facts", "MetricFacts", "gather"]
 
 DELTA = 1e-6
 """With which totals hold that are below the plain sum, unless another one is asked for."""
@@ -28,6 +28,22 @@ DEVICES = 4
 """Of a person or a household, unless another number is asked for."""
 SPANS = (1, 30, 365)
 """Days over which totals are told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """What the registry's checker finds worth a second look.
+
+    Parameters
+    ----------
+    rule
+        In words.
+    found
+        Where, each a metric with the value that it has.
+    """
+
+    rule: str
+    found: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +64,6 @@ class MetricFacts:
         How often the best guesser is right.
     totals
         The plan of this metric alone over each of `SPANS`.
-    doubts
-        What the registry's checker finds worth a second look.
     """
 
     metric: Metric
@@ -59,7 +73,16 @@ class MetricFacts:
     candidates: tuple[int, str]
     guesses: tuple[Guess, ...]
     totals: tuple[Plan, ...]
-    doubts: tuple[str, ...]
+
+    @property
+    def one(self) -> Guess:
+        """The guess from one report."""
+        return self.guesses[1]
+
+    @property
+    def lasting(self) -> Guess:
+        """The guess from all reports that a device makes of one answer in a year."""
+        return self.guesses[-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +100,19 @@ class Facts:
     statements
         Of all metrics together, over each of `SPANS`.
     doubts
-        What the checker finds that is of no metric alone.
+        Of the checker, each rule once.
     """
 
     registry: Registry
     digest: str
     metrics: tuple[MetricFacts, ...]
     statements: tuple[Statement, ...]
-    doubts: tuple[str, ...]
+    doubts: tuple[Doubt, ...]
+
+    @property
+    def worst(self) -> list[MetricFacts]:
+        """The metrics, first those whose reports of one answer tell most in a year."""
+        return sorted(self.metrics, key=lambda each: (each.lasting.epsilon, each.one.epsilon), reverse=True)
 
     @property
     def plan(self) -> Plan:
@@ -116,7 +144,9 @@ def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts
     loaded = newest(path)
     found: dict[str, list[str]] = {}
     for warning in lint(loaded.file).warnings:
-        found.setdefault(warning.metric, []).append(f"{warning.rule}; it is {warning.value}")
+        place = "" if warning.metric == "-" else warning.metric
+        value = "" if warning.value is None else str(warning.value)
+        found.setdefault(warning.rule, []).append(f"{place} ({value})" if place and value else place or value)
     statements = []
     for days in SPANS:
         planned = plan(loaded, days=days)
@@ -124,13 +154,13 @@ def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts
     return Facts(
         registry=loaded,
         digest=loaded.digest,
-        metrics=tuple(_metric(loaded, metric, tuple(found.get(metric.id, ()))) for metric in loaded.metrics.values()),
+        metrics=tuple(_metric(loaded, metric) for metric in loaded.metrics.values()),
         statements=tuple(statements),
-        doubts=tuple(found.get("-", ())),
+        doubts=tuple(Doubt(rule, tuple(filter(None, where))) for rule, where in found.items()),
     )
 
 
-def _metric(loaded: Registry, metric: Metric, doubts: tuple[str, ...]) -> MetricFacts:
+def _metric(loaded: Registry, metric: Metric) -> MetricFacts:
     mechanism = mechanisms.of(metric)
     file = Path(loaded.file).parent / metric.candidates if metric.candidates else None
     totals = tuple(plan(loaded, metrics=[metric.id], days=days) for days in SPANS)
@@ -143,5 +173,4 @@ def _metric(loaded: Registry, metric: Metric, doubts: tuple[str, ...]) -> Metric
         candidates=(len(loaded.candidates(metric)), sha256(file.read_bytes()).hexdigest() if file else ""),
         guesses=guesses(metric, mechanism),
         totals=totals,
-        doubts=doubts,
     )

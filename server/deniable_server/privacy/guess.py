@@ -9,7 +9,7 @@ with probability a, since one answer is that likely, with a + (1 - a) delta, whe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import exp, log
+from math import exp, inf, log
 from typing import TYPE_CHECKING
 
 from deniable.allowance import cost
@@ -42,8 +42,8 @@ class Guess:
     ----------
     reports
         Of one device; 0 for none, None for any number of copies of one kept response.
-    fresh
-        Whether each of them has noise of its own.
+    epsilon
+        Of all of them, by the plain sum, in nats; infinite for no bound.
     even
         With two answers, equally likely before.
     alike
@@ -53,7 +53,7 @@ class Guess:
     """
 
     reports: int | None
-    fresh: bool
+    epsilon: float
     even: float
     alike: float | None
     sure: float
@@ -73,37 +73,35 @@ def posterior(prior: float, epsilon: float) -> float:
 
 
 def guesses(metric: Metric, mechanism: Mechanism) -> tuple[Guess, ...]:
-    """Bound the guesses from no report, from one, and from as many as a device sends."""
+    """Bound the guesses from no report, from one, and last from all that a device makes of one answer in a year."""
     size = None if metric.open else metric.domain_size
-    found = [Guess(0, fresh=True, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
-    year = periods(metric.period, _YEAR)
+    found = [Guess(0, epsilon=0.0, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
     if metric.kept:
-        found += [_fresh(mechanism, 1, size), _kept(mechanism, size)]
-        return (*found, _fresh(mechanism, year, size))
+        return (*found, _fresh(mechanism, 1, size), _kept(mechanism, size))
+    year = metric.per_period * periods(metric.period, _YEAR)
     counts = sorted({*(reports for reports in _REPORTS if reports <= year), year})
     return (*found, *(_fresh(mechanism, reports, size) for reports in counts))
 
 
 def _fresh(mechanism: Mechanism, reports: int, size: int | None) -> Guess:
-    return _bounded([Spend.of(mechanism, reports)], reports, size, fresh=True)
+    return _bounded([Spend.of(mechanism, reports)], reports, reports * mechanism.epsilon, size)
 
 
 def _kept(mechanism: Mechanism, size: int | None) -> Guess:
-    ratio = mechanism.permanent_ratio if isinstance(mechanism, Chain) else None
-    if ratio is None:
-        return Guess(None, fresh=False, even=1.0, alike=1.0, sure=1.0)  # a kept response may be the answer itself
-    bound = _bounded([Spend(cost(ratio))], None, size, fresh=False)
+    if not isinstance(mechanism, Chain) or mechanism.permanent_ratio is None:
+        return Guess(None, epsilon=inf, even=1.0, alike=1.0, sure=1.0)  # a kept response may be the answer itself
+    bound = _bounded([Spend(cost(mechanism.permanent_ratio))], None, mechanism.epsilon_permanent, size)
     if bound.alike is None or mechanism.domain_size > _VALUES or mechanism.layout.rows > _ROWS:
         return bound
     return replace(bound, alike=min(bound.alike, Observer(mechanism).bound().success))
 
 
-def _bounded(spends: list[Spend], reports: int | None, size: int | None, *, fresh: bool) -> Guess:
+def _bounded(spends: list[Spend], reports: int | None, epsilon: float, size: int | None) -> Guess:
     losses = together(spends)
     apart, total = losses.delta(0.0), sum(spend.count * spend.epsilon for spend in spends)
     return Guess(
         reports,
-        fresh=fresh,
+        epsilon=epsilon,
         even=min((1 + apart) / 2, posterior(0.5, total)),
         alike=None if size is None else min(1 / size + (1 - 1 / size) * apart, posterior(1 / size, total)),
         sure=min(SURE + (1 - SURE) * losses.delta(log(SURE / (1 - SURE))), posterior(SURE, total)),

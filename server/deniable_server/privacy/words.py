@@ -15,8 +15,8 @@ _FORBIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, and what turns the orde
 
 
 def count(number: float) -> str:
-    """Write a whole number, in groups of three digits."""
-    return f"{round(number):,}"
+    """Write a whole number, in groups of three digits; infinity is no bound."""
+    return "no bound" if isinf(number) else f"{round(number):,}"
 
 
 def plural(number: int, noun: str) -> str:

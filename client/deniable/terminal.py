@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from deniable.text import visible
 
@@ -25,10 +25,13 @@ class Terminal:
     ----------
     stream
         Where to write.
+    status
+        With which the process ends once nobody reads the stream; None where it goes on, as a worker does without its log.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO, status: int | None = None) -> None:
         self.stream = stream
+        self._status = status
 
     def write(self, text: str) -> int:
         """Write a text; line ends and tabs stay."""
@@ -48,16 +51,17 @@ class Terminal:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)
 
-    def _end(self) -> NoReturn:
+    def _end(self) -> None:
         with suppress(OSError, ValueError):  # a stream without a descriptor
             os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # else the interpreter would complain as it ends
-        raise SystemExit(CLOSED_STATUS)
+        if self._status is not None:
+            raise SystemExit(self._status)
 
 
 @contextmanager
 def guarded() -> Iterator[None]:
     """Have all that is printed within go through a `Terminal`."""
-    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
+    out, err = Terminal(sys.stdout, CLOSED_STATUS), Terminal(sys.stderr)
     with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
         try:
             yield

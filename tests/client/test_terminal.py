@@ -74,3 +74,15 @@ def test_a_closed_pipe_ends_a_command_quietly(command):
             [sys.executable, "-m", "deniable", command, "--help"], stdout=out, stderr=subprocess.PIPE, text=True, check=False
         )
     assert (done.returncode, done.stderr) == (terminal.CLOSED_STATUS, "")
+
+
+def test_a_command_goes_on_without_its_log():
+    """Where only messages are not read any more, the command does what it was told to, and its status says how that went."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    code = (
+        "import sys; from deniable import terminal\nwith terminal.guarded():\n print(1, file=sys.stderr, flush=True)\n print(2)"
+    )
+    with os.fdopen(writer) as log:
+        done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=log, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "2\n")

@@ -291,7 +291,8 @@ class Store:
             Entries that this consumer no longer owns. If there is one, nothing was written.
         """
         hour = now - now % _HOUR
-        if sum(map(_cost, deltas.values())) > AT_ONCE:
+        most = (_NAMED + 1) * sum(map(len, deltas.values()))  # what they cost if every cell changed; a look takes longer
+        if most > AT_ONCE and sum(map(_cost, deltas.values())) > AT_ONCE:
             pieces = [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
             return self.staging.commit(self.stream, GROUP, consumer, ids, pieces)
         keys = [self.stream, self.expired, self.erased]

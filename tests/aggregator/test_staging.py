@@ -10,7 +10,7 @@ from itertools import count
 
 import numpy as np
 import pytest
-from redis import RedisError
+from redis import ConnectionError, RedisError  # noqa: A004 - as the store raises it
 from redis.connection import AbstractConnection
 
 from deniable.layout import Layout
@@ -104,6 +104,41 @@ def test_whoever_dies_between_any_two_pieces_another_goes_on(made, store_url, mo
         time.sleep(0.005)
         recover(made)
         for key in made.redis.scan_iter("*:staged:*"):  # what was not decided yet goes by itself
+            assert 0 < made.redis.ttl(key) <= HOUR
+            made.redis.delete(key)
+        assert_counted(made, 3)
+    assert at > 40
+
+
+def test_an_answer_that_is_lost_loses_no_report(made, store_url, monkeypatch):
+    """A worker that loses an answer of the store, each in turn, and sends again, counts everything once in the end."""
+    read, at, answered = AbstractConnection.read_response, 0, True
+    while answered:
+        at += 1
+        made.redis.flushall()
+        for number in range(3):
+            send(made, number)
+        made.join()
+        hasty, answers = Store(connect(store_url), "shop"), count(1)
+        worker = Worker([hasty], WorkerSettings(batch=3))
+        entries = worker._read(block=False)[hasty.stream]
+
+        def lossy(self, *arguments, at=at, answers=answers, **options):
+            mine = next(answers) == at
+            found = read(self, *arguments, **options)
+            if mine:
+                self.disconnect()
+                raise ConnectionError("the answer is lost")
+            return found
+
+        with monkeypatch.context() as patch:
+            patch.setattr(AbstractConnection, "read_response", lossy)
+            worker._settle(hasty, entries, threading.Event())
+        answered = next(answers) > at
+        hasty.redis.close()
+        time.sleep(0.005)
+        recover(made)
+        for key in made.redis.scan_iter("*:staged:*"):
             assert 0 < made.redis.ttl(key) <= HOUR
             made.redis.delete(key)
         assert_counted(made, 3)

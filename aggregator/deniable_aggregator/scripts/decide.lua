@@ -3,6 +3,9 @@
 -- KEYS: stream, what was decided and done, the staged pieces.
 -- ARGV: group, consumer, token of the pieces, how many elements they have, number of ids, ids...
 -- Returns 1; the ids that the consumer does not own, or 0 if the pieces are not all there; then nothing is written.
+if redis.call('TTL', KEYS[3]) == -1 then -- decided already: the answer was lost, and this is sent again
+  return 1
+end
 local count = tonumber(ARGV[5])
 local others = stale(ARGV[1], ARGV[2], 6, count)
 if #others > 0 then

@@ -6,7 +6,7 @@
 ``{app}:seen:secret``
     the digest's key: 32 random bytes, drawn once.
 
-Small hashes are kept as plain lists of bytes, so an upload takes some 31 bytes and not the 300 of a key of its own. A day has as
+Small hashes are kept as plain lists of bytes, so an upload takes some 27 bytes and not the 300 of a key of its own. A day has as
 many hashes as let eight million uploads a day stay such lists (`hash-max-listpack-entries` is 512), and at most 3 MB of names. A
 hash goes as a whole, when the last of its uploads need be remembered no longer.
 

@@ -84,8 +84,6 @@ def create_app(settings: Settings | None = None) -> Flask:
         log.warning("the store cannot be asked yet whether it keeps durability %s (%s)", durability.name, type(error).__name__)
     flask = _Server(__name__)
     flask.jinja_options = {"finalize": _shown}
-    secret = settings.secret or settings.read_keys or token_hex()
-    flask.secret_key = sha256(b"deniable session" + secret.encode()).digest()
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
     flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}

@@ -10,6 +10,7 @@ import zlib
 from binascii import Error as Base64Error
 from binascii import a2b_base64
 from collections import Counter
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, time, timedelta
 from hashlib import sha256
@@ -110,24 +111,26 @@ def reports() -> Response:
             _note_refused(app)
             raise
         return _repeated(remembered, key, body, problem.extra)
-    limits += known.limits.storing(app.name, g.key.id, len(entry) + _OVERHEAD)
+    all_limits = [*limits, *known.limits.storing(app.name, g.key.id, len(entry) + _OVERHEAD)]
     appended = app.store.append(
         entry,
         key=key,
         remember=_remembered(key, body, answer),
         cap=known.settings.max_backlog,
         ttl=known.settings.idempotency_ttl,
-        limits=limits,
+        limits=all_limits,
     )
     if appended.outcome == "appended":
         _note_refused(app)
         return _answer(answer, duplicate=False)
     if appended.excess:
-        raise known.limits.problem(limits, appended.excess)
+        raise known.limits.problem(all_limits, appended.excess)
     if appended.outcome == "full":
         detail = "more batches wait to be counted than this server holds; try again later"
         raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)
     if appended.outcome == "no room":
+        with suppress(redis.OutOfMemoryError):
+            known.limits.take(limits)
         detail = "the store has no memory left for uploads; try again later"
         raise Problem(503, "store_full", detail, retry_after=RETRY_SECONDS)
     return _repeated(appended.previous, key, body, answer)

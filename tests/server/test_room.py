@@ -125,6 +125,20 @@ def test_a_store_that_is_full_beyond_that(served, limited, again):
     assert served.get("/api/v1/metrics/ui.theme").get_json()["n"] == 4
 
 
+class TestLimits:
+    """Limits of requests, while the store is full."""
+
+    @pytest.fixture
+    def settings(self, settings):
+        return replace(settings, rate_limit_key="3/hour", stored_limit_key="64MB/minute")
+
+    def test_they_hold(self, served, limited):
+        """Uploads that find no room are counted as requests, and for no bytes."""
+        limited(served.store.redis.info("memory")["used_memory"] // 5)
+        assert [served.post(small(served)).status_code for _ in range(5)] == [503, 503, 503, 429, 429]
+        assert not [key for key in served.store.redis.scan_iter() if key.endswith(b":bytes")]
+
+
 def test_memory_is_looked_at_now_and_then(real_redis, limited):
     """A process looks once a second, or when it has appended a hundredth of what there is; not at each upload."""
     most = limited(100 * MB)

@@ -1,4 +1,4 @@
-"""Draw a password for each user of the store, and secrets of the servers.
+"""Draw a password for each user of the store, and a key for the numbers of the servers.
 
 ``python deploy/passwords.py deploy/users.acl --folder deploy/private --store store:6379`` writes ``users.acl`` for the store,
 which has hashes only, and for each process an environment file that only its owner may read. Without ``--folder`` the hashes go
@@ -36,8 +36,7 @@ def environment(user: str, password: str, store: str, metrics_key: str) -> str:
     """Return the environment file of a user's process."""
     told = {"DENIABLE_REDIS_URL": f"redis://{user}:{password}@{store}/0"}
     if user in SERVES:
-        # One secret for all processes and machines that show the same pages, and one key for who collects their numbers.
-        told |= {"DENIABLE_SERVES": SERVES[user], "DENIABLE_SECRET": token_hex(), "DENIABLE_METRICS_KEY": metrics_key}
+        told |= {"DENIABLE_SERVES": SERVES[user], "DENIABLE_METRICS_KEY": metrics_key}  # one key for who collects their numbers
     return "".join(f"{name}={text}\n" for name, text in told.items())
 
 

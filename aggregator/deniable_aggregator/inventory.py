@@ -102,6 +102,8 @@ STORE = (
     ),
     Kept("{deniable}:rate:source:*", "the same, of requests without a good key", _WINDOW),
     Kept("{deniable}:rate:login:*", "the same, of attempts to sign in", _WINDOW),
+    Kept("{app}:session:*", "which key signed in to the dashboard, under a hash of the session's number", "twelve hours"),
+    Kept("{deniable}:session:secret", "32 random bytes that the dashboard's cookies are signed with", _FOR_GOOD),
     Kept("{deniable}:source:*", "the key of the day, drawn at random", "until five minutes after midnight (UTC)"),
 )
 """In the store, by key."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from hashlib import sha256
-from secrets import token_hex
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, request
 from flask.sessions import SecureCookieSessionInterface
+from itsdangerous import URLSafeTimedSerializer
 from redis import RedisError
 from werkzeug.middleware.proxy_fix import ProxyFix
 
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-    from flask import Request
-    from flask.sessions import SecureCookieSession
+    from flask import Request, Response
+    from flask.sessions import SecureCookieSession, SessionMixin
 
 __all__ = ["create_app"]
 
@@ -130,7 +130,19 @@ class _Sessions(SecureCookieSessionInterface):
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
         if request.path in gate.SHARED:  # looking for a cookie takes longer than to check a report
             return self.make_null_session(app)
-        return super().open_session(app, request)
+        try:
+            return super().open_session(app, request)
+        except RedisError:  # nobody is signed in while the store is away
+            return self.session_class()
+
+    def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
+        with suppress(RedisError):
+            super().save_session(app, session, response)
+
+    def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer:  # noqa: ARG002
+        """Sign with what the store has, so that no setting can be guessed from a cookie."""
+        told = {"key_derivation": self.key_derivation, "digest_method": self.digest_method}
+        return URLSafeTimedSerializer(service().sessions.secret(), salt=self.salt, serializer=self.serializer, signer_kwargs=told)
 
     def get_cookie_secure(self, app: Flask) -> bool:  # noqa: ARG002
         return service().settings.secure_cookie == "always" or request.is_secure

@@ -6,7 +6,6 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from secrets import token_hex
 
 bind = "127.0.0.1:8080"
 workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
@@ -18,9 +17,6 @@ keepalive = 5
 # Connections of a worker, which may all be sending slowly: each holds at most a body and its headers in memory.
 worker_connections = 500
 preload_app = False
-# Cookies are signed by the secret or by the read keys. Without either, the processes share one of their own.
-if not os.environ.get("DENIABLE_SECRET") and not os.environ.get("DENIABLE_READ_KEYS"):
-    os.environ["DENIABLE_SECRET"] = token_hex()
 control_socket_disable = True
 # Heartbeats go to a file; on a disk that is slow they would stall the workers.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108

@@ -146,8 +146,6 @@ def _advise(found: Inspection, settings: Settings, served: set[str], environment
         return
     if settings.dashboard == "open":
         warn("DENIABLE_DASHBOARD=open shows the pages to whoever reaches the server; key asks for a read key")
-    elif not settings.secret and not settings.read_keys:
-        warn("DENIABLE_SECRET is not set: people must sign in anew after each start, and for each server; set 32 random bytes")
 
 
 def _shown(environment: Mapping[str, str]) -> list[Shown]:

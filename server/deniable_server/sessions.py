@@ -1,7 +1,9 @@
 """Who is signed in to the dashboard, in the store, so that signing out ends it whatever becomes of the cookie.
 
 ``{app}:session:<SHA-256 of its number>``
-    id of the key that opened it, for twelve hours.
+    id of the key that opened it, for twelve hours;
+``{deniable}:session:secret``
+    what all servers sign cookies with, drawn by the first one.
 
 A number has 192 random bits and is in the browser's cookie alone: nobody who reads the store can use what is there.
 """
@@ -9,7 +11,7 @@ A number has 192 random bits and is in the browser's cookie alone: nobody who re
 from __future__ import annotations
 
 from hashlib import sha256
-from secrets import token_urlsafe
+from secrets import token_hex, token_urlsafe
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Sessions"]
 
 _SECONDS = 12 * 3600
+_SECRET = "{deniable}:session:secret"  # noqa: S105 - its name
 
 
 class Sessions:
@@ -31,6 +34,20 @@ class Sessions:
 
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
+        self._secret: bytes | None = None
+
+    def secret(self) -> bytes:
+        """Return what cookies are signed with: random, and the same for all servers of a store.
+
+        Raises
+        ------
+        redis.RedisError
+            If the store cannot be used.
+        """
+        if self._secret is None:
+            self._redis.set(_SECRET, token_hex(32), nx=True)
+            self._secret = cast("bytes", self._redis.get(_SECRET))
+        return self._secret
 
     def open(self, app: str, key: str) -> str:
         """Begin a session of an app, opened by the key with this id; return its number."""

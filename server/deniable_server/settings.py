@@ -99,9 +99,6 @@ class Settings:
     secure_cookie
         ``auto``: the dashboard's session cookie is Secure where the page came over https; ``always``: it is, even where neither
         this server nor a trusted proxy knows of it.
-    secret
-        Signs the dashboard's session cookie; derived from `read_keys` when empty, so that all processes agree; and where
-        these are empty too, each start of a server draws one: give one if several servers show the same pages.
     metrics_key
         Opens ``/metrics``, which tells of all apps; at least 8 characters. Empty: there are no metrics.
     cors_origins
@@ -139,7 +136,6 @@ class Settings:
     dashboard: Literal["key", "open"] = "key"
     hosts: str = ""
     secure_cookie: Literal["auto", "always"] = "auto"
-    secret: str = field(default="", repr=False)
     metrics_key: str = field(default="", repr=False)
     trusted_proxies: int = field(default=0, metadata={"least": 0})
     rate_limit_key: str = "300000/minute"

@@ -75,7 +75,7 @@ def test_the_names_of_the_server_need_no_flask():
     """A worker is installed without Flask, and knows what servers read all the same."""
     code = (
         "import sys\nsys.modules['flask'] = None\nfrom deniable_aggregator.variables import strays\n"
-        "assert strays({'DENIABLE_SECRET': 'x'}) == []\nassert len(strays({'DENIABLE_SECRETS': 'x'})) == 1"
+        "assert strays({'DENIABLE_METRICS_KEY': 'x'}) == []\nassert len(strays({'DENIABLE_METRICS_KEYS': 'x'})) == 1"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr

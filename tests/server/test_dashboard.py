@@ -108,7 +108,7 @@ def make(tmp_path, monkeypatch, redis) -> Callable[..., Flask]:
             path = tmp_path / f"{i}.toml"
             path.write_text(text, "utf-8")
             paths.append(str(path))
-        given = {"dashboard": "open", "read_keys": f"shop:{READ_KEY}, gone:gone-reads", "secret": "a secret"}
+        given = {"dashboard": "open", "read_keys": f"shop:{READ_KEY}, gone:gone-reads"}
         return create_app(Settings(redis_url="redis://unused", registry=":".join(paths), **(given | settings)))
 
     return build
@@ -469,7 +469,7 @@ def test_a_session_ends(locked, redis):
     """Twelve hours after signing in the store has forgotten it, and the key is asked for again."""
     locked.post("/login", data={"token": token(locked), "key": READ_KEY})
     assert locked.get("/").status_code == 200
-    (kept,) = redis.scan_iter("*:session:*")
+    (kept,) = redis.scan_iter("{shop}:session:*")
     assert 12 * 3600 - 60 < redis.ttl(kept) <= 12 * 3600
     redis.pexpire(kept, 1)
     sleep(0.01)
@@ -502,7 +502,7 @@ def test_signing_out_ends_a_copy_of_the_cookie(locked):
 def test_a_cookie_is_not_enough(locked, redis):
     """A cookie that is rightly signed, by whoever got the secret, opens nothing: not even with what the store holds."""
     locked.post("/login", data={"token": token(locked), "key": READ_KEY})
-    (kept,) = redis.scan_iter("*:session:*")
+    (kept,) = redis.scan_iter("{shop}:session:*")
     for number in ("", "guessed", kept.decode().rpartition(":")[2]):
         with locked.session_transaction() as session:
             session["number"] = number

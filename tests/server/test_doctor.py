@@ -26,7 +26,6 @@ from deniable_aggregator.pulse import Pulse
 from deniable_aggregator.store import Store, connect
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.keys import KeyStore
-from deniable_server.settings import Settings
 from deniable_server.stack import free_port
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +76,7 @@ def examined(monkeypatch, capsys, registry_file):
     def run(server, *arguments, **settings):
         for name in [name for name in os.environ if name.startswith("DENIABLE_")]:
             monkeypatch.delenv(name)
-        given = {"redis_url": getattr(server, "url", server), "registry": str(registry_file), "secret": "s"} | settings
+        given = {"redis_url": getattr(server, "url", server), "registry": str(registry_file)} | settings
         for name, value in given.items():
             monkeypatch.setenv(f"DENIABLE_{name.upper()}", value)
         status = cli.main(["doctor", "--json", *arguments])
@@ -359,15 +358,6 @@ def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):
     assert host.gunicorn().status == "fault"
     monkeypatch.setenv("DENIABLE_REDIS_ULR", "x")
     assert "DENIABLE_REDIS_URL meant?" in host.variables().seen
-    kinds = [
-        (Settings(), ["warning"]),
-        (Settings(secret="s"), ["ok"]),
-        (Settings(read_keys="shop:rk_11111111"), ["ok"]),
-        (Settings(serves="ingest"), []),
-        (Settings(dashboard="open"), []),
-    ]
-    for settings, expected in kinds:
-        assert [each.status for each in host.secret(settings)] == expected
 
 
 class Terminal(io.StringIO):

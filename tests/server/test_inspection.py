@@ -24,7 +24,7 @@ def environment(registry_file):
         "DENIABLE_REGISTRY": str(registry_file),
         "DENIABLE_INGEST_KEYS": "shop:pk_canary_1,shop:pk_canary_2",
         "DENIABLE_READ_KEYS": "shop:rk_canary_1",
-        "DENIABLE_SECRET": "canary-secret",
+        "DENIABLE_METRICS_KEY": "canary-secret",
     }
 
 
@@ -55,7 +55,7 @@ def test_a_good_environment(run, environment, monkeypatch):
     assert set(VARIABLES) <= set(shown)
     assert shown["DENIABLE_REDIS_URL"] == ("redis://store.example:6379/0", "environment")
     assert shown["DENIABLE_INGEST_KEYS"] == ("(hidden) 2 of shop", "environment")
-    assert shown["DENIABLE_SECRET"] == ("(hidden)", "environment")
+    assert shown["DENIABLE_METRICS_KEY"] == ("(hidden)", "environment")
     assert shown["DENIABLE_MAX_BACKLOG"] == ("10000", "default")
     assert shown["DENIABLE_WORKER_BATCH"] == ("100", "default")
     assert "canary" not in said
@@ -129,7 +129,6 @@ def test_every_signed_registry_is_compared(environment, tmp_path):
     ("change", "words"),
     [
         ({"DENIABLE_DASHBOARD": "open"}, "whoever reaches the server"),
-        ({"DENIABLE_SECRET": "", "DENIABLE_READ_KEYS": ""}, "DENIABLE_SECRET is not set"),
         ({"DENIABLE_READ_KEYS": "blog:rk_canary_1"}, "has keys of blog"),
         ({"DENIABLE_APPS": "shop,blog"}, "workers count blog, shop"),
     ],

@@ -144,6 +144,8 @@ def test_the_inventory_is_complete(shop, store_url):
     with shop.flask.test_request_context(environ_base=ELSEWHERE):
         shop.service.limits.login()
     store.redis.hset("{shop}:keys:used", "somebody", today())
+    shop.service.sessions.open("shop", "somebody")
+    assert shop.service.sessions.secret()
     scan()
     unknown = sorted(key for key in seen if inventory.find(key, "shop") is None)
     assert unknown == []

@@ -43,7 +43,6 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: redi
     yield host.variables()
     yield host.memory_files()
     yield host.gunicorn()
-    yield from host.secret(settings)
     with suppress(redis.ResponseError):  # a store that cannot write answers even this with an error, but it answers
         client.ping()
     for name, look in store.looks(settings, list(registries), client).items():

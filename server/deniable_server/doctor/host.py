@@ -7,19 +7,13 @@ import shutil
 import sys
 from importlib.metadata import requires, version
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from packaging.requirements import Requirement
 
 from deniable_aggregator.variables import strays
 from deniable_server.doctor.finding import Finding
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from deniable_server.settings import Settings
-
-__all__ = ["gunicorn", "memory_files", "secret", "variables"]
+__all__ = ["gunicorn", "memory_files", "variables"]
 
 _SHM = Path("/dev/shm")  # noqa: S108 - nothing of ours is written there
 _LEAST_FREE = 1 << 20
@@ -58,16 +52,3 @@ def gunicorn() -> Finding:
         return Finding("gunicorn", "ok", installed)
     meaning = "our worker class extends gunicorn's, and may not fit this one: slow clients may then stop the service"
     return Finding("gunicorn", "fault", f"{installed}, not {wanted.specifier}", meaning, "pip install 'deniable[server]' again")
-
-
-def secret(settings: Settings) -> Iterator[Finding]:
-    """Look at what cookies are signed with, where there are any."""
-    if settings.serves == "ingest" or settings.dashboard == "open":
-        return
-    if settings.secret or settings.read_keys:
-        yield Finding("secret", "ok", "the same at each start" + ("" if settings.secret else ", from DENIABLE_READ_KEYS"))
-        return
-    meaning = "people must sign in anew after each start; where several servers show the pages, at each request"
-    yield Finding(
-        "secret", "warning", "drawn at each start", meaning, "set DENIABLE_SECRET to 32 random bytes, the same for all servers"
-    )

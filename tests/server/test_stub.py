@@ -87,7 +87,7 @@ def test_headers(both, served, headers):
     ("wire", "encoding", "code"),
     [
         (b" " * (MAX_BODY_BYTES + 1), None, "body_too_large"),
-        (gzip.compress(b" " * (MAX_INFLATED_BYTES + 1, mtime=0)), "gzip", "inflated_too_large"),
+        (gzip.compress(b" " * (MAX_INFLATED_BYTES + 1), mtime=0), "gzip", "inflated_too_large"),
         (gzip.compress(b"{}", mtime=0)[:-4], "gzip", "gzip"),
         (gzip.compress(b"{}", mtime=0) * 2, "gzip", "gzip"),
         (b" ", None, "json"),

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable import google_rappor, mechanisms
-from deniable_aggregator import association, likelihood
+from deniable_aggregator.decode import joint, likelihood
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +62,7 @@ def run(n: int, shape: tuple[int, int], errors: bool) -> str:  # noqa: FBT001 - 
     left = strings(first, shape[0], rng)
     right = booleans(second, rng) if shape[1] == 2 else strings(second, shape[1], rng)
     made, spent = perf_counter(), process_time()
-    found = association.joint([left, right], errors=errors)
+    found = joint.joint([left, right], errors=errors)
     done, spent = perf_counter(), process_time() - spent
     truth = np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1]) / n
     distance = np.abs(found.frequency.ravel() - truth).sum() / 2

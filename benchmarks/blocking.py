@@ -1,6 +1,6 @@
 """For how long a commit or a release of the largest tally holds up the store, by its own SLOWLOG.
 
-A store answers nobody while it runs a command or a script. What is too large for one is cut (`deniable_aggregator.staging`).
+A store answers nobody while it runs a command or a script. What is too large for one is cut (`store.staging`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from processes import Redis, servers
 
 from deniable.layout import MAX_CELLS
 from deniable.report import Stratum
-from deniable_aggregator import staging, store
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator import store
+from deniable_aggregator.store import Store, connect, staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.layout import Layout
-from deniable_aggregator import kernels
+from deniable_aggregator.tally import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Callable

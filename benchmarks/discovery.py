@@ -79,8 +79,9 @@ def ours(name: str, kind: str, epsilon: float, values: list[Any], counts: Any, s
 
     from deniable import text
     from deniable.mechanisms.prefix import Pem, TreeHist
-    from deniable_aggregator import pool, tally
-    from deniable_aggregator.discovery import discover
+    from deniable_aggregator import tally
+    from deniable_aggregator.decode import hash_lookup
+    from deniable_aggregator.decode.discovery import discover
 
     size = text.domain_size(LETTERS) if kind == "words" else 1 << 64
     mechanism = {"PEM": Pem, "TreeHist": TreeHist}[name](domain_size=size, epsilon=epsilon)
@@ -90,7 +91,7 @@ def ours(name: str, kind: str, epsilon: float, values: list[Any], counts: Any, s
     rows = rng.integers(mechanism.rows, size=len(held))
     table = [[mechanism.key(level, number) for number in numbers] for level in range(len(mechanism.lengths))]
     keys = np.array(table, np.uint64)[np.searchsorted(mechanism.bounds, rows, side="right") - 1, held]
-    a, b, c = pool.multipliers(mechanism.family)[rows].T
+    a, b, c = hash_lookup.multipliers(mechanism.family)[rows].T
     high = (a * (keys >> np.uint64(32)) + b * (keys & np.uint64(0xFFFFFFFF)) + c) >> np.uint64(32)
     cells = (high * np.uint64(mechanism.width) >> np.uint64(32)).astype(np.int64)
     shifts = np.where(rng.random(len(held)) < float(mechanism.p), 0, rng.integers(1, mechanism.width, size=len(held)))

@@ -45,11 +45,12 @@ with atheris.instrument_imports(include=["deniable", "deniable_aggregator", "den
     from deniable.errors import PayloadError
     from deniable.layout import Layout
     from deniable.report import Report, Stratum, encode, fingerprint
-    from deniable_aggregator import batch, embedded, tally, weights
-    from deniable_aggregator.store import Store, connect
-    from deniable_aggregator.worker import Worker
+    from deniable_aggregator import tally
+    from deniable_aggregator.counting.worker import Worker
+    from deniable_aggregator.store import Store, batch, connect, embedded
+    from deniable_aggregator.tally import set_bits
     from deniable_server import create_app
-    from deniable_server.openapi import ANYWHERE, OPERATIONS
+    from deniable_server.api.openapi import ANYWHERE, OPERATIONS
     from deniable_server.settings import Settings
 
 KEY = "pk_fuzz_12345678"
@@ -211,7 +212,7 @@ class Entries:
         for group, counted in zip(groups, tallies, strict=True):
             assert counted.n == group.reports
             if group.layout.kind == "bits":
-                assert weights.count(group.layout, group.payloads).sum() == group.reports
+                assert set_bits.count(group.layout, group.payloads).sum() == group.reports
 
 
 TARGETS = {"upload": Uploads, "entry": Entries}

@@ -35,10 +35,9 @@ from flask import Flask, request
 from deniable import mechanisms, period, report
 from deniable import registry as registries
 from deniable.report import Report, Stratum
-from deniable_aggregator import embedded
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store import Store, connect, embedded
+from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
-from deniable_server.stack import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,12 +23,12 @@ import numpy as np
 from deniable import published
 from deniable.declared import Declared
 from deniable.report import Stratum
-from deniable_aggregator import embedded, release, shelf
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.release import Release
-from deniable_aggregator.retention import Retention
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.watch import Watch
+from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.deletion.retention import Retention
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.publish.release import Release
+from deniable_aggregator.store import Store, connect, embedded, tallies
 from deniable_server import create_app
 from deniable_server.settings import Settings
 
@@ -67,7 +67,7 @@ def fill(store: Store, loaded: Registry, days: int) -> None:
             parts = chance.multinomial(REPORTS, [0.3, 0.25, 0.2, 0.15, 0.1], size=len(PLATFORMS))
             cells = {"": parts.sum(0), **{f"platform={name}": part for name, part in zip(PLATFORMS, parts, strict=True)}}
             for cell, counts in cells.items():
-                stratum = shelf.name(Stratum(*definition, name, cell))
+                stratum = tallies.name(Stratum(*definition, name, cell))
                 index[stratum] = Release(1, hour, closed=True, first=name, n=int(counts.sum())).note()
                 pipeline.set(shelf_.key(stratum), counts.astype(">i8").tobytes())
         pipeline.hset(shelf_.index(metric.id), mapping=index)

@@ -31,8 +31,8 @@ from scipy.linalg import solve_triangular
 from scipy.optimize import nnls
 from scipy.sparse import csc_array
 
-from deniable_aggregator.multiplicity import holm
-from deniable_aggregator.regression import detection_frequency, fit
+from deniable_aggregator.decode.bloom_regression import detection_frequency, fit
+from deniable_aggregator.decode.multiple_testing import holm
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -24,7 +24,9 @@ import time
 import numpy as np
 
 from deniable import mechanisms
-from deniable_aggregator import alarm, decode, law, poisoning, tally, weights
+from deniable_aggregator import decode, tally
+from deniable_aggregator.alarms import checks, forgery, honest_bounds
+from deniable_aggregator.tally import set_bits
 
 VALUES = 128
 BETA = 0.05
@@ -39,7 +41,7 @@ class Population:
     def __init__(self, name: str, epsilon: float) -> None:
         options = BLOOM if name == "rappor_bloom" else {}
         self.mechanism = mechanisms.make(name.partition("_bloom")[0], domain_size=VALUES, epsilon=epsilon, **options)
-        self.law = law.of(self.mechanism)
+        self.law = honest_bounds.of(self.mechanism)
         layout = self.mechanism.layout
         self.table = None
         if layout.kind == "index":
@@ -51,7 +53,7 @@ class Population:
             held = np.zeros((layout.rows, VALUES, layout.width), bool)
             for row in range(layout.rows):
                 for value in range(VALUES):
-                    bits = poisoning._wanted(self.mechanism, row, value)  # noqa: SLF001
+                    bits = forgery._wanted(self.mechanism, row, value)  # noqa: SLF001
                     held[row, value] = [bits >> place & 1 for place in range(layout.width)]
             self.held = held
 
@@ -109,8 +111,8 @@ def false_alarms(looks: int, sizes: tuple[int, ...]) -> list[list[str]]:
                 for _ in range(some):
                     drawn = people.draw(n, shares, rng)
                     begin = time.perf_counter()
-                    found = alarm.examine(people.mechanism, *drawn)
-                    raised += bool(alarm.raised([found])[0])
+                    found = checks.examine(people.mechanism, *drawn)
+                    raised += bool(checks.raised([found])[0])
                     seconds += time.perf_counter() - begin
                     small += min(each.p_value for each in found) * len(found) < 0.01
                     made += 1
@@ -142,11 +144,11 @@ def detection(runs: int, cases: list[tuple[str, float, int, int]]) -> list[list[
                 targets = rng.choice(np.arange(32, VALUES), r, replace=False).tolist()
                 made = int(BETA * n)
                 counted, ones = people.draw(n - made, shares, rng)
-                payloads = poisoning.maximal_gain(mechanism, targets, made, rng, disguised=disguised)
+                payloads = forgery.maximal_gain(mechanism, targets, made, rng, disguised=disguised)
                 both = tally.merge(counted, tally.count(mechanism.layout, payloads))
                 if ones is not None:
-                    ones = ones + weights.count(mechanism.layout, payloads)
-                found = alarm.raised([alarm.examine(mechanism, both, ones)])[0]
+                    ones = ones + set_bits.count(mechanism.layout, payloads)
+                found = checks.raised([checks.examine(mechanism, both, ones)])[0]
                 caught += bool(found)
                 tests |= {each.test for each in found}
                 gains.append(share_of(mechanism, both, targets) - shares[targets].sum())

@@ -36,12 +36,11 @@ from gunicorn.workers.base import Worker
 from deniable import mechanisms, period
 from deniable import registry as registries
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import batch, embedded
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.worker import Worker as CountingWorker
+from deniable_aggregator.counting.worker import Worker as CountingWorker
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.store import Store, batch, connect, embedded
+from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
-from deniable_server.stack import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -29,13 +29,14 @@ from deniable import mechanisms, text
 from deniable.hashing import PoolFamily
 from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.sketch import Sketch
-from deniable_aggregator import decode, pool, tally
+from deniable_aggregator import decode, tally
+from deniable_aggregator.decode import hash_lookup
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
-    from deniable_aggregator.estimate import Estimate
+    from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
 WORDS = 20_000
@@ -65,7 +66,7 @@ def words(language: str) -> tuple[list[str], NDArray[np.float64]]:
 def simulate(mechanism: Mechanism, values: list[int], shares: NDArray[np.float64], n: int, rng: np.random.Generator) -> Tally:
     """Draw the tally of n devices."""
     layout = mechanism.layout
-    keys = pool.keys(values, mechanism.domain_size)
+    keys = hash_lookup.keys(values, mechanism.domain_size)
     held = rng.multinomial(n, shares)
     counted = tally.empty(layout)
     for row in range(layout.rows):
@@ -81,13 +82,13 @@ def _held(mechanism: Mechanism, row: int, keys: NDArray[np.uint64], people: NDAr
     """Count the people of a row whose word is at each place."""
     if isinstance(mechanism, Rappor):
         family, width, hashes = mechanism.family, mechanism.bits, mechanism.hashes
-        places = np.array([pool.hashes(family, number, keys) for number in range(row * hashes, (row + 1) * hashes)])
+        places = np.array([hash_lookup.hashes(family, number, keys) for number in range(row * hashes, (row + 1) * hashes)])
         filters = np.zeros((len(keys), width), np.bool_)  # two hashes of one word may name one bit
         filters[np.arange(len(keys)), places] = True
         return people @ filters
     assert isinstance(mechanism, Sketch)
     assert isinstance(mechanism.family, PoolFamily)
-    counted = np.bincount(pool.hashes(mechanism.family, row, keys), weights=people, minlength=mechanism.width)
+    counted = np.bincount(hash_lookup.hashes(mechanism.family, row, keys), weights=people, minlength=mechanism.width)
     return counted.astype(np.int64)
 
 

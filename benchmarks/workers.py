@@ -19,9 +19,8 @@ from threading import Event
 
 from deniable import mechanisms
 from deniable.report import Stratum
-from deniable_aggregator import batch, embedded, pulse
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.worker import Worker
+from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.store import Store, batch, connect, embedded, health
 
 APP = "bench"
 KINDS = {
@@ -89,7 +88,7 @@ def together(store: Store, url: str, workers: int, batches: int) -> float:
     full = store.backlog()
     running = [subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) for _ in range(workers)]
     try:
-        while pulse.feel(store).workers < workers:
+        while health.feel(store).workers < workers:
             time.sleep(0.01)
         first, began = store.backlog(), time.monotonic()
         while (left := store.backlog()) > full / 10:

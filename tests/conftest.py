@@ -105,7 +105,7 @@ def start_store() -> Iterator[Callable[[str], str]]:
     from functools import cache
     from shutil import which
 
-    from deniable_aggregator import embedded
+    from deniable_aggregator.store import embedded
 
     with ExitStack() as running:
 

@@ -14,29 +14,19 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.errors import ConfigurationError
 from deniable.text import visible
-from deniable_aggregator.durability import Durability
-from deniable_aggregator.options import opened
-from deniable_aggregator.room import Room
-from deniable_server import (
-    admin,
-    analysts,
-    dashboard,
-    gate,
-    ingest,
-    live,
-    openapi,
-    pipeline,
-    problem,
-    query,
-    trace,
-    trail,
-    vitals,
-)
-from deniable_server.keys import Key
-from deniable_server.limits import Limits
-from deniable_server.ring import Ring
+from deniable_aggregator.commands.options import opened
+from deniable_aggregator.store.durability import Durability
+from deniable_aggregator.store.room import Room
+from deniable_server.access.key_ring import Ring
+from deniable_server.access.keys import Key
+from deniable_server.access.rate_limits import Limits
+from deniable_server.access.sessions import Sessions
+from deniable_server.api import audit_trail, ingest, live, openapi, pipeline, query, questions
+from deniable_server.api import keys as admin
+from deniable_server.http import gate, problem, trace
+from deniable_server.pages import dashboard
+from deniable_server.prometheus import counted
 from deniable_server.service import App, Service, service
-from deniable_server.sessions import Sessions
 from deniable_server.settings import Keys, Settings
 
 if TYPE_CHECKING:
@@ -90,10 +80,10 @@ def create_app(settings: Settings | None = None) -> Flask:
     given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     flask.extensions["deniable"] = Service(settings, apps, Ring(client, apps, given), Limits(client, settings), Sessions(client))
     trace.register(flask)  # first, so that whatever happens to a request has its number
-    vitals.register(flask, settings, apps)
+    counted.register(flask, settings, apps)
     problem.register(flask)
     gate.register(flask, settings)
-    trail.register(flask, apps.values())
+    audit_trail.register(flask, apps.values())
     for part in _parts(settings.serves):
         flask.register_blueprint(part.blueprint)
     if settings.serves == "ingest":  # whoever watches the process asks it, whatever it serves
@@ -108,7 +98,7 @@ def create_app(settings: Settings | None = None) -> Flask:
 
 
 def _parts(serves: str) -> tuple[ModuleType, ...]:
-    reading = (query, analysts, live, pipeline, admin, openapi, dashboard)
+    reading = (query, questions, live, pipeline, admin, openapi, dashboard)
     return {"ingest": (ingest,), "query": reading}.get(serves, (ingest, *reading))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 bind = "127.0.0.1:8080"
 workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
-worker_class = "deniable_server.patience.PatientWorker"
+worker_class = "deniable_server.serving.worker.PatientWorker"
 threads = 4
 timeout = 30
 graceful_timeout = 30
@@ -26,7 +26,7 @@ accesslog = None
 access_log_format = "%(m)s %(s)s %(B)s bytes %(M)s ms"
 errorlog = "-"
 loglevel = os.environ.get("DENIABLE_LOG_LEVEL", "warning")
-logger_class = "deniable_server.gunicorn_log.Log"
+logger_class = "deniable_server.serving.log.Log"
 # Uploads are small and few headers are sent: refuse the rest early.
 limit_request_line = 2048
 limit_request_fields = 32
@@ -39,8 +39,8 @@ def on_starting(server: object) -> None:
     Then make the place where the processes of this start count together.
     """
     from deniable.errors import ConfigurationError  # noqa: PLC0415 - names of this module are gunicorn's settings
-    from deniable_aggregator import variables  # noqa: PLC0415
-    from deniable_server import slots  # noqa: PLC0415
+    from deniable_aggregator.process import variables  # noqa: PLC0415
+    from deniable_server.prometheus import process_slots  # noqa: PLC0415
     from deniable_server.settings import Settings  # noqa: PLC0415
 
     del server
@@ -50,7 +50,7 @@ def on_starting(server: object) -> None:
     except ConfigurationError as error:
         sys.stderr.write(f"{error}\n")
         sys.exit(2)
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(slots.directory())
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(process_slots.directory())
 
 
 def on_exit(server: object) -> None:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from flask import current_app
 
 from deniable.declared import Declared
-from deniable_aggregator.audit import AuditLog
-from deniable_aggregator.budgets import Budgets
+from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.questions.budgets import Budgets
 from deniable_aggregator.store import Store
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from deniable.layout import Layout
     from deniable.registry import Registry
     from deniable.signature import Envelope
-    from deniable_aggregator.durability import Durability
-    from deniable_aggregator.room import Room
-    from deniable_server.limits import Limits
-    from deniable_server.ring import Ring
-    from deniable_server.sessions import Sessions
+    from deniable_aggregator.store.durability import Durability
+    from deniable_aggregator.store.room import Room
+    from deniable_server.access.key_ring import Ring
+    from deniable_server.access.rate_limits import Limits
+    from deniable_server.access.sessions import Sessions
     from deniable_server.settings import Settings
 
 __all__ = ["App", "Collected", "Question", "Service", "service"]

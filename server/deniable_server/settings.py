@@ -14,9 +14,9 @@ from deniable import published, registry
 from deniable.errors import ConfigurationError
 from deniable.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable.signature import Envelope
-from deniable_aggregator import durability as durability_
-from deniable_aggregator import logs
-from deniable_server import rate
+from deniable_aggregator.process import logs
+from deniable_aggregator.store import durability as durability_
+from deniable_server import rates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -162,9 +162,9 @@ class Settings:
             raise ConfigurationError(f"DENIABLE_METRICS_KEY has at least {_SHORTEST_KEY} characters; got {len(self.metrics_key)}")
         self._check_names()
         for limit in ("rate_limit_key", "rate_limit_source", "rate_limit_login"):
-            rate.parse(f"DENIABLE_{limit.upper()}", getattr(self, limit))
+            rates.parse(f"DENIABLE_{limit.upper()}", getattr(self, limit))
         for limit in ("stored_limit_key", "stored_limit_source"):
-            rate.parse_volume(f"DENIABLE_{limit.upper()}", getattr(self, limit))
+            rates.parse_volume(f"DENIABLE_{limit.upper()}", getattr(self, limit))
         for keys in ("ingest_keys", "read_keys"):
             try:
                 Keys(getattr(self, keys))

@@ -308,7 +308,7 @@ def test_a_picture_that_cannot_be_drawn(run, tmp_path, monkeypatch):
     status, _, err = run("--epsilon", 1, "--plot", tmp_path / "missing" / "a.svg")
     assert (status, err[:48]) == (2, "deniable account: --plot cannot be written: [Err")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "deniable_aggregator.account_plot", raising=False)
+    monkeypatch.delitem(sys.modules, "deniable_aggregator.accounting.plot", raising=False)
     status, out, err = run("--epsilon", 1, "--plot", tmp_path / "a.svg")
     assert (status, out) == (2, "")
     assert "pip install 'deniable[demo]'" in err

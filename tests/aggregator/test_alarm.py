@@ -10,7 +10,9 @@ import pytest
 
 from deniable import mechanisms
 from deniable.proof import distribution
-from deniable_aggregator import alarm, law, poisoning, tally, weights
+from deniable_aggregator import tally
+from deniable_aggregator.alarms import checks, forgery, honest_bounds
+from deniable_aggregator.tally import set_bits
 
 TINY = [
     ("grr", 3, {}),
@@ -27,8 +29,8 @@ TINY = [
 
 def examined(mechanism, payloads):
     counted = tally.count(mechanism.layout, payloads)
-    ones = weights.count(mechanism.layout, payloads) if mechanism.layout.kind == "bits" else None
-    return alarm.examine(mechanism, counted, ones)
+    ones = set_bits.count(mechanism.layout, payloads) if mechanism.layout.kind == "bits" else None
+    return checks.examine(mechanism, counted, ones)
 
 
 @pytest.mark.parametrize(("name", "domain_size", "options"), TINY)
@@ -52,7 +54,7 @@ def test_no_p_value_is_too_small(name, domain_size, options):
 
 def simulated(mechanism, held, rng):
     """Draw the tally and the weights of honest reports of a population, each of them exactly distributed, in one go."""
-    layout, known = mechanism.layout, law.of(mechanism)
+    layout, known = mechanism.layout, honest_bounds.of(mechanism)
     n = int(held.sum())
     if layout.kind == "bits":
         counts = rng.binomial(held, known.high) + rng.binomial(n - held, known.low)
@@ -80,11 +82,11 @@ def test_honest_reports_raise_no_alarm(name, population):
     mechanism = mechanisms.make(name, domain_size=12, epsilon=1)
     shares = POPULATIONS[population](12)
     findings = [
-        alarm.examine(mechanism, *simulated(mechanism, rng.multinomial(n, shares), rng))
+        checks.examine(mechanism, *simulated(mechanism, rng.multinomial(n, shares), rng))
         for n in np.geomspace(1, 1e7, 40).astype(int)
     ]
     assert sum(map(len, findings)) >= 80
-    assert not any(alarm.raised(findings))
+    assert not any(checks.raised(findings))
     small = sum(each.p_value < 0.01 for some in findings for each in some)
     assert small <= 8  # of 160 at most, of which 1.6 are expected: probability below 1e-3 for this seed, which is fixed
 
@@ -115,8 +117,8 @@ def test_maximal_gain_is_seen(name, options, tests):
     rng = np.random.default_rng(2)
     n = 20_000
     honest = [mechanism.randomize(int(value)) for value in np.minimum(rng.geometric(0.1, n) - 1, 63)]
-    made = poisoning.maximal_gain(mechanism, TARGETS, n // 9, rng)
-    (found,) = alarm.raised([examined(mechanism, b"".join(honest) + made)], 1e-8)
+    made = forgery.maximal_gain(mechanism, TARGETS, n // 9, rng)
+    (found,) = checks.raised([examined(mechanism, b"".join(honest) + made)], 1e-8)
     assert tests <= {each.test for each in found}
     for each in found:
         if each.test == "set":
@@ -128,20 +130,20 @@ def test_who_runs_the_mechanism_on_a_lie_is_not_seen():
     for name in ("grr", "oue", "subset", "local_hash", "hadamard"):
         mechanism = mechanisms.make(name, domain_size=64, epsilon=1)
         found = examined(mechanism, b"".join(mechanism.randomize(7) for _ in range(5000)))
-        assert not any(alarm.raised([found], 1e-9)), name
+        assert not any(checks.raised([found], 1e-9)), name
 
 
 def test_counts_that_are_too_low_together():
     """Where each of many counts is low by no more than chance allows, all of them together are still found."""
     mechanism = mechanisms.make("general_hadamard", domain_size=100, epsilon=1)
-    known, n = law.of(mechanism), 100_000
+    known, n = honest_bounds.of(mechanism), 100_000
     width = mechanism.layout.width
     low = n * known.low - 2.5 * np.sqrt(n * known.low)
     cells = np.full(width, int(low))
     high = int(n * known.high)
     raised = int((n - cells.sum()) / (high - low))
     cells[:raised] = high
-    single, together = alarm.examine(mechanism, tally.from_cells(mechanism.layout, cells))
+    single, together = checks.examine(mechanism, tally.from_cells(mechanism.layout, cells))
     assert single.p_value > 0.01
     assert together.p_value < 1e-20
     assert "below those of values that nobody holds" in together.what
@@ -171,7 +173,7 @@ def test_impossible_reports():
     mechanism = mechanisms.make("subset", domain_size=12, epsilon=1)
     honest = b"".join(mechanism.randomize(3) for _ in range(50))
     empty = mechanism.layout.pack(0, 0)
-    (found,) = alarm.raised([examined(mechanism, honest + empty)], 1e-9)
+    (found,) = checks.raised([examined(mechanism, honest + empty)], 1e-9)
     assert [(each.test, each.p_value) for each in found] == [("weight", 0.0)]
     assert found[0].what.startswith("1 of 51 reports have 0 bits set; of honest ones 0 or fewer")
 
@@ -179,19 +181,19 @@ def test_impossible_reports():
 def test_findings_of_nothing():
     """Without reports, or without a law, nothing is found; without weights, all but these."""
     mechanism = mechanisms.make("oue", domain_size=5, epsilon=1)
-    assert alarm.examine(mechanism, tally.empty(mechanism.layout)) == []
+    assert checks.examine(mechanism, tally.empty(mechanism.layout)) == []
     counted = tally.count(mechanism.layout, mechanism.randomize(1))
-    assert [each.test for each in alarm.examine(mechanism, counted)] == ["cell", "cell", "set"]
+    assert [each.test for each in checks.examine(mechanism, counted)] == ["cell", "cell", "set"]
 
 
 def test_the_family_of_a_look():
     """An alarm's p-value is that of all tests of the look; findings keep their places."""
-    quiet, loud = alarm.Finding("row", 0.5, "-"), alarm.Finding("cell", 1e-6, "-", (3,))
-    assert alarm.raised([[quiet, loud], [], [quiet]]) == [[alarm.Finding("cell", 3e-6, "-", (3,))], [], []]
-    assert alarm.raised([[quiet] * 100 + [loud]])[0] == []
-    assert alarm.raised([]) == []
+    quiet, loud = checks.Finding("row", 0.5, "-"), checks.Finding("cell", 1e-6, "-", (3,))
+    assert checks.raised([[quiet, loud], [], [quiet]]) == [[checks.Finding("cell", 3e-6, "-", (3,))], [], []]
+    assert checks.raised([[quiet] * 100 + [loud]])[0] == []
+    assert checks.raised([]) == []
 
 
 def test_the_influence_of_one_report():
     """At d = 128 and epsilon 1, an OUE report moves a count by 3.16 respondents, as one that supports and no other does."""
-    assert alarm.influence(mechanisms.make("oue", domain_size=128, epsilon=1)) == pytest.approx(3.16, abs=0.01)
+    assert checks.influence(mechanisms.make("oue", domain_size=128, epsilon=1)) == pytest.approx(3.16, abs=0.01)

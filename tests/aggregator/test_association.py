@@ -11,7 +11,8 @@ from scipy.stats import chi2_contingency
 
 from deniable import google_rappor, mechanisms, proof
 from deniable.errors import ParameterError
-from deniable_aggregator import _likeliest, association, likelihood, tally
+from deniable_aggregator import tally
+from deniable_aggregator.decode import joint, joint_table, likelihood
 
 # The chance of these tests is replayed; it is not a device's.
 
@@ -55,11 +56,11 @@ def test_three_equal_variables_without_noise():
     """Two strings, always the same in all three variables: half and half on the diagonal, for each variable, too."""
     rng, params, values = np.random.default_rng(3), plain_params(12, 2, 4), np.repeat([0, 1], 50)
     parts = [rappor_likelihood(values, [b"1", b"2"], params, rng, p=0, q=1, cohorts=np.arange(100) % 4)] * 3
-    found = association.joint(parts)
+    found = joint.joint(parts)
     assert found.frequency[0, 0, 0] == pytest.approx(0.5, abs=0.01)
     assert found.frequency[1, 1, 1] == pytest.approx(0.5, abs=0.01)
     assert found.marginal(0).frequency == pytest.approx([0.5, 0.5], abs=0.01)
-    assert association.joint(parts[:1]).frequency == pytest.approx([0.5, 0.5], abs=0.01)
+    assert joint.joint(parts[:1]).frequency == pytest.approx([0.5, 0.5], abs=0.01)
 
 
 def test_unlisted_strings_are_others():
@@ -69,7 +70,7 @@ def test_unlisted_strings_are_others():
     ones = np.unpackbits(bits, axis=1, count=12, bitorder="little")
     counts = np.stack([ones[cohorts == cohort].sum(axis=0) for cohort in range(4)])
     rates = likelihood.other_rates(counts, np.bincount(cohorts), masks[:, :1], np.array([0.5]), p=0, q=1)
-    found = association.joint([likelihood.bit_likelihood(cohorts, bits, masks[:, :1], p=0, q=1, other=rates)])
+    found = joint.joint([likelihood.bit_likelihood(cohorts, bits, masks[:, :1], p=0, q=1, other=rates)])
     assert found.frequency == pytest.approx([0.5, 0.5], abs=0.1)
 
 
@@ -77,7 +78,7 @@ def test_permanent_noise_keeps_the_diagonal():
     """With f = 0.2 two equal variables still have about half on each diagonal cell."""
     rng, params, values = np.random.default_rng(5), plain_params(12, 2, 2), np.repeat([0, 1], 50)
     parts = [rappor_likelihood(values, [b"1", b"2"], params, rng, p=0.1, q=0.9) for _ in range(2)]
-    assert np.diag(association.joint(parts).frequency) == pytest.approx([0.5, 0.5], abs=0.15)
+    assert np.diag(joint.joint(parts).frequency) == pytest.approx([0.5, 0.5], abs=0.15)
 
 
 def test_poisson_values_and_their_successors():
@@ -90,7 +91,7 @@ def test_poisson_values_and_their_successors():
         rappor_likelihood(values, [b"%d" % i for i in range(values.max() + 1)], params, rng, p=noise, q=1 - noise)
         for values in (first, second)
     ]
-    table = association.joint(parts).frequency
+    table = joint.joint(parts).frequency
     assert abs(table[0, 0] - table[0, 1]) < 0.1
     assert abs(table[1, 1] - table[1, 2]) < 0.1
     assert abs(table[2, 2] - table[2, 3]) < 0.06
@@ -103,7 +104,7 @@ def test_without_noise_all_is_closed():
     """Values seen as they are: shares, multinomial covariance, the sum of logarithms, and Pearson's statistic."""
     counts = np.array([[30, 10, 5], [20, 25, 10]])
     rows, columns = (np.repeat(axis.ravel(), counts.ravel()) for axis in np.indices(counts.shape))
-    found = association.joint([np.eye(2)[rows], np.eye(3)[columns]])
+    found = joint.joint([np.eye(2)[rows], np.eye(3)[columns]])
     f = counts.ravel() / 100
     assert found.converged
     assert found.frequency.ravel() == pytest.approx(f, abs=1e-6)
@@ -122,7 +123,7 @@ def test_the_table_is_the_maximum():
     truth = np.array([[0.5, 0.0, 0.1], [0.0, 0.3, 0.1]])
     values = draw(truth, 400, rng)
     parts = [direct(values[0], 2, 0.5, rng), direct(values[1], 3, 1, rng)]
-    found = association.joint(parts, gap=1e-8)
+    found = joint.joint(parts, gap=1e-8)
     rows = (parts[0][:, :, None] * parts[1][:, None, :]).reshape(400, 6)
     plain = minimize(
         lambda f: -np.log(rows @ f).sum(),
@@ -144,13 +145,13 @@ def test_the_gap_bounds_what_is_missing():
     rng = np.random.default_rng(8)
     values = draw(np.array([[0.3, 0.2], [0.1, 0.4]]), 3000, rng)
     parts = [direct(part, 2, 1, rng) for part in values]
-    best = association.joint(parts, gap=1e-9).log_likelihood
+    best = joint.joint(parts, gap=1e-9).log_likelihood
     for gap in (100.0, 10.0, 1.0, 1e-3):
-        found = association.joint(parts, gap=gap, errors=False)
+        found = joint.joint(parts, gap=gap, errors=False)
         assert found.converged
         assert best - gap <= found.log_likelihood <= best + 1e-9
         assert np.isnan(found.stderr).all()
-    assert not association.joint(parts, limit=2).converged
+    assert not joint.joint(parts, limit=2).converged
 
 
 def test_noisy_tables_take_few_passes(monkeypatch):
@@ -159,16 +160,16 @@ def test_noisy_tables_take_few_passes(monkeypatch):
     strings, params = [b"%d" % i for i in range(12)], plain_params(16, 1, 8)
     values = draw(np.eye(12) + 0.1, 4000, rng)
     parts = [rappor_likelihood(part, strings, params, rng, p=0.3, q=0.7) for part in values]
-    found = association.joint(parts, errors=False)
+    found = joint.joint(parts, errors=False)
     assert found.converged
     assert found.iterations < 30
-    monkeypatch.setattr(_likeliest, "_AFFORDED", 0)
-    sampled = association.joint(parts, errors=False)
+    monkeypatch.setattr(joint_table, "_AFFORDED", 0)
+    sampled = joint.joint(parts, errors=False)
     assert sampled.converged
     assert sampled.iterations < 120
     assert sampled.log_likelihood == pytest.approx(found.log_likelihood, abs=2e-3)
-    monkeypatch.setattr(_likeliest, "_EXPECTATIONS", 200)
-    assert association.joint(parts, limit=200, errors=False).log_likelihood < found.log_likelihood - 1e-3
+    monkeypatch.setattr(joint_table, "_EXPECTATIONS", 200)
+    assert joint.joint(parts, limit=200, errors=False).log_likelihood < found.log_likelihood - 1e-3
 
 
 def test_equal_and_reordered_reports_change_nothing():
@@ -178,12 +179,12 @@ def test_equal_and_reordered_reports_change_nothing():
     parts = [direct(values[0], 2, 2, rng), direct(values[1], 3, 2, rng)]
     blurred = [part * rng.uniform(1, 2, (300, 1)) for part in parts]  # a factor of a row says nothing, but parts equal ones
     order = rng.permutation(300)
-    first = association.joint(parts, gap=1e-8)
+    first = joint.joint(parts, gap=1e-8)
     for other in (blurred, [part[order] for part in parts], [part.astype(np.float32) for part in parts]):
-        again = association.joint(other, gap=1e-8)
+        again = joint.joint(other, gap=1e-8)
         assert again.frequency == pytest.approx(first.frequency, abs=1e-5)
         assert again.covariance == pytest.approx(first.covariance, rel=1e-3, abs=1e-8)
-    double = association.joint([np.tile(part, (2, 1)) for part in parts], gap=1e-8)
+    double = joint.joint([np.tile(part, (2, 1)) for part in parts], gap=1e-8)
     assert double.covariance == pytest.approx(first.covariance / 2, rel=1e-3, abs=1e-8)
 
 
@@ -196,7 +197,7 @@ def test_errors_are_those_of_replays():
         rng = np.random.default_rng(seed)
         first, second = draw(truth, 1500, rng)
         parts = [direct(first, 2, 2, rng), rappor_likelihood(second, [b"a", b"b", b"c"], params, rng, p=0.25, q=0.75)]
-        found = association.joint(parts)
+        found = joint.joint(parts)
         scores.append((found.raw - truth) / found.stderr)
         low, high = found.interval(0.95)
         covered.append((low <= truth) & (truth <= high))
@@ -214,8 +215,8 @@ def test_a_bootstrap_agrees_with_the_errors():
     """Away from 0 the likeliest tables of resampled reports spread as the standard errors say."""
     rng = np.random.default_rng(10)
     parts = [direct(part, 2, 2, rng) for part in draw(np.array([[0.3, 0.2], [0.1, 0.4]]), 2000, rng)]
-    found = association.joint(parts)
-    tables = association.bootstrap(parts, rng, repeats=200)
+    found = joint.joint(parts)
+    tables = joint.bootstrap(parts, rng, repeats=200)
     assert tables.shape == (200, 2, 2)
     assert tables.sum(axis=(1, 2)) == pytest.approx(np.ones(200))
     assert tables.std(axis=0) == pytest.approx(found.stderr, rel=0.25)
@@ -225,7 +226,7 @@ def test_a_marginal_is_the_sum_of_the_table():
     """Shares and covariance of one variable are the sums; it has nothing to be independent of."""
     rng = np.random.default_rng(11)
     values = draw(np.full((2, 3, 2), 1 / 12), 2000, rng)
-    found = association.joint([direct(v, size, 2, rng) for v, size in zip(values, (2, 3, 2), strict=True)])
+    found = joint.joint([direct(v, size, 2, rng) for v, size in zip(values, (2, 3, 2), strict=True)])
     for axis, size in enumerate((2, 3, 2)):
         side = found.marginal(axis)
         sums = np.stack([np.arange(12).reshape(2, 3, 2).take(value, axis).ravel() for value in range(size)])
@@ -233,7 +234,7 @@ def test_a_marginal_is_the_sum_of_the_table():
         np.put_along_axis(indicator, sums, 1, axis=1)
         assert side.raw == pytest.approx(indicator @ found.raw.ravel())
         assert side.covariance == pytest.approx(indicator @ found.covariance @ indicator.T)
-        assert side.independence() == association.Chi2(0.0, 0)
+        assert side.independence() == joint.Chi2(0.0, 0)
         assert side.independence().p_value == 1
     assert found.raw.sum() == pytest.approx(1)
     with pytest.raises(ParameterError, match="axes 0 to 2"):
@@ -243,7 +244,7 @@ def test_a_marginal_is_the_sum_of_the_table():
 def test_simultaneous_intervals_share_the_error():
     """Over c cells together they are pointwise intervals at an error c times smaller; a level is a confidence."""
     rng = np.random.default_rng(12)
-    found = association.joint([direct(part, 2, 2, rng) for part in draw(np.full((2, 2), 0.25), 500, rng)])
+    found = joint.joint([direct(part, 2, 2, rng) for part in draw(np.full((2, 2), 0.25), 500, rng)])
     assert np.allclose(found.interval(0.95, simultaneous=True), found.interval(1 - 0.05 / 4))
     for level in (0, 1, float("nan")):
         with pytest.raises(ParameterError, match="confidence level"):
@@ -265,7 +266,7 @@ def test_independent_values_are_rarely_called_dependent(n, epsilon, first, secon
     for seed in range(240):
         rng = np.random.default_rng(seed)
         parts = [direct(v, size, epsilon, rng) for v, size in zip(draw(table, n, rng), table.shape, strict=True)]
-        rejected += association.joint(parts, gap=0.05, errors=False).independence().p_value < 0.05
+        rejected += joint.joint(parts, gap=0.05, errors=False).independence().p_value < 0.05
     assert 0.02 <= rejected / 240 <= 0.08
 
 
@@ -280,7 +281,7 @@ def test_rappor_variables_of_one_cohort_keep_the_size():
             rappor_likelihood(v, [b"a", b"b", b"c"][:size], params, rng, p=0.25, q=0.75, cohorts=cohorts)
             for v, size in zip(draw(table, 500, rng), table.shape, strict=True)
         ]
-        rejected += association.joint(parts, strata=cohorts, gap=0.05, errors=False).independence().p_value < 0.05
+        rejected += joint.joint(parts, strata=cohorts, gap=0.05, errors=False).independence().p_value < 0.05
     assert 0.015 <= rejected / 200 <= 0.085
 
 
@@ -293,7 +294,7 @@ def test_dependence_is_found():
         for seed in range(40):
             rng = np.random.default_rng(seed)
             parts = [direct(part, 2, 2, rng) for part in draw(table, n, rng)]
-            test = association.joint(parts, gap=0.05, errors=False).independence()
+            test = joint.joint(parts, gap=0.05, errors=False).independence()
             assert test.degrees == degrees
             found.append(test.p_value < 0.05)
         assert np.mean(found) > 0.9
@@ -303,22 +304,22 @@ def test_one_category_has_every_share():
     """A variable of one value takes nothing from the other; alone it is everybody, without error."""
     rng = np.random.default_rng(13)
     values = rng.integers(0, 2, 500)
-    found = association.joint([np.ones((500, 1)), direct(values, 2, 2, rng)])
-    alone = association.joint([direct(values, 2, 2, np.random.default_rng(13))])
+    found = joint.joint([np.ones((500, 1)), direct(values, 2, 2, rng)])
+    alone = joint.joint([direct(values, 2, 2, np.random.default_rng(13))])
     assert found.frequency.shape == (1, 2)
-    assert found.independence() == association.Chi2(0.0, 0)
+    assert found.independence() == joint.Chi2(0.0, 0)
     assert found.frequency.sum() == pytest.approx(1)
     assert alone.frequency.sum() == pytest.approx(1)
-    sole = association.joint([np.full((500, 1), 0.5)])
+    sole = joint.joint([np.full((500, 1), 0.5)])
     assert (sole.frequency, sole.stderr) == (1, 0)
     assert sole.log_likelihood == pytest.approx(500 * np.log(0.5))
 
 
 def test_no_reports_give_no_numbers():
     """Without reports there is no estimate and no test: nan, not zero."""
-    found = association.joint([np.ones((0, 2)), np.ones((0, 3))])
+    found = joint.joint([np.ones((0, 2)), np.ones((0, 3))])
     grr = mechanisms.make("grr", domain_size=6, epsilon=1)
-    for nothing in (found, association.from_product(grr, tally.empty(grr.layout), (2, 3))):
+    for nothing in (found, joint.from_product(grr, tally.empty(grr.layout), (2, 3))):
         assert nothing.n == 0
         assert nothing.frequency.shape == (2, 3)
         assert np.isnan(nothing.frequency).all()
@@ -326,17 +327,17 @@ def test_no_reports_give_no_numbers():
         assert nothing.independence().degrees == 2
         assert np.isnan(nothing.independence().p_value)
     with pytest.raises(ParameterError, match="at least one"):
-        association.bootstrap([np.ones((0, 2))], np.random.default_rng(0))
+        joint.bootstrap([np.ones((0, 2))], np.random.default_rng(0))
 
 
 def test_values_that_look_the_same_have_no_error():
     """Two values of equal likelihoods cannot be told apart: their errors are nan, the others' are not, nor is their sum wrong."""
     rng = np.random.default_rng(14)
     told = direct(rng.integers(0, 2, 500), 2, 2, rng)
-    found = association.joint([np.column_stack([told, told[:, 1]])])
+    found = joint.joint([np.column_stack([told, told[:, 1]])])
     assert np.isnan(found.stderr).tolist() == [False, True, True]
-    assert found.raw[0] == pytest.approx(association.joint([told]).raw[0], abs=1e-3)
-    assert found.stderr[0] == pytest.approx(association.joint([told]).stderr[0], rel=1e-3)
+    assert found.raw[0] == pytest.approx(joint.joint([told]).raw[0], abs=1e-3)
+    assert found.stderr[0] == pytest.approx(joint.joint([told]).stderr[0], rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -357,19 +358,19 @@ def test_values_that_look_the_same_have_no_error():
 def test_what_is_no_likelihood_is_refused(parts, rule):
     """The error names the rule, before anything is computed."""
     with pytest.raises(ParameterError, match=rule):
-        association.joint(parts)
+        joint.joint(parts)
 
 
 def test_a_gap_is_above_zero():
     """No search could end with a gap of 0."""
     with pytest.raises(ParameterError, match="gap"):
-        association.joint([np.ones((3, 2))], gap=0)
+        joint.joint([np.ones((3, 2))], gap=0)
 
 
 def test_each_report_has_a_stratum():
     """Strata are as many as reports."""
     with pytest.raises(ParameterError, match="stratum"):
-        association.joint([np.ones((3, 2))], strata=np.zeros(2, np.int64))
+        joint.joint([np.ones((3, 2))], strata=np.zeros(2, np.int64))
 
 
 @pytest.mark.parametrize("name", ["grr", "oue", "sue", "subset", "local_hash", "hadamard"])
@@ -381,7 +382,7 @@ def test_covariance_of_a_product_is_exact(name):
     f = np.array([0.3, 0.25, 0.2, 0.15, 0.1, 0.0])
     first, second = f @ chances @ speaks, (speaks.T * (f @ chances)) @ speaks
     exact = (second - np.outer(first, first)) / (100 * float(mechanism.p - mechanism.q) ** 2)
-    stated = association._pure_covariance(mechanism, f, 100)
+    stated = joint._pure_covariance(mechanism, f, 100)
     assert np.diag(stated) == pytest.approx(np.diag(exact))
     if name not in ("local_hash", "hadamard"):
         assert stated == pytest.approx(exact)
@@ -418,7 +419,7 @@ def product_estimates(mechanism, table, n, seeds):
     for seed in seeds:
         sent = np.random.default_rng(seed).multinomial(n, table.ravel() @ chances)
         reports = b"".join(payload * count for payload, count in zip(payloads, sent.tolist(), strict=True))
-        yield association.from_product(mechanism, tally.count(mechanism.layout, reports), table.shape)
+        yield joint.from_product(mechanism, tally.count(mechanism.layout, reports), table.shape)
 
 
 def test_a_product_is_the_decoders_estimate():
@@ -437,7 +438,7 @@ def test_a_shape_fits_the_domain(shape):
     """A shape that has not as many cells as the domain has values is refused."""
     mechanism = mechanisms.make("grr", domain_size=6, epsilon=1)
     with pytest.raises(ParameterError, match="6 cells"):
-        association.from_product(mechanism, tally.empty(mechanism.layout), shape)
+        joint.from_product(mechanism, tally.empty(mechanism.layout), shape)
 
 
 def test_a_pool_of_functions_has_no_covariance():
@@ -445,4 +446,4 @@ def test_a_pool_of_functions_has_no_covariance():
     mechanism = mechanisms.make("cms", domain_size=6, epsilon=1, rows=8, width=16)
     payloads = b"".join(mechanism.randomize(value) for value in range(6))
     with pytest.raises(ParameterError, match="pure mechanism"):
-        association.from_product(mechanism, tally.count(mechanism.layout, payloads), (2, 3))
+        joint.from_product(mechanism, tally.count(mechanism.layout, payloads), (2, 3))

@@ -26,10 +26,10 @@ from deniable.proof import distribution
 from deniable.registry import parse
 from deniable.source import OS
 from deniable.transport import SenderSettings
-from deniable_aggregator import observer
-from deniable_aggregator.attack import FRESH, KEPT, Curve, Way, averaging, checkpoints, losing, simulate
-from deniable_aggregator.device import Losing, Remembering
-from deniable_aggregator.observer import Observer
+from deniable_aggregator.attack import observer
+from deniable_aggregator.attack.averaging import FRESH, KEPT, Curve, Way, averaging, checkpoints, losing, simulate
+from deniable_aggregator.attack.devices import Losing, Remembering
+from deniable_aggregator.attack.observer import Observer
 
 CHANCE = 1e-8
 """Probability of a tail below which a number is taken for wrong."""
@@ -448,7 +448,7 @@ def test_the_plot(run, tmp_path, ending, start):
 def test_a_plot_without_matplotlib(run, monkeypatch):
     """Without matplotlib the command says, before any work, which install brings it."""
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delitem(sys.modules, "deniable_aggregator.attack_plot", raising=False)
+    monkeypatch.delitem(sys.modules, "deniable_aggregator.attack.plot", raising=False)
     status, out, err = run("--plot", "averaging.svg")
     assert (status, out) == (2, "")
     assert err == "deniable attack: --plot needs matplotlib, which is not installed: pip install 'deniable[demo]'\n"
@@ -461,7 +461,7 @@ def test_the_command_without_its_extra(run, monkeypatch):
         def load(self):
             raise ModuleNotFoundError(name="rich")
 
-    point = Point("attack", "deniable_aggregator.attack_commands:attack", "deniable.commands")
+    point = Point("attack", "deniable_aggregator.commands.attack:attack", "deniable.commands")
     monkeypatch.setattr(cli, "entry_points", lambda **_: [point])
     status, _, err = run()
     assert (status, err) == (2, "deniable attack needs rich, which is not installed: pip install 'deniable[demo]'\n")
@@ -492,7 +492,7 @@ def test_wrong_usage(run, arguments, words):
 
 def test_drawing_apart():
     """Labels that would cover each other are moved apart, and stay in the picture."""
-    from deniable_aggregator.attack_plot import _apart
+    from deniable_aggregator.attack.plot import _apart
 
     placed = _apart([0.5, 1.0, 1.0, 0.99])
     assert placed[0] == pytest.approx(0.5 / 1.04)

@@ -11,10 +11,10 @@ import fakeredis
 import pytest
 import redis
 
-from deniable_aggregator.audit import AuditLog
-from deniable_aggregator.audit_files import verify
-from deniable_aggregator.chain import Chain
-from deniable_aggregator.entry import Entry, genesis, whole
+from deniable_aggregator.audit.entry import Entry, genesis, whole
+from deniable_aggregator.audit.files import verify
+from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.audit.verify import Chain
 from deniable_aggregator.store import connect
 
 ID = {"id": "3f9c2b7a51e0d486"}
@@ -150,7 +150,7 @@ def test_many_entries_are_read_in_pages(ten):
 
 PROCESS = """
 import sys
-from deniable_aggregator.audit import AuditLog
+from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import connect
 
 client = connect(sys.argv[1], timeout=60)

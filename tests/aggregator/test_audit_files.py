@@ -16,10 +16,10 @@ import redis
 from deniable import disk
 from deniable.cli import main
 from deniable.errors import ConfigurationError
-from deniable_aggregator import audit_files
-from deniable_aggregator.audit import AuditLog, Rotated
-from deniable_aggregator.audit_files import expire, files, rotate, verify
-from deniable_aggregator.entry import whole
+from deniable_aggregator.audit import files as audit_files
+from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.files import expire, files, rotate, verify
+from deniable_aggregator.audit.log import AuditLog, Rotated
 
 NOW = 1795290000
 DAY = 86400
@@ -29,7 +29,7 @@ DAY = 86400
 def clock(monkeypatch):
     """Set the time of entries by hand."""
     now = [NOW]
-    monkeypatch.setattr("deniable_aggregator.audit.time.time", lambda: now[0])
+    monkeypatch.setattr("deniable_aggregator.audit.log.time.time", lambda: now[0])
     return now
 
 
@@ -237,7 +237,7 @@ def test_what_is_no_entry_is_moved_too(log, folder, days, clock):
 
 PROCESS = """
 import sys
-from deniable_aggregator.audit import AuditLog
+from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import connect
 
 log = AuditLog(connect(sys.argv[1], timeout=60), "shop")

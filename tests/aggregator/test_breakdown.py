@@ -10,8 +10,8 @@ import pytest
 from deniable.errors import ParameterError
 from deniable.hierarchy import parents
 from deniable.registry import OTHER, parse
-from deniable_aggregator.breakdown import Breakdown
-from deniable_aggregator.cube import Cube
+from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.suppression.cube import Cube
 
 VERSIONS = ("2.4", "2.4.0", "2.4.1", "3.0")
 BREAKDOWN = Breakdown({"platform": ("linux", "macos"), "version": VERSIONS}, {"version": parents(VERSIONS, ".")})

@@ -11,7 +11,7 @@ import pytest
 from deniable.allowance import MICRO
 from deniable.analysts import Analysts
 from deniable.report import Stratum
-from deniable_aggregator.budgets import Asked, Budgets, BudgetSpent
+from deniable_aggregator.questions.budgets import Asked, Budgets, BudgetSpent
 from deniable_aggregator.store import Store
 
 KEYS = [f"{number:016x}" for number in range(12)]
@@ -201,7 +201,7 @@ PROCESS = """
 import sys
 from deniable.analysts import Analysts
 from deniable.report import Stratum
-from deniable_aggregator.budgets import Asked, Budgets, BudgetSpent
+from deniable_aggregator.questions.budgets import Asked, Budgets, BudgetSpent
 from deniable_aggregator.store import Store, connect
 
 budgets = Budgets(Store(connect(sys.argv[1]), "shop"), Analysts())

@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from deniable.allowance import MICRO
 from deniable.errors import ParameterError
-from deniable_aggregator import central
+from deniable_aggregator.questions import central_noise
 
 COSTS = [10_000, 100_000, 300_000, 333_333, 700_000, MICRO, 1_234_567, 20 * MICRO]
 
@@ -46,17 +46,17 @@ def _exponential(counts, cost):
 @pytest.mark.parametrize("cost", [200_000, MICRO])
 def test_numbers_of_reports_have_discrete_laplace_noise(cost):
     """What is told of a number is it plus discrete Laplace noise of scale 1 / epsilon, and has its standard deviation."""
-    draws = np.array([central.count(1000, cost) for _ in range(6000)]) - 1000
+    draws = np.array([central_noise.count(1000, cost) for _ in range(6000)]) - 1000
     places = np.arange(-400, 401)
     law = np.exp(-abs(places) * cost / MICRO)
     law /= law.sum()
     assert _matches(np.bincount(draws + 400, minlength=801), law * len(draws)) > 1e-7
-    assert central.stderr(cost) == pytest.approx(np.sqrt((law * places**2).sum()))
+    assert central_noise.stderr(cost) == pytest.approx(np.sqrt((law * places**2).sum()))
 
 
 def test_numbers_may_be_negative():
     """An unbiased number of no reports is negative as often as it is positive."""
-    draws = [central.count(0, 100_000) for _ in range(200)]
+    draws = [central_noise.count(0, 100_000) for _ in range(200)]
     assert min(draws) < 0 < max(draws)
 
 
@@ -67,7 +67,7 @@ def test_the_reach_of_noise_is_the_least(cost, level):
     places = np.arange(-20 * MICRO // cost, 20 * MICRO // cost + 1)
     law = np.exp(-abs(places) * cost / MICRO)
     law /= law.sum()
-    reach = central.reach(cost, level)
+    reach = central_noise.reach(cost, level)
     assert law[abs(places) <= reach].sum() >= level - 1e-9
     assert reach == 0 or law[abs(places) < reach].sum() < level
 
@@ -76,7 +76,7 @@ def test_the_reach_of_noise_is_the_least(cost, level):
 def test_the_largest_cell_is_chosen_by_permute_and_flip(counts):
     """What is named has the law of permute-and-flip, computed over all orders; it is not the exponential mechanism's."""
     cost, times = 1_400_000, 6000
-    draws = np.bincount([central.most(counts, cost) for _ in range(times)], minlength=len(counts))
+    draws = np.bincount([central_noise.most(counts, cost) for _ in range(times)], minlength=len(counts))
     assert _matches(draws, _flipped(counts, cost) * times) > 1e-7
     if len(set(counts)) > 2:
         assert _matches(draws, _exponential(counts, cost) * times) < 1e-7
@@ -99,26 +99,26 @@ def test_choosing_has_its_utility():
     """A cell that is named is within the margin with the probability said, where all others are just beyond it."""
     for cost in (100_000, MICRO):
         for level in (0.5, 0.95):
-            behind = int(central.margin(6, cost, level)) + 1
+            behind = int(central_noise.margin(6, cost, level)) + 1
             assert _flipped([behind, 0, 0, 0, 0, 0], cost)[0] >= level
-    assert central.margin(6, MICRO, 0.95) == pytest.approx(2 * log(6 / 0.05))
+    assert central_noise.margin(6, MICRO, 0.95) == pytest.approx(2 * log(6 / 0.05))
 
 
 @pytest.mark.parametrize("cost", COSTS)
 def test_no_answer_loses_more_than_it_costs(cost):
     """By OpenDP's own account the loss of one report is at most the cost, and not much less."""
     for kind in ("laplace", "max"):
-        loss = Fraction(central._measurement(kind, cost).map(1))
+        loss = Fraction(central_noise._measurement(kind, cost).map(1))
         assert Fraction(cost, MICRO) * Fraction(999_999, MICRO) < loss <= Fraction(cost, MICRO)
 
 
 def test_a_report_may_be_in_another_cell():
     """The choice is charged for one number that rises while another one falls: twice what it costs where all rise."""
-    assert central._made("max", 0.5).map(1) == 4
+    assert central_noise._made("max", 0.5).map(1) == 4
 
 
 def test_no_answer_is_free():
     """An answer costs something; with one cell to choose from, it is that one."""
     with pytest.raises(ParameterError, match="costs at least"):
-        central.count(5, 0)
-    assert central.most([0], MICRO) == 0
+        central_noise.count(5, 0)
+    assert central_noise.most([0], MICRO) == 0

@@ -9,7 +9,7 @@ from scipy.stats import binom
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable_aggregator import decode, tally
-from deniable_aggregator.combination import combine
+from deniable_aggregator.decode.combination import combine
 
 
 def estimate(name, domain_size, epsilon, n, shares, rng):

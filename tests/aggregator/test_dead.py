@@ -9,11 +9,10 @@ import pytest
 from deniable.cli import main
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch
-from deniable_aggregator.batch import Group
-from deniable_aggregator.dead import DeadLetters
-from deniable_aggregator.store import Store
-from deniable_aggregator.worker import Worker
+from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.store import Store, batch
+from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store.dead_letters import DeadLetters
 
 INDEX = Layout(1, 5, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")

@@ -11,7 +11,8 @@ import pytest
 from deniable import mechanisms, text
 from deniable.errors import ParameterError
 from deniable.hashing import PoolFamily
-from deniable_aggregator import decode, incidence, pool, tally
+from deniable_aggregator import decode, tally
+from deniable_aggregator.decode import hash_lookup, transforms
 
 CASES = [
     ("coin", 2, None),
@@ -101,14 +102,14 @@ def test_pools_count_what_is_supported(name, options):
 def test_lookups_with_and_without_numba(monkeypatch, numba):
     """The compiled look-up and numpy's give the sum over the rows that the family's own hash gives."""
     if not numba:
-        monkeypatch.setattr(pool, "_kernel", lambda: None)
+        monkeypatch.setattr(hash_lookup, "_kernel", lambda: None)
     rng = np.random.default_rng(3)
     family = PoolFamily("test", 7, 10)
     table = rng.integers(0, 1000, (5, 10))
     table[2] = 0
     keys = rng.integers(0, 1 << 64, 20, np.uint64, endpoint=False)
     plain = [sum(int(table[row, family.hash(row + 1, int(key))]) for row in range(5)) for key in keys]
-    assert pool.lookup(family, table, keys, first=1).tolist() == plain
+    assert hash_lookup.lookup(family, table, keys, first=1).tolist() == plain
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ def test_walsh_hadamard_is_the_matrix_product():
     for k in (1, 2, 4, 64):
         values = rng.integers(0, 1000, k)
         matrix = np.array([[1 - 2 * ((i & j).bit_count() & 1) for j in range(k)] for i in range(k)])
-        assert np.array_equal(incidence.walsh_hadamard(values), matrix @ values)
+        assert np.array_equal(transforms.walsh_hadamard(values), matrix @ values)
 
 
 def test_a_tally_of_another_layout_is_refused():

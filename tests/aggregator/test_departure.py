@@ -14,11 +14,10 @@ import pytest
 
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch
-from deniable_aggregator.batch import Group
-from deniable_aggregator.departure import Departures
-from deniable_aggregator.store import GROUP, Store, connect
-from deniable_aggregator.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.store import GROUP, Store, batch, connect
+from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store.consumers import Departures
 
 LAYOUT = Layout(1, 5, "index")
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deniable_aggregator.difference import Difference, Verdict
-from deniable_aggregator.span import Span
+from deniable_aggregator.publish.suppression.difference import Difference, Verdict
+from deniable_aggregator.publish.suppression.span import Span
 
 
 @st.composite
@@ -79,7 +79,7 @@ def test_a_verdict_is_right_to_the_report(shape, number):
 
 def test_a_prime_that_divides_too_much_is_noticed(monkeypatch):
     """Rows that depend on each other modulo the prime only are told from rows that do."""
-    monkeypatch.setattr("deniable_aggregator.span.PRIME", 2)
+    monkeypatch.setattr("deniable_aggregator.publish.suppression.span.PRIME", 2)
     cells = [np.array(pair) for pair in ((0, 1), (1, 2), (0, 2))]
     span = Span(3, 0)
     for members in cells:

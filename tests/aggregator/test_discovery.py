@@ -12,9 +12,10 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import Pem, TreeHist
 from deniable.mechanisms.prefix import extend as extend_one
 from deniable.proof import distribution
-from deniable_aggregator import discovery, pool, tally
-from deniable_aggregator.discovery import discover, extend
-from deniable_aggregator.level import part_of
+from deniable_aggregator import tally
+from deniable_aggregator.decode import discovery, hash_lookup
+from deniable_aggregator.decode.discovery import discover, extend
+from deniable_aggregator.decode.prefix_level import part_of
 
 WORDS = {"the": 0.3, "then": 0.12, "naïve": 0.1, "東京": 0.08, "deniability": 0.07, "x": 0.06}
 
@@ -32,7 +33,7 @@ def simulate(mechanism, values, counts, rng):
     keys = np.array([[mechanism.key(level, v) for v in values] for level in range(len(mechanism.lengths))], np.uint64)[
         levels, held
     ]
-    a, b, c = pool.multipliers(mechanism.family)[rows].T
+    a, b, c = hash_lookup.multipliers(mechanism.family)[rows].T
     high = (a * (keys >> np.uint64(32)) + b * (keys & np.uint64(0xFFFFFFFF)) + c) >> np.uint64(32)
     cells = (high * np.uint64(mechanism.width) >> np.uint64(32)).astype(np.int64)
     shifts = np.where(rng.random(len(held)) < float(mechanism.p), 0, rng.integers(1, mechanism.width, size=len(held)))
@@ -227,7 +228,7 @@ def test_the_same_tally_gives_the_same(monkeypatch):
     counted = simulate(mechanism, [1, 2, 3], np.array([900, 500, 300]), rng)
     first = discover(mechanism, counted, keep=8)
     second = discover(mechanism, counted, keep=8)
-    monkeypatch.setattr(pool, "_kernel", lambda: None)
+    monkeypatch.setattr(hash_lookup, "_kernel", lambda: None)
     third = discover(mechanism, counted, keep=8)
     assert first.values[:3] == (1, 2, 3)
     for other in (second, third):

@@ -13,9 +13,8 @@ import pytest
 import redis
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator import embedded
-from deniable_aggregator.durability import Durability
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store.durability import Durability
 
 
 @pytest.fixture(params=["redis-server", "wheel"])

@@ -12,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable_aggregator.entry import EVENTS, Entry, genesis, read, whole
+from deniable_aggregator.audit.entry import EVENTS, Entry, genesis, read, whole
 
 ENTRY = Entry(7, 1795289999, "key.revoked", "command", {"id": "3f9c2b7a51e0d486"}, "0" * 16, "a" * 64)
 

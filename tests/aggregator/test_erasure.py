@@ -10,10 +10,9 @@ import pytest
 from redis.exceptions import NoPermissionError
 
 from deniable.report import Stratum
-from deniable_aggregator import embedded
-from deniable_aggregator.erasure import Erasure
-from deniable_aggregator.removal import Removal
-from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.deletion.erase import Removal
+from deniable_aggregator.store import GROUP, Store, connect, embedded
+from deniable_aggregator.store.compaction import Erasure
 
 SECRET = b"an-entry-that-was-counted"
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")

@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
-from deniable_aggregator.estimate import Supported
+from deniable_aggregator.decode.estimate import Supported
 
 REPLAYS = 4000
 

@@ -10,7 +10,7 @@ import pytest
 from deniable import cli
 from deniable.google_rappor import PRESETS, Params, bloom
 from deniable.layout import Layout
-from deniable_aggregator import google, google_files
+from deniable_aggregator.rappor import decode, files
 from deniable_aggregator.tally import Tally
 
 SHARES = {"firefox": 0.4, "chrome": 0.3, "größer": 0.2, "rare": 0.1}
@@ -36,8 +36,8 @@ def collected(tmp_path):
     """Files as a deployment has them: parameters, counts, candidates."""
     params = PRESETS["UMA_RAPPOR_TYPE"]
     counted = tally_of(params, SHARES, 256_000, np.random.default_rng(5))
-    google_files.save_params(tmp_path / "params.csv", params)
-    google_files.save_counts(tmp_path / "counts.csv", counted.counts, counted.reports)
+    files.save_params(tmp_path / "params.csv", params)
+    files.save_counts(tmp_path / "counts.csv", counted.counts, counted.reports)
     (tmp_path / "candidates.txt").write_text("".join(f"{word}\n" for word in [*ABSENT, *SHARES]), "utf-8")
     return tmp_path
 
@@ -94,8 +94,8 @@ def test_nothing_detectable_is_said(collected, capsys):
 def test_candidates_alike_are_null(tmp_path, capsys):
     """Candidates that share their bits have no numbers, which JSON writes as null."""
     params = Params(bits=2, hashes=1, cohorts=1, prob_p="0.25", prob_q="0.75", prob_f="0")
-    google_files.save_params(tmp_path / "params.csv", params)
-    google_files.save_counts(tmp_path / "counts.csv", np.array([[30, 40]]), np.array([100]))
+    files.save_params(tmp_path / "params.csv", params)
+    files.save_counts(tmp_path / "counts.csv", np.array([[30, 40]]), np.array([100]))
     (tmp_path / "names.txt").write_text("".join(f"name {i}\n" for i in range(9)))
     where = ["--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv", "--candidates", tmp_path / "names.txt"]
     status, out, _ = run(capsys, "decode", *where, "--json", "--all")
@@ -122,8 +122,8 @@ def test_basic_and_boolean_are_debiased(bits, tmp_path, capsys):
     shares = np.array([0.3]) if bits == 1 else np.array([0.5, 0.3, 0.2, 0, 0, 0])
     one, other, n = float(params.q_star), float(params.p_star), 40_000
     counts = np.tile(np.rint(n * (other + shares * (one - other))).astype(np.int64), (4, 1))
-    google_files.save_params(tmp_path / "params.csv", params)
-    google_files.save_counts(tmp_path / "counts.csv", counts, np.full(4, n))
+    files.save_params(tmp_path / "params.csv", params)
+    files.save_counts(tmp_path / "counts.csv", counts, np.full(4, n))
     (tmp_path / "names.txt").write_text("".join(f"v{i}\n" for i in range(bits)))
     kind = ["--boolean"] if bits == 1 else ["--basic", tmp_path / "names.txt"]
     where = ["--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv"]
@@ -131,7 +131,7 @@ def test_basic_and_boolean_are_debiased(bits, tmp_path, capsys):
     found = sorted(json.loads(out)["estimates"], key=lambda row: row["candidate"])
     assert [row["frequency"] for row in found] == pytest.approx(shares, abs=1e-4)
     assert [row["detected"] for row in found] == (shares > 0).tolist()
-    estimate = google.bits(params, Tally(Layout(4, bits, "bits"), counts, np.full(4, n)))
+    estimate = decode.bits(params, Tally(Layout(4, bits, "bits"), counts, np.full(4, n)))
     s = other + shares * (one - other)
     assert estimate.stderr == pytest.approx(np.sqrt(s * (1 - s) / (4 * n)) / (one - other), rel=1e-3)
 
@@ -173,8 +173,8 @@ def pairs(tmp_path):
     rng = np.random.default_rng(9)
     string = Params(bits=16, hashes=2, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0.2")
     truth = Params(bits=1, hashes=1, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0")
-    google_files.save_params(tmp_path / "string.csv", string)
-    google_files.save_params(tmp_path / "truth.csv", truth)
+    files.save_params(tmp_path / "string.csv", string)
+    files.save_params(tmp_path / "truth.csv", truth)
     (tmp_path / "names.txt").write_text("fox\nowl\n")
 
     def report(held, params):

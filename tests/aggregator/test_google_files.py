@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
 from deniable.google_rappor import PRESETS, Params, positions
-from deniable_aggregator import google_files
+from deniable_aggregator.rappor import files
 
 FILES = json.loads((Path(__file__).parents[1] / "vectors" / "google_rappor.json").read_text("utf-8"))["files"]
 SMALL = Params(bits=8, hashes=2, cohorts=4, prob_p="0.25", prob_q="0.75", prob_f="0.5")
@@ -66,9 +66,9 @@ def refusal(load, *arguments):
 def test_the_original_s_params_are_read(file, name):
     """Both forms say the same, and are written back so that they read the same."""
     path = file(name, FILES[name])
-    assert google_files.load_params(path) == SMALL
-    google_files.save_params(path, SMALL)
-    assert google_files.load_params(path) == SMALL
+    assert files.load_params(path) == SMALL
+    files.save_params(path, SMALL)
+    assert files.load_params(path) == SMALL
     assert (
         json.loads(FILES["params.json"]) == json.loads(path.read_text())
         if name == "params.json"
@@ -79,18 +79,18 @@ def test_the_original_s_params_are_read(file, name):
 def test_the_original_s_map_is_read_and_written(file):
     """Each candidate is found with its own positions, and the file written is the original's, byte for byte."""
     path = file("map.csv", FILES["map.csv"])
-    assert google_files.load_map(path, SMALL) == WORDS
-    google_files.save_map(path, WORDS, SMALL)
+    assert files.load_map(path, SMALL) == WORDS
+    files.save_map(path, WORDS, SMALL)
     assert path.read_bytes() == FILES["map.csv"].encode()
 
 
 def test_the_original_s_reports_are_summed_as_it_does(file):
     """Reports, written from the highest bit, become the original's counts file, from the lowest bit, byte for byte."""
     path = file("counts.csv", "")
-    counts, reports = google_files.sum_reports(file("reports.csv", FILES["reports.csv"]), SMALL)
-    google_files.save_counts(path, counts, reports)
+    counts, reports = files.sum_reports(file("reports.csv", FILES["reports.csv"]), SMALL)
+    files.save_counts(path, counts, reports)
     assert path.read_bytes() == FILES["counts.csv"].encode()
-    again, n = google_files.load_counts(path, SMALL)
+    again, n = files.load_counts(path, SMALL)
     assert np.array_equal(again, counts)
     assert np.array_equal(n, reports)
     assert again.dtype == n.dtype == np.int64
@@ -99,11 +99,11 @@ def test_the_original_s_reports_are_summed_as_it_does(file):
 
 def test_bit_i_is_at_index_i(file):
     """The last digit of a report is bit 0; so are the second column of a counts file and the first position of a map's block."""
-    counts, reports = google_files.sum_reports(file("r.csv", "client,cohort,rappor\nc,1,01\nc,1,01\nc,1,10\n"), TINY)
+    counts, reports = files.sum_reports(file("r.csv", "client,cohort,rappor\nc,1,01\nc,1,01\nc,1,10\n"), TINY)
     assert counts.tolist() == [[0, 0], [2, 1]]
     assert reports.tolist() == [0, 3]
-    assert google_files.load_counts(file("c.csv", "0,0,0\n3,2,1\n"), TINY)[0].tolist() == [[0, 0], [2, 1]]
-    k8 = google_files.load_counts(file("c8.csv", "1,1,0,0,0,0,0,0,0\n" * 4), SMALL)[0]
+    assert files.load_counts(file("c.csv", "0,0,0\n3,2,1\n"), TINY)[0].tolist() == [[0, 0], [2, 1]]
+    k8 = files.load_counts(file("c8.csv", "1,1,0,0,0,0,0,0,0\n" * 4), SMALL)[0]
     assert k8[:, 0].tolist() == [1, 1, 1, 1]
 
 
@@ -111,8 +111,8 @@ def test_bit_i_is_at_index_i(file):
 def test_saved_params_are_loaded(folder, collection):
     """What is saved is what is loaded, to the last decimal, in both forms."""
     for name in ("params.csv", "params.json"):
-        google_files.save_params(folder / name, collection)
-        assert google_files.load_params(folder / name) == collection
+        files.save_params(folder / name, collection)
+        assert files.load_params(folder / name) == collection
 
 
 @given(st.integers(1, 20).flatmap(lambda m: st.integers(1, 12).flatmap(lambda k: st.lists(cohort(k), min_size=m, max_size=m))))
@@ -120,8 +120,8 @@ def test_saved_counts_are_loaded(folder, table):
     """What is saved is what is loaded, up to the largest counts."""
     cells = np.array(table, np.int64)
     collection = Params(bits=cells.shape[1] - 1, hashes=1, cohorts=len(cells), prob_p="0.25", prob_q="0.75", prob_f="0.5")
-    google_files.save_counts(folder / "counts.csv", cells[:, 1:], cells[:, 0])
-    counts, reports = google_files.load_counts(folder / "counts.csv", collection)
+    files.save_counts(folder / "counts.csv", cells[:, 1:], cells[:, 0])
+    counts, reports = files.load_counts(folder / "counts.csv", collection)
     assert np.array_equal(counts, cells[:, 1:])
     assert np.array_equal(reports, cells[:, 0])
 
@@ -140,8 +140,8 @@ candidates = st.lists(texts, min_size=1, max_size=12, unique=True).filter(lambda
 def test_saved_maps_are_loaded(folder, words, k, h, m):
     """What is saved is what is loaded, whatever the candidates have in them."""
     collection = Params(bits=k, hashes=h, cohorts=m, prob_p="0.25", prob_q="0.75", prob_f="0.5")
-    google_files.save_map(folder / "map.csv", words, collection)
-    assert google_files.load_map(folder / "map.csv", collection) == words
+    files.save_map(folder / "map.csv", words, collection)
+    assert files.load_map(folder / "map.csv", collection) == words
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 255)), max_size=40))
@@ -154,7 +154,7 @@ def test_reports_are_summed_by_definition(folder, reports):
             file.write(f"{row},{bits:08b}\n")
             n[row] += 1
             counts[row] += [bits >> i & 1 for i in range(8)]
-    summed, of_cohorts = google_files.sum_reports(folder / "reports.csv", SMALL)
+    summed, of_cohorts = files.sum_reports(folder / "reports.csv", SMALL)
     assert np.array_equal(summed, counts)
     assert np.array_equal(of_cohorts, n)
 
@@ -162,9 +162,9 @@ def test_reports_are_summed_by_definition(folder, reports):
 def test_many_reports_are_counted_in_pieces(file, monkeypatch):
     """More reports than are counted at a time add up to the same."""
     path = file("reports.csv", FILES["reports.csv"])
-    whole = google_files.sum_reports(path, SMALL)
-    monkeypatch.setattr(google_files, "_CHUNK", 7)
-    assert all(np.array_equal(a, b) for a, b in zip(google_files.sum_reports(path, SMALL), whole, strict=True))
+    whole = files.sum_reports(path, SMALL)
+    monkeypatch.setattr(files, "_CHUNK", 7)
+    assert all(np.array_equal(a, b) for a, b in zip(files.sum_reports(path, SMALL), whole, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -182,19 +182,19 @@ def test_many_reports_are_counted_in_pieces(file, monkeypatch):
 def test_the_ways_programs_write_the_same_file(file, dress):
     """A spreadsheet, R and the original write the same rows in other ways."""
     plain = "\r\n".join(",".join(map(str, [word, *positions(word.encode(), SMALL)])) for word in ("a", "Größe")) + "\r\n"
-    assert google_files.load_map(file("map.csv", dress(plain)), SMALL) == ["a", "Größe"]
-    assert google_files.load_params(file("params.csv", dress(FILES["params.csv"]))) == SMALL
-    assert google_files.load_params(file("params.json", b"\xef\xbb\xbf" + FILES["params.json"].encode())) == SMALL
-    assert google_files.load_counts(file("counts.csv", dress(FILES["counts.csv"])), SMALL)[1].sum() == 60
-    assert google_files.sum_reports(file("reports.csv", dress(FILES["reports.csv"])), SMALL)[1].sum() == 60
+    assert files.load_map(file("map.csv", dress(plain)), SMALL) == ["a", "Größe"]
+    assert files.load_params(file("params.csv", dress(FILES["params.csv"]))) == SMALL
+    assert files.load_params(file("params.json", b"\xef\xbb\xbf" + FILES["params.json"].encode())) == SMALL
+    assert files.load_counts(file("counts.csv", dress(FILES["counts.csv"])), SMALL)[1].sum() == 60
+    assert files.sum_reports(file("reports.csv", dress(FILES["reports.csv"])), SMALL)[1].sum() == 60
 
 
 def test_numbers_as_r_writes_them(file):
     """R writes 100000 as 1e+05, and spaces after commas are the documentation's."""
-    counts, reports = google_files.load_counts(file("counts.csv", "1e+05, 3.0 , 2e0\n1,1,0\n"), TINY)
+    counts, reports = files.load_counts(file("counts.csv", "1e+05, 3.0 , 2e0\n1,1,0\n"), TINY)
     assert counts.tolist() == [[3, 2], [1, 0]]
     assert reports.tolist() == [100000, 1]
-    assert google_files.load_params(file("params.csv", "k, h, m, p, q, f\n2, 1, 2, 2.5e-01, .75, 0.5\n")) == TINY
+    assert files.load_params(file("params.csv", "k, h, m, p, q, f\n2, 1, 2, 2.5e-01, .75, 0.5\n")) == TINY
 
 
 def test_the_order_of_positions_in_a_cohort_means_nothing(file):
@@ -202,7 +202,7 @@ def test_the_order_of_positions_in_a_cohort_means_nothing(file):
     row = positions(b"v1", SMALL)
     turned = [row[i ^ 1] for i in range(len(row))]
     assert turned != row
-    assert google_files.load_map(file("map.csv", ",".join(["v1", *map(str, turned)])), SMALL) == ["v1"]
+    assert files.load_map(file("map.csv", ",".join(["v1", *map(str, turned)])), SMALL) == ["v1"]
 
 
 def test_a_bit_of_two_hashes_may_be_written_once(file):
@@ -211,17 +211,17 @@ def test_a_bit_of_two_hashes_may_be_written_once(file):
     distinct = sorted(set(own))
     assert len(distinct) < len(own)
     filled = ["a", *map(str, distinct), *[""] * (len(own) - len(distinct))]
-    assert google_files.load_map(file("map.csv", ",".join(filled)), SMALL) == ["a"]
-    assert "1 of 1 candidates have others" in refusal(google_files.load_map, file("map.csv", "a" + "," * len(own)), SMALL)
+    assert files.load_map(file("map.csv", ",".join(filled)), SMALL) == ["a"]
+    assert "1 of 1 candidates have others" in refusal(files.load_map, file("map.csv", "a" + "," * len(own)), SMALL)
 
 
 def test_the_original_reads_what_we_write(file):
     """Plain CSV readers, as those of Python and R, find the header, the sizes and the numbers where they look for them."""
     path = file("params.csv", "")
-    google_files.save_params(path, PRESETS["REGTEST_EPS_1_5"])
+    files.save_params(path, PRESETS["REGTEST_EPS_1_5"])
     with path.open(newline="") as lines:
         assert list(csv.reader(lines)) == [["k", "h", "m", "p", "q", "f"], ["8", "2", "128", "0.225", "0.775", "0"]]
-    google_files.save_params(file("params.json", ""), PRESETS["REGTEST_EPS_1_1"])
+    files.save_params(file("params.json", ""), PRESETS["REGTEST_EPS_1_1"])
     assert json.loads(path.with_suffix(".json").read_text()) == {
         "numBits": 8,
         "numHashes": 2,
@@ -270,7 +270,7 @@ def test_the_original_reads_what_we_write(file):
 )
 def test_malformed_params(file, content, message):
     """Each fault has one error, with the file, the line, the rule and the value."""
-    text = refusal(google_files.load_params, file("params.csv", content))
+    text = refusal(files.load_params, file("params.csv", content))
     assert "params.csv, line" in text
     assert message in text
 
@@ -311,7 +311,7 @@ def test_malformed_params(file, content, message):
 )
 def test_malformed_counts(file, content, message):
     """Each fault has one error, with the file, the line, the rule and the value."""
-    text = refusal(google_files.load_counts, file("counts.csv", content), TINY)
+    text = refusal(files.load_counts, file("counts.csv", content), TINY)
     assert "counts.csv, line" in text
     assert message in text
 
@@ -347,7 +347,7 @@ def row_of(word, **changed):
 )
 def test_malformed_maps(file, content, message):
     """Each fault has one error, with the file, the line, the rule and the value."""
-    text = refusal(google_files.load_map, file("map.csv", content), TINY)
+    text = refusal(files.load_map, file("map.csv", content), TINY)
     assert "map.csv, line" in text
     assert message in text
 
@@ -357,7 +357,7 @@ def test_a_map_of_another_hash_is_refused(file):
     other = {1: 2, 2: 1, 3: 4, 4: 3}
     rows = [row_of("a")]
     rows += [row_of(word, i0=other[positions(word.encode(), TINY)[0]]) for word in ("b", "c")]
-    text = refusal(google_files.load_map, file("map.csv", "".join(rows)), TINY)
+    text = refusal(files.load_map, file("map.csv", "".join(rows)), TINY)
     assert "line 2: positions are those of MD5 with k = 2, h = 1, m = 2; 2 of 3 candidates have others" in text
     assert text.endswith("got 'b'")
 
@@ -382,7 +382,7 @@ def test_a_map_of_another_hash_is_refused(file):
 )
 def test_malformed_reports(file, content, message):
     """Each fault has one error, with the file, the line, the rule and the value."""
-    text = refusal(google_files.sum_reports, file("reports.csv", content), TINY)
+    text = refusal(files.sum_reports, file("reports.csv", content), TINY)
     assert "reports.csv, line" in text
     assert message in text
 
@@ -390,7 +390,7 @@ def test_malformed_reports(file, content, message):
 def test_other_columns_of_reports_stay_out_of_messages(file):
     """A simulation writes what no server should know beside the reports; an error does not carry it into a log."""
     content = "client,cohort,bloom,prr,irr\nmallory,1,10,10,0\n"
-    text = refusal(google_files.sum_reports, file("reports.csv", content), TINY)
+    text = refusal(files.sum_reports, file("reports.csv", content), TINY)
     assert "mallory" not in text
     assert "10" not in text.split("reports.csv, line")[1]
 
@@ -398,20 +398,20 @@ def test_other_columns_of_reports_stay_out_of_messages(file):
 def test_a_column_of_reports_by_its_name(file):
     """Collections of several variables have a column for each."""
     path = file("reports.csv", "client,cohort,domain,flag\nc0,1,11,0\nc1,0,10,1\n")
-    assert google_files.sum_reports(path, TINY, column="domain")[0].tolist() == [[0, 1], [1, 1]]
+    assert files.sum_reports(path, TINY, column="domain")[0].tolist() == [[0, 1], [1, 1]]
     with pytest.raises(ParameterError, match="once cohort and once https"):
-        google_files.sum_reports(path, TINY, column="https")
+        files.sum_reports(path, TINY, column="https")
 
 
 def test_nothing_wrong_is_saved(tmp_path):
     """What could not be loaded is not written."""
     third = Params(bits=8, hashes=2, cohorts=4, prob_p=Fraction(1, 3), prob_q="0.75", prob_f="0.5")
-    assert "denominator" in refusal(google_files.save_params, tmp_path / "params.csv", third)
+    assert "denominator" in refusal(files.save_params, tmp_path / "params.csv", third)
     counts, reports = np.array([[3, 2]]), np.array([2])
-    assert "cohort 0 is from 0 to its reports, 2; got 3" in refusal(google_files.save_counts, tmp_path / "c.csv", counts, reports)
-    assert "got -3" in refusal(google_files.save_counts, tmp_path / "c.csv", -counts, reports)
-    assert "(m, k)" in refusal(google_files.save_counts, tmp_path / "c.csv", counts, np.array([2, 2]))
-    assert "each of them once" in refusal(google_files.save_map, tmp_path / "map.csv", ["a", "a"], TINY)
-    assert "each of them once" in refusal(google_files.save_map, tmp_path / "map.csv", [], TINY)
-    assert "byte order mark" in refusal(google_files.save_map, tmp_path / "map.csv", ["\ufeffa"], TINY)
+    assert "cohort 0 is from 0 to its reports, 2; got 3" in refusal(files.save_counts, tmp_path / "c.csv", counts, reports)
+    assert "got -3" in refusal(files.save_counts, tmp_path / "c.csv", -counts, reports)
+    assert "(m, k)" in refusal(files.save_counts, tmp_path / "c.csv", counts, np.array([2, 2]))
+    assert "each of them once" in refusal(files.save_map, tmp_path / "map.csv", ["a", "a"], TINY)
+    assert "each of them once" in refusal(files.save_map, tmp_path / "map.csv", [], TINY)
+    assert "byte order mark" in refusal(files.save_map, tmp_path / "map.csv", ["\ufeffa"], TINY)
     assert list(tmp_path.iterdir()) == []

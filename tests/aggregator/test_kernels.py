@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deniable.layout import Layout
-from deniable_aggregator import kernels
+from deniable_aggregator.tally import kernels
 
 BACKENDS = ["numba", "numpy"]
 
@@ -216,7 +216,7 @@ def run(code):
 COUNT = """
 import sys
 import numpy as np
-from deniable_aggregator import kernels
+from deniable_aggregator.tally import kernels
 cells = np.zeros(4, np.int64)
 """
 
@@ -248,7 +248,7 @@ GUARDED = """
 import ctypes, mmap
 import numpy as np
 from deniable.layout import Layout
-from deniable_aggregator import kernels
+from deniable_aggregator.tally import kernels
 memory = mmap.mmap(-1, 2 * mmap.PAGESIZE)
 message = np.frombuffer(memory, np.uint8)
 assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(message.ctypes.data + mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from deniable import mechanisms
 from deniable.proof import distribution
-from deniable_aggregator import law
+from deniable_aggregator.alarms import honest_bounds
 
 SMALL = [
     ("coin", 2, {}),
@@ -43,7 +43,7 @@ def prefix(name):
 def test_the_law_bounds_every_report(name, domain_size, options):
     """Cells and bits keep between the bounds for every value, the weight has one of the distributions, rows are uniform."""
     mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=1.3, **options)
-    known = law.of(mechanism)
+    known = honest_bounds.of(mechanism)
     layout = mechanism.layout
     kinds = set()
     least, most = 1.0, 0.0
@@ -80,5 +80,5 @@ def test_every_mechanism_has_a_law():
     """None is left without alarms, but those to come."""
     for name in (*mechanisms.names(), "pem", "tree_hist"):
         size = 2 if name in ("coin", "binary") else 100_000 if prefix(name) else 12
-        assert law.of(mechanisms.make(name, domain_size=size, epsilon=1.2)) is not None, name
-    assert law.of(object()) is None
+        assert honest_bounds.of(mechanisms.make(name, domain_size=size, epsilon=1.2)) is not None, name
+    assert honest_bounds.of(object()) is None

@@ -7,8 +7,8 @@ from threading import Thread
 import pytest
 import redis
 
-from deniable_aggregator.limit import Limit, Limiter
 from deniable_aggregator.store import connect
+from deniable_aggregator.store.limit import Limit, Limiter
 
 FEW = Limit("{shop}:rate:few", 3, 60)
 MANY = Limit("{shop}:rate:many", 1000, 60)

@@ -11,8 +11,8 @@ from datetime import UTC, datetime
 import pytest
 
 from deniable.errors import ConfigurationError, ParameterError
-from deniable_aggregator import logs
-from deniable_aggregator.logs import LogSettings
+from deniable_aggregator.process import logs
+from deniable_aggregator.process.logs import LogSettings
 
 
 @pytest.fixture(autouse=True)
@@ -127,7 +127,7 @@ def test_settings_come_from_the_environment():
 
 PROCESS = """
 import logging, sys, threading
-from deniable_aggregator.logs import LogSettings
+from deniable_aggregator.process.logs import LogSettings
 logging.basicConfig(level=logging.DEBUG)
 LogSettings("{level}", "json").apply()
 log = logging.getLogger("some.library")

@@ -10,8 +10,9 @@ import pytest
 
 from deniable import mechanisms
 from deniable.proof import distribution
-from deniable_aggregator import association, decode, tally
-from deniable_aggregator.partial import Partial
+from deniable_aggregator import decode, tally
+from deniable_aggregator.decode import joint
+from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.tally import Tally
 
 CASES = [(26, 8, 1), (31, 3, 0.5), (12, 8, 3), (40, 1, 2)]
@@ -168,4 +169,4 @@ def test_no_table_of_a_product():
     """How the values of a product go together is not estimated from such reports, and that is said."""
     mechanism = make(12, 2, 1)
     with pytest.raises(ValueError, match="from reports of a pure mechanism; got 'dbitflip'"):
-        association.from_product(mechanism, tally.empty(mechanism.layout), (3, 4))
+        joint.from_product(mechanism, tally.empty(mechanism.layout), (3, 4))

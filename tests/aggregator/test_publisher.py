@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 
 from deniable import mechanisms, registry
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import decode, publisher, release, store
-from deniable_aggregator.audit import AuditLog
-from deniable_aggregator.breakdown import Breakdown
-from deniable_aggregator.entry import whole
-from deniable_aggregator.publisher import Publisher
+from deniable_aggregator import decode, store
+from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.counting.prometheus import Vitals
+from deniable_aggregator.publish import publisher, release
+from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store
-from deniable_aggregator.vitals import Vitals
 
 DAY = 86400
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()

@@ -9,9 +9,8 @@ import time
 import pytest
 
 from deniable.cli import main
-from deniable_aggregator import pulse
-from deniable_aggregator.store import GROUP, Store
-from deniable_aggregator.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.store import GROUP, Store, health
 
 
 @pytest.fixture
@@ -25,13 +24,13 @@ def append(store, key):
 
 def test_an_app_that_nobody_uses(store):
     """Nothing waits, nobody works."""
-    assert pulse.feel(store) == pulse.Pulse(0, 0, 0.0, 0, 0)
+    assert health.feel(store) == health.Pulse(0, 0, 0.0, 0, 0)
 
 
 def test_what_waits_for_a_worker_that_never_came(store):
     """Nobody can tell how long it waits."""
     append(store, 1)
-    assert pulse.feel(store) == pulse.Pulse(1, 0, None, 0, 0, known=False)
+    assert health.feel(store) == health.Pulse(1, 0, None, 0, 0, known=False)
 
 
 def waits(store, seconds):
@@ -43,18 +42,18 @@ def waits(store, seconds):
 
 def test_lag_is_since_everything_was_counted(store):
     """What waits came after that, so it bounds how long anything waits, whether it is in a worker's hands or not."""
-    pulse.beat(store, "w")
+    health.beat(store, "w")
     waits(store, 30)
-    assert pulse.feel(store).lag == 0
+    assert health.feel(store).lag == 0
     append(store, 1)
-    assert 30 <= pulse.feel(store).lag < 40
+    assert 30 <= health.feel(store).lag < 40
     store.join()
     ((_, ((id_, _),)),) = store.redis.xreadgroup(GROUP, "w", {store.stream: ">"})
     for _ in range(3):  # however often it changes hands
-        pulse.beat(store, "w")
+        health.beat(store, "w")
         store.redis.xclaim(store.stream, GROUP, "w", 0, [id_])
         waits(store, 30)
-    felt = pulse.feel(store)
+    felt = health.feel(store)
     assert (felt.pending, felt.workers, felt.known) == (1, 1, True)
     assert 120 <= felt.lag < 140
 
@@ -62,76 +61,76 @@ def test_lag_is_since_everything_was_counted(store):
 def test_lag_is_small_where_all_is_counted_while_more_comes(store):
     """Under load, when the stream is never empty, what came before the last beats is counted, and the lag says so."""
     store.join()
-    pulse.beat(store, "w")
+    health.beat(store, "w")
     for number in range(4):
         append(store, number)
         store.redis.xreadgroup(GROUP, "w", {store.stream: ">"})
         ids = [id_ for id_, _ in store.redis.xrange(store.stream)][:-1]
         assert store.commit("w", ids, {}, 0) == []
         waits(store, 100)
-        pulse.beat(store, "w")
+        health.beat(store, "w")
     waits(store, 7)
-    assert 107 <= pulse.feel(store).lag < 120
+    assert 107 <= health.feel(store).lag < 120
 
 
 def test_what_waits_for_workers_that_came_late_has_waited_at_least_since(store):
     """Before a worker has ever had everything counted, nobody knows more; nothing may rely on it."""
     append(store, 1)
-    pulse.beat(store, "w")
+    health.beat(store, "w")
     waits(store, 50)
-    felt = pulse.feel(store)
+    felt = health.feel(store)
     assert 50 <= felt.lag < 60
     assert not felt.known
 
 
 def test_a_clock_that_was_set_back_hides_no_lag(store):
     """What waits since is told from then on, and not taken for counted; once it is counted, all is known again."""
-    pulse.beat(store, "gone")
+    health.beat(store, "gone")
     waits(store, -3600)  # as if the store's clock had been an hour ahead
     store.redis.zadd(store.workers, {"gone": time.time() + 3600})
     append(store, 1)
-    felt = pulse.feel(store)
+    felt = health.feel(store)
     assert (felt.lag, felt.known, felt.workers) == (None, False, 0)
-    pulse.beat(store, "w")
+    health.beat(store, "w")
     waits(store, 50)
-    felt = pulse.feel(store)
+    felt = health.feel(store)
     assert (50 <= felt.lag < 60, felt.known, felt.workers) == (True, False, 1)
     store.join()
     ((_, ((id_, _),)),) = store.redis.xreadgroup(GROUP, "w", {store.stream: ">"})
     assert store.commit("w", [id_], {}, 0) == []
-    pulse.beat(store, "w")
+    health.beat(store, "w")
     append(store, 2)
-    felt = pulse.feel(store)
+    felt = health.feel(store)
     assert (felt.lag < 10, felt.known) == (True, True)
 
 
 def test_workers_are_believed_for_a_minute(store):
     """One that gave no sign of life for longer is not counted; one that left is not, at once. Machines' clocks do not matter."""
     store.redis.zadd(store.workers, {"old": store.redis.time()[0] - 90})
-    assert pulse.feel(store).workers == 0
-    pulse.beat(store, "new")
+    assert health.feel(store).workers == 0
+    health.beat(store, "new")
     assert store.redis.zrange(store.workers, 0, -1) == [b"new"]
-    assert pulse.feel(store).workers == 1
-    pulse.stop(store, "new")
-    assert pulse.feel(store).workers == 0
-    pulse.beat(store, "new")
-    assert 0 < store.redis.ttl(store.workers) <= pulse.LIFE_SECONDS
+    assert health.feel(store).workers == 1
+    health.stop(store, "new")
+    assert health.feel(store).workers == 0
+    health.beat(store, "new")
+    assert 0 < store.redis.ttl(store.workers) <= health.LIFE_SECONDS
 
 
 def test_who_gives_no_sign_of_life_is_silent(store, monkeypatch):
     """A worker is silent once its sign of life, or that it has none, has not changed for so long by our own clock."""
-    now, signs = [1000.0], pulse.Signs(store)
-    monkeypatch.setattr(pulse.time, "monotonic", lambda: now[0])
-    pulse.beat(store, "lives")
-    pulse.beat(store, "died")
+    now, signs = [1000.0], health.Signs(store)
+    monkeypatch.setattr(health.time, "monotonic", lambda: now[0])
+    health.beat(store, "lives")
+    health.beat(store, "died")
     assert signs.silent([], 60) == signs.silent(["lives", "died", "left"], 60) == []
     for _ in range(4):
         now[0] += 20
-        pulse.beat(store, "lives")
+        health.beat(store, "lives")
         found = signs.silent(["lives", "died", "left"], 60)
     assert found == ["died", "left"]
     now[0] += 1
-    pulse.beat(store, "died")  # it was stopped, and goes on
+    health.beat(store, "died")  # it was stopped, and goes on
     assert signs.silent(["lives", "died"], 60) == []
 
 
@@ -142,12 +141,12 @@ def test_a_worker_shows_and_leaves(store):
     thread = threading.Thread(target=worker.run, args=(stop,))
     thread.start()
     deadline = time.monotonic() + 10
-    while not pulse.feel(store).workers and time.monotonic() < deadline:
+    while not health.feel(store).workers and time.monotonic() < deadline:
         time.sleep(0.01)
-    seen = pulse.feel(store).workers
+    seen = health.feel(store).workers
     stop.set()
     thread.join(10)
-    assert (seen, pulse.feel(store).workers, worker.cut_off) == (1, 0, False)
+    assert (seen, health.feel(store).workers, worker.cut_off) == (1, 0, False)
 
 
 def test_status_tells(store, store_url, capsys):
@@ -156,7 +155,7 @@ def test_status_tells(store, store_url, capsys):
     assert main(options) == 0
     append(store, 1)
     assert main(options) == 1
-    pulse.beat(store, "w")
+    health.beat(store, "w")
     capsys.readouterr()
     assert main([*options, "--json"]) == 0
     shop, blog = map(json.loads, capsys.readouterr().out.splitlines())

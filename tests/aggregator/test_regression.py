@@ -10,9 +10,9 @@ from scipy.sparse import csc_array, csr_array, eye_array
 from scipy.special import ndtr
 
 from deniable.errors import ParameterError
-from deniable_aggregator._cells import Cells, bit_noise
-from deniable_aggregator.multiplicity import holm
-from deniable_aggregator.regression import detection_frequency, fit
+from deniable_aggregator.decode.bloom_fit import Cells, bit_noise
+from deniable_aggregator.decode.bloom_regression import detection_frequency, fit
+from deniable_aggregator.decode.multiple_testing import holm
 
 CHROME = 0.375, 0.625  # of Chrome's reports, both steps of noise together
 LOOSE = 0.225, 0.775  # epsilon 5 with two hashes
@@ -162,8 +162,8 @@ def test_the_way_of_inversion_does_not_matter(monkeypatch):
     design, counts, reports, _ = small()
     results = []
     for limit, chunk in ((0, 1), (1e9, 1 << 30)):
-        monkeypatch.setattr("deniable_aggregator._cells._LOW_RANK", limit)
-        monkeypatch.setattr("deniable_aggregator._cells._CHUNK", chunk)
+        monkeypatch.setattr("deniable_aggregator.decode.bloom_fit._LOW_RANK", limit)
+        monkeypatch.setattr("deniable_aggregator.decode.bloom_fit._CHUNK", chunk)
         results.append(fit(design, counts, reports, *CHROME, density=density(16, 2)))
     assert same(*results)
 

@@ -14,18 +14,18 @@ from deniable import mechanisms, registry
 from deniable.cli import main
 from deniable.layout import Layout
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import batch, release
-from deniable_aggregator.audit import AuditLog
-from deniable_aggregator.batch import Group
-from deniable_aggregator.budgets import Asked, Budgets
-from deniable_aggregator.dead import DeadLetters
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.removal import Erased, Removal
-from deniable_aggregator.retention import Retention
-from deniable_aggregator.shelf import name
-from deniable_aggregator.store import GROUP, Store, Weights
-from deniable_aggregator.watch import Watch
-from deniable_aggregator.worker import Worker
+from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.deletion.erase import Erased, Removal
+from deniable_aggregator.deletion.retention import Retention
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.questions.budgets import Asked, Budgets
+from deniable_aggregator.store import GROUP, Store, Weights, batch
+from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store.tallies import name
 
 DAY = 86_400
 ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over

@@ -14,16 +14,17 @@ import redis
 from deniable import mechanisms, registry
 from deniable.layout import Layout
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import batch, release, watch
-from deniable_aggregator.batch import Group
-from deniable_aggregator.budgets import Asked, Budgets
-from deniable_aggregator.dead import DeadLetters
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.removal import Removal
-from deniable_aggregator.retention import Retention
-from deniable_aggregator.shelf import name
-from deniable_aggregator.store import GROUP, Store, Weights
-from deniable_aggregator.worker import Worker
+from deniable_aggregator.alarms import watcher
+from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.deletion.erase import Removal
+from deniable_aggregator.deletion.retention import Retention
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.questions.budgets import Asked, Budgets
+from deniable_aggregator.store import GROUP, Store, Weights, batch
+from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store.tallies import name
 
 DAY = 86_400
 ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over
@@ -289,7 +290,7 @@ def test_alarms_of_old_periods_go(shop):
     shop.retention.look(CLOSED + 5 * DAY)
     assert json.loads(shop.redis.hget(shop.store.alarms, "theme|1|f")) == kept
     shop.retention.look(CLOSED + 5 * DAY + 1)
-    assert [each.period for each in watch.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-11-22"]
+    assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-11-22"]
     assert list(json.loads(shop.redis.hget(shop.store.alarms, "theme|1|f"))["tested"]) == ["2026-11-22|"]
     shop.retention.look(CLOSED + 6 * DAY + 1)
     assert not shop.redis.exists(shop.store.alarms)

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from deniable_aggregator.script import Script
 from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.script import Script
 
 APPS, THREADS = 200, 4
 

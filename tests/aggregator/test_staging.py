@@ -15,10 +15,11 @@ from redis.connection import AbstractConnection
 
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch, shelf, store, tally, weights
-from deniable_aggregator.batch import Group
-from deniable_aggregator.store import GROUP, Store, Weights, connect
-from deniable_aggregator.worker import Worker, WorkerSettings
+from deniable_aggregator import store, tally
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.store import GROUP, Store, Weights, batch, connect, tallies
+from deniable_aggregator.store.batch import Group
+from deniable_aggregator.tally import set_bits
 
 BITS, INDEX = Layout(3, 20, "bits"), Layout(1, 5, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
@@ -47,7 +48,7 @@ def send(made, number):
 
 
 def expected(number):
-    return tally.count(BITS, b"".join(map(reports, range(number)))), weights.count(BITS, b"".join(map(reports, range(number))))
+    return tally.count(BITS, b"".join(map(reports, range(number)))), set_bits.count(BITS, b"".join(map(reports, range(number))))
 
 
 def assert_counted(made, number):
@@ -206,7 +207,7 @@ def test_pieces_of_what_was_erased_are_dropped(made, monkeypatch):
     made.redis.hset(made.erased, sha1(b"one").hexdigest(), 1)
     apply()
     assert made.strata("one") == {}
-    assert not made.redis.exists(made.tallies.key(shelf.name(ONE)))
+    assert not made.redis.exists(made.tallies.key(tallies.name(ONE)))
     assert made.read(INDEX, [TWO]).n == 2
     assert made.staging.settled() == 1
 
@@ -261,7 +262,7 @@ def test_no_piece_is_large(cells, most):
             found[pairs[:, 0]] += pairs[:, 1]
             assert store._NAMED * len(pairs) <= store._PIECE
         else:
-            some = shelf.cells(piece.deltas)
+            some = tallies.cells(piece.deltas)
             found[piece.first : piece.first + len(some)] += some
             assert len(some) <= store._PIECE
     assert (found == delta).all()

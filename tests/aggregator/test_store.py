@@ -11,10 +11,10 @@ import pytest
 from deniable import mechanisms
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch, tally
-from deniable_aggregator.batch import Group
-from deniable_aggregator.limit import Limit
-from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator import tally
+from deniable_aggregator.store import GROUP, Store, batch, connect
+from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store.limit import Limit
 
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 OTHER = Stratum("ui.theme", 1, "f" * 16, "2026-11-22", "platform=linux")

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from deniable.hierarchy import parents
-from deniable_aggregator import ladder, suppression
-from deniable_aggregator.breakdown import Breakdown
-from deniable_aggregator.cube import Cube
-from deniable_aggregator.difference import Difference, Verdict
-from deniable_aggregator.span import Span
-from deniable_aggregator.suppression import Published, nearest, publishable
+from deniable_aggregator.publish import suppression
+from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.suppression import Published, nearest, nested, publishable
+from deniable_aggregator.publish.suppression.cube import Cube
+from deniable_aggregator.publish.suppression.difference import Difference, Verdict
+from deniable_aggregator.publish.suppression.span import Span
 
 LEAST = 10
 
@@ -166,7 +166,7 @@ def test_solving_the_linear_system_gives_no_hidden_cell(cube):
 @settings(max_examples=60, deadline=None)
 def test_cells_along_one_order_are_exact_as_well(cube):
     """Along one order of the segments the same holds, and the total is kept."""
-    published = [cube.breakdown.text(words) for words, safe in ladder.choose(cube, LEAST).items() if safe]
+    published = [cube.breakdown.text(words) for words, safe in nested.choose(cube, LEAST).items() if safe]
     assert fewest(indicator(cube, published), cube.reports, LEAST) == LEAST
     assert (cube.reports.sum() >= LEAST) == ("" in published)
 
@@ -314,7 +314,7 @@ def test_along_one_order_few_cells_are_withheld():
     """Where a rest is too small, one cell that has a rest of its own goes, and none that others make up wholly."""
     versions = ("1.0", "1.1", "3.0", "4", "5")
     cube = cube_of({"version": versions}, {"version": parents(versions, ".")}, [20, 30, 15, 3, 60])
-    assert [words for words, safe in ladder.choose(cube, LEAST).items() if not safe] == [("5",)]
+    assert [words for words, safe in nested.choose(cube, LEAST).items() if not safe] == [("5",)]
 
 
 def test_where_the_prime_divides_too_much(monkeypatch):

@@ -11,8 +11,9 @@ import pytest
 
 from deniable.environment import VARIABLES as SDK
 from deniable.errors import ConfigurationError
-from deniable_aggregator import options, variables
-from deniable_aggregator.variables import WORKER, strays
+from deniable_aggregator.commands import options
+from deniable_aggregator.process import variables
+from deniable_aggregator.process.variables import WORKER, strays
 
 ALL = {**SDK, **variables.VARIABLES}
 
@@ -74,7 +75,7 @@ def test_strays_are_warned_of(caplog):
 def test_the_names_of_the_server_need_no_flask():
     """A worker is installed without Flask, and knows what servers read all the same."""
     code = (
-        "import sys\nsys.modules['flask'] = None\nfrom deniable_aggregator.variables import strays\n"
+        "import sys\nsys.modules['flask'] = None\nfrom deniable_aggregator.process.variables import strays\n"
         "assert strays({'DENIABLE_METRICS_KEY': 'x'}) == []\nassert len(strays({'DENIABLE_METRICS_KEYS': 'x'})) == 1"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)

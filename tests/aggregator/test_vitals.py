@@ -12,10 +12,9 @@ import redis
 from deniable import mechanisms
 from deniable.errors import ConfigurationError
 from deniable.report import Stratum
-from deniable_aggregator import batch
-from deniable_aggregator.store import Store
-from deniable_aggregator.vitals import Vitals
-from deniable_aggregator.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.prometheus import Vitals
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.store import Store, batch
 
 GRR = mechanisms.make("grr", domain_size=3, epsilon=1.0)
 

@@ -17,12 +17,12 @@ import redis
 from deniable import mechanisms, registry
 from deniable.declared import Declared
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import alarm, batch, poisoning, volume, watch
-from deniable_aggregator.batch import Group
-from deniable_aggregator.store import Store
-from deniable_aggregator.vitals import Vitals
-from deniable_aggregator.watch import Watch
-from deniable_aggregator.worker import Worker
+from deniable_aggregator.alarms import checks, forgery, volume, watcher
+from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.counting.prometheus import Vitals
+from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.store import Store, batch
+from deniable_aggregator.store.batch import Group
 
 HOUR = 3600
 NOW = int(time.time())
@@ -31,7 +31,7 @@ NOW = int(time.time())
 @pytest.fixture(autouse=True)
 def rare(monkeypatch):
     """Let honest reports, which come from the operating system's generator, raise nothing by accident."""
-    monkeypatch.setattr(alarm, "raised", partial(alarm.raised, alpha=1e-9))
+    monkeypatch.setattr(checks, "raised", partial(checks.raised, alpha=1e-9))
 
 
 @pytest.fixture
@@ -66,11 +66,11 @@ def honest(shop, metric, n, value=0):
 
 def made_up(shop, metric, n):
     mechanism, _ = question(shop, metric)
-    return poisoning.maximal_gain(mechanism, [1, 3], n, np.random.default_rng(4))
+    return forgery.maximal_gain(mechanism, [1, 3], n, np.random.default_rng(4))
 
 
 def standing(store, shop):
-    found = watch.alarms(store, [Declared.of(metric).definition for metric in shop.metrics.values()])
+    found = watcher.alarms(store, [Declared.of(metric).definition for metric in shop.metrics.values()])
     return {metric: some for (metric, _, _), some in found.items()}
 
 
@@ -78,16 +78,16 @@ def test_an_alarm_is_raised_kept_and_read(store, shop, caplog):
     """Made-up reports raise an alarm with all that is to be known of it, in the log too; honest metrics have none."""
     send(store, shop, "plugin", honest(shop, "plugin", 3000) + made_up(shop, "plugin", 600))
     send(store, shop, "ui.theme", honest(shop, "ui.theme", 3000))
-    assert watch.looked(store) is None
+    assert watcher.looked(store) is None
     raised = Watch(store, shop).look(NOW)
     assert {each.test for each in raised} >= {"weight"}
-    assert watch.looked(store) == NOW
+    assert watcher.looked(store) == NOW
     kept = standing(store, shop)
     assert set(kept) == {"plugin"}
     (weight,) = [each for each in kept["plugin"] if each.test == "weight"]
     assert (weight.period, weight.segment, weight.n, weight.since) == ("2026-11-21", "", 3600, NOW - NOW % HOUR)
     assert weight.p_value is not None
-    assert weight.p_value < alarm.ALPHA
+    assert weight.p_value < checks.ALPHA
     assert "bits set" in weight.what
     assert "alarm weight over 3600 reports of 2026-11-21" in caplog.text
 
@@ -120,13 +120,13 @@ def test_an_alarm_stays_with_its_period(store, shop):
 def test_a_look_waits_for_growth(store, shop, monkeypatch):
     """What has grown by less than a tenth since it was tested in this hour, or has too few reports, is not tested again."""
     tested = []
-    examine = alarm.examine
+    examine = checks.examine
 
     def noted(mechanism, counted, weights):
         tested.append(counted.n)
         return examine(mechanism, counted, weights)
 
-    monkeypatch.setattr(alarm, "examine", noted)
+    monkeypatch.setattr(checks, "examine", noted)
     looking = Watch(store, shop)
     for more, expected in ((99, []), (901, [1000]), (90, []), (10, [1100]), (0, [])):
         tested.clear()
@@ -160,7 +160,7 @@ def test_alarms_of_another_definition_are_gone(store, shop, registry_file):
     assert standing(store, changed) == {}
     Watch(store, changed).look(NOW)
     assert standing(store, changed) == {}
-    assert watch.alarms(store, []) == {}
+    assert watcher.alarms(store, []) == {}
 
 
 def test_workers_take_turns(store, shop, monkeypatch):

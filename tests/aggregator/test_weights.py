@@ -10,10 +10,10 @@ import pytest
 
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch, kernels, weights
-from deniable_aggregator.batch import Group
-from deniable_aggregator.store import GROUP, Store, Weights
-from deniable_aggregator.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.store import GROUP, Store, Weights, batch
+from deniable_aggregator.store.batch import Group
+from deniable_aggregator.tally import kernels, set_bits
 
 BITS, INDEX = Layout(3, 12, "bits"), Layout(1, 5, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
@@ -40,8 +40,8 @@ def test_both_kernels_count_ones(monkeypatch, backend, rows, width):
     layout = Layout(rows, width, "bits")
     payloads, ones = reports(layout, 300)
     assert kernels.backend() == backend
-    assert weights.count(layout, payloads).tolist() == ones.tolist()
-    assert weights.count(layout, b"").tolist() == [0] * (width + 1)
+    assert set_bits.count(layout, payloads).tolist() == ones.tolist()
+    assert set_bits.count(layout, b"").tolist() == [0] * (width + 1)
 
 
 def send(store, key, *groups):
@@ -94,7 +94,7 @@ def test_weights_are_counted_once(store, monkeypatch):
             entry = dict(self.redis.xrange(self.stream, ids[0], ids[0])[0][1])
             (group,) = batch.decode(entry[b"d"])
             self.redis.xclaim(self.stream, GROUP, "quick", 0, ids[:1])
-            assert commit(self, "quick", ids[:1], {Weights(ONE): weights.count(BITS, group.payloads)}, now) == []
+            assert commit(self, "quick", ids[:1], {Weights(ONE): set_bits.count(BITS, group.payloads)}, now) == []
         stale = commit(self, consumer, ids, deltas, now)
         if call == 1:
             raise redis.ConnectionError

@@ -8,9 +8,9 @@ from math import exp, log
 
 import pytest
 
-from deniable_aggregator import suppression
-from deniable_aggregator.breakdown import Breakdown
-from deniable_aggregator.cube import Cube
+from deniable_aggregator.publish import suppression
+from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.suppression.cube import Cube
 
 LEAST = 3
 EPSILON = 0.5  # of each answer
@@ -26,7 +26,7 @@ def cells(breakdown):
 
 @cache
 def flipped(counts):
-    """Compute the law of permute-and-flip, which `central.most` has, by going through all orders."""
+    """Compute the law of permute-and-flip, which `central_noise.most` has, by going through all orders."""
     law, orders = [0.0] * len(counts), list(permutations(range(len(counts))))
     for order in orders:
         left = 1 / len(orders)

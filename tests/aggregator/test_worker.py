@@ -10,10 +10,10 @@ import pytest
 
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch, tally
-from deniable_aggregator.batch import Group
-from deniable_aggregator.store import GROUP, Store
-from deniable_aggregator.worker import Worker, WorkerSettings
+from deniable_aggregator import tally
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.store import GROUP, Store, batch
+from deniable_aggregator.store.batch import Group
 
 INDEX, BITS = Layout(1, 5, "index"), Layout(1, 12, "bits")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")

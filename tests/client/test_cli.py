@@ -259,10 +259,10 @@ def points(monkeypatch):
     made = [
         Point(name, value, "deniable.commands")
         for name, value in (
-            ("serve", "deniable_server.commands:serve"),
-            ("worker", "deniable_aggregator.commands:worker"),
-            ("demo", "deniable_server.commands:demo"),
-            ("attack", "deniable_aggregator.attack_commands:attack"),
+            ("serve", "deniable_server.commands.serve:serve"),
+            ("worker", "deniable_aggregator.commands.worker:worker"),
+            ("demo", "deniable_server.commands.serve:demo"),
+            ("attack", "deniable_aggregator.commands.attack:attack"),
             ("other", "someone_else:command"),
         )
     ]

@@ -14,8 +14,8 @@ from pathlib import Path
 import requests
 from shipped import DEPLOY, ROOT, compose, environment, stages
 
-from deniable_aggregator import embedded
-from deniable_server.stack import free_port
+from deniable_aggregator.store import embedded
+from deniable_server.local.stack import free_port
 
 BIN = str(Path(sys.executable).parent)
 

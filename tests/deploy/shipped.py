@@ -12,7 +12,7 @@ from pathlib import Path
 
 import yaml
 
-from deniable_server.stack import free_port
+from deniable_server.local.stack import free_port
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

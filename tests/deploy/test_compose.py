@@ -87,7 +87,7 @@ def test_only_servers_are_reached_from_outside():
 
 def test_processes_have_the_time_they_need_to_end():
     """A service is killed only after the time in which it promises to end by itself."""
-    from deniable_aggregator.commands import _STOP_SECONDS
+    from deniable_aggregator.commands.worker import _STOP_SECONDS
     from deniable_server import gunicorn_conf
 
     services = compose()["services"]

@@ -15,7 +15,7 @@ from service import clean, eventually, read_only
 from shipped import DEPLOY, ROOT, stages
 
 import deniable
-from deniable_server.stack import free_port
+from deniable_server.local.stack import free_port
 
 IMAGES = ("server", "worker")
 EXTRAS = "extra == '(server|aggregator|signed)'"

@@ -208,7 +208,7 @@ def test_services_lead_to_pods():
 
 def test_pods_have_the_time_they_need_to_end():
     """A pod is killed only after it was still sent requests for a moment and its process had the time that it takes to end."""
-    from deniable_aggregator.commands import _STOP_SECONDS
+    from deniable_aggregator.commands.worker import _STOP_SECONDS
     from deniable_server import gunicorn_conf
 
     for name in ("ingest", "query"):

@@ -14,7 +14,7 @@ from service import clean, end, eventually, spawn
 from shipped import DEPLOY, ROOT, Private, environment
 
 from deniable_aggregator.store import connect
-from deniable_server.stack import free_port
+from deniable_server.local.stack import free_port
 
 
 def test_gunicorn_takes_its_port_from_the_environment():
@@ -25,7 +25,7 @@ def test_gunicorn_takes_its_port_from_the_environment():
         settings = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
         settings = {name.strip(): text.strip() for name, text in settings.items()}
         assert settings["bind"] == f"['{bind}']", done.stderr
-        assert settings["worker_class"] == "deniable_server.patience.PatientWorker"
+        assert settings["worker_class"] == "deniable_server.serving.worker.PatientWorker"
         assert settings["accesslog"] == "None"
 
 

@@ -18,7 +18,7 @@ import requests
 from service import BIN, children, clean, end, eventually, read_only, spawn
 from shipped import DEPLOY, environment, variables
 
-from deniable_server.stack import free_port
+from deniable_server.local.stack import free_port
 
 
 def strace_works():
@@ -103,7 +103,7 @@ def test_what_a_unit_names_is_there(private):
 
 def test_units_leave_time_to_end():
     """A process is killed only after the time in which it promises to end."""
-    from deniable_aggregator.commands import _STOP_SECONDS
+    from deniable_aggregator.commands.worker import _STOP_SECONDS
     from deniable_server import gunicorn_conf
 
     assert int(unit("deniable-server@.service")["TimeoutStopSec"][0]) > gunicorn_conf.graceful_timeout

@@ -27,17 +27,19 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 
 from deniable import mechanisms, registry
 from deniable.report import fingerprint
-from deniable_aggregator import central, embedded, pulse, suppression, watch
-from deniable_aggregator.breakdown import Breakdown
-from deniable_aggregator.cube import Cube
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.suppression import Published
-from deniable_aggregator.watch import Watch
+from deniable_aggregator.alarms import watcher
+from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.publish import suppression
+from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.publish.suppression import Published
+from deniable_aggregator.publish.suppression.cube import Cube
+from deniable_aggregator.questions import central_noise
+from deniable_aggregator.store import Store, connect, embedded, health
 from deniable_server import create_app
-from deniable_server.keys import KeyStore
+from deniable_server.access.keys import KeyStore
+from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
-from deniable_server.stack import Stack, free_port
 
 LEAST = 100
 REGISTRY = """
@@ -106,7 +108,7 @@ CELLS = [BREAKDOWN.text(words) for words in product((None, *_FIRST), (None, "1",
 
 # Looks every tenth of a second, where a worker otherwise takes a minute: the attacker does not want to wait.
 QUICK = """
-from deniable_aggregator import publisher
+from deniable_aggregator.publish import publisher
 
 publisher.EVERY_SECONDS = publisher.TRIAL_SECONDS = 0.1
 """
@@ -183,7 +185,7 @@ class Service:
 
     def drained(self):
         """Wait until everything that was sent is counted."""
-        self.until(lambda: not any(pulse.feel(self.store(app)).backlog for app in PUBLICATIONS))
+        self.until(lambda: not any(health.feel(self.store(app)).backlog for app in PUBLICATIONS))
 
     def until(self, true):
         deadline = time.monotonic() + 40
@@ -511,7 +513,7 @@ def test_questions_at_a_price_are_answered_once(closed):
     assert ask(others[1], key=keys[1], epsilon=0.2).json()["left"] == 0
     assert all(refused(each, key=key, epsilon=0.01) for key in keys for each in others[2:4])
     there = true(FIRST, members(cell))
-    assert round(np.mean([central.count(there, 500_000) for _ in range(4000)])) == there  # had it been drawn each time
+    assert round(np.mean([central_noise.count(there, 500_000) for _ in range(4000)])) == there  # had it been drawn each time
 
 
 def test_alarms_are_told_to_no_reader(closed):
@@ -523,7 +525,7 @@ def test_alarms_are_told_to_no_reader(closed):
     closed.drained()
     store = closed.store("shop")
     Watch(store, SHOP).look(int(time.time()))
-    assert watch.alarms(store, [("rare", 1, plain["fingerprint"])])
+    assert watcher.alarms(store, [("rare", 1, plain["fingerprint"])])
     for place in (*PLACES, "/api/v1/metrics/rare", "/m/rare?app={app}"):
         told = closed.get(place.format(app="shop"), "shop").text
         assert "alarm" not in told

@@ -103,7 +103,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
 def test_a_wrong_estimate_fails_the_demo(monkeypatch, capsys):
     """If the truth lies outside its interval the status is 1 and the row says so: the check can fail."""
     from deniable import cli
-    from deniable_server.population import Population
+    from deniable_server.local.population import Population
 
     shares = Population.shares
 

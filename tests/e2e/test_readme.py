@@ -12,8 +12,8 @@ import pytest
 import requests
 
 from deniable.lint import lint
+from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
-from deniable_server.stack import Stack, free_port
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text("utf-8")

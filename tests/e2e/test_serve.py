@@ -15,7 +15,7 @@ import pytest
 import requests
 
 import deniable
-from deniable_server.stack import free_port
+from deniable_server.local.stack import free_port
 
 REGISTRY = Path(__file__).parents[2] / "deploy" / "metrics.toml"
 

@@ -31,15 +31,14 @@ from deniable.cli import main
 from deniable.errors import ConfigurationError
 from deniable.registry import load
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import embedded
-from deniable_aggregator.audit import AuditLog
-from deniable_aggregator.audit_files import verify
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.audit.files import verify
+from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.store import Store, connect, embedded
 from deniable_server import create_app
-from deniable_server.keys import ROLES, KeyStore
+from deniable_server.access.keys import ROLES, KeyStore
+from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
-from deniable_server.stack import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 USERS = ("ingest", "query", "server", "worker", "operator")

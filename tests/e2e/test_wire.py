@@ -30,8 +30,8 @@ from deniable.report import Report, Stratum, encode
 from deniable.source import Source
 from deniable.state import State
 from deniable.wire import sheet
+from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
-from deniable_server.stack import Stack, free_port
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "wire.md").read_text("utf-8")

@@ -28,10 +28,11 @@ from proxy import Proxy
 
 from deniable import mechanisms, period, registry
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import tally, weights
-from deniable_aggregator.dead import DeadLetters
+from deniable_aggregator import tally
 from deniable_aggregator.store import GROUP, Store, connect
-from deniable_server.stack import free_port
+from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.tally import set_bits
+from deniable_server.local.stack import free_port
 
 KEY = "pk_chaos_12345678"
 REGISTRY = """
@@ -355,5 +356,5 @@ class Stage:
         if layout.kind == "bits":  # committed with the tally, but under a key of its own
             weighed = self.store.read_weights(layout, strata)
             run.unary[name], run.weighed[name] = expected.n, int(weighed.sum())
-            if weighed.tolist() != weights.count(layout, payloads).tolist():
+            if weighed.tolist() != set_bits.count(layout, payloads).tolist():
                 run.faults.append(f"{name}: accepted {expected.n}, {weighed.sum()} in the weight tally, or not of their weights")

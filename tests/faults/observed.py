@@ -23,8 +23,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from deniable import mechanisms, period, registry
 from deniable.report import fingerprint
 from deniable_aggregator.store import Store, connect
+from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
-from deniable_server.stack import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

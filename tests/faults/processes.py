@@ -18,7 +18,7 @@ import pytest
 from redis import RedisError
 
 from deniable_aggregator.store import connect
-from deniable_server.stack import free_port
+from deniable_server.local.stack import free_port
 
 if TYPE_CHECKING:
     import random
@@ -40,7 +40,7 @@ def preloaded(folder: Path, name: str) -> dict[str, str]:
 
 def servers() -> dict[str, Path]:
     """Find the servers to run on: the packaged one, and the wheel's."""
-    from deniable_aggregator.embedded import _find
+    from deniable_aggregator.store.embedded import _find
 
     found = {}
     if packaged := shutil.which("redis-server"):

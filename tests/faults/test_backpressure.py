@@ -199,13 +199,13 @@ def test_a_full_backlog_refuses_and_trims_nothing(empty):
 
 def begin(stage, *options):
     """Start a worker, and wait until it has joined."""
-    from deniable_aggregator import pulse
+    from deniable_aggregator.store import health
 
     command = [sys.executable, "-m", "deniable", "worker", "--redis-url", stage.url, "--app", "shop", *options]
-    others = pulse.feel(stage.store).workers
+    others = health.feel(stage.store).workers
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 20
-    while pulse.feel(stage.store).workers == others and process.poll() is None and time.monotonic() < deadline:
+    while health.feel(stage.store).workers == others and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
 
@@ -221,19 +221,19 @@ def end(process, seconds=25.0):
 
 def test_a_worker_told_to_stop_counts_what_it_has(empty):
     """SIGTERM under load: the exit status is 0, nothing is left in hand, and the worker is no longer listed."""
-    from deniable_aggregator import pulse
+    from deniable_aggregator.store import health
 
     chance = random.Random(9)
     process = begin(empty)
     try:
-        assert pulse.feel(empty.store).workers == 1
+        assert health.feel(empty.store).workers == 1
         for _ in range(5):
             taken(empty, empty.upload(chance))
     finally:
         process.send_signal(signal.SIGTERM)
         status, said = end(process)
     assert (status, "counted" in said) == (0, True)
-    felt = pulse.feel(empty.store)
+    felt = health.feel(empty.store)
     assert (felt.pending, felt.workers) == (0, 0)
 
 

@@ -23,10 +23,10 @@ import pytest
 import deniable
 from deniable import mechanisms, period, registry
 from deniable.report import fingerprint
-from deniable_aggregator import embedded, release, shelf
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.publish import release
+from deniable_aggregator.store import Store, connect, embedded, tallies
+from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
-from deniable_server.stack import Stack, free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 on its loopback")
 
@@ -399,7 +399,7 @@ def breakages(served):
     served.redis.delete(spoiled)
     served.drained()
     published, released = served.published("page")
-    spoiled = shelf.name(published._replace(period="2020-01-01"))  # of which no worker knows
+    spoiled = tallies.name(published._replace(period="2020-01-01"))  # of which no worker knows
     releases = release.shelf(served.store)
     served.redis.hset(releases.index("page"), spoiled, replace(released, first="2020-01-01").note())
     served.redis.set(releases.key(spoiled), b"odd")

@@ -11,10 +11,9 @@ from processes import Redis, preloaded, servers
 
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch, pulse
-from deniable_aggregator.batch import Group
-from deniable_aggregator.store import GROUP, Store, connect
-from deniable_aggregator.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.store import GROUP, Store, batch, connect, health
+from deniable_aggregator.store.batch import Group
 
 INDEX = Layout(1, 5, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
@@ -68,7 +67,7 @@ def strand(store):
     send(store, 1, 2)
     store.join()
     store.redis.xreadgroup(GROUP, "dead", {store.stream: ">"})
-    pulse.beat(store, "dead")
+    health.beat(store, "dead")
 
 
 def run(store, seconds, **settings):
@@ -86,7 +85,7 @@ def run(store, seconds, **settings):
 
 def test_batches_of_a_dead_worker_are_taken_over_though_the_clock_went_back(store, clock, monkeypatch):
     """Their idle time says nothing then; that their worker gives no sign of life does."""
-    monkeypatch.setattr(pulse, "LIFE_SECONDS", 1)
+    monkeypatch.setattr(health, "LIFE_SECONDS", 1)
     strand(store)
     clock.set(-HOUR)
     worker = run(store, 10, min_idle_ms=500)
@@ -95,14 +94,14 @@ def test_batches_of_a_dead_worker_are_taken_over_though_the_clock_went_back(stor
 
 def test_batches_of_a_living_worker_are_left_to_it(store, clock, monkeypatch):
     """One that goes on giving signs of life keeps what it has, and nobody counts that as idle."""
-    monkeypatch.setattr(pulse, "LIFE_SECONDS", 1)
+    monkeypatch.setattr(health, "LIFE_SECONDS", 1)
     strand(store)
     clock.set(-HOUR)
     done = threading.Event()
 
     def live():
         while not done.wait(0.1):
-            pulse.beat(store, "dead")
+            health.beat(store, "dead")
 
     beating = threading.Thread(target=live)
     beating.start()
@@ -117,21 +116,21 @@ def test_what_is_stranded_shows_as_lag(store, clock):
     """Where the clock went back nobody can tell the lag until a worker comes; from then on it grows, and is the least."""
     strand(store)
     clock.set(-HOUR)
-    felt = pulse.feel(store)
+    felt = health.feel(store)
     assert (felt.backlog, felt.workers, felt.lag, felt.known) == (2, 0, None, False)
-    pulse.beat(store, "new")
+    health.beat(store, "new")
     clock.set(-HOUR + 90)
-    pulse.beat(store, "new")
-    felt = pulse.feel(store)
+    health.beat(store, "new")
+    felt = health.feel(store)
     assert (felt.workers, 90 <= felt.lag < 100, felt.known) == (1, True, False)
 
 
 def test_a_clock_that_jumps_ahead_tells_of_no_counting_that_was_not(store, clock):
     """What waits seems to wait for long, until the next signs of life; nothing is taken for counted meanwhile."""
-    pulse.beat(store, "w")
+    health.beat(store, "w")
     strand(store)
     clock.set(75 * HOUR)
-    felt = pulse.feel(store)
+    felt = health.feel(store)
     assert felt.lag >= 75 * HOUR - 1
     run(store, 10, min_idle_ms=500)
-    assert pulse.feel(store).lag == 0
+    assert health.feel(store).lag == 0

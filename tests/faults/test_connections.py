@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from deniable_server.patience import MOST_OF_ADDRESS, PAGE_THREADS, REQUEST_SECONDS
+from deniable_server.local.stack import Stack, free_port
+from deniable_server.serving.worker import MOST_OF_ADDRESS, PAGE_THREADS, REQUEST_SECONDS
 from deniable_server.settings import Settings
-from deniable_server.stack import Stack, free_port
 
 REGISTRY = Path(__file__).parents[2] / "deploy" / "metrics.toml"
 INGEST, READ = "pk_test_12345678", "rk_test_12345678"

@@ -15,10 +15,9 @@ from proxy import Proxy
 
 from deniable.layout import Layout
 from deniable.report import Stratum
-from deniable_aggregator import batch, shelf
-from deniable_aggregator.batch import Group
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.worker import Worker, WorkerSettings
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.store import Store, batch, connect, tallies
+from deniable_aggregator.store.batch import Group
 
 INDEX = Layout(1, 40, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
@@ -192,7 +191,7 @@ def test_what_each_level_survives(tmp_path, loss, level):
         store.redis.close()
         store = Store(connect(f"redis://127.0.0.1:{done().port}"), "shop")
         count(store)
-        kept = counted(store) if store.redis.exists(store.tallies.key(shelf.name(ONE))) else [0] * UPLOADS
+        kept = counted(store) if store.redis.exists(store.tallies.key(tallies.name(ONE))) else [0] * UPLOADS
         assert kept == sorted(kept, reverse=True)  # a first part, each once
         if done.keeps[level] is None:
             assert sum(kept) >= EARLY

@@ -12,8 +12,8 @@ import pytest
 
 from deniable import mechanisms, period
 from deniable.report import fingerprint
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.worker import Worker
+from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.publish.publisher import Publisher
 from deniable_server import create_app
 from deniable_server.settings import Settings
 

@@ -14,11 +14,11 @@ import redis
 from scipy.stats import chisquare
 
 from deniable import period
-from deniable_aggregator.entry import whole
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.removal import Removal
+from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.deletion.erase import Removal
+from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
-from deniable_server.keys import KeyStore, id_of
+from deniable_server.access.keys import KeyStore, id_of
 
 from .conftest import INGEST, READ
 from .test_openapi import check

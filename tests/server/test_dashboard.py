@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from deniable.report import Stratum
-from deniable_aggregator.publisher import Publisher
+from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
-from deniable_server import chart, create_app, dashboard
+from deniable_server import create_app
+from deniable_server.pages import chart, dashboard
 from deniable_server.service import service
 from deniable_server.settings import Settings
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from deniable_aggregator import logs, variables
-from deniable_server import inspection
-from deniable_server.keys import ROLES
+from deniable_aggregator.process import logs, variables
+from deniable_server.access.keys import ROLES
+from deniable_server.doctor import config
 from deniable_server.settings import VARIABLES, Settings
 
 ROOT = Path(__file__).parents[2]
 DOCS = (ROOT / "docs" / "http.md").read_text("utf-8")
 OPERATIONS = (ROOT / "docs" / "operations.md").read_text("utf-8")
-SOURCES = [path.read_text("utf-8") for path in (ROOT / "server" / "deniable_server").glob("*.py")]
+SOURCES = [path.read_text("utf-8") for path in (ROOT / "server" / "deniable_server").rglob("*.py")]
 
 
 def codes():
@@ -56,9 +56,9 @@ def test_every_variable_is_documented():
     """The tables of docs/operations.md have each variable of servers and workers, with its default, and no others."""
     rows = re.findall(r"^\| `([A-Z_]+)` \| (?:`([^`]*)`)? ?\| \S", OPERATIONS, re.MULTILINE)
     assert len(rows) == len(dict(rows))
-    assert dict(rows) == variables.VARIABLES | VARIABLES | {inspection.PROCESSES: inspection.DEFAULT_PROCESSES}
+    assert dict(rows) == variables.VARIABLES | VARIABLES | {config.PROCESSES: config.DEFAULT_PROCESSES}
     conf = (ROOT / "server" / "deniable_server" / "gunicorn_conf.py").read_text("utf-8")
-    assert f'"{inspection.PROCESSES}", "{inspection.DEFAULT_PROCESSES}"' in conf
+    assert f'"{config.PROCESSES}", "{config.DEFAULT_PROCESSES}"' in conf
 
 
 def test_every_field_of_a_record_is_documented():

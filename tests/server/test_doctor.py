@@ -20,13 +20,13 @@ from redis import AuthenticationError, RedisError
 
 from deniable import cli, mechanisms, registry
 from deniable.report import Stratum, fingerprint
-from deniable_aggregator import embedded, pulse, release
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.pulse import Pulse
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.store import Store, connect, embedded, health
+from deniable_aggregator.store.health import Pulse
+from deniable_server.access.keys import KeyStore
 from deniable_server.doctor import host, pipeline, store
-from deniable_server.keys import KeyStore
-from deniable_server.stack import free_port
+from deniable_server.local.stack import free_port
 
 ROOT = Path(__file__).parents[2]
 GOOD = ("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy", "noeviction", "--maxmemory", "1gb")
@@ -100,7 +100,7 @@ def good(start):
 
 
 def beat(server):
-    pulse.beat(Store(server.redis, "shop"), "worker")
+    health.beat(Store(server.redis, "shop"), "worker")
 
 
 def wrong(found):

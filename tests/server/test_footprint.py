@@ -11,7 +11,7 @@ from itertools import count
 import pytest
 
 from deniable_aggregator.store import GROUP
-from deniable_server import ingest
+from deniable_server.api import ingest
 
 MOST = 3
 UPLOADS = 150

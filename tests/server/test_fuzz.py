@@ -24,13 +24,13 @@ from schemathesis.specs.openapi.checks import (
 from deniable.errors import PayloadError
 from deniable.layout import Layout
 from deniable.report import MAX_INFLATED_BYTES, Stratum
-from deniable_aggregator import batch, tally
-from deniable_aggregator.batch import Group
-from deniable_aggregator.store import GROUP
-from deniable_server import ingest
-from deniable_server.keys import KeyStore
-from deniable_server.openapi import OPERATIONS
-from deniable_server.problem import Problem
+from deniable_aggregator import tally
+from deniable_aggregator.store import GROUP, batch
+from deniable_aggregator.store.batch import Group
+from deniable_server.access.keys import KeyStore
+from deniable_server.api import ingest
+from deniable_server.api.openapi import OPERATIONS
+from deniable_server.http.problem import Problem
 
 INGEST, READ, METRICS = "pk_test_12345678", "rk_test_12345678", "mk_test_12345678"
 CHECKS = [

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 from deniable import period
-from deniable_server import ingest
+from deniable_server.api import ingest
 
 
 def batch(*groups, **changes):

@@ -10,7 +10,7 @@ import pytest
 
 from deniable import cli
 from deniable_server import create_app
-from deniable_server.inspection import inspect
+from deniable_server.doctor.config import inspect
 from deniable_server.settings import VARIABLES
 
 REDIS = "redis://someone:canary-password@store.example:6379/0"

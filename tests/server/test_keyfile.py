@@ -10,7 +10,7 @@ import stat
 import pytest
 
 from deniable.errors import ConfigurationError
-from deniable_server.keyfile import KeyFile
+from deniable_server.access.key_file import KeyFile
 from deniable_server.settings import Keys
 
 

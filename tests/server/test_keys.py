@@ -13,8 +13,8 @@ import redis
 
 from deniable.cli import main
 from deniable.errors import ParameterError
-from deniable_server.keys import Key, KeyStore
-from deniable_server.ring import FRESH_SECONDS, STALE_SECONDS, Ring
+from deniable_server.access.key_ring import FRESH_SECONDS, STALE_SECONDS, Ring
+from deniable_server.access.keys import Key, KeyStore
 
 TODAY = datetime.now(UTC).date()
 
@@ -349,7 +349,7 @@ def test_the_store_is_read_now_and_then(ring):
 
 def test_every_key_is_compared_in_constant_time(monkeypatch):
     """A look-up compares the hash with that of each key, wherever it is found."""
-    from deniable_server import ring as module
+    from deniable_server.access import key_ring as module
 
     compared = []
     monkeypatch.setattr(module, "compare_digest", lambda one, other: compared.append(one) or one == other)

@@ -19,9 +19,9 @@ import pytest
 import requests
 
 from deniable.errors import ConfigurationError
-from deniable_server.rate import Rate, Volume, parse, parse_volume
+from deniable_server.local.stack import free_port
+from deniable_server.rates import Rate, Volume, parse, parse_volume
 from deniable_server.settings import Settings
-from deniable_server.stack import free_port
 
 ELSEWHERE, NEIGHBOUR = "203.0.113.7", "203.0.113.8"
 MB = 1 << 20

@@ -11,12 +11,12 @@ from hashlib import sha256
 import pytest
 import redis
 
-from deniable_aggregator import refused
-from deniable_aggregator.entry import whole
-from deniable_aggregator.events import Events
-from deniable_aggregator.faults import Faults
-from deniable_aggregator.watch import Watch
-from deniable_server.keys import KeyStore, id_of
+from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.counting.events import Events
+from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.store import refused_reports
+from deniable_server.access.keys import KeyStore, id_of
 
 from .conftest import INGEST, READ, Served
 
@@ -245,7 +245,7 @@ def test_refused_reports_that_cannot_be_counted_fail_nothing(shop, monkeypatch, 
     def full(*_):
         raise redis.OutOfMemoryError
 
-    monkeypatch.setattr(refused, "add", full)
+    monkeypatch.setattr(refused_reports, "add", full)
     groups = [shop.group("export.used", [1]), shop.group("export.used", [1], version=9)]
     assert shop.post({"format": 1, "groups": groups}).status_code == 202
     assert shop.post({"format": 1, "groups": groups[1:]}).status_code == 422

@@ -9,14 +9,16 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
-from deniable_server import patience, schemas
-from deniable_server.ingest import REJECTIONS
-from deniable_server.keys import KeyStore
-from deniable_server.openapi import ANYWHERE, KEYED, OPERATIONS, document
+from deniable_server.access.keys import KeyStore
+from deniable_server.api import schemas
+from deniable_server.api.ingest import REJECTIONS
+from deniable_server.api.openapi import ANYWHERE, KEYED, OPERATIONS, document
+from deniable_server.serving import worker
 
 ROOT = Path(__file__).parents[2]
-API = ("ingest", "query", "analysts", "live", "pipeline", "admin", "openapi", "vitals")
-SOURCES = [(ROOT / "server" / "deniable_server" / f"{name}.py").read_text("utf-8") for name in (*API, "auth", "gate", "limits")]
+API = ("ingest", "query", "analysts", "live", "pipeline", "admin", "openapi", "vitals")  # names of blueprints
+PLACES = ("api/*.py", "http/gate.py", "access/rate_limits.py", "prometheus/counted.py")
+SOURCES = [path.read_text("utf-8") for place in PLACES for path in (ROOT / "server" / "deniable_server").glob(place)]
 ROUTES = {f"{each.method.upper()} {each.path}": each for each in OPERATIONS}
 
 
@@ -84,7 +86,7 @@ def test_every_code_has_its_place():
 
 def test_what_gunicorn_refuses_is_in_the_document():
     """The codes of requests that never reach the app are among those of any address."""
-    refusals = {*patience._REFUSALS.values(), patience._MALFORMED, patience._FAILED}
+    refusals = {*worker._REFUSALS.values(), worker._MALFORMED, worker._FAILED}
     assert {(int(refusal.status), refusal.code) for refusal in refusals} <= pairs(ANYWHERE)
 
 

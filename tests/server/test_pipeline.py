@@ -10,9 +10,9 @@ from datetime import datetime
 import numpy as np
 import pytest
 
-from deniable_aggregator import alarm, poisoning
-from deniable_aggregator.watch import Watch
-from deniable_server.keys import KeyStore
+from deniable_aggregator.alarms import checks, forgery
+from deniable_aggregator.alarms.watcher import Watch
+from deniable_server.access.keys import KeyStore
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def page(served, admin):
 def send_made_up(served, metric, targets, n):
     """Upload honest reports and half as many that were made for the greatest gain; count them and look."""
     mechanism = served.mechanism(metric)
-    made = poisoning.maximal_gain(mechanism, targets, n // 2, np.random.default_rng(3))
+    made = forgery.maximal_gain(mechanism, targets, n // 2, np.random.default_rng(3))
     group = served.group(metric, [], count=n // 2, payloads=b64encode(made).decode())
     answer = served.post({"format": 1, "groups": [served.group(metric, [0] * n), group]})
     assert answer.get_json()["accepted"] == n + n // 2
@@ -78,7 +78,7 @@ def test_alarms_are_told(served, admin):
     body = served.get("/api/v1/live", admin).get_json()
     (weight,) = [each for each in body["alarms"] if each["test"] == "weight"]
     assert (weight["metric"], weight["n"], weight["segment"], weight["values"]) == ("plugin", 3000, None, [])
-    assert 0 <= weight["p_value"] < alarm.ALPHA
+    assert 0 <= weight["p_value"] < checks.ALPHA
     assert "bits set" in weight["what"]
     assert datetime.fromisoformat(weight["since"]).timestamp() % 3600 == 0
     assert served.get("/api/v1/live/plugin", admin).get_json()["alarms"] == body["alarms"]
@@ -109,7 +109,7 @@ def test_pages_tell_of_alarms(served, page):
     assert "bits set" in shown
     assert "Honest reports do so with probability" in shown
     assert "What to do" in shown
-    influence = alarm.influence(served.mechanism("plugin"))
+    influence = checks.influence(served.mechanism("plugin"))
     assert f"up to {influence:.3g} respondents" in shown
     assert "look made up" not in page("/m/country/live")
 

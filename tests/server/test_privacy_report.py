@@ -22,8 +22,8 @@ from deniable.proof import distribution
 from deniable.text import visible
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.statement import statement
-from deniable_aggregator.observer import Observer
-from deniable_server.keys import ROLES
+from deniable_aggregator.attack.observer import Observer
+from deniable_server.access.keys import ROLES
 from deniable_server.privacy import compose, gather, page, words
 from deniable_server.privacy.compose import escape
 from deniable_server.privacy.guess import SURE, guesses, posterior
@@ -751,6 +751,6 @@ def test_a_store_that_is_away(run, registry_file, unused_port):
 @pytest.fixture
 def unused_port():
     """Find a port that nobody listens at."""
-    from deniable_server.stack import free_port
+    from deniable_server.local.stack import free_port
 
     return free_port()

@@ -13,15 +13,16 @@ import pytest
 import redis
 
 from deniable import cli
-from deniable_aggregator import inventory, pulse, release
-from deniable_aggregator.budgets import Budgets
-from deniable_aggregator.events import Events
-from deniable_aggregator.faults import Faults
-from deniable_aggregator.publisher import Publisher
-from deniable_aggregator.retention import Retention
-from deniable_aggregator.watch import Watch
-from deniable_aggregator.worker import Worker
-from deniable_server.keys import KeyStore
+from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.counting.events import Events
+from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.deletion.retention import Retention
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.questions.budgets import Budgets
+from deniable_aggregator.store import health, inventory
+from deniable_server.access.keys import KeyStore
 from deniable_server.privacy import compose, gather
 from deniable_server.privacy.published import look
 
@@ -126,7 +127,7 @@ def test_the_inventory_is_complete(shop, store_url):
         count(shop)
     with Faults(store, Events()).alone("publisher", "export"):
         raise ValueError
-    pulse.beat(store, "worker")
+    health.beat(store, "worker")
     scan()
     # Its sums go, and a metric is erased.
     assert Retention(store, declared, Publisher(store, declared)).look(time() + 86400 * 30)

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from deniable.cli import main
-from deniable_aggregator import room
-from deniable_aggregator.room import Room
+from deniable_aggregator.store import room
+from deniable_aggregator.store.room import Room
 
 MB = 1 << 20
 EACH = 150_000  # reports, of a byte each

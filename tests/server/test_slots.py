@@ -10,12 +10,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from deniable_server.slots import Slot, directory
+from deniable_server.prometheus.process_slots import Slot, directory
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from deniable_server import slots
+from deniable_server.prometheus import process_slots
 print({}, flush=True)
 sys.stdin.read()
 """
@@ -33,7 +33,7 @@ def process(expression):
 
 
 def slot_of(folder):
-    return process(f"slots.Slot(Path({str(folder)!r}))()")
+    return process(f"process_slots.Slot(Path({str(folder)!r}))()")
 
 
 def test_each_living_process_has_its_own(tmp_path):
@@ -70,7 +70,7 @@ def test_directories_of_killed_servers_are_removed(tmp_path):
     foreign = tmp_path / "deniable-counts-foreign"
     foreign.mkdir()  # without the file that servers lock
     (tmp_path / "deniable-counts-link").symlink_to(foreign)
-    make = f"slots.directory(Path({str(tmp_path)!r}))"
+    make = f"process_slots.directory(Path({str(tmp_path)!r}))"
     with process(make) as (living, _):
         with process(make) as (killed, running):
             running.send_signal(signal.SIGKILL)

@@ -9,8 +9,8 @@ from itertools import count
 import fakeredis
 import pytest
 
-from deniable_server import source
-from deniable_server.source import Sources, network
+from deniable_server.access import addresses as source
+from deniable_server.access.addresses import Sources, network
 
 
 @pytest.fixture

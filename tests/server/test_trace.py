@@ -14,10 +14,10 @@ from uuid import UUID
 import pytest
 import requests
 
-from deniable_aggregator import logs
-from deniable_server import query
-from deniable_server.stack import free_port
-from deniable_server.trace import HEADER
+from deniable_aggregator.process import logs
+from deniable_server.api import query
+from deniable_server.http.trace import HEADER
+from deniable_server.local.stack import free_port
 
 
 @pytest.fixture

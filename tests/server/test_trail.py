@@ -12,11 +12,11 @@ import redis
 from werkzeug.routing import Rule
 
 from deniable import registry
-from deniable_aggregator.audit import AuditLog
-from deniable_aggregator.audit_files import verify
-from deniable_aggregator.entry import whole
+from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.files import verify
+from deniable_aggregator.audit.log import AuditLog
 from deniable_server import create_app
-from deniable_server.keys import KeyStore, id_of
+from deniable_server.access.keys import KeyStore, id_of
 
 from .conftest import INGEST, READ
 

@@ -12,9 +12,9 @@ import pytest
 
 from deniable import published
 from deniable.declared import Declared
-from deniable_aggregator import counted
-from deniable_aggregator.entry import whole
-from deniable_server.keys import KeyStore
+from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.publish import counted
+from deniable_server.access.keys import KeyStore
 
 from .conftest import READ, Served
 

@@ -11,9 +11,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator import pulse
-from deniable_aggregator.store import connect
-from deniable_server.ingest import REJECTIONS
+from deniable_aggregator.store import connect, health
+from deniable_server.api.ingest import REJECTIONS
 from deniable_server.settings import Settings
 
 KEY = "mk_test_12345678"
@@ -232,7 +231,7 @@ def test_gauges_tell_the_state(watched):
     assert waiting[series("backlog_batches", app="shop")] == 3
     assert series("lag_seconds", app="shop") not in waiting  # no worker ever came
     store = watched.store
-    pulse.beat(store, "somebody")
+    health.beat(store, "somebody")
     store.redis.set(store.caught, store.redis.time()[0] - 100)
     store.redis.xadd(store.dead, {"reason": "x"})
     alarm = {"test": "cell", "p_value": 1e-9, "period": "2026-11-21", "segment": "", "n": 9, "what": "w", "values": []}

@@ -2,7 +2,7 @@
 
 Each device tells of a prefix of its answer, of a length drawn at random whatever the answer is. Short prefixes are few enough to
 try all of them; those that turn out common are lengthened by all of the next few bits, tried on the devices that told of that
-length, and so on to the whole answer. `deniable_aggregator.discovery` does this.
+length, and so on to the whole answer. `deniable_aggregator.decode.discovery` does this.
 
 The people are split among the lengths, not the epsilon: a device sends a single report, about a single prefix, with all of it.
 Half the epsilon would cost far more than half of the people. So the epsilon of a report is exactly the one declared.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from packaging.requirements import Requirement
 
-from deniable_aggregator.variables import strays
+from deniable_aggregator.process.variables import strays
 from deniable_server.doctor.finding import Finding
 
 __all__ = ["gunicorn", "memory_files", "variables"]

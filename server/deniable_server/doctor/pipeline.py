@@ -6,10 +6,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
-from deniable_aggregator import faults, pulse, release
-from deniable_aggregator.store import Store
+from deniable_aggregator.counting import faults
+from deniable_aggregator.publish import release
+from deniable_aggregator.store import Store, health
+from deniable_server.access.keys import KeyStore
 from deniable_server.doctor.finding import Finding
-from deniable_server.keys import KeyStore
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     import redis
 
     from deniable.registry import Registry
-    from deniable_aggregator.pulse import Pulse
+    from deniable_aggregator.store.health import Pulse
     from deniable_server.settings import Settings
 
 __all__ = ["looks"]
@@ -30,10 +31,10 @@ def looks(settings: Settings, registry: Registry, client: redis.Redis) -> dict[s
     """Name the looks at one app."""
     store = Store(client, registry.app)
     found: dict[str, Callable[[], Finding]] = {
-        "workers": lambda: workers(registry.app, pulse.feel(store)),
-        "backlog": lambda: backlog(registry.app, pulse.feel(store), settings.max_backlog),
-        "lag": lambda: lag(registry.app, pulse.feel(store)),
-        "dead letters": lambda: dead(registry.app, pulse.feel(store)),
+        "workers": lambda: workers(registry.app, health.feel(store)),
+        "backlog": lambda: backlog(registry.app, health.feel(store), settings.max_backlog),
+        "lag": lambda: lag(registry.app, health.feel(store)),
+        "dead letters": lambda: dead(registry.app, health.feel(store)),
         "keys": lambda: keys(settings, registry.app, client),
     }
     if settings.serves != "ingest":  # which sees no release

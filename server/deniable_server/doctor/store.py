@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 import redis
 from redis.exceptions import NoPermissionError
 
-from deniable_aggregator import durability, refusal, room
-from deniable_aggregator.durability import Durability
+from deniable_aggregator.store import durability, room, writable
+from deniable_aggregator.store.durability import Durability
 from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
@@ -90,11 +90,11 @@ def role(info: dict[str, Any]) -> Finding:
 def writes(client: redis.Redis) -> Finding:
     """Try whether the store would take a write, as ``/readyz`` does."""
     try:
-        refusal.probe(client)
+        writable.probe(client)
     except NoPermissionError:
         raise
     except redis.ResponseError as error:
-        seen = f"the store refuses them: {refusal.REASONS[refusal.reason(error)]}"
+        seen = f"the store refuses them: {writable.REASONS[writable.reason(error)]}"
         meaning = "uploads are refused with 503 store_unavailable, and so are queries, which are written down"
         return Finding("writes", "fault", seen, meaning, "the findings of its role, disk and memory say more, as does its log")
     return Finding("writes", "ok", "the store takes them")

@@ -11,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from deniable.allowance import MICRO
-from deniable_aggregator import inventory
 from deniable_aggregator.accounting.account import METHODS
+from deniable_aggregator.store import inventory
 from deniable_server.privacy import words
 from deniable_server.privacy.guess import posterior
 

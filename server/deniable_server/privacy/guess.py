@@ -17,7 +17,7 @@ from deniable.mechanisms.chain import Chain
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import periods
 from deniable_aggregator.accounting.spend import Spend
-from deniable_aggregator.observer import Observer
+from deniable_aggregator.attack.observer import Observer
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.report import fingerprint
-from deniable_aggregator import release
+from deniable_aggregator.publish import release
 
 if TYPE_CHECKING:
     from deniable_aggregator.store import Store

@@ -1,0 +1,243 @@
+"""Alarms: tests that honest reports pass, whatever people answer, and that made-up ones may fail.
+
+A mechanism bounds the probability of every part of a report (`honest_bounds`), and so what the sums can be. Each test is of one
+kind of excess, and its p-value holds at any number of reports and for the worst population (`tail_bounds`):
+
+``weight``
+    the ones of a report have a known distribution;
+``row``
+    hash functions, cohorts and sets are drawn uniformly;
+``cell``
+    no cell is named, and no bit set, more often than if everybody held it, or less often than if nobody did;
+``set``
+    no few values have more support than all people together could give them: estimates that sum to far more than 1;
+``value``
+    no value of a mechanism that hashes or transforms has an estimate far above 1 or below 0, and a code that belongs to no value
+    has one near 0.
+
+They see what no honest population can do. They do not see lies that an honest population might have told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.hashing import PoolFamily
+from deniable.mechanisms.hadamard import Hadamard
+from deniable.mechanisms.local_hash import LocalHash
+from deniable.mechanisms.projective import Projective
+from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms
+from deniable_aggregator import decode
+from deniable_aggregator.alarms import honest_bounds, tail_bounds
+from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms import Mechanism
+    from deniable_aggregator.alarms.honest_bounds import Law
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["ALPHA", "Finding", "about", "examine", "influence", "raised"]
+
+ALPHA = 1e-4
+"""Probability that a look at honest reports raises any alarm, over all that is looked at."""
+
+_CLOSEST = 64  # counts, of those furthest out, whose tails are computed
+_NAMED = 5
+_MOST_VALUES = 1 << 16  # whose support is decoded while the worker waits
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of one test.
+
+    Parameters
+    ----------
+    test
+        Its name.
+    p_value
+        Probability of so much or more in honest reports, at most, over everything that the test looked at.
+    what
+        What was seen, in words.
+    values
+        The values, as places in the domain, that it is about; a few of them, where there are any.
+    """
+
+    test: str
+    p_value: float
+    what: str
+    values: tuple[int, ...] = ()
+
+
+def influence(mechanism: Mechanism) -> float:
+    """Compute by how many respondents a single report can raise the count of a value: ``(1 - q) / (p - q)``."""
+    return float((1 - mechanism.q) / (mechanism.p - mechanism.q))
+
+
+def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | None = None) -> list[Finding]:
+    """Test reports of one metric and period.
+
+    Parameters
+    ----------
+    mechanism
+        What honest devices ran.
+    tally
+        The sum of the reports.
+    weights
+        int64 array (width + 1,): how many of them set none, one, ... all of the bits, where they have bits and it is known.
+
+    Returns
+    -------
+    list of Finding
+        One for each test that the mechanism allows, whether anything was found or not; none without reports.
+    """
+    known = honest_bounds.of(mechanism)
+    if known is None or not tally.n:
+        return []
+    found = [*_cells(known, tally), *_values(mechanism, tally)]
+    if known.weights is not None and weights is not None and weights.any():
+        found.append(_weight(known.weights, weights))
+    if tally.layout.rows > 1:
+        found.append(_rows(tally))
+    return found
+
+
+def raised(findings: list[list[Finding]], alpha: float = ALPHA) -> list[list[Finding]]:
+    """Pick the alarms among all findings of one look, so that honest ones raise any with probability `alpha` at most.
+
+    Each keeps its place; its p-value becomes that of the whole look (Bonferroni).
+    """
+    tests = sum(map(len, findings))
+    return [
+        [Finding(each.test, tests * each.p_value, each.what, each.values) for each in some if tests * each.p_value < alpha]
+        for some in findings
+    ]
+
+
+def about(number: float) -> float:
+    """Round a number of reports to two digits: an alarm is told at once, and the numbers themselves are not for telling."""
+    return float(f"{number:.1e}")
+
+
+def _about(number: float) -> str:
+    rounded = about(number)
+    return f"{rounded:,.{0 if rounded.is_integer() else 1}f}"
+
+
+def _weight(kinds: NDArray[np.float64], weights: NDArray[np.int64]) -> Finding:
+    """Test the number of ones: of each count of reports, and of those with at most and with at least so many."""
+    n = int(weights.sum())
+    light, heavy = np.cumsum(kinds, axis=1), np.cumsum(kinds[:, ::-1], axis=1)[:, ::-1]  # summed from the thin end
+    seen = np.stack([weights, weights.cumsum(), weights[::-1].cumsum()[::-1]])
+    most = np.minimum(np.stack([kinds.max(axis=0), light.max(axis=0), heavy.max(axis=0)]), 1.0)
+    p_values = tail_bounds.at_least(seen, n, most)
+    which, ones = np.unravel_index(int(np.argmin(p_values)), p_values.shape)
+    bits = f"{('', 'at most ', 'at least ')[which]}{ones} bit{'s' if ones != 1 else ''} set"
+    usual = _about(n * most[which, ones])
+    what = f"{_about(seen[which, ones])} of {_about(n)} reports have {bits}; of honest ones {usual} or fewer on average"
+    return Finding("weight", min(1.0, float(p_values.min()) * p_values.size), what)
+
+
+def _rows(tally: Tally) -> Finding:
+    rows, n = tally.layout.rows, tally.n
+    single, row = _furthest(tally.reports, n, 1 / rows, 1 / rows)
+    together = _together(tally.reports, n, 1 / rows, 1 / rows)
+    each = f"each of the {rows:,} has {_about(n / rows)} on average"
+    what = f"row {row} has {_about(tally.reports[row])} of {_about(n)} reports; {each}"
+    if together < single:
+        what = f"{_about(n)} reports are not spread evenly over the {rows:,} rows"
+    return Finding("row", min(1.0, 2 * min(single, together)), what)
+
+
+def _cells(known: Law, tally: Tally) -> Iterator[Finding]:
+    """Test each cell or bit, all of them together where they exclude each other or are independent, and the largest sets."""
+    layout = tally.layout
+    unary, direct = layout.kind == "bits", known.direct
+    share = 1 if unary else layout.rows  # bits are compared with the reports of their row
+    of = tally.reports[:, None] if unary else tally.n
+    low, high = known.low / share, known.high / share
+    single, place = _furthest(tally.counts, of, low, high)
+    seen, among = int(tally.counts.flat[place]), int(tally.reports[place // layout.width] if unary else tally.n)
+    thing = f"bit {place % layout.width}" if unary else f"cell {place}"
+    limit = f"of honest reports it counts {_about(among * low)} to {_about(among * high)} on average"
+    yield Finding(
+        "cell", single, f"{thing} counts {_about(seen)} of {_about(among)} reports; {limit}", (place,) if direct else ()
+    )
+    if unary and layout.rows > 1:  # bits of one row come and go together with it
+        return
+    counts, n = tally.counts.ravel(), tally.n
+    what = f"too many of the {len(counts):,} counts are below those of values that nobody holds, as where others were pushed up"
+    yield Finding("cell", _together(counts, n, low, high), what)
+    if direct:
+        p_value, size = tail_bounds.set_surplus(counts, n, known.high, known.low, exclusive=not unary)
+        top = np.argsort(-counts, kind="stable")[:size]
+        total = (int(counts[top].sum()) - n * size * known.low) / (n * (known.high - known.low))
+        what = f"{size} value{'s' if size != 1 else ''} together have an estimated share of {total:.1%}"
+        yield Finding("set", p_value, what, tuple(top[:_NAMED].tolist()))
+
+
+def _together(counts: NDArray[np.int64], n: int, low: float, high: float) -> float:
+    """Bound the probability of so many counts too low, or so many too high."""
+    return min(1.0, 2 * min(tail_bounds.shortfall(counts, n, low), tail_bounds.shortfall(n - counts, n, 1 - high)))
+
+
+def _furthest(counts: NDArray[np.int64], of: NDArray[np.int64] | int, low: float, high: float) -> tuple[float, int]:
+    """Find the count furthest beyond its bounds; return its p-value, all of them considered, and its place.
+
+    Exact tails of millions of counts would take seconds: only those of the few furthest out in standard deviations are computed.
+    """
+    among = np.broadcast_to(np.asarray(of, np.float64), counts.shape).ravel()
+    flat = counts.ravel()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        under = np.nan_to_num((among * low - flat) / np.sqrt(among * low * (1 - low)), nan=-np.inf)
+        over = np.nan_to_num((flat - among * high) / np.sqrt(among * high * (1 - high)), nan=-np.inf)
+    best, place = 1.0, 0
+    for score, bound, tail in ((under, low, tail_bounds.at_most), (over, high, tail_bounds.at_least)):
+        chosen = np.argpartition(-score, min(_CLOSEST, len(score)) - 1)[:_CLOSEST]
+        p_values = tail(flat[chosen], among[chosen], bound)
+        least = int(np.argmin(p_values))
+        if p_values[least] < best:
+            best, place = float(p_values[least]), int(chosen[least])
+    return min(1.0, 2 * len(flat) * best), place
+
+
+def _values(mechanism: Mechanism, tally: Tally) -> Iterator[Finding]:
+    """Test the support of each value, where it is not a count of the tally itself, and of codes that no value has."""
+    if mechanism.domain_size > _MOST_VALUES or isinstance(getattr(mechanism, "family", None), PoolFamily):
+        return
+    if isinstance(mechanism, (Cms, FastLocalHash, Hadamard, Hcms, LocalHash, Projective)):
+        support = decode.supports(mechanism, tally)
+        p, q = float(mechanism.p), float(mechanism.q)
+        p_value, value = _furthest(support, tally.n, q, p)
+        share = (float(support[value]) / tally.n - q) / (p - q)
+        yield Finding("value", p_value, f"a value has an estimated share of {share:.1%}", (value,))
+        unused = _unused(mechanism, tally)
+        if len(unused):
+            p_value, place = _furthest(unused, tally.n, q, q)
+            sigmas = (float(unused[place]) - tally.n * q) / np.sqrt(tally.n * q * (1 - q))
+            more = f"{abs(sigmas):.1f} standard deviations {'more' if sigmas > 0 else 'less'} often than by chance"
+            yield Finding("value", p_value, f"a code that no value has is supported {more}")
+
+
+@singledispatch
+def _unused(mechanism: Mechanism, tally: Tally) -> NDArray[np.int64]:  # noqa: ARG001
+    """Count the supports of codes that the mechanism could give further values: each with probability q, whatever people hold."""
+    return np.zeros(0, np.int64)
+
+
+@_unused.register(Hadamard)
+def _(mechanism: Hadamard, tally: Tally) -> NDArray[np.int64]:
+    return (tally.n + walsh_hadamard(tally.counts[0])[mechanism.domain_size + 1 :]) // 2
+
+
+@_unused.register(Projective)
+def _(mechanism: Projective, tally: Tally) -> NDArray[np.int64]:
+    sums = hyperplane_sums(mechanism.field.order, mechanism.dimension, tally.counts[0], mechanism.layout.width)
+    return sums[mechanism.domain_size :]

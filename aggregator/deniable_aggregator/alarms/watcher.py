@@ -1,0 +1,332 @@
+"""The watch: looks for made-up reports among what is counted, now and then, and keeps what it finds in the store.
+
+A look tests every period, and every segment of it, that has grown by a tenth since it was last tested, or has grown at all and
+that was in another hour: some seventy times on its way from a thousand reports to a million, and once an hour. All tests of a
+look together raise a false alarm with probability `checks.ALPHA` at most. An alarm stays with its period: what was counted
+remains suspect, however many honest reports come after.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from deniable.declared import Declared
+from deniable.period import end
+from deniable_aggregator import tally
+from deniable_aggregator.alarms import checks, volume
+from deniable_aggregator.counting.events import Events
+from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.store.script import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable.registry import Registry
+    from deniable.report import Stratum
+    from deniable_aggregator.store import Store
+
+__all__ = ["EVERY_SECONDS", "Alarm", "Watch", "alarms", "forget", "looked"]
+
+log = logging.getLogger("deniable.watch")
+
+EVERY_SECONDS = 60.0
+"""Between looks."""
+
+_GROWTH = 1.1
+_LEAST_REPORTS = 100  # of fewer, no test could tell much
+_MOST_KEPT = 100  # alarms of a metric
+_MOST_PERIODS = 90  # whose numbers are kept, to tell growth and what is usual
+_HOUR = 3600  # the finest time that is kept of anything that has to do with reports
+
+Definition = tuple[str, int, str]
+"""Metric, version and fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """What a look found.
+
+    Parameters
+    ----------
+    test
+        `checks.Finding.test`; or ``"volume"`` or ``"share"``, which are rules.
+    p_value
+        Probability of such an alarm in a look at honest reports, at most; None where there is no law to tell.
+    period, segment
+        What it is about; an empty segment stands for all of them together.
+    n
+        Reports that were tested.
+    what
+        What was seen, in words.
+    values
+        A few of the values, as places in the domain, that it is about.
+    since
+        Unix time of the hour in which it was first raised.
+    """
+
+    test: str
+    p_value: float | None
+    period: str
+    segment: str
+    n: int
+    what: str
+    values: tuple[int, ...]
+    since: int
+
+
+def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, list[Alarm]]:
+    """Read the alarms of some metrics, the latest first.
+
+    Parameters
+    ----------
+    store
+        Where the metrics are counted.
+    definitions
+        Metric, version and fingerprint of each.
+
+    Returns
+    -------
+    dict
+        By definition, of those that have any.
+    """
+    names = [_field(each) for each in definitions]
+    texts = cast("list[bytes | None]", store.redis.hmget(store.alarms, names)) if names else []
+    found = {}
+    for definition, text in zip(definitions, texts, strict=True):
+        kept = _Kept.read(text).alarms.values()
+        if kept:
+            found[definition] = sorted(kept, key=lambda each: (each.since, each.period), reverse=True)
+    return found
+
+
+def looked(store: Store) -> int | None:
+    """Return the Unix time of the last look at an app, or None."""
+    found = cast("bytes | None", store.redis.get(store.watched))
+    return int(found) if found else None
+
+
+def forget(store: Store, metric: str, before: float) -> bool:
+    """Forget what was found of old periods, and how much was counted of them.
+
+    Parameters
+    ----------
+    store
+        Where the metric is counted.
+    metric
+        Its id.
+    before
+        Unix time: what ended before it is old.
+
+    Returns
+    -------
+    bool
+        Whether there was anything to forget.
+    """
+    texts = cast("dict[bytes, bytes]", store.redis.hgetall(store.alarms))
+    own = {name.decode(): text for name, text in texts.items() if name.startswith(f"{metric}|".encode())}
+    return sum(_forget(store, name, text, before) for name, text in own.items()) > 0
+
+
+def _forget(store: Store, definition: str, text: bytes, before: float) -> bool:
+    def young(name: str) -> bool:
+        ended = end(name)
+        return ended is not None and ended.timestamp() >= before
+
+    kept = _Kept.read(text)
+    number = len(kept.tested) + len(kept.alarms)
+    kept.tested = {name: last for name, last in kept.tested.items() if young(name.partition("|")[0])}
+    kept.alarms = {place: each for place, each in kept.alarms.items() if young(each.period)}
+    if len(kept.tested) + len(kept.alarms) == number:
+        return False
+    after = kept.write() if kept.tested or kept.alarms else ""
+    return bool(Script(store.redis, "replace")([store.alarms], [definition, text, after]))
+
+
+@dataclass(slots=True)
+class _Kept:
+    """What is kept of a definition: how much each unit had when last tested, in which hour; the alarms, by unit and test."""
+
+    tested: dict[str, tuple[int, int]]
+    alarms: dict[tuple[str, str, str], Alarm]
+
+    @classmethod
+    def read(cls, text: bytes | None) -> _Kept:
+        if not text:
+            return cls({}, {})
+        written = json.loads(text)
+        found = [Alarm(**each | {"values": tuple(each["values"])}) for each in written["alarms"]]
+        tested = {name: (n, hour) for name, (n, hour) in written["tested"].items()}
+        return cls(tested, {(each.period, each.segment, each.test): each for each in found})
+
+    def write(self) -> str:
+        latest = sorted(self.alarms.values(), key=lambda each: each.since)[-_MOST_KEPT:]
+        periods = set(sorted({name.partition("|")[0] for name in self.tested})[-_MOST_PERIODS:])
+        tested = {name: last for name, last in self.tested.items() if name.partition("|")[0] in periods}
+        return json.dumps({"tested": tested, "alarms": [asdict(each) for each in latest]})
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What is tested together: a period, or a segment of one."""
+
+    definition: Definition
+    kept: _Kept
+    period: str
+    segment: str
+    n: int
+    findings: list[checks.Finding]
+
+    @property
+    def name(self) -> str:
+        return f"{self.period}|{self.segment}"
+
+    def alarm(self, test: str, p_value: float | None, what: str, hour: int, values: tuple[int, ...] = ()) -> Alarm:
+        return Alarm(test, p_value, self.period, self.segment, self.n, what, values, hour)
+
+
+class Watch:
+    """Looks at one app.
+
+    Parameters
+    ----------
+    store
+        Where it is counted.
+    registry
+        What its metrics are.
+    every
+        Seconds between looks.
+    events
+        Who hears of a metric that fails, alone.
+    """
+
+    def __init__(self, store: Store, registry: Registry, *, every: float = EVERY_SECONDS, events: Events | None = None) -> None:
+        self._faults = Faults(store, events or Events())
+        self._store = store
+        self._every = every
+        self._next = 0.0
+        self._questions = [Declared.of(metric) for metric in registry.definitions]
+
+    def __call__(self) -> None:
+        """Look, if it is time to, and no other worker has. Should two look at once, they find the same."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + self._every
+        now = int(time.time())
+        if not 0 <= now - (looked(self._store) or 0) < self._every:
+            with self._faults.alone("watch"):
+                self.look(now)
+
+    def look(self, now: int) -> list[Alarm]:
+        """Test what has grown, and keep what is found.
+
+        Parameters
+        ----------
+        now
+            Unix time in seconds.
+
+        Returns
+        -------
+        list of Alarm
+            Those raised by this look.
+        """
+        before = looked(self._store) or 0
+        since = before - before % _HOUR - _HOUR  # the index of strata tells the hour, by clocks that may differ a little
+        hour = now - now % _HOUR
+        units: list[_Unit] = []
+        settled = self._store.staging.settled()
+        for question in self._questions:
+            with self._faults.alone("watch", question.name):
+                units += self._grown(question, since, hour)
+        if settled is None or self._store.staging.settled() != settled:  # a part of a commit may look made-up
+            return []
+        raised = self._raise(units, hour)
+        written: dict[Any, Any] = {_field(unit.definition): unit.kept.write() for unit in units}
+        if written:
+            self._store.redis.hset(self._store.alarms, mapping=written)
+        self._store.redis.set(self._store.watched, now)
+        return raised
+
+    def _grown(self, question: Declared, since: int, hour: int) -> list[_Unit]:
+        """Test what has grown of a version of a metric since a Unix time."""
+        definition = question.definition
+        strata = {each: updated for each, updated in self._store.strata(question.metric.id).items() if each[:3] == definition}
+        units: list[_Unit] = []
+        kept = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, _field(definition))))
+        for period in sorted({stratum.period for stratum, updated in strata.items() if updated >= since}):
+            chosen = [stratum for stratum in strata if stratum.period == period]
+            units += self._units(question, kept, period, chosen, hour)
+        return units
+
+    def _units(self, question: Declared, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int) -> Iterator[_Unit]:
+        """Test a period as a whole, and each of its segments where there are several, if it has enough reports."""
+        layout = question.layout
+        least = max(_LEAST_REPORTS, question.metric.min_reports)  # whoever may read alarms learns of no smaller group
+        parts = {stratum: self._store.read(layout, [stratum]) for stratum in strata}
+        groups = [("", list(strata)), *((stratum.segment, [stratum]) for stratum in strata if len(strata) > 1)]
+        for segment, members in groups:
+            counted = tally.merge(*(parts[stratum] for stratum in members))
+            before, then = kept.tested.get(f"{period}|{segment}", (0, 0))
+            grown = counted.n >= _GROWTH * before if then == hour else counted.n > before
+            if grown and counted.n >= least:
+                weights = self._store.read_weights(layout, members) if layout.kind == "bits" else None
+                findings = checks.examine(question.mechanism, counted, weights)
+                yield _Unit(question.definition, kept, period, segment, counted.n, findings)
+
+    def _raise(self, units: Sequence[_Unit], hour: int) -> list[Alarm]:
+        raised = []
+        for unit, found in zip(units, checks.raised([unit.findings for unit in units]), strict=True):
+            unit.kept.tested[unit.name] = unit.n, hour
+            raised += [(unit, unit.alarm(each.test, each.p_value, each.what, hour, each.values)) for each in found]
+        for unit in units:
+            raised += [(unit, each) for each in _volume(unit, hour)]
+        for unit, each in raised:
+            place = (each.period, each.segment, each.test)
+            older = unit.kept.alarms.get(place)
+            if older is None:
+                log.warning("alarm %s over %d reports of %s: %s", each.test, each.n, each.period, each.what)
+            unit.kept.alarms[place] = _worse(older, each)
+        return [each for _, each in raised]
+
+
+def _worse(older: Alarm | None, newer: Alarm) -> Alarm:
+    """Keep the stronger alarm of two, and the time of the first."""
+    if older is None:
+        return newer
+    stronger = newer if (newer.p_value or 0.0) <= (older.p_value or 0.0) else older
+    return Alarm(**asdict(stronger) | {"since": older.since})
+
+
+def _volume(unit: _Unit, hour: int) -> Iterator[Alarm]:
+    """Compare a period, or a segment's share of one, with those before it."""
+    history: dict[str, dict[str, int]] = defaultdict(dict)
+    for name, (n, _) in unit.kept.tested.items():
+        period, _, segment = name.partition("|")
+        if period < unit.period:  # the names of periods sort as they follow one another
+            history[segment][period] = n
+    whole = history[""]
+    if not unit.segment:
+        before: list[float] = [whole[period] for period in sorted(whole)]
+        times = volume.sudden(before, unit.n, unit.n)
+        test, what = "volume", "as many reports as in the median of the periods before"
+    else:
+        total, _ = unit.kept.tested.get(f"{unit.period}|", (unit.n, 0))
+        own = history[unit.segment]
+        before = [_odds(own[period], whole[period]) for period in sorted(own) if period in whole]
+        times = volume.sudden(before, _odds(unit.n, total), unit.n)
+        test, what = "share", "the odds of this segment in the median of the periods before"
+    if times is not None:
+        yield unit.alarm(test, None, f"{times:.3g} times {what}", hour)
+
+
+def _field(definition: Definition) -> str:
+    """Name a definition in the hash of alarms."""
+    return "|".join(map(str, definition))
+
+
+def _odds(part: int, whole: int) -> float:
+    return (part + 0.5) / (max(whole - part, 0) + 0.5)

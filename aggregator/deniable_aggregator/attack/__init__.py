@@ -1,0 +1,1 @@
+"""The averaging attack, simulated: what somebody learns who sees all reports of a device."""

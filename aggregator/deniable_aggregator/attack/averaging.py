@@ -1,0 +1,246 @@
+"""The averaging attack: one device answers the same question again and again, and an observer adds up all its reports.
+
+The devices run the SDK's own mechanisms on the operating system's generator; the observer guesses as well as can be.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.chain import Chain
+from deniable.source import OS
+from deniable_aggregator.attack.devices import Forgetful, Losing, Remembering
+from deniable_aggregator.attack.observer import Observer
+from deniable_aggregator.decode.estimate import clopper_pearson
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms import Mechanism
+    from deniable_aggregator.attack.devices import Device
+
+__all__ = [
+    "FRESH",
+    "KEPT",
+    "Curve",
+    "Result",
+    "Way",
+    "averaging",
+    "checkpoints",
+    "losing",
+    "simulate",
+]
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way for devices to answer again, and the likelihood that fits it.
+
+    Parameters
+    ----------
+    name
+        In words, short.
+    device
+        Makes a device from a mechanism and a value.
+    logs
+        `Observer.fresh`, `Observer.kept`, or another function like these.
+    """
+
+    name: str
+    device: Callable[[Mechanism, int], Device]
+    logs: Callable[[Observer, bytes, Sequence[int]], NDArray[np.float64]]
+
+
+FRESH = Way("fresh", Forgetful, Observer.fresh)
+"""Noise is drawn anew for each report."""
+
+KEPT = Way("kept", Remembering, Observer.kept)
+"""A permanent response is drawn once and kept."""
+
+
+def losing(every: int) -> Way:
+    """Make the way of devices that lose their state after every so many reports, at least 1."""
+    if every < 1:
+        raise ParameterError("a device sends at least 1 report before it loses its state", every)
+
+    def logs(observer: Observer, payloads: bytes, after: Sequence[int]) -> NDArray[np.float64]:
+        total = np.zeros((len(after), observer.mechanism.domain_size))
+        size = observer.mechanism.layout.payload_size
+        for start in range(0, after[-1], every):
+            ends, places = np.unique(np.clip(np.array(after) - start, 0, every), return_inverse=True)
+            total += observer.kept(payloads[size * start : size * (start + every)], ends.tolist())[places]
+        return total
+
+    return Way("lost", lambda mechanism, value: Losing(mechanism, value, every), logs)
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How often the observer was right.
+
+    Parameters
+    ----------
+    way
+        `Way.name`.
+    reports
+        Numbers of reports of a device, ascending.
+    successes
+        Devices, of `devices`, whose answer was guessed from so many reports.
+    devices
+        At least 1.
+
+    Attributes
+    ----------
+    success, low, high : tuple of float
+        Shares, and the ends of their 95% intervals (Clopper and Pearson).
+    """
+
+    way: str
+    reports: tuple[int, ...]
+    successes: tuple[int, ...]
+    devices: int
+    success: tuple[float, ...] = field(init=False)
+    low: tuple[float, ...] = field(init=False)
+    high: tuple[float, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        right = np.array(self.successes, np.int64)
+        low, high = clopper_pearson(right, self.devices, (1 - _LEVEL) / 2)
+        for name, values in (("success", right / self.devices), ("low", low), ("high", high)):
+            object.__setattr__(self, name, tuple(values.tolist()))
+
+    def needed(self, share: float) -> int | None:
+        """Return after how many reports the observer is right of this share of devices and remains so, or None."""
+        short = [i for i, success in enumerate(self.success) if success < share]
+        first = short[-1] + 1 if short else 0
+        return self.reports[first] if first < len(self.reports) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What an averaging attack on one mechanism came to.
+
+    Parameters
+    ----------
+    observer
+        Who attacked, with the mechanism.
+    curves
+        One for each way: `FRESH`; where the mechanism is a chain also `KEPT`, and `losing` if that was asked for.
+    """
+
+    observer: Observer
+    curves: tuple[Curve, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write the result as plain values, for JSON."""
+        mechanism = self.observer.mechanism
+        written: dict[str, Any] = {
+            "mechanism": mechanism.name,
+            "domain_size": mechanism.domain_size,
+            "epsilon": mechanism.epsilon,
+            "devices": self.curves[0].devices,
+            "guess": float(self.observer.chances.max()),
+        }
+        if isinstance(mechanism, Chain):
+            bound = self.observer.bound()
+            written["epsilon_permanent"] = mechanism.epsilon_permanent if mechanism.permanent_ratio else None
+            written["bound"] = {"success": bound.success, "exact": bound.exact}
+        for curve in self.curves:
+            columns = curve.reports, curve.successes, curve.success, curve.low, curve.high
+            written[curve.way] = [
+                {"reports": k, "successes": right, "success": share, "interval": [low, high]}
+                for k, right, share, low, high in zip(*columns, strict=True)
+            ]
+        return written
+
+
+def checkpoints(reports: int) -> tuple[int, ...]:
+    """Choose after how many reports the observer guesses: 1, 2, 3, 5, 7, 10, 15, 20, 30, 50, ... and all.
+
+    Raises
+    ------
+    ParameterError
+        If there is no report.
+    """
+    if reports < 1:
+        raise ParameterError("a device sends at least 1 report", reports)
+    tens = [step * 10**power for power in range(len(str(reports))) for step in (10, 15, 20, 30, 50, 70)]
+    return *(k for k in (1, 2, 3, 5, 7, *tens) if k < reports), reports
+
+
+def simulate(
+    observer: Observer, way: Way, *, devices: int, after: Sequence[int], advance: Callable[[], object] | None = None
+) -> Curve:
+    """Let devices answer and the observer guess.
+
+    Parameters
+    ----------
+    observer
+        Knows the mechanism; the devices' values are drawn from its prior.
+    way
+        How they answer again.
+    devices
+        At least 1.
+    after
+        Numbers of reports, each at least 1, ascending, after which a guess is made.
+    advance
+        Called for each device that is done.
+
+    Raises
+    ------
+    ParameterError
+        If there is no device, or the mechanism does not fit the way.
+    """
+    if devices < 1:
+        raise ParameterError("there is at least 1 device", devices)
+    ends = list(accumulate(observer.prior))
+    successes = np.zeros(len(after), np.int64)
+    for _ in range(devices):
+        value = bisect_right(ends, OS.below(ends[-1]))
+        device = way.device(observer.mechanism, value)
+        payloads = b"".join([device.report() for _ in range(after[-1])])
+        successes += [observer.guess(logs, OS) == value for logs in way.logs(observer, payloads, after)]
+        if advance:
+            advance()
+    return Curve(way.name, tuple(after), tuple(successes.tolist()), devices)
+
+
+def averaging(
+    observer: Observer, *, devices: int, reports: int, lose_every: int | None = None, advance: Callable[[], object] | None = None
+) -> Result:
+    """Attack devices that randomise anew and, where the mechanism is a chain, devices that keep a permanent response.
+
+    Parameters
+    ----------
+    observer
+        Knows the mechanism and the prior.
+    devices
+        Of each kind, at least 1.
+    reports
+        Of each device, at least 1.
+    lose_every
+        Reports after which a third kind of device loses what it keeps; None for no such devices.
+    advance
+        Called for each device that is done.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+    """
+    ways = [FRESH]
+    if isinstance(observer.mechanism, Chain):
+        ways += [KEPT] if lose_every is None else [KEPT, losing(lose_every)]
+    after = checkpoints(reports)
+    curves = [simulate(observer, way, devices=devices, after=after, advance=advance) for way in ways]
+    return Result(observer, tuple(curves))

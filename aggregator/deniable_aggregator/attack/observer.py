@@ -1,0 +1,289 @@
+"""An observer of one device: what all its reports together tell about its answer, and what they can tell at most.
+
+The observer sees every report, knows which device sent it, and knows the mechanism as well as its authors do. What the kept
+response of a chain does to a value is taken from the mechanism's own code, by walking its draws as a proof does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from math import log2
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import logsumexp, xlog1py, xlogy
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.chain import Chain
+from deniable.proof import distribution
+from deniable.source import ONE, ZERO, Source
+from deniable_aggregator import tally
+from deniable_aggregator.decode.likelihood import likelihood
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms import Mechanism
+
+    Floats = NDArray[np.float64]
+
+__all__ = ["LARGEST_DOMAIN", "Bound", "Observer"]
+
+LARGEST_DOMAIN = 256
+"""Values that a device may have for its every draw to be walked in a moment."""
+
+_OUTPUTS = 1 << 22  # probabilities of kept responses that a bound sums
+_TIE = 1e-9  # between logarithms of likelihoods that differ by rounding alone
+
+
+class _Alike(Source):
+    """Draws all bits of a word alike: each bit has its probability, and a walk over all draws is short.
+
+    It gives what is true of one bit at a time, for mechanisms whose bits are independent.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def bernoulli(self, num: int, den: int) -> bool:
+        return self._source.bernoulli(num, den)
+
+    def below(self, n: int) -> int:
+        return self._source.below(n)
+
+    def bits(self, num: int, den: int, count: int) -> bytes:
+        return (ONE if self.bernoulli(num, den) else ZERO) * count
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """How often the best of all observers is right.
+
+    Parameters
+    ----------
+    success
+        Probability of a right guess, in (0, 1].
+    exact
+        Whether a guess from the kept response itself is as good; else no guess is better, and perhaps none as good.
+    """
+
+    success: float
+    exact: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Steps:
+    """The two steps of a chain in one row.
+
+    With indices (values, width) and (width, width): probability of each kept response, and of each report of it. With bits
+    (values, width) and (2, width): probability that a bit is kept as 1, and that it is reported as 1 where a 0, or a 1, is kept.
+    """
+
+    permanent: Floats
+    instant: Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Observer:
+    """Guesses the answer that is likeliest after all reports of a device.
+
+    Parameters
+    ----------
+    mechanism
+        What the device runs.
+    prior
+        Weight of each value before any report, whole numbers above 0; by default all are alike.
+
+    Raises
+    ------
+    ParameterError
+        If there are more than `LARGEST_DOMAIN` values, or not a weight for each.
+    """
+
+    mechanism: Mechanism
+    prior: Sequence[int] = ()
+    _known: dict[int, _Steps] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        size = self.mechanism.domain_size
+        if size > LARGEST_DOMAIN:
+            raise ParameterError(f"an observer tells at most {LARGEST_DOMAIN} values apart", size)
+        if self.prior and (len(self.prior) != size or min(self.prior) < 1):
+            raise ParameterError(f"a prior has a whole number above 0 for each of {size} values", tuple(self.prior))
+        object.__setattr__(self, "prior", tuple(self.prior) or (1,) * size)
+
+    @property
+    def chances(self) -> Floats:
+        """(domain_size,), the probability of each value before any report."""
+        weights = np.array(self.prior, np.float64)
+        return np.asarray(weights / weights.sum())
+
+    def fresh(self, payloads: bytes, after: Sequence[int]) -> Floats:
+        """Compute the likelihood of reports that were each randomised anew.
+
+        Parameters
+        ----------
+        payloads
+            All reports of the device in their order, one after another.
+        after
+            Numbers of reports, each in [0, reports], ascending.
+
+        Returns
+        -------
+        ndarray of float
+            (len(after), domain_size): logarithm of the likelihood of the first so many reports under each value, up to what is
+            the same for all values.
+
+        Raises
+        ------
+        PayloadError
+            If a payload is none that a device could have sent.
+        """
+        logs = np.log(likelihood(self.mechanism, payloads), dtype=np.float64)
+        sums = np.vstack([np.zeros((1, logs.shape[1])), logs.cumsum(axis=0)])
+        return np.asarray(sums[np.asarray(after)])
+
+    def kept(self, payloads: bytes, after: Sequence[int]) -> Floats:
+        """Compute the likelihood of reports that are copies of one kept response, all of one row.
+
+        Parameters
+        ----------
+        payloads, after
+            As for `fresh`.
+
+        Returns
+        -------
+        ndarray of float
+            As `fresh`.
+
+        Raises
+        ------
+        PayloadError
+            If a payload is none that a device could have sent.
+        ParameterError
+            If the mechanism keeps nothing, or reports are of several rows.
+
+        Notes
+        -----
+        A sum over what the device may have kept: over all indices, or, as they are independent, over the two states of each bit.
+        """
+        layout = self.mechanism.layout
+        size = layout.payload_size
+        counted, logs = tally.empty(layout), np.zeros((len(after), self.mechanism.domain_size))
+        for place, (begin, end) in enumerate(pairwise((0, *after))):
+            if begin < end:
+                counted = tally.merge(counted, tally.count(layout, payloads[size * begin : size * end]))
+            if end:
+                rows = np.flatnonzero(counted.reports)
+                if len(rows) > 1:
+                    raise ParameterError("a device that keeps its response reports in one row", f"{len(rows)} rows")
+                logs[place] = self._logs(self._steps(int(rows[0])), counted.counts[rows[0]], int(counted.reports[rows[0]]))
+        return logs
+
+    def _logs(self, steps: _Steps, counts: NDArray[np.int64], reports: int) -> Floats:
+        if self.mechanism.layout.kind == "index":
+            copies = xlogy(counts, steps.instant).sum(axis=1)
+            return np.asarray(logsumexp(copies, b=steps.permanent, axis=1))
+        zero, one = xlogy(counts, steps.instant) + xlog1py(reports - counts, -steps.instant)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(np.log(steps.permanent) + one, np.log1p(-steps.permanent) + zero).sum(axis=1))
+
+    def guess(self, logs: Floats, source: Source) -> int:
+        """Name the likeliest value, one of them at random where several are.
+
+        Parameters
+        ----------
+        logs
+            (domain_size,), as `fresh` and `kept` give it, or the sum of several.
+        source
+            Where chance comes from.
+        """
+        posterior = logs + np.log(self.chances)
+        best = np.flatnonzero(posterior >= posterior.max() - _TIE)
+        return int(best[source.below(len(best))])
+
+    def bound(self) -> Bound:
+        """Compute how often the best observer is right who sees the kept response itself, and so any number of reports of it.
+
+        Returns
+        -------
+        Bound
+            Exact where the kept responses are few enough, or alike, to be summed over: the mean over rows of the sum over kept
+            responses of the largest probability of a value and the response together. Else what `epsilon_permanent` allows.
+
+        Raises
+        ------
+        ParameterError
+            If the mechanism keeps nothing.
+        """
+        chain, chances = self._chain, self.chances
+        rows = chain.layout.rows
+        if chain.layout.kind == "index":
+            if rows * chain.layout.width * len(chances) <= _OUTPUTS:
+                means = [(chances[:, None] * self._steps(row).permanent).max(axis=0).sum() for row in range(rows)]
+                return Bound(float(np.mean(means)), exact=True)
+        else:
+            found = [_bits_bound(self._steps(row).permanent, chances, _OUTPUTS // rows) for row in range(rows)]
+            if None not in found:
+                return Bound(float(np.mean(np.array(found))), exact=True)
+        most = chances.max()
+        return Bound(float(most / (most + (1 - most) * np.exp(-chain.epsilon_permanent))), exact=False)
+
+    @property
+    def _chain(self) -> Chain:
+        if not isinstance(self.mechanism, Chain):
+            raise ParameterError("a kept response is that of a chain, a mechanism in two steps", self.mechanism.name)
+        return self.mechanism
+
+    def _steps(self, row: int) -> _Steps:
+        if row not in self._known:
+            self._known[row] = self._walked(self._chain, row)
+        return self._known[row]
+
+    def _walked(self, chain: Chain, row: int) -> _Steps:
+        layout, width = chain.layout, chain.layout.width
+        index = layout.kind == "index"
+        read = _index_chances if index else _bit_chances
+
+        def chances(draw: Callable[[Source], bytes]) -> Floats:
+            masses = distribution(draw if index else lambda tape: draw(_Alike(tape)))
+            return read({layout.unpack(payload)[1]: float(mass) for payload, mass in masses.items()}, width)
+
+        # Values of one memo key share their distribution, so one of them is walked.
+        keys = [chain.memo_key(row, value) for value in range(chain.domain_size)]
+        holders = {key: value for value, key in enumerate(keys)}
+        walked = {
+            key: chances(lambda source, v=value: layout.pack(row, chain.respond_permanently(row, v, source)))  # type: ignore[misc]
+            for key, value in holders.items()
+        }
+        responses = range(width) if index else (0, (1 << width) - 1)
+        instant = [chances(lambda source, k=kept: chain.respond_instantly(row, k, source)) for kept in responses]  # type: ignore[misc]
+        return _Steps(np.array([walked[key] for key in keys]), np.array(instant))
+
+
+def _index_chances(masses: dict[int, float], width: int) -> Floats:
+    return np.array([masses.get(index, 0.0) for index in range(width)])
+
+
+def _bit_chances(masses: dict[int, float], width: int) -> Floats:
+    return np.array([sum(mass for bits, mass in masses.items() if bits >> bit & 1) for bit in range(width)])
+
+
+def _bits_bound(ones: Floats, chances: Floats, outputs: int) -> float | None:
+    """Compute how often the best guess from independent bits is right; None where that is too long a sum."""
+    telling = ones[:, np.ptp(ones, axis=0) > 0]  # a bit that all values share tells nothing
+    if telling.shape[1] <= log2(outputs / len(chances)):
+        joint = chances[:, None]
+        for one in telling.T:
+            joint = np.hstack([joint * (1 - one[:, None]), joint * one[:, None]])
+        return float(joint.max(axis=0).sum())
+    own, others = ones.diagonal(), ones[~np.eye(*ones.shape, dtype=np.bool_)]
+    if ones.shape[0] == ones.shape[1] and not (np.ptp(own) or np.ptp(others) or np.ptp(chances)) and own[0] > others[0]:
+        # A bit for each value: any value whose bit is 1 is the likeliest, or any value where there is none.
+        (p, *_), (q, *_), size = own, others, len(chances)
+        none = (1 - q) ** (size - 1)
+        return float((p / q * (1 - none * (1 - q)) + (1 - p) * none) / size)
+    return None

@@ -1,0 +1,268 @@
+"""Entries of an audit log that were moved to files, and their end.
+
+A file has one entry a line (JSON Lines), is its owner's alone, and is on disk before the store forgets the entries. In the same
+moment an entry is appended that tells the file and the hash of its last entry, so that the store's part of the chain never is
+empty. Deleting old files is told likewise, before it is done: that entry is why the log may begin later.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from base64 import b64encode
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import TYPE_CHECKING, cast
+
+from deniable import disk
+from deniable.errors import ConfigurationError
+from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.audit.log import Rotated
+from deniable_aggregator.audit.verify import Chain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from deniable_aggregator.audit.entry import Entry
+    from deniable_aggregator.audit.log import AuditLog
+    from deniable_aggregator.audit.verify import Fault
+
+__all__ = ["Verdict", "expire", "files", "rotate", "verify"]
+
+_MOST = 100_000  # entries of a file, some 35 MB
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found of a log.
+
+    Parameters
+    ----------
+    entries
+        How many were read.
+    number, hash
+        Of the last one; 0 and nothing where there is none.
+    faults
+        All places where the chain is broken, in its order: the first is where it begins to be.
+    notes
+        What could not be looked at, and why.
+    """
+
+    entries: int
+    number: int
+    hash: str
+    faults: tuple[Fault, ...]
+    notes: tuple[str, ...]
+
+
+def files(folder: Path, app: str) -> list[Path]:
+    """List the files of an app's log, the oldest first.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be read.
+    """
+    form = re.compile(rf"{re.escape(app)}\.audit\.(\d{{12}})-\d{{12}}\.jsonl")
+    return sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
+
+
+def verify(log: AuditLog, folder: Path | None = None, anchors: Mapping[int, str] | None = None) -> Verdict:
+    """Look at all of a log.
+
+    Parameters
+    ----------
+    log
+        What the store has of it.
+    folder
+        Where its files are; None to look at the store only.
+    anchors
+        Hash by number of entries.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be read.
+    redis.RedisError
+        If the store cannot be used.
+    """
+    for _ in range(_ROUNDS - 1):
+        try:
+            return _verify(log, folder, anchors or {})
+        except Rotated:
+            continue
+    return _verify(log, folder, anchors or {})
+
+
+def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> Verdict:
+    chain = Chain(log.app, anchors)
+    first, lines = log.first(), list[bytes]()
+    for path in files(folder, log.app) if folder else ():
+        lines = _lines(path)
+        chain.add(path.name, lines)
+    # A rotation that was cut short has written its file and not told the store, which then has the same lines still.
+    copied = lines if first and lines and _written(first) == lines[0] else []
+    place = 0
+    for place, line in enumerate(log.lines(first), 1):
+        if place > len(copied):
+            chain.add("store", [line], place)
+        elif _written(line) != copied[place - 1]:
+            chain.fault(f"store:{place}", "this is not what the last file has in its place")
+    if place < len(copied) or (lines and not place):
+        chain.fault("end", f"the store has not even what it had when entry {chain.number} was moved to a file")
+    notes = chain.finish(with_files=folder is not None)
+    if copied:
+        notes.append("the store still has the entries of the last file: a rotation was cut short, the next one ends it")
+    return Verdict(chain.entries, chain.number, chain.hash, tuple(chain.faults), tuple(notes))
+
+
+def rotate(log: AuditLog, folder: Path, before: int) -> list[Path]:
+    """Move old entries to files, as they are, whole or not.
+
+    Parameters
+    ----------
+    log
+        What the store has of it.
+    folder
+        Where the files of this log are; made if need be.
+    before
+        Unix time in seconds: what is older is moved, as far as nothing younger stands before it.
+
+    Returns
+    -------
+    list of Path
+        The new files.
+
+    Raises
+    ------
+    ConfigurationError
+        If the folder's files are of another log, or the last one is not as it was written.
+    OSError
+        If the disk refuses; what was not moved stays in the store.
+    redis.RedisError
+        If the store cannot be used; what is in a file and in the store is taken out of the store by the next rotation.
+    Rotated
+        If somebody else rotates the log at the moment.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    made: list[Path] = []
+    more = True
+    while more:
+        path, more = _rotate(log, folder, before)
+        made += [path] if path else []
+    return made
+
+
+def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool]:
+    """Write one file and take it from the store; return it, and whether there may be more to move."""
+    first, known = log.first(), files(folder, log.app)
+    written = _lines(known[-1]) if known else []
+    if first is None:
+        return None, False
+    if written and _written(first) == written[0]:
+        path = known[-1]
+        lines = cast("list[bytes]", log.redis.lrange(log.key, 0, len(written) - 1))
+        if [_written(line) for line in lines] != written:
+            raise ConfigurationError(f"{path} and the store have the same first entry and differ further on: ask `verify`")
+        more = True
+    else:
+        lines = _older(log, first, before)
+        new = _new(log.app, folder, lines, whole(written[-1]) if written else None)
+        if new is None:
+            return None, False
+        path, more = new, len(lines) == _MOST
+    ends = _ends(lines)
+    if ends is None:
+        return None, False
+    told: dict[str, str | int] = {"file": path.name, "first": ends[0].number, "last": ends[1].number, "hash": ends[1].hash}
+    taken = log.doing("LTRIM", log.key, len(lines), -1)
+    if not log.append("audit.rotated", "command", told, along=taken, unless=lambda: log.first() != first):
+        raise Rotated
+    return path, more
+
+
+def _new(app: str, folder: Path, lines: Sequence[bytes], last: Entry | None) -> Path | None:
+    """Write a file after those that end with an entry; None where there is nothing to write."""
+    ends = _ends(lines)
+    if ends is None:
+        return None
+    if last and ends[0].number != last.number + 1:
+        raise ConfigurationError(
+            f"the files of {app} in {folder} end with entry {last.number} and the store begins with entry {ends[0].number}: "
+            "give another folder, or ask `verify`"
+        )
+    path = folder / f"{app}.audit.{ends[0].number:012}-{ends[1].number:012}.jsonl"
+    if path.exists():
+        raise ConfigurationError(f"there is a file {path} already, which is not what the store has: ask `verify`")
+    part = path.with_name(f".{path.name}.{token_hex(4)}")
+    disk.write_new(part, b"".join(_written(line) + b"\n" for line in lines))
+    part.rename(path)
+    disk.sync(folder)
+    return path
+
+
+def expire(log: AuditLog, folder: Path, before: int) -> list[Path]:
+    """Delete files, the oldest first, of which all is older than a moment. Only of a log that was just verified.
+
+    Parameters
+    ----------
+    log
+        What the store has of it.
+    folder
+        Where its files are.
+    before
+        Unix time in seconds.
+
+    Returns
+    -------
+    list of Path
+        What was deleted.
+
+    Raises
+    ------
+    OSError
+        If the disk refuses.
+    redis.RedisError
+        If the store cannot be used; then nothing is deleted.
+    """
+    old: list[Path] = []
+    end: Entry | None = None
+    for path in files(folder, log.app):
+        ends = _ends(_lines(path))
+        if ends is None or ends[1].time >= before:
+            break
+        old.append(path)
+        end = ends[1]
+    if end:
+        log.append("audit.expired", "command", {"files": len(old), "last": end.number, "hash": end.hash})
+    for path in old:
+        path.unlink()
+        disk.sync(folder)
+    return old
+
+
+def _older(log: AuditLog, first: bytes, before: int) -> list[bytes]:
+    lines: list[bytes] = []
+    for line in log.lines(first):
+        entry = whole(line)
+        if (entry and entry.time >= before) or len(lines) == _MOST:
+            break
+        lines.append(line)
+    return lines
+
+
+def _ends(lines: Sequence[bytes]) -> tuple[Entry, Entry] | None:
+    """Return the first and the last entry among lines; None where there is none."""
+    found = [entry for line in lines if (entry := whole(line))]
+    return (found[0], found[-1]) if found else None
+
+
+def _lines(path: Path) -> list[bytes]:
+    return path.read_bytes().removesuffix(b"\n").split(b"\n")
+
+
+def _written(line: bytes) -> bytes:
+    """Return what stands in a file for a line of the store: the same, unless it is none. No entry of ours is of two lines."""
+    return line if b"\n" not in line else json.dumps({"no_entry": b64encode(line).decode()}).encode()

@@ -1,0 +1,176 @@
+"""Whether the chain of an audit log is whole, and every place where it is not.
+
+A chain alone shows all that was done to it, but for two things: that its end was cut off, and that everything from some entry
+on was written anew by somebody who can hash. Both show against an anchor: the number and hash of an entry, noted when it was the
+last one, and kept where nobody can get at it who can write to the store or the files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.audit.entry import Entry, genesis, read
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["Chain", "Fault"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A place where a chain is broken.
+
+    Parameters
+    ----------
+    where
+        The line, such as ``store:3`` for the third that the store has; or the ``end``, or an ``anchor``.
+    what
+        What is wrong there, by the numbers of entries.
+    """
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+@dataclass(slots=True)
+class Chain:
+    """A log that is read line by line, the oldest first.
+
+    Parameters
+    ----------
+    app
+        Whose it is.
+    anchors
+        Hash by number of entries.
+
+    Attributes
+    ----------
+    entries
+        How many were read.
+    number, hash
+        Of the last one; 0 and nothing before the first.
+    faults
+        In the order of the lines.
+    """
+
+    app: str
+    anchors: Mapping[int, str] = field(default_factory=dict)
+    entries: int = field(default=0, init=False)
+    number: int = field(default=0, init=False)
+    hash: str = field(default="", init=False)
+    faults: list[Fault] = field(default_factory=list, init=False)
+    _first: Entry | None = field(default=None, init=False)
+    _where: str = field(default="", init=False)
+    _before: int = field(default=0, init=False)
+    _moved: dict[str, list[Entry]] = field(default_factory=dict, init=False)
+    _met: set[int] = field(default_factory=set, init=False)
+
+    def add(self, name: str, lines: Iterable[bytes], start: int = 1) -> None:
+        """Read on.
+
+        Parameters
+        ----------
+        name
+            Where the lines are from.
+        lines
+            In their order.
+        start
+            The place of the first.
+        """
+        for place, line in enumerate(lines, start):
+            self._add(f"{name}:{place}", line)
+
+    def _add(self, where: str, line: bytes) -> None:
+        found = read(line)
+        if found is None:
+            self.fault(where, "this is no entry: somebody else put it there, or it was damaged")
+            return
+        entry, written = found
+        self.entries += 1
+        number = entry.number
+        if self._first is None:
+            self._first, self._where, self._before = entry, where, len(self.faults)
+        if entry.line != line:
+            # What it says is worth nothing, but its place and hash may be as they were: then what follows it is whole.
+            number = self.number + 1 if self.number else number
+            self.fault(where, f"entry {number} was changed")
+        else:
+            self._link(where, entry)
+            if entry.event in ("audit.rotated", "audit.expired"):
+                self._moved.setdefault(entry.event, []).append(entry)
+        if number in self.anchors:
+            self._met.add(number)
+            if self.anchors[number] != written:
+                self.fault(where, f"entry {number} is another one than that of the anchor")
+        self.number, self.hash = number, written
+
+    def _link(self, where: str, entry: Entry) -> None:
+        before, number = self.number, entry.number
+        if not before:
+            return
+        if number <= before:
+            self.fault(where, f"entry {number} stands after entry {before}: it was moved or repeated")
+        elif number > before + 1:
+            missing = f"entry {before + 1} is" if number == before + 2 else f"entries {before + 1} to {number - 1} are"
+            self.fault(where, f"{missing} missing: entry {number} stands after entry {before}")
+        elif entry.previous != self.hash:
+            self.fault(where, f"entry {number} was made after another entry {before}: one of the two is not the one that it was")
+
+    def fault(self, where: str, what: str) -> None:
+        """Note a fault."""
+        self.faults.append(Fault(where, what))
+
+    def finish(self, *, with_files: bool) -> list[str]:
+        """Look at both ends, when all was read.
+
+        Parameters
+        ----------
+        with_files
+            Whether the files of rotated entries were read, too.
+
+        Returns
+        -------
+        list of str
+            What could not be looked at, and why.
+        """
+        notes = self._front(with_files=with_files)
+        for number in sorted(self.anchors.keys() - self._met):
+            self._unmet(number)
+        return notes
+
+    def _unmet(self, number: int) -> None:
+        if number > self.number:
+            self.fault("end", f"the log ends with entry {self.number}: what followed, as far as the anchor {number}, was cut off")
+        elif self._first is None or number != self._first.number - 1:
+            self.fault("anchor", f"entry {number} is not among those that were read")
+        elif self.anchors[number] != self._first.previous:
+            self.fault(self._where, f"entry {number + 1} was made after another entry {number} than that of the anchor")
+
+    def _front(self, *, with_files: bool) -> list[str]:
+        """See whether what is missing before the first entry was taken away by right, as later entries of the chain tell."""
+        if self._first is None:
+            return []
+        first, before = self._first, self._first.number - 1
+        if not before:
+            if first.previous != genesis(self.app):
+                self.faults.insert(self._before, Fault(self._where, f"entry 1 is not the first one of a log of {self.app}"))
+            return []
+        fates = {"audit.expired": "deleted when their time was over"}
+        if not with_files:
+            fates["audit.rotated"] = "moved to files, which were not read"
+        for event, fate in fates.items():
+            for entry in self._moved.get(event, ()):
+                last = entry.details.get("last")
+                exact = last == before and entry.details.get("hash") == first.previous
+                # A deletion that was cut short left some of the files that it was to delete: they are in this chain.
+                short = event == "audit.expired" and isinstance(last, int) and last > before
+                if exact or short:
+                    return [f"entries 1 to {before} were {fate} (entry {entry.number})"]
+        what = f"the log begins with entry {first.number}: what was before it is missing"
+        self.faults.insert(self._before, Fault(self._where, what))
+        return []

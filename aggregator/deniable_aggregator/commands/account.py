@@ -1,0 +1,204 @@
+"""The subcommand ``account``: what all reports of a device come to, and which total to quote."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from dataclasses import replace
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from deniable import mechanisms
+from deniable.errors import ConfigurationError, ParameterError
+from deniable.published import newest
+from deniable_aggregator.accounting import checks, library
+from deniable_aggregator.accounting.plan import plan
+from deniable_aggregator.accounting.spend import Spend
+from deniable_aggregator.accounting.statement import Statement, statement
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
+
+    from deniable_aggregator.accounting.plan import Plan
+
+__all__ = ["account"]
+
+_DELTA = 1e-6
+_POINTS = 24  # of a plot
+
+
+def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
+    """``deniable account [--registry FILE] [--metric ID...] [--days D]``, or ``deniable account --epsilon E --reports K``.
+
+    Exit status: 0 done, 1 if the budget does not allow all of it, 2 for wrong usage or a registry that cannot be read.
+    """
+    parser.add_argument("--registry", metavar="FILE", help="default: metrics.toml, unless there is --epsilon")
+    parser.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of the registry (default: all)")
+    parser.add_argument("--days", type=int, metavar="D", help="asked once a period, over so long (default: the budget's window)")
+    parser.add_argument("--answers", type=int, metavar="N", help="different answers to a question with kept responses, at most")
+    parser.add_argument(
+        "--epsilon", nargs="+", default=[], metavar="E", help="of a report, in nats: numbers instead of a registry"
+    )
+    parser.add_argument("--reports", nargs="+", type=int, default=[], metavar="K", help="of each metric, or of each epsilon")
+    parser.add_argument("--epsilon-permanent", metavar="E", help="of kept responses, instead of the sum of the reports")
+    parser.add_argument("--sample", metavar="P", help="with --epsilon: share of occasions with a report (default 1)")
+    parser.add_argument("--mechanism", metavar="NAME", help="with --epsilon: what makes the reports (default: any, at its worst)")
+    parser.add_argument("--domain-size", type=int, default=2, metavar="D", help="of that mechanism (default 2)")
+    parser.add_argument("--delta", nargs="+", type=float, default=[_DELTA], metavar="P", help=f"one or more (default {_DELTA:g})")
+    parser.add_argument(
+        "--group", type=int, default=1, metavar="G", help="devices of a person or a household, each with all of it"
+    )
+    parser.add_argument("--shuffled", type=int, metavar="N", help="reports a shuffler would mix (default: min_reports)")
+    parser.add_argument("--all", action="store_true", help="the totals by every method (default: those to quote)")
+    parser.add_argument("--check", action="store_true", help="add up once more with dp-accounting, and compare")
+    parser.add_argument("--plot", metavar="FILE", help="draw the totals over the reports or days: .svg, .png or .pdf")
+    parser.add_argument("--json", action="store_true", help="one JSON object")
+    return _account
+
+
+def _account(arguments: Namespace) -> int:
+    draw = _drawing() if arguments.plot else None  # said before the work and not after it
+    planned = None if arguments.epsilon else _plan(arguments)
+    spends = planned.spends if planned else _given(arguments)
+    found = statement(
+        spends,
+        tuple(dict.fromkeys(arguments.delta)),
+        devices=arguments.group,
+        plan=planned,
+        crowd=arguments.shuffled,
+        sample=1.0 if planned else float(_sample(arguments)),
+        kept=arguments.epsilon_permanent is not None,
+    )
+    checked = [library.epsilon(spends, each.delta) for each in found.accounts] if arguments.check else []
+    if arguments.json:
+        written = found.to_dict()
+        if checked:
+            written["dp_accounting"] = [
+                {"delta": each.delta, "epsilon": epsilon} for each, epsilon in zip(found.accounts, checked, strict=True)
+            ]
+        print(json.dumps(written))
+    else:
+        for line in found.lines(every=arguments.all):
+            print(line)
+        for each, epsilon in zip(found.accounts, checked, strict=False):
+            print(
+                f"dp-accounting, for any mechanisms, delta {each.delta:g}: {epsilon:.6g}; ours is {each.totals['optimal']:.6g}."
+            )
+        for line in _next(found, arguments):
+            print(line)
+    if draw:
+        axis, places = _series(arguments)
+        kept = [(_kept(spend), spend.count * spend.epsilon) for spend in spends] if arguments.epsilon_permanent else []
+        draw(axis, places, arguments.plot, kept)
+        print(f"Plot: {arguments.plot}", file=sys.stderr)
+    return 0 if found.fits else 1
+
+
+def _plan(arguments: Namespace) -> Plan:
+    """Plan what the registry asks."""
+    numbers = ("epsilon_permanent", "mechanism", "sample")
+    given = [f"--{name.replace('_', '-')}" for name in numbers if getattr(arguments, name) is not None]
+    if given:
+        raise ConfigurationError(f"{given[0]} goes with --epsilon; a registry states its own")
+    if len(arguments.reports) > 1:
+        raise ConfigurationError("one --reports is for all metrics of a registry")
+    return _planned(arguments, arguments.days, arguments.reports[0] if arguments.reports else None)
+
+
+def _planned(arguments: Namespace, days: int | None, reports: int | None) -> Plan:
+    registry = newest(arguments.registry or "metrics.toml")
+    return plan(registry, metrics=arguments.metric, days=days, reports=reports, answers=arguments.answers)
+
+
+def _given(arguments: Namespace) -> list[Spend]:
+    """Read the spends that were written on the command line."""
+    if arguments.registry or arguments.metric:
+        raise ConfigurationError("either --registry and --metric or --epsilon")
+    if arguments.days is not None and arguments.reports:
+        raise ConfigurationError("either --days, with a report on each, or --reports")
+    if arguments.answers is not None and arguments.epsilon_permanent is None:
+        raise ConfigurationError("--answers goes with --epsilon-permanent, or with a registry")
+    counts: list[int] = arguments.reports or [1 if arguments.days is None else arguments.days]
+    if len(counts) == 1:
+        counts = counts * len(arguments.epsilon)
+    if len(counts) != len(arguments.epsilon):
+        rule = f"--reports has one number, or one for each of the {len(arguments.epsilon)} epsilons; got {len(counts)}"
+        raise ConfigurationError(rule)
+    return [_spend(arguments, epsilon, count) for epsilon, count in zip(arguments.epsilon, counts, strict=True)]
+
+
+def _spend(arguments: Namespace, epsilon: str, count: int) -> Spend:
+    checks.count("--reports" if arguments.reports else "--days", count)
+    if arguments.epsilon_permanent is not None and count > 1:
+        answers = checks.count("--answers", 1 if arguments.answers is None else arguments.answers)
+        return Spend.given(arguments.epsilon_permanent, min(answers, count))
+    sample = _sample(arguments)
+    if arguments.mechanism is None:
+        return replace(Spend.given(epsilon, count), share=float(sample))
+    mechanism = mechanisms.make(arguments.mechanism, domain_size=arguments.domain_size, epsilon=epsilon)
+    return Spend.of(mechanism, count, sample)
+
+
+def _sample(arguments: Namespace) -> Fraction:
+    try:
+        share = Fraction(arguments.sample or "1")
+    except (ValueError, ZeroDivisionError):
+        share = Fraction(0)
+    if not 0 < share <= 1:
+        raise ParameterError("--sample is a share above 0 and at most 1", arguments.sample)
+    return share
+
+
+def _next(found: Statement, arguments: Namespace) -> Iterator[str]:
+    if not found.plan:
+        again = any(spend.count > 1 for spend in found.spends)
+        if again and not arguments.epsilon_permanent:
+            yield "Next: --epsilon-permanent shows the same with kept responses, which do not add up while an answer stays."
+        return
+    asked = [use for use in found.plan.uses if use.occasions > 1 and not use.kept and not use.metric.discover]
+    if not found.fits:
+        dearest = max(found.plan.uses, key=lambda use: use.reserved_window)
+        yield f"Found wanting: the budget has less. Most is reserved for {dearest.metric.id}."
+    if asked:
+        names = ", ".join(use.metric.id for use in asked)
+        yield f"Next: declare epsilon_permanent for what is asked again and changes rarely ({names}), or ask it less often."
+    elif not found.fits:
+        yield "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room."
+    else:
+        yield "Next: quote these figures with the time they are for. `deniable attack averaging` shows what they mean."
+
+
+def _series(arguments: Namespace) -> tuple[str, list[tuple[int, Statement]]]:
+    """Make statements over the reports or the days, for a plot: what the axis is, and each place on it."""
+    deltas = arguments.delta[:1]
+    if arguments.epsilon:
+        fresh = _given(Namespace(**(vars(arguments) | {"epsilon_permanent": None, "answers": None})))
+        most = max(spend.count for spend in fresh)
+        made = ((place, [replace(each, count=min(place, each.count)) for each in fresh]) for place in _places(most))
+        return "reports of one device", [(place, statement(spends, deltas)) for place, spends in made]
+    whole = _plan(arguments)
+    by_days = whole.days is not None
+    most = whole.days or arguments.reports[0]
+    plans = [(place, _planned(arguments, *((place, None) if by_days else (None, place)))) for place in _places(most)]
+    word = "days" if by_days else "reports of each metric"
+    return word, [(place, statement(each.spends, deltas, plan=each)) for place, each in plans]
+
+
+def _places(most: int) -> list[int]:
+    return sorted({max(1, round(most ** (i / (_POINTS - 1)))) for i in range(_POINTS)})
+
+
+def _kept(spend: Spend) -> str:
+    return "one response kept" if spend.count == 1 else f"{spend.count} responses kept"
+
+
+def _drawing() -> Callable[[str, Sequence[tuple[int, Statement]], str, Sequence[tuple[str, float]]], None]:
+    try:
+        from deniable_aggregator.accounting.plot import draw  # noqa: PLC0415 - a table needs no matplotlib
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("deniable"):
+            raise
+        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[demo]'") from None
+    return draw

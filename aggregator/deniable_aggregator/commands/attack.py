@@ -1,0 +1,141 @@
+"""The subcommand ``attack``: what an observer of one device learns, shown by doing it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from deniable import mechanisms
+from deniable.errors import ConfigurationError
+from deniable.mechanisms.chain import Chain
+from deniable.weight import exact
+from deniable_aggregator.attack.averaging import averaging
+from deniable_aggregator.attack.observer import LARGEST_DOMAIN, Observer
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from deniable.mechanisms import Mechanism
+    from deniable_aggregator.attack.averaging import Curve, Result
+
+__all__ = ["attack"]
+
+_SURE = 0.99
+_TABLED = ("1", "2", "5")
+_HEADINGS = {"fresh": "noise drawn anew", "kept": "response kept", "lost": "kept, and lost"}
+
+
+def attack(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable attack averaging``: guess what devices hold from all their reports, with and without a kept response."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    about = "guess each device's answer from its first 1, 2, 5, ... reports, with and without a kept permanent response"
+    found = actions.add_parser("averaging", help=about, description=about)
+    found.add_argument("--mechanism", nargs="+", default=["l_grr", "rappor"], metavar="NAME", help="default: l_grr rappor")
+    found.add_argument("--domain-size", type=int, default=2, metavar="D", help=f"values, up to {LARGEST_DOMAIN} (default 2)")
+    found.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of a report in nats (default 1)")
+    found.add_argument("--epsilon-permanent", default="2", metavar="E", help="of the kept response (default 2)")
+    found.add_argument("--preset", metavar="NAME", help="parameters of google_rappor")
+    found.add_argument("--prior", type=int, nargs="+", default=[], metavar="N", help="weight of each value (default: all alike)")
+    found.add_argument("--reports", type=int, default=1000, metavar="N", help="of each device (default 1000)")
+    found.add_argument("--devices", type=int, default=400, metavar="N", help="of each kind (default 400)")
+    found.add_argument("--lose-every", type=int, metavar="N", help="add devices that lose their state after every N reports")
+    found.add_argument("--plot", metavar="FILE", help="draw the success: .svg, .png or .pdf")
+    found.add_argument("--json", action="store_true", help="print one JSON object for each mechanism")
+    return _averaging
+
+
+def _averaging(arguments: argparse.Namespace) -> int:
+    if arguments.plot:
+        _drawing()  # said before the work and not after it
+    observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
+    kinds = [(2 + bool(arguments.lose_every)) if isinstance(each.mechanism, Chain) else 1 for each in observers]
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    results = []
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        tasks = [
+            progress.add_task(each.mechanism.name, total=count * max(arguments.devices, 0))
+            for each, count in zip(observers, kinds, strict=True)
+        ]
+        for observer, task in zip(observers, tasks, strict=True):
+            results.append(
+                averaging(
+                    observer,
+                    devices=arguments.devices,
+                    reports=arguments.reports,
+                    lose_every=arguments.lose_every,
+                    advance=lambda task=task: progress.advance(task),  # type: ignore[misc]
+                )
+            )
+    for result in results:
+        print(json.dumps(result.to_dict()) if arguments.json else _told(result, arguments.lose_every))
+    if arguments.plot:
+        _drawing()(results, arguments.plot)
+        if not arguments.json:
+            print(f"Plot: {arguments.plot}")
+    return 0
+
+
+def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
+    options: dict[str, Any] = {}
+    if name == "google_rappor":  # its prob_f says what the permanent response spends
+        options["preset"] = arguments.preset or ""
+    elif "permanent" in mechanisms.make(name, domain_size=2, epsilon=arguments.epsilon).options:
+        options["permanent"] = exact(arguments.epsilon_permanent)
+    return mechanisms.make(name, domain_size=arguments.domain_size, epsilon=arguments.epsilon, **options)
+
+
+def _drawing() -> Callable[[Sequence[Result], str], None]:
+    try:
+        from deniable_aggregator.attack.plot import draw  # noqa: PLC0415 - a table needs no matplotlib
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("deniable"):
+            raise
+        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[demo]'") from None
+    return draw
+
+
+def _told(result: Result, lose_every: int | None) -> str:
+    mechanism, first = result.observer.mechanism, result.curves[0]
+    kept = next((curve for curve in result.curves if curve.way == "kept"), None)
+    title = f"{mechanism.name}, {mechanism.domain_size} values, epsilon {mechanism.epsilon:.4g} a report"
+    if isinstance(mechanism, Chain):
+        total = f"{mechanism.epsilon_permanent:.4g}" if mechanism.permanent_ratio else "without bound"
+        title += f", {total} for all reports of a kept response"
+    lines = [f"{title}; {first.devices} devices of each kind", _row("reports", [_HEADINGS[curve.way] for curve in result.curves])]
+    for place, reports in enumerate(first.reports):
+        if str(reports).rstrip("0") in _TABLED or place + 1 == len(first.reports):
+            lines.append(_row(f"{reports:,}", [_cell(curve, place) for curve in result.curves]))
+    guess = result.observer.chances.max()
+    lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
+    if kept is None:
+        lines.append("This mechanism keeps nothing: ask each person once, or take a chain and declare epsilon_permanent.")
+        return "\n".join(lines) + "\n"
+    bound = result.observer.bound()
+    how = "the kept response itself gives" if bound.exact else "its epsilon allows"
+    lines.append(f"Kept: in the long run no observer is right more often than {bound.success:.1%}, which is what {how}.")
+    if lose_every:
+        lines.append(f"Kept, and lost after every {lose_every:,} reports: each new response tells as much again.")
+    lines.append(
+        "Next: declare epsilon_permanent for every metric that a device answers more than once, and keep the state directory."
+    )
+    return "\n".join(lines) + "\n"
+
+
+def _about_fresh(curve: Curve) -> str:
+    needed = curve.needed(_SURE)
+    if needed is None:
+        return f"Drawn anew: {curve.success[-1]:.1%} after {curve.reports[-1]:,} reports, and more with every report."
+    return f"Drawn anew: {needed:,} reports are enough to know {_SURE:.0%} of the answers."
+
+
+def _row(label: str, cells: Sequence[str]) -> str:
+    return f"{label:>9}  " + "  ".join(f"{cell:>24}" for cell in cells)
+
+
+def _cell(curve: Curve, place: int) -> str:
+    return f"{curve.success[place]:6.1%} ({curve.low[place]:.1%} to {curve.high[place]:.1%})"

@@ -1,0 +1,153 @@
+"""The subcommand ``audit-log``: look at an app's audit log, verify it, and move what is old to files."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.audit import files
+from deniable_aggregator.audit.entry import EVENTS, whole
+from deniable_aggregator.audit.log import AuditLog, Rotated
+from deniable_aggregator.commands import options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable_aggregator.audit.files import Verdict
+
+__all__ = ["audit_log"]
+
+_ANCHOR = re.compile(r"([1-9]\d{0,15}):([0-9a-f]{64})")
+_DAY = 86400
+_MOST_DAYS = 36500
+
+
+def audit_log(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable audit-log verify|list|head|rotate --redis-url URL --app NAME``.
+
+    Exit status: 0 done, or whole; 1 if the log is broken, empty where its end was asked for, or rotated by somebody else at the
+    moment; 2 for a wrong configuration, 3 when the store cannot be used.
+    """
+    options.add(parser)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    verify = actions.add_parser("verify", help="find every edit and every gap")
+    verify.add_argument("--files", type=Path, metavar="DIR", help="where rotated entries are; they are verified, too")
+    verify.add_argument(
+        "--anchor", type=_anchor, action="append", default=[], metavar="N:HASH", help="as `head` said it; may be repeated"
+    )
+    verify.add_argument("--json", action="store_true", help="for programs")
+    listing = actions.add_parser("list", help="one line for each entry that the store has")
+    listing.add_argument("--event", choices=list(EVENTS), help="only these")
+    listing.add_argument("--json", action="store_true", help="the entries as they are written")
+    actions.add_parser("head", help="number and hash of the last entry: an anchor, to be kept elsewhere")
+    rotate = actions.add_parser("rotate", help="move old entries to files, and delete files that are old enough")
+    rotate.add_argument("--to", type=Path, required=True, metavar="DIR", help="where the files of this log are")
+    rotate.add_argument("--older-than", type=_days, required=True, metavar="DAYS", help="which entries are moved")
+    rotate.add_argument("--retain", type=_days, metavar="DAYS", help="how old entries in files may become (default: any age)")
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        stores = options.stores(arguments)
+        if len(stores) > 1:
+            raise ConfigurationError("audit-log looks at one --app at a time")
+        log = AuditLog(stores[0].redis, stores[0].app)
+        try:
+            if arguments.action == "verify":
+                return _verify(log, arguments.files, dict(arguments.anchor), as_json=arguments.json)
+            if arguments.action == "list":
+                return _list(log, arguments.event, as_json=arguments.json)
+            if arguments.action == "head":
+                return _head(log)
+            return _rotate(log, arguments.to, arguments.older_than, arguments.retain)
+        except Rotated:
+            print("somebody else rotates this log at the moment; try again", file=sys.stderr)
+            return 1
+        except OSError as error:
+            raise ConfigurationError(f"the files of the audit log cannot be used: {error}") from None
+
+    return run
+
+
+def _anchor(text: str) -> tuple[int, str]:
+    found = _ANCHOR.fullmatch(text)
+    if not found:
+        raise argparse.ArgumentTypeError(f"an anchor is N:HASH, as `deniable audit-log head` prints it; got {text!r}")
+    return int(found[1]), found[2]
+
+
+def _days(text: str) -> float:
+    try:
+        days = float(text)
+    except ValueError:
+        days = -1.0
+    if not 0 <= days <= _MOST_DAYS:
+        raise argparse.ArgumentTypeError(f"a number of days is from 0 to {_MOST_DAYS}; got {text!r}")
+    return days
+
+
+def _verify(log: AuditLog, folder: Path | None, anchors: dict[int, str], *, as_json: bool) -> int:
+    found = files.verify(log, folder, anchors)
+    if as_json:
+        print(json.dumps({"app": log.app, "whole": not found.faults} | asdict(found)))
+    else:
+        _tell(log, found)
+    return int(bool(found.faults))
+
+
+def _tell(log: AuditLog, found: Verdict) -> None:
+    for fault in found.faults:
+        print(fault)
+    for note in found.notes:
+        print(f"note: {note}")
+    if found.faults:
+        places = "1 place" if len(found.faults) == 1 else f"{len(found.faults)} places"
+        print(f"the audit log of {log.app} is broken in {places}")
+    elif found.entries:
+        print(f"{found.entries} entries of {log.app}, whole as far as {found.number}:{found.hash}")
+    else:
+        print(f"nothing was ever logged of {log.app}, or all of it was removed")
+
+
+def _list(log: AuditLog, event: str | None, *, as_json: bool) -> int:
+    for line in log.lines(log.first()):
+        entry = whole(line)
+        if entry is None:
+            print("no entry; ask `deniable audit-log verify`", file=sys.stderr)
+        elif event in (None, entry.event):
+            moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.time))
+            details = " ".join(f"{name}={value}" for name, value in sorted(entry.details.items()))
+            print(line.decode() if as_json else f"{entry.number:>8}  {moment}  {entry.event:<18} {entry.actor:<20} {details}")
+    return 0
+
+
+def _head(log: AuditLog) -> int:
+    last = log.last()
+    if last is None:
+        print(f"nothing was ever logged of {log.app}, or all of it was removed", file=sys.stderr)
+        return 1
+    print(f"{last.number}:{last.hash}")
+    return 0
+
+
+def _rotate(log: AuditLog, folder: Path, older_than: float, retain: float | None) -> int:
+    if retain is not None and retain < older_than:
+        raise ConfigurationError(f"--retain is not less than --older-than; got {retain:g} and {older_than:g} days")
+    now = int(time.time())
+    for path in files.rotate(log, folder, now - int(older_than * _DAY)):
+        print(f"moved to {path}")
+    if retain is not None:
+        found = files.verify(log, folder)
+        if found.faults:
+            _tell(log, found)
+            print("nothing was deleted: these files may be needed to see what happened", file=sys.stderr)
+            return 1
+        for path in files.expire(log, folder, now - int(retain * _DAY)):
+            print(f"deleted {path}")
+    return _head(log)

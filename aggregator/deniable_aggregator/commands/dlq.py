@@ -1,0 +1,106 @@
+"""The subcommand ``dlq``: look at batches that could not be counted, and give them back or remove them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.commands import options
+from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable
+
+__all__ = ["dlq"]
+
+_ID = re.compile(r"\d{1,20}-\d{1,20}")
+_MAX_BACKLOG = 10_000
+
+
+def dlq(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable dlq list|show|requeue|purge --redis-url URL --app NAME``.
+
+    Exit status: 0 done, 1 if one that was named is not there or could not be given back, 2 for a wrong configuration, 3 when the
+    store cannot be used.
+    """
+    options.add(parser)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("list", help="one line each: id, size, reports, reason")
+    show = actions.add_parser("show", help="what one holds, without a single report of it")
+    show.add_argument("id")
+    for name, words in (("requeue", "have it counted after all, once"), ("purge", "remove it for good")):
+        action = actions.add_parser(name, help=words)
+        action.add_argument("ids", nargs="*", metavar="ID")
+        action.add_argument("--all", action="store_true", help="all there are now")
+    actions.choices["requeue"].add_argument(
+        "--max-backlog",
+        type=int,
+        default=_MAX_BACKLOG,
+        metavar="N",
+        help=f"stop when so many batches wait (default {_MAX_BACKLOG})",
+    )
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        stores = options.stores(arguments)
+        if len(stores) > 1:
+            raise ConfigurationError("dlq looks at one --app at a time")
+        letters = DeadLetters(stores[0])
+        if arguments.action == "list":
+            return _list(letters)
+        if arguments.action == "show":
+            return _show(letters.get(_checked(arguments.id)))
+        if bool(arguments.ids) == arguments.all:
+            raise ConfigurationError(f"{arguments.action} takes ids or --all")
+        ids = [letter.id for letter in letters] if arguments.all else list(map(_checked, arguments.ids))
+        if arguments.action == "purge":
+            purged = letters.purge(ids)
+            print(f"purged {purged}")
+            return int(purged < len(ids))
+        return _requeue(letters, ids, arguments.max_backlog)
+
+    return run
+
+
+def _checked(id_: str) -> str:
+    if not _ID.fullmatch(id_):
+        raise ConfigurationError(f"an id is two numbers joined by -, as `deniable dlq list` shows them; got {id_!r}")
+    return id_
+
+
+def _list(letters: Iterable[DeadLetter]) -> int:
+    for letter in letters:
+        size = "-" if letter.size is None else letter.size
+        print(f"{letter.id}  {size:>8} bytes  {letter.reports:>8} reports  {letter.reason}")
+    return 0
+
+
+def _show(letter: DeadLetter | None) -> int:
+    if letter is None:
+        print("there is no such dead letter", file=sys.stderr)
+        return 1
+    print(f"id       {letter.id}\nreason   {letter.reason}")
+    print("batch    none" if letter.size is None else f"batch    {letter.size} bytes")
+    if letter.size is not None and not letter.groups:
+        print("groups   cannot be read")
+    for group in letter.groups:
+        stratum, layout = group.stratum, group.layout
+        print(
+            f"group    {stratum.metric} version {stratum.version} ({stratum.fingerprint}), period {stratum.period}, "
+            f"segment {stratum.segment or 'none'}: {group.reports} reports, {layout.rows} x {layout.width} {layout.kind}"
+        )
+    return 0
+
+
+def _requeue(letters: DeadLetters, ids: Iterable[str], cap: int) -> int:
+    failed = False
+    for id_ in ids:
+        outcome = letters.requeue(id_, cap)
+        print(f"{id_}  {outcome}")
+        failed = failed or outcome != "requeued"
+        if outcome == "full":
+            break
+    return int(failed)

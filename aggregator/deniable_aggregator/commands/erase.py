@@ -1,0 +1,100 @@
+"""The subcommand ``erase``: remove all that the store has of a metric, or of one version of it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from deniable import published
+from deniable.errors import ConfigurationError
+from deniable_aggregator.audit.entry import LONGEST
+from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.commands import options
+from deniable_aggregator.deletion.erase import Removal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable_aggregator.deletion.erase import Found
+    from deniable_aggregator.store import Store
+
+__all__ = ["erase"]
+
+_MOST = 1 << 53
+
+
+def erase(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable erase --redis-url URL --app NAME --metric ID [--version V] [--yes]``.
+
+    Exit status: 0 done, or what would be done is told; 1 if nothing is known of the metric; 2 for a wrong configuration, 3 when
+    the store cannot be used.
+    """
+    options.add(parser)
+    about = "metrics.toml of the app; several are joined by : (default: DENIABLE_REGISTRY, or none)"
+    parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
+    parser.add_argument("--metric", required=True, metavar="ID", help="which one; no registry need declare it any more")
+    parser.add_argument("--version", type=_version, metavar="V", help="only this version (default: all there were)")
+    parser.add_argument("--yes", action="store_true", help="do it; without this, what would go is only told")
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        stores = options.stores(arguments)
+        if len(stores) > 1:
+            raise ConfigurationError("erase takes one --app at a time")
+        store, metric, version = stores[0], arguments.metric, arguments.version
+        if not 0 < len(metric) <= LONGEST or not metric.isprintable() or "|" in metric:
+            raise ConfigurationError(f"--metric is the id of a metric, such as ui.theme; got {metric!r}")
+        declared = _declared(arguments.registry, store.app, metric)
+        removal = Removal(store, metric, version)
+        found = removal.find()
+        highest = max([*found.versions, *declared, *filter(None, (version,))], default=None)
+        if highest is None and not found.letters:
+            print(f"the store of {store.app} has nothing of {metric}, and no registry given declares it", file=sys.stderr)
+            return 1
+        _tell(store, f"{metric} version {version}" if version else metric, found)
+        kept = ", ".join(map(str, sorted(declared if version is None else declared & {version})))
+        if kept:
+            print(f"the registry declares version {kept}: what devices send of it will be taken, and dropped")
+        if not arguments.yes:
+            print("nothing was removed; --yes does it, for good")
+            return 0
+        _erase(store, removal, arguments, found, highest or 1)
+        return 0
+
+    return run
+
+
+def _version(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < _MOST:
+        raise argparse.ArgumentTypeError(f"a version is a whole number of at least 1; got {text!r}")
+    return int(text)
+
+
+def _declared(paths: str | None, app: str, metric: str) -> set[int]:
+    """Return the versions that the app's registry declares."""
+    loaded = published.load_all(paths or "").get(app)
+    return {each.version for each in loaded.definitions if each.id == metric} if loaded else set()
+
+
+def _tell(store: Store, what: str, found: Found) -> None:
+    versions = ", ".join(map(str, found.versions)) or "none"
+    print(f"{what} of {store.app}: versions {versions}; periods {found.periods}; keys and fields {found.keys}")
+    if found.letters:
+        print(f"dead letters with reports of it: {len(found.letters)}, which keep what else they hold")
+    waiting = store.backlog()
+    if waiting:
+        print(f"batches that wait: {waiting}; what they hold of it is dropped when they are counted")
+
+
+def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found: Found, highest: int) -> None:
+    details: dict[str, str | int] = {"metric": arguments.metric, "keys": found.keys + len(found.letters)}
+    if arguments.version:
+        details["version"] = arguments.version
+    AuditLog(store.redis, store.app).append("metric.erased", "command", details)
+    removal.mark(highest)
+    letters = removal.rewrite()
+    removal.sweep()
+    print(f"removed: keys and fields {found.keys}, dead letters {letters}")
+    print("the store's append-only file forgets it when it is rewritten: with a worker running, within an hour")

@@ -1,0 +1,95 @@
+"""How commands find their store and apps, and what they say when the store cannot be used."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import wraps
+from typing import TYPE_CHECKING
+
+import redis
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.store import Store, connect
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["STORE_STATUS", "add", "answered", "opened", "stores"]
+
+_APP = "name in the registry; may be repeated (default: DENIABLE_APPS, else the apps of the registries in DENIABLE_REGISTRY)"
+
+STORE_STATUS = 3
+"""Exit status when the store cannot be used."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add ``--redis-url`` and ``--app`` to a command."""
+    parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
+    parser.add_argument("--app", action="append", metavar="NAME", help=_APP)
+
+
+def stores(arguments: argparse.Namespace) -> list[Store]:
+    """Open the store of each app that was named; nothing is sent to it yet.
+
+    Raises
+    ------
+    ConfigurationError
+        If no store or no app is given, or the URL is none.
+    """
+    if not arguments.redis_url:
+        raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
+    apps = arguments.app or _apps(getattr(arguments, "registry", None))
+    if not apps:
+        raise ConfigurationError("this needs --app, the name in the registry, or DENIABLE_APPS or DENIABLE_REGISTRY")
+    client = opened(arguments.redis_url)
+    return [Store(client, app) for app in dict.fromkeys(apps)]
+
+
+def _apps(paths: str | None) -> list[str]:
+    """Return the apps that the environment names, or else those of the registries given."""
+    named = [app.strip() for app in os.environ.get("DENIABLE_APPS", "").split(",")]
+    if any(named):
+        return list(filter(None, named))
+    paths = paths or os.environ.get("DENIABLE_REGISTRY", "")
+    if not paths:
+        return []
+    from deniable import published  # noqa: PLC0415 - who names the apps needs no registries
+
+    return list(published.load_all(paths))
+
+
+def opened(url: str, *, timeout: float = 10.0) -> redis.Redis:
+    """Make a client of the store; nothing is sent to it yet.
+
+    Parameters
+    ----------
+    url
+        As in ``DENIABLE_REDIS_URL``.
+    timeout
+        As `store.connect` takes it.
+
+    Raises
+    ------
+    ConfigurationError
+        If the URL is none.
+    """
+    try:
+        return connect(url, timeout=timeout)
+    except ValueError:  # whose text may repeat a password
+        raise ConfigurationError("DENIABLE_REDIS_URL, --redis-url: redis://, rediss:// or unix://, as redis-py has it") from None
+
+
+def answered(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Have a command end with `STORE_STATUS`, and say so, when the store cannot be used."""
+
+    @wraps(run)
+    def answering(arguments: argparse.Namespace) -> int:
+        try:
+            return run(arguments)
+        except redis.RedisError as error:
+            print(f"the store cannot be used ({type(error).__name__})", file=sys.stderr)
+            return STORE_STATUS
+
+    return answering

@@ -1,0 +1,50 @@
+"""The subcommand ``publish``."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from deniable import published
+from deniable.errors import ConfigurationError
+from deniable_aggregator.commands import options
+from deniable_aggregator.publish.publisher import Publisher
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["publish"]
+
+
+def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable publish --redis-url URL --registry FILE``.
+
+    Exit status: 0 done, also if there was nothing to publish; 2 for a wrong configuration; 3 when the store could not be used.
+    """
+    options.add(parser)
+    about = "metrics.toml of the apps; several are joined by : (default: DENIABLE_REGISTRY)"
+    parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        loaded = published.load_all(arguments.registry or "")
+        if not loaded:
+            raise ConfigurationError("this needs --registry, which says how many reports it takes")
+        made = 0
+        for store in options.stores(arguments):
+            if store.app not in loaded:
+                raise ConfigurationError(f"--registry names the registry of each app; {store.app} has none")
+            publisher = Publisher(store, loaded[store.app], actor="command")
+            for each in publisher.publish(store.now()):
+                made += 1
+                print(f"{store.app}: {each.metric}@{each.version}, {each.period}{', ' + each.segment if each.segment else ''}")
+            for metric, came in publisher.unpublished().items():
+                due = metric.closes(metric.next_to_close(datetime.now(UTC)))
+                wait = f"reports that wait: {came:,}; needed: {metric.min_reports:,}"
+                print(f"{store.app}: {metric.id}@{metric.version}: {wait}; the next release is due {due:%Y-%m-%d %H:%M} UTC")
+        print(f"{made} published")
+        return 0
+
+    return run

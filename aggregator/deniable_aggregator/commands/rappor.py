@@ -1,0 +1,164 @@
+"""The subcommand ``rappor``: what a google/rappor deployment has collected, from its own files."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.decode.estimate import finite
+from deniable_aggregator.rappor import decode, files
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from deniable.google_rappor import Params
+
+__all__ = ["rappor"]
+
+_SHOWN = 20
+
+
+def rappor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable rappor decode|count|map|associate``: what a google/rappor deployment has collected, from its own files."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    found = actions.add_parser("decode", help="estimate shares from counts (or reports) and candidates")
+    found.add_argument("--counts", metavar="CSV", help="m lines of k + 1 numbers: the reports of a cohort, then of each bit")
+    found.add_argument("--reports", metavar="CSV", help="the reports themselves, with columns cohort and irr (or rappor)")
+    found.add_argument("--map", metavar="CSV", help="candidates with the positions of their bits, which are checked")
+    found.add_argument("--candidates", metavar="FILE", help="candidates alone, one to a line")
+    found.add_argument("--basic", metavar="FILE", help="candidates of basic RAPPOR: line i has bit i")
+    found.add_argument("--boolean", action="store_true", help="one bit: yes or no")
+    found.add_argument("--alpha", type=float, default=0.05, help="bound on error over all candidates (default 0.05)")
+    found.add_argument("--control", choices=("family", "discovery"), default="family", help="Holm, or Benjamini and Hochberg")
+    found.add_argument("--all", action="store_true", help="print the candidates that were not detected, too")
+    found.add_argument("--json", action="store_true", help="print one JSON object")
+    count = actions.add_parser("count", help="sum a reports file into a counts file")
+    count.add_argument("--reports", metavar="CSV", required=True)
+    count.add_argument("--out", metavar="CSV", required=True)
+    hashed = actions.add_parser("map", help="hash candidates into a map file")
+    hashed.add_argument("--candidates", metavar="FILE", required=True)
+    hashed.add_argument("--out", metavar="CSV", required=True)
+    together = actions.add_parser("associate", help="estimate from reports of several variables how they go together")
+    together.add_argument("--reports", metavar="CSV", required=True, help="a device a line: its cohort and a report a variable")
+    together.add_argument(
+        "--variable",
+        nargs=3,
+        action="append",
+        required=True,
+        metavar=("COLUMN", "PARAMS", "CANDIDATES"),
+        help="two or more; CANDIDATES is - for a Boolean, of one bit",
+    )
+    together.add_argument("--cohort", default="cohort", metavar="COLUMN", help="heading of the cohorts (default cohort)")
+    together.add_argument("--json", action="store_true", help="print one JSON object")
+    for action in (found, count, hashed):
+        action.add_argument("--params", metavar="CSV", required=True, help="with the header k,h,m,p,q,f; or JSON")
+
+    def run(arguments: argparse.Namespace) -> int:
+        if arguments.action == "associate":
+            return _associate(arguments)
+        params = files.load_params(arguments.params)
+        if arguments.action == "count":
+            counted = decode.load_tally(params, reports=arguments.reports)
+            files.save_counts(arguments.out, counted.counts, counted.reports)
+            print(f"{arguments.out}: {counted.n} reports of {params.cohorts} cohorts; next: deniable rappor decode --counts")
+        elif arguments.action == "map":
+            candidates = decode.load_candidates(arguments.candidates)
+            files.save_map(arguments.out, candidates, params)
+            print(f"{arguments.out}: {len(candidates)} candidates; next: deniable rappor decode --map {arguments.out}")
+        else:
+            _decode(arguments, params)
+        return 0
+
+    return run
+
+
+def _decode(arguments: argparse.Namespace, params: Params) -> None:
+    counted = decode.load_tally(params, counts=arguments.counts, reports=arguments.reports)
+    if arguments.boolean:
+        if params.bits != 1:
+            raise ConfigurationError(f"--boolean is for parameters of one bit; these have k = {params.bits}")
+        names, estimate = ["true"], decode.bits(params, counted)
+    elif arguments.basic:
+        names, estimate = decode.load_candidates(arguments.basic), decode.bits(params, counted)
+        if len(names) != params.bits:
+            raise ConfigurationError(f"basic RAPPOR has a candidate for each of its k = {params.bits} bits; got {len(names)}")
+    elif arguments.map or arguments.candidates:
+        read = files.load_map(arguments.map, params) if arguments.map else decode.load_candidates(arguments.candidates)
+        names, estimate = read, decode.strings(params, counted, read)
+    else:
+        raise ConfigurationError("decode needs the candidates: --map, --candidates, --basic or --boolean")
+    detected = estimate.detected(arguments.alpha, control=arguments.control)
+    low, high = estimate.interval(1 - arguments.alpha)
+    rest, rest_stderr = estimate.unallocated(arguments.alpha)
+    limit = estimate.detection_frequency(arguments.alpha)
+    shown = [i for i in np.argsort(-estimate.frequency, kind="stable") if detected[i] or arguments.all]
+    if arguments.json:
+        rows = [
+            {
+                "candidate": names[i],
+                "frequency": finite(estimate.frequency[i]),
+                "stderr": finite(estimate.stderr[i]),
+                "interval": [finite(low[i]), finite(high[i])],
+                "p_value": float(estimate.p_value[i]),
+                "detected": bool(detected[i]),
+            }
+            for i in shown
+        ]
+        summary = {
+            "n": counted.n,
+            "candidates": len(names),
+            "detected": int(detected.sum()),
+            "detection_frequency": finite(limit),
+            "unallocated": {"frequency": finite(rest), "stderr": finite(rest_stderr)},
+            "epsilon": params.epsilon_one_time,
+            "epsilon_permanent": finite(params.epsilon_permanent),
+        }
+        print(json.dumps(summary | {"estimates": rows}, indent=2, ensure_ascii=False))
+        return
+    for i in shown:
+        mark = "" if detected[i] else "  not detected"
+        interval = f"{low[i]:8.3%} to {high[i]:7.3%}"
+        print(f"{estimate.frequency[i]:8.3%} ± {estimate.stderr[i]:.3%}  {interval}  {names[i]}{mark}")
+    forever = f"{params.epsilon_permanent:.4g}" if isfinite(params.epsilon_permanent) else "without a bound"
+    print(f"{counted.n} reports, epsilon {params.epsilon_one_time:.4g} each, {forever} for all of one value")
+    print(f"{detected.sum()} of {len(names)} candidates detected; {rest:.1%} ± {rest_stderr:.1%} of people hold no known one")
+    if not detected.any():
+        print("Nothing is detectable with this many reports: collect more, or spend more epsilon.")
+    print(f"A candidate held by {limit:.3%} is detected half of the time; four times the reports halve that.")
+
+
+def _associate(arguments: argparse.Namespace) -> int:
+    if len(arguments.variable) < 2:  # noqa: PLR2004
+        raise ConfigurationError("an association is between two variables or more: repeat --variable")
+    variables = [
+        decode.Variable(files.load_params(params), column, () if names == "-" else tuple(decode.load_candidates(names)))
+        for column, params, names in arguments.variable
+    ]
+    with Path(arguments.reports).open(encoding="utf-8-sig", newline="") as lines:
+        found = decode.associate(lines, variables, arguments.cohort)
+    test = found.independence()
+    low, high = found.interval(0.95)
+    shape, order = found.frequency.shape, np.argsort(-found.frequency, axis=None, kind="stable").tolist()
+    names = [[variable.categories[i] for variable, i in zip(variables, np.unravel_index(at, shape), strict=True)] for at in order]
+    numbers = {"frequency": found.frequency, "stderr": found.stderr, "low": low, "high": high}
+    if arguments.json:
+        independence = {"statistic": finite(test.statistic), "degrees": test.degrees, "p_value": finite(test.p_value)}
+        rows = [
+            {"values": values} | {name: finite(array.flat[at]) for name, array in numbers.items()}
+            for values, at in zip(names, order, strict=True)
+        ]
+        outcome = {"n": found.n, "converged": found.converged, "independence": independence, "estimates": rows}
+        print(json.dumps(outcome, indent=2, ensure_ascii=False))
+        return 0
+    for values, at in zip(names[:_SHOWN], order, strict=False):
+        print(f"{found.frequency.flat[at]:8.2%} ± {found.stderr.flat[at]:.2%}  {', '.join(values)}")
+    if len(order) > _SHOWN:
+        print(f"... and {len(order) - _SHOWN} more combinations; --json prints them all")
+    print(f"{found.n} devices; independent? chi-square {test.statistic:.4g} on {test.degrees} degrees, p = {test.p_value:.2g}")
+    return 0

@@ -1,0 +1,57 @@
+"""The subcommand ``status``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.commands import options
+from deniable_aggregator.store import health
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+__all__ = ["status"]
+
+_COLUMNS = {
+    "app": "app",
+    "workers": "workers",
+    "backlog": "backlog",
+    "pending": "in hand",
+    "lag": "lag s",
+    "dead": "dead letters",
+}
+
+
+def status(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable status --redis-url URL --app NAME...``.
+
+    Exit status: 0 when nothing waits or somebody works on it, 1 when batches wait and no worker lives, 2 for a wrong
+    configuration, 3 when the store cannot be used.
+    """
+    options.add(parser)
+    parser.add_argument("--json", action="store_true", help="one JSON object for each app, by line")
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        felt = {store.app: health.feel(store) for store in options.stores(arguments)}
+        rows = [{"app": app} | asdict(each) for app, each in felt.items()]
+        if arguments.json:
+            for row in rows:
+                print(json.dumps(row))
+        else:
+            table = [list(_COLUMNS.values()), *([_text(row[name]) for name in _COLUMNS] for row in rows)]
+            widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+            for cells in table:
+                print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
+        return int(any(each.backlog and not each.workers for each in felt.values()))
+
+    return run
+
+
+def _text(value: object) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.1f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,137 @@
+"""The subcommand ``worker``."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from threading import Event, Timer
+from typing import TYPE_CHECKING
+
+from deniable.layout import Layout
+from deniable_aggregator import tally
+from deniable_aggregator.commands import options
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.process import logs, variables
+from deniable_aggregator.store.compaction import Erasure
+from deniable_aggregator.store.consumers import Departures
+from deniable_aggregator.tally import set_bits
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator
+    from types import FrameType
+
+    from deniable_aggregator.counting.events import Events
+    from deniable_aggregator.store import Store
+
+__all__ = ["worker"]
+
+log = logging.getLogger("deniable.worker")
+
+_FORCED = 1
+_STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that Kubernetes grants
+
+
+def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable worker --redis-url URL --app NAME...``.
+
+    Exit status: 0 when all that was in hand is counted, 1 when a second signal cut it short, 2 for a wrong configuration, 3 when
+    the store could not be used at the end, so that entries may be left for another worker.
+    """
+    options.add(parser)
+    about = (
+        "metrics.toml of the apps, to publish what is counted, look for made-up reports and delete what is due; several are "
+        "joined by : (default: DENIABLE_REGISTRY, or none of this)"
+    )
+    parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
+    parser.add_argument("--burst", action="store_true", help="stop when the stream is empty")
+    for number in variables.WORKER:
+        told = f"{number.about} (default: {number.variable}, else {number.default:g})"
+        parser.add_argument(number.flag, metavar=number.unit, help=told)
+    parser.add_argument(
+        "--metrics-bind",
+        default=os.environ.get("DENIABLE_METRICS_BIND"),
+        metavar="HOST:PORT",
+        help="show this worker's numbers to Prometheus at /metrics (default: DENIABLE_METRICS_BIND, else nowhere)",
+    )
+
+    def run(arguments: argparse.Namespace) -> int:
+        stores = options.stores(arguments)
+        log_settings = logs.LogSettings.from_environment()
+        log_settings.apply()
+        variables.warn()
+        batch, max_deliveries, claim_after = (each.choose(getattr(arguments, each.name)) for each in variables.WORKER)
+        settings = WorkerSettings(
+            batch=int(batch),
+            min_idle_ms=round(1000 * claim_after),
+            claim_every=min(30.0, claim_after / 2),
+            max_deliveries=int(max_deliveries),
+        )
+        events = _events(stores, arguments.metrics_bind)
+        watches: list[Callable[[], None]] = [Erasure(stores), Departures(stores), *_watches(stores, arguments.registry, events)]
+        counter = Worker(stores, settings, watches=watches, events=events)
+        stop = _stop_on_signals()
+        for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
+            tally.count(layout, b"\0")  # compiles the kernels now, if need be, and not while reports wait
+        set_bits.count(layout, b"\0")
+        counter.run(stop, burst=arguments.burst)
+        said = f"counted {counter.counted} reports, put aside {counter.buried} batches"
+        if log_settings.format == "json":  # whoever reads the log expects nothing else in it
+            log.info("%s", said)
+        else:
+            print(said, file=sys.stderr)
+        return options.STORE_STATUS if counter.cut_off else 0
+
+    return run
+
+
+def _watches(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Callable[[], None]]:
+    """Make what looks at each app whose registry is given, what publishes it, and what deletes of it what is due."""
+    from deniable import published  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
+
+    loaded = published.load_all(paths or "")
+    for store in stores:
+        if store.app not in loaded:
+            log.warning("nothing of %s is published by this worker: DENIABLE_REGISTRY names no registry of it", store.app)
+            continue
+        from deniable_aggregator.alarms.watcher import Watch  # noqa: PLC0415
+        from deniable_aggregator.deletion.retention import Retention  # noqa: PLC0415
+        from deniable_aggregator.publish.publisher import Publisher  # noqa: PLC0415
+
+        publisher = Publisher(store, loaded[store.app], events=events)
+        yield from (Watch(store, loaded[store.app], events=events), publisher)
+        yield Retention(store, loaded[store.app], publisher, events=events)
+
+
+def _events(stores: list[Store], bind: str | None) -> Events | None:
+    """Serve the numbers of this process, if somebody wants them."""
+    if not bind:
+        return None
+    from deniable_aggregator.counting.prometheus import Vitals  # noqa: PLC0415 - a worker that nobody watches needs no web server
+
+    vitals = Vitals([store.app for store in stores])
+    vitals.serve(bind)
+    return vitals
+
+
+def _stop_on_signals() -> Event:
+    """Stop gently on the first SIGTERM or SIGINT, and within the time that supervisors allow; at once on the second."""
+    stop = Event()
+
+    def give_up() -> None:
+        print(f"not done after {_STOP_SECONDS:g} s; what is in hand is left to another worker", file=sys.stderr, flush=True)
+        os._exit(options.STORE_STATUS)
+
+    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if stop.is_set():
+            os._exit(_FORCED)
+        stop.set()
+        last = Timer(_STOP_SECONDS, give_up)
+        last.daemon = True
+        last.start()
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    return stop

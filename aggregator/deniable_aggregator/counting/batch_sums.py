@@ -1,0 +1,76 @@
+"""What batches add to the store: the cells of tallies, and of weight tallies where reports have bits."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deniable.errors import PayloadError
+from deniable.report import Stratum
+from deniable_aggregator import tally
+from deniable_aggregator.store import Weights
+from deniable_aggregator.tally import set_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deniable.layout import Layout
+    from deniable_aggregator.store import batch
+
+__all__ = ["Deltas", "count", "countable"]
+
+Deltas = dict[Stratum | Weights, NDArray[np.int64]]
+
+
+def count(batches: Iterable[list[batch.Group]]) -> tuple[Deltas, int]:
+    """Count the reports of batches.
+
+    Parameters
+    ----------
+    batches
+        The groups of each.
+
+    Returns
+    -------
+    deltas : dict
+        What to add, by what the reports are counted with.
+    reports : int
+        How many there are.
+
+    Raises
+    ------
+    PayloadError
+        If a payload is none that a device could have sent.
+    """
+    # What is decoded has one object for each stratum and each layout, most of the time, and comparing these takes longer.
+    found: dict[tuple[int, int], tuple[batch.Group, list[bytes]]] = {}
+    for groups in batches:
+        for group in groups:
+            key = id(group.stratum), id(group.layout)
+            if key not in found:
+                found[key] = group, []
+            found[key][1].append(group.payloads)
+    payloads: dict[tuple[Stratum, Layout], list[bytes]] = defaultdict(list)
+    for group, parts in found.values():
+        payloads[group.stratum, group.layout] += parts
+    deltas: Deltas = {}
+    reports = 0
+    for (stratum, layout), parts in payloads.items():
+        joined = b"".join(parts)
+        reports += len(joined) // layout.payload_size
+        deltas[stratum] = tally.count(layout, joined).cells
+        if layout.kind == "bits":
+            deltas[Weights(stratum)] = set_bits.count(layout, joined)
+    return deltas, reports
+
+
+def countable(groups: list[batch.Group]) -> bool:
+    """Tell whether a device could have sent all reports of a batch."""
+    try:
+        count([groups])
+    except PayloadError:
+        return False
+    return True

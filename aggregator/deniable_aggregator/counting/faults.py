@@ -1,0 +1,136 @@
+"""Faults: what fails in a chore of the worker, or in one metric of it, stays there, and is noted until it passes.
+
+Only a store that is away, full or failing over holds up everything, since nothing can be done without it.
+
+``{app}:faults``
+    hash from what fails at present, such as ``publisher of ui.theme@1``, to the kind of error; other processes look at it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, cast
+
+import redis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deniable_aggregator.counting.events import Events
+    from deniable_aggregator.store import Store
+
+__all__ = ["LOST", "Faults", "alone", "present", "transient"]
+
+log = logging.getLogger("deniable.worker")
+
+LOST = (redis.ConnectionError, redis.TimeoutError)
+"""Whether the store did what it was told is not known."""
+_TRANSIENT = (*LOST, redis.OutOfMemoryError, redis.ReadOnlyError)
+_LIFE = 7200  # seconds after the last failure of an app for which faults are noted: chores come round within an hour
+_FRESH = 60.0  # seconds after which it is looked again what is noted, since other workers note, too
+_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
+
+
+def transient(error: Exception) -> bool:
+    """Tell whether the store is away, full, or failing over."""
+    return isinstance(error, _TRANSIENT) or (isinstance(error, redis.RedisError) and str(error).startswith(_TRANSIENT_WORDS))
+
+
+@contextmanager
+def alone(events: Events, chore: str, about: str = "") -> Iterator[None]:
+    """Let what fails here fail alone, under its own name.
+
+    Parameters
+    ----------
+    events
+        Who hears of it.
+    chore
+        What fails.
+    about
+        Of what, such as a metric.
+
+    Raises
+    ------
+    redis.RedisError
+        If the store cannot be used.
+    """
+    try:
+        yield
+    except Exception as error:
+        if transient(error):
+            raise
+        _tell(events, chore, about, error)
+
+
+def _tell(events: Events, chore: str, about: str, error: Exception) -> None:
+    events.faulted(chore)
+    # The text of an error may hold counts, so only its type is told.
+    log.error("%s failed (%s)", _name(chore, about), type(error).__name__)
+
+
+def _name(chore: str, about: str) -> str:
+    return f"{chore} of {about}" if about else chore
+
+
+class Faults:
+    """Lets chores of an app fail alone, and notes in its store what fails until it passes, in whichever worker.
+
+    Parameters
+    ----------
+    store
+        The app's.
+    events
+        Who hears of it.
+    """
+
+    def __init__(self, store: Store, events: Events) -> None:
+        self._store, self._events = store, events
+        self._noted: set[str] = set()
+        self._until = 0.0
+
+    @contextmanager
+    def alone(self, chore: str, about: str = "") -> Iterator[None]:
+        """Do as the function `alone` does, and note it.
+
+        Parameters
+        ----------
+        chore
+            What is done.
+        about
+            Of what, such as a metric.
+
+        Raises
+        ------
+        redis.RedisError
+            If the store cannot be used.
+        """
+        name = _name(chore, about)
+        try:
+            yield
+        except Exception as error:
+            if transient(error):
+                raise
+            _tell(self._events, chore, about, error)
+            with suppress(redis.ResponseError):  # that it cannot be noted is no fault of the next metric
+                self._store.redis.hset(self._store.faults, name, type(error).__name__)
+                self._store.redis.expire(self._store.faults, _LIFE)
+            self._noted.add(name)
+        else:
+            self._passed(name)
+
+    def _passed(self, name: str) -> None:
+        with suppress(redis.ResponseError):
+            if time.monotonic() >= self._until:
+                self._noted = set(present(self._store))
+                self._until = time.monotonic() + _FRESH
+            if name in self._noted:
+                self._store.redis.hdel(self._store.faults, name)
+                self._noted.discard(name)
+
+
+def present(store: Store) -> dict[str, str]:
+    """Return what fails at present of an app: the kind of error, by the chore and what of it."""
+    found = cast("dict[bytes, bytes]", store.redis.hgetall(store.faults))
+    return {name.decode(): error.decode() for name, error in sorted(found.items())}

@@ -1,0 +1,112 @@
+"""What a worker counts of itself, for Prometheus, on an address of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import prometheus_client
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, start_http_server
+
+import deniable
+from deniable.errors import ConfigurationError
+from deniable_aggregator.counting.events import Events
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from wsgiref.simple_server import WSGIServer
+
+__all__ = ["Vitals"]
+
+_BIND = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):([0-9]{1,5})")
+_CHORES = ("departures", "erasure", "publisher", "retention", "watch")
+_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # else a second series for each, of its start
+
+
+class Vitals(Events):
+    """The numbers of a worker. Its labels are the names of apps and chores, and nothing of what is counted.
+
+    Parameters
+    ----------
+    apps
+        Names of the apps it counts for; all series are there from the start.
+    """
+
+    def __init__(self, apps: Sequence[str]) -> None:
+        self.registry = CollectorRegistry()
+
+        def counter(name: str, about: str, *labels: str) -> Counter:
+            return Counter(f"deniable_worker_{name}", about, labels, registry=self.registry)
+
+        self._reports = counter("reports_counted", "Reports counted", "app")
+        self._batches = counter("batches_counted", "Batches counted", "app")
+        self._dead = counter("dead_letters", "Batches put aside because they cannot be counted", "app")
+        self._claimed = counter("takeovers", "Batches taken over from a worker that did not get them counted", "app")
+        self._faults = counter("faults", "Failures of what a worker does beside counting", "chore")
+        self._failures = counter("store_errors", "Times that the store could not be used")
+        self._commits = Histogram(
+            "deniable_worker_commit_duration_seconds",
+            "How long the store took for a commit",
+            ["app"],
+            buckets=_BUCKETS,
+            registry=self.registry,
+        )
+        for app in apps:
+            for each in (self._reports, self._batches, self._dead, self._claimed, self._commits):
+                each.labels(app)
+        for chore in _CHORES:
+            self._faults.labels(chore)
+        build = Gauge("deniable_build_info", "1, of the version that runs", ["version"], registry=self.registry)
+        build.labels(deniable.__version__).set(1)
+        ProcessCollector(registry=self.registry)
+
+    def serve(self, bind: str) -> WSGIServer:
+        """Show the numbers to whoever asks at an address, from a thread that ends with the process.
+
+        Parameters
+        ----------
+        bind
+            ``HOST:PORT``, an IPv6 address in brackets.
+
+        Raises
+        ------
+        ConfigurationError
+            If it is no such address, or cannot be had.
+        """
+        found = _BIND.fullmatch(bind)
+        if not found:
+            raise ConfigurationError(f"--metrics-bind is HOST:PORT, e.g. 127.0.0.1:9464; got {bind!r}")
+        try:
+            server, _ = start_http_server(int(found[3]), found[1] or found[2], self.registry)
+        except (OSError, OverflowError) as error:  # a port above 65535 overflows
+            raise ConfigurationError(f"--metrics-bind is an address that can be had; {bind} cannot: {error}") from None
+        # Of itself it would print where a connection came from that ended early.
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        return server
+
+    def committed(self, app: str, seconds: float) -> None:
+        """Count a commit by how long it took."""
+        self._commits.labels(app).observe(seconds)
+
+    def counted(self, app: str, batches: int, reports: int) -> None:
+        """Count what was counted."""
+        self._batches.labels(app).inc(batches)
+        self._reports.labels(app).inc(reports)
+
+    def buried(self, app: str) -> None:
+        """Count a batch that was put aside."""
+        self._dead.labels(app).inc()
+
+    def claimed(self, app: str, batches: int) -> None:
+        """Count batches that were taken over."""
+        self._claimed.labels(app).inc(batches)
+
+    def faulted(self, chore: str) -> None:
+        """Count a failure of a chore."""
+        self._faults.labels(chore).inc()
+
+    def failed(self) -> None:
+        """Count a failure of the store."""
+        self._failures.inc()

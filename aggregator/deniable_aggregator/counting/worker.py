@@ -1,0 +1,278 @@
+"""The worker: reads batches from the stream, counts them, and commits the sums, each report exactly once.
+
+It knows no mechanism: an entry says the layout of its reports, and two kernels count every layout. Whatever dies when, an
+entry is either still in the stream or counted, never both: the commit checks that the entries are still this worker's, adds
+the sums and deletes the entries, in one script.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
+
+import redis
+
+from deniable.errors import PayloadError
+from deniable_aggregator.counting import batch_sums
+from deniable_aggregator.counting.events import Events
+from deniable_aggregator.counting.faults import LOST, alone, transient
+from deniable_aggregator.store import GROUP, Entry, Store, batch, health
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from threading import Event
+
+    from deniable_aggregator.counting.batch_sums import Deltas
+
+__all__ = ["Worker", "WorkerSettings"]
+
+log = logging.getLogger("deniable.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """How a worker reads.
+
+    Parameters
+    ----------
+    batch
+        Entries read, and committed, at once.
+    block_ms
+        Milliseconds to wait for an entry; shorter than the socket timeout.
+    min_idle_ms
+        Milliseconds after which another worker's entries are taken over.
+    claim_every
+        Seconds between looks for such entries.
+    max_deliveries
+        Deliveries after which an entry that never gets counted is put aside.
+    """
+
+    batch: int = 100
+    block_ms: int = 2000
+    min_idle_ms: int = 60_000
+    claim_every: float = 30.0
+    max_deliveries: int = 5
+
+
+class Worker:
+    """Counts the reports of some apps.
+
+    Parameters
+    ----------
+    stores
+        One for each app, of one Redis.
+    settings
+        How to read.
+    watches
+        Called after every commit, and whenever there is nothing to read. Each decides whether it is time to look at what was
+        counted.
+    events
+        Who hears what happens.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        settings: WorkerSettings | None = None,
+        *,
+        watches: Sequence[Callable[[], None]] = (),
+        events: Events | None = None,
+    ) -> None:
+        self._stores = {store.stream: store for store in stores}
+        self._redis = stores[0].redis
+        self._settings = settings or WorkerSettings()
+        self._watches = watches
+        self._events = events or Events()
+        self._claim_at = self._beat_at = 0.0
+        self._signs = {store.stream: health.Signs(store) for store in stores}
+        self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self.counted = 0
+        self.buried = 0
+        self.cut_off = False
+        """Whether the store could not be used when last tried; if so at the end, entries may be left in hand."""
+
+    def run(self, stop: Event, *, burst: bool = False) -> None:
+        """Count until told to stop, then leave.
+
+        Parameters
+        ----------
+        stop
+            When set, the entries in hand are committed and nothing more is read.
+        burst
+            Return as soon as the stream is empty.
+        """
+        joined = again = False
+        pause = 0.1
+        while not stop.is_set():
+            try:
+                if not joined:
+                    for store in self._stores.values():
+                        store.join()
+                    joined = True
+                entries = self._again() if again else self._claim() or self._read(block=not burst)
+                for stream, read in entries.items():
+                    self._settle(self._stores[stream], read, stop)
+                self._beat()
+                self._watch()
+                self.cut_off = False
+                pause = 0.1
+                if burst and not again and not entries:
+                    break
+                again = again and bool(entries)
+            except redis.RedisError as error:
+                # Redis is away or was emptied: nothing is lost, entries that were handed out are claimed again later.
+                log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, pause)
+                self.cut_off = True
+                self._events.failed()
+                joined = False
+                again = isinstance(error, LOST) or (again and transient(error))
+                stop.wait(pause)
+                pause = min(2 * pause, 5.0)
+        if self.cut_off:  # it would only be waited for
+            return
+        try:
+            for store in self._stores.values():
+                store.leave(self.consumer)
+                health.stop(store, self.consumer)
+        except redis.RedisError as error:
+            self.cut_off = True
+            log.warning("left without telling the store (%s)", type(error).__name__)
+
+    def _read(self, *, block: bool) -> dict[str, list[Entry]]:
+        reply = self._redis.xreadgroup(
+            GROUP,
+            self.consumer,
+            dict.fromkeys(self._stores, ">"),
+            count=self._settings.batch,
+            block=self._settings.block_ms if block else None,
+        )
+        return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply)}
+
+    def _again(self) -> dict[str, list[Entry]]:
+        """Read what is in our hands already: the store may have handed out entries in an answer that never came."""
+        reply = self._redis.xreadgroup(GROUP, self.consumer, dict.fromkeys(self._stores, "0"), count=self._settings.batch)
+        return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply) if read}
+
+    def _watch(self) -> None:
+        for watch in self._watches:
+            with alone(self._events, type(watch).__name__.lower()):
+                watch()
+
+    def _beat(self) -> None:
+        if time.monotonic() >= self._beat_at:
+            for store in self._stores.values():
+                health.beat(store, self.consumer)
+            self._beat_at = time.monotonic() + health.BEAT_SECONDS
+
+    def _claim(self) -> dict[str, list[Entry]]:
+        """Take over entries whose worker has died, now and then; put aside those that were taken over too often."""
+        if time.monotonic() < self._claim_at:
+            return {}
+        claimed: dict[str, list[Entry]] = {}
+        for store in self._stores.values():
+            store.staging.apply()
+            self._age(store)
+            entries = self._claim_of(store)
+            if entries:
+                claimed[store.stream] = entries
+        if not claimed:  # else there may be more to claim, at once
+            self._claim_at = time.monotonic() + self._settings.claim_every
+        return claimed
+
+    def _age(self, store: Store) -> None:
+        """Have what workers left that live no more count as idle: by a clock that was set back, it would not for long."""
+        holding = self._redis.xpending(store.stream, GROUP)["consumers"]
+        others = [each["name"].decode() for each in holding if each["name"] != self.consumer.encode()]
+        for name in self._signs[store.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
+            store.age(name, self._settings.min_idle_ms)
+
+    def _claim_of(self, store: Store) -> list[Entry]:
+        """Take over entries of one app: those that were handed out once together, any others one by one.
+
+        If one of them is what its worker died of, none but that one is tried again and again.
+        """
+        while True:
+            idle = cast(
+                "list[dict[str, Any]]",
+                self._redis.xpending_range(store.stream, GROUP, "-", "+", self._settings.batch, idle=self._settings.min_idle_ms),
+            )
+            ids = [each["message_id"] for each in idle if each["times_delivered"] == 1] or [
+                each["message_id"] for each in idle[:1]
+            ]
+            if not ids:
+                return []
+            entries = _entries(
+                cast("list[Any]", self._redis.xclaim(store.stream, GROUP, self.consumer, self._settings.min_idle_ms, ids))
+            )
+            if ids == [idle[0]["message_id"]] and idle[0]["times_delivered"] >= self._settings.max_deliveries:
+                for entry in entries:
+                    self._bury(store, entry, f"delivered more than {self._settings.max_deliveries} times")
+            elif entries:
+                self._events.claimed(store.app, len(entries))
+                return entries
+
+    def _settle(self, store: Store, entries: list[Entry], stop: Event) -> None:
+        """Count and commit entries; those that another worker has taken over meanwhile are left to it."""
+        groups: dict[bytes, list[batch.Group]] = {}
+        for entry in entries:
+            try:
+                groups[entry.id] = _groups(entry)
+            except PayloadError as error:
+                self._bury(store, entry, f"{error.code}: {error}")
+        while groups:
+            try:
+                deltas, reports = batch_sums.count(groups.values())
+            except PayloadError:  # the ingest lets none through, so look for it only now
+                for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
+                    del groups[id_]
+                    self._bury(store, Entry(id_, None), "payload: none that a device could have sent")
+                continue
+            stale = self._commit(store, list(groups), deltas, stop)
+            if not stale:
+                self.counted += reports
+                self._events.counted(store.app, len(groups), reports)
+                log.debug("counted %d reports of %d batches for %s", reports, len(groups), store.app)
+                return
+            log.warning("%d batches were taken over by another worker", len(stale), extra={"app": store.app})
+            for id_ in stale:
+                del groups[id_]
+
+    def _commit(self, store: Store, ids: list[bytes], deltas: Deltas, stop: Event) -> list[bytes]:
+        pause = 0.1
+        while True:
+            began = time.perf_counter()
+            try:
+                stale = store.commit(self.consumer, ids, deltas, int(time.time()))
+            except redis.RedisError as error:
+                if not transient(error):
+                    raise
+                # Whether it went through may not be known, but it can be sent again: if it did, the entries are stale.
+                log.warning("a commit waits for the store (%s)", type(error).__name__)
+                if stop.wait(pause):
+                    raise
+                self._events.failed()
+                pause = min(2 * pause, 5.0)
+            else:
+                self._events.committed(store.app, time.perf_counter() - began)
+                return stale
+
+    def _bury(self, store: Store, entry: Entry, reason: str) -> None:
+        if store.bury(self.consumer, entry.id, reason):
+            self.buried += 1
+            self._events.buried(store.app)
+            log.error("a batch of %s was put aside: %s", store.app, reason, extra={"app": store.app})
+
+
+def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[Entry]:
+    return [Entry(id_, (fields or {}).get(b"d")) for id_, fields in read]
+
+
+def _groups(entry: Entry) -> list[batch.Group]:
+    if entry.body is None:
+        raise PayloadError("entry", "the entry was deleted while it was pending")
+    return batch.decode(entry.body)

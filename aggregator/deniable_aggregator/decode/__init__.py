@@ -1,0 +1,286 @@
+"""Decoding: from a tally to how many reports support each value, and from there to estimates.
+
+A decoder runs at read time and costs no privacy. Most mechanisms need none: their tally's columns are the values. Those that
+hash or transform have their inverse here.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ParameterError
+from deniable.hashing import LinearFamily, LineFamily
+from deniable.layout import MAX_CELLS
+from deniable.mechanisms.dbitflip import DBitFlip
+from deniable.mechanisms.general_hadamard import GeneralHadamard
+from deniable.mechanisms.hadamard import Hadamard
+from deniable.mechanisms.local_hash import LocalHash
+from deniable.mechanisms.prefix import PrefixTree
+from deniable.mechanisms.projective import Projective
+from deniable.mechanisms.rappor import Bloom
+from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms, Sketch
+from deniable.mechanisms.unary import members
+from deniable_aggregator.decode import bucket_estimate, hash_lookup
+from deniable_aggregator.decode.estimate import Estimate, Fitted, Supported
+from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+    from scipy.sparse import csr_array
+
+    from deniable.mechanisms import Mechanism
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["bloom_design", "estimate", "squared_mass", "supports"]
+
+
+def estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = None) -> Estimate:
+    """Estimate frequencies from a tally.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran.
+    tally
+        The sum of their reports.
+    values
+        The values wanted, each in [0, domain_size) and once; by default the whole domain. A domain too large for that, such as
+        all texts, has candidates: the values that people might hold.
+
+    Returns
+    -------
+    Estimate
+        In the order of the values.
+
+    Raises
+    ------
+    ParameterError
+        If the tally is not of the mechanism's layout, values are missing, outside the domain or listed twice.
+    """
+    if tally.layout != mechanism.layout:
+        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    if values is None:
+        if mechanism.domain_size > MAX_CELLS:
+            raise ParameterError(f"a domain of more than {MAX_CELLS} values is decoded for candidates", "no values")
+    else:
+        if any(not 0 <= value < mechanism.domain_size for value in values):
+            raise ParameterError("a candidate is a value of the domain", "another number")
+        if len(set(values)) != len(values):
+            raise ParameterError("candidates are listed once", f"{len(values) - len(set(values))} twice")
+    return _estimate(mechanism, tally, values)
+
+
+@singledispatch
+def _estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    return _of(mechanism, tally, values, supports(mechanism, tally))
+
+
+def _of(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None, support: NDArray[np.int64]) -> Supported:
+    """Make the estimate of some values from the support of all."""
+    return Supported(mechanism, tally.n, support if values is None else support[list(values)])
+
+
+@_estimate.register(GeneralHadamard)
+def _(mechanism: GeneralHadamard, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    """Count what supports each value less what opposes it: the values of the block whose set was missed."""
+    chosen = np.arange(mechanism.domain_size) if values is None else np.asarray(values, np.int64)
+    blocks, rows = mechanism.slots(chosen)
+    table = tally.counts.reshape(mechanism.blocks, -1)
+    transform = walsh_hadamard(table.T).T
+    return Supported(mechanism, tally.n, transform[blocks, rows], table.sum(axis=1)[blocks])
+
+
+@_estimate.register(DBitFlip)
+def _(mechanism: DBitFlip, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    """Count the reports that support each value, of those that tell of it."""
+    if mechanism.layout.rows == 1:  # every report tells of all values
+        return _of(mechanism, tally, values, tally.counts[0])
+    return bucket_estimate.of(mechanism, tally, values)
+
+
+@_estimate.register(PrefixTree)
+def _(mechanism: PrefixTree, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG001
+    """Refuse: the reports tell of prefixes."""
+    raise ParameterError("what searches for values is decoded by deniable_aggregator.decode.discovery", mechanism.name)
+
+
+@_estimate.register(Sketch)
+def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    """Add up the cells that each value hashes to; a pool's confusion of values is part of the error."""
+    if isinstance(mechanism.family, (LinearFamily, LineFamily)):
+        return _of(mechanism, tally, values, supports(mechanism, tally))
+    family, cells = mechanism.family, _cells(mechanism, tally)
+    chosen = range(mechanism.domain_size) if values is None else values
+    support = hash_lookup.lookup(family, cells, hash_lookup.keys(chosen, mechanism.domain_size))
+    squares = squared_mass(cells, tally.reports, float(mechanism.p), float(mechanism.other))
+    return Supported(mechanism, tally.n, support, squares=squares, confusing=mechanism.confusion(1.0))
+
+
+@_estimate.register(Bloom)
+def _(mechanism: Bloom, tally: Tally, values: Sequence[int] | None) -> Estimate:
+    """Read the values off where each has a bit of its own; else tell the bits of their Bloom filters apart by regression."""
+    if mechanism.basic:
+        return _of(mechanism, tally, values, tally.counts[0])
+    chosen = range(mechanism.domain_size) if values is None else values
+    if not tally.n:
+        return Supported(mechanism, 0, np.zeros(len(chosen), np.int64))
+    from deniable_aggregator.decode import bloom_regression  # noqa: PLC0415 - only this decoder pays for its libraries
+
+    density = 1 - (1 - 1 / mechanism.bits) ** mechanism.hashes
+    design = bloom_design(mechanism, chosen)
+    p, q = float(mechanism.other), float(mechanism.one)
+    return Fitted(tally.n, bloom_regression.fit(design, tally.counts, tally.reports, p, q, density=density))
+
+
+@singledispatch
+def supports(mechanism: Mechanism, tally: Tally) -> NDArray[np.int64]:
+    """Count, for each value of a whole domain, the reports that support it.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran; pure.
+    tally
+        The sum of their reports.
+
+    Returns
+    -------
+    ndarray of int64
+        (domain_size,), each in [0, n].
+    """
+    return tally.counts[0, : mechanism.domain_size]
+
+
+@supports.register(Hadamard)
+def _(mechanism: Hadamard, tally: Tally) -> NDArray[np.int64]:
+    """Value v is supported by the columns where row v + 1 of the Hadamard matrix is +1: half of (n + transform)."""
+    transform = walsh_hadamard(tally.counts[0])
+    return (tally.n + transform[1 : mechanism.domain_size + 1]) // 2
+
+
+@supports.register(Projective)
+def _(mechanism: Projective, tally: Tally) -> NDArray[np.int64]:
+    """Sum, for each value, the points of its hyperplane."""
+    return hyperplane_sums(mechanism.field.order, mechanism.dimension, tally.counts[0], mechanism.domain_size)
+
+
+@supports.register(LocalHash)
+@supports.register(FastLocalHash)
+def _(mechanism: LocalHash | FastLocalHash, tally: Tally) -> NDArray[np.int64]:
+    """Sum, over all functions of a linear family, the cell that each value hashes to.
+
+    Summing rows x domain look-ups would cost g^t d. The hash is linear, so one digit can be folded at a time, from the whole
+    tally T[a, s] towards S[v] = sum over a of T[a, <a, v>]: t rounds of g^(t+2) additions, whatever the domain.
+    """
+    family = mechanism.family
+    assert isinstance(family, LinearFamily)  # noqa: S101 - `_estimate` has seen to it
+    g, d = family.range_size, mechanism.domain_size
+    folded = tally.counts.reshape(-1, g * g)  # (values so far x hash functions left, digit of a x cell)
+    digit, cell = np.arange(g)[:, None], np.arange(g)[None, :]
+    values = 1
+    for place in range(family.digits):
+        last = place == family.digits - 1
+        cells = cell[:, :1] if last else cell  # at the end only the cell that the whole hash names is wanted
+        digits = -(-d // values) if last else g
+        shifted = np.empty((digits, len(folded), cells.shape[1]), np.int64)
+        for v in range(digits):
+            shifted[v] = folded[:, digit * g + (cells + digit * v) % g].sum(axis=1)
+        values *= digits
+        folded = shifted.reshape(-1, 1 if last else g * g)
+    return folded[:d, 0]
+
+
+@supports.register(Cms)
+@supports.register(Hcms)
+def _(mechanism: Cms | Hcms, tally: Tally) -> NDArray[np.int64]:
+    """Sum, over all lines through each point, the cell of that line.
+
+    Row a holds value (x, y) in cell x + a y: with the multiples of a laid out once, that is one gather for each row.
+    """
+    family, cells = mechanism.family, _cells(mechanism, tally)
+    assert isinstance(family, LineFamily)  # noqa: S101 - `_estimate` has seen to it
+    width, d = family.width, mechanism.domain_size
+    ys = np.arange(-(-d // width))
+    xs = np.arange(width)
+    total = np.repeat(cells[width, ys], width)
+    for row in range(width):
+        products = np.fromiter((family.hash(row, int(y) * width) for y in ys), np.int64, len(ys))
+        total += cells[row][xs[None, :] ^ products[:, None]].ravel()
+    return total[:d]
+
+
+def _cells(mechanism: Sketch, tally: Tally) -> NDArray[np.int64]:
+    """Return the reports that support each place of each row."""
+    if not isinstance(mechanism, Hcms):
+        return tally.counts
+    # Place j is supported where its sign of the drawn coefficient was sent: half of (reports + transform of the difference).
+    signs = tally.counts.reshape(mechanism.rows, mechanism.width, 2)
+    transform = walsh_hadamard((signs[:, :, 0] - signs[:, :, 1]).T).T
+    return (tally.reports[:, None] + transform) // 2
+
+
+def squared_mass(cells: NDArray[np.int64], reports: NDArray[np.int64], p: float, other: float) -> float:
+    """Estimate the sum of f^2 over all values from the pairs of reports within each row, brought into [0, 1].
+
+    Parameters
+    ----------
+    cells
+        int64 array (rows, width): reports that support each place.
+    reports
+        int64 array (rows,).
+    p, other
+        Probability that a report supports the true value's place, and any other.
+
+    Notes
+    -----
+    Two reports of one row both support place j with probability s_j^2, s_j = other + (p - other) m_j, where m_j is the mass that
+    hashes there; so pairs estimate sum(s^2) without bias, and sum(m) = 1. Over random functions E sum(m^2) = F + (1 - F) / width.
+    """
+    width = cells.shape[1]
+    pairs = float((reports * (reports - 1)).sum())
+    if not pairs:
+        return 1.0
+    both = float((cells * (cells - 1)).sum()) / pairs
+    gain = p - other
+    buckets = (both - width * other**2 - 2 * other * gain) / gain**2
+    return float(np.clip((buckets - 1 / width) / (1 - 1 / width), 0.0, 1.0))
+
+
+def bloom_design(mechanism: Bloom, values: Sequence[int]) -> csr_array:
+    """Return the bits of every value's filter in every cohort.
+
+    Returns
+    -------
+    csr_array
+        (cohorts * bits, values), 1 where the filter has a 1, row ``cohort * bits + bit``.
+    """
+    from scipy.sparse import coo_array  # noqa: PLC0415 - only this decoder pays for it
+
+    rows, columns = (places.astype(np.int32) for places in _filters(mechanism, values))  # wider ones scikit-learn refuses
+    ones = np.ones(len(rows))
+    made = coo_array((ones, (rows, columns)), shape=(mechanism.cohorts * mechanism.bits, len(values))).tocsr()
+    made.data[:] = 1  # two hashes of one value may name one bit
+    return made
+
+
+def _filters(mechanism: Bloom, values: Sequence[int]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    family = mechanism.family
+    if family is None:
+        cells = [
+            (cohort * mechanism.bits + bit, column)
+            for column, value in enumerate(values)
+            for cohort in range(mechanism.cohorts)
+            for bit in members(mechanism.filter(cohort, value))
+        ]
+        table = np.array(cells, np.int64).reshape(-1, 2)
+        return table[:, 0], table[:, 1]
+    keys = hash_lookup.keys(values, mechanism.domain_size)
+    rows = np.concatenate(
+        [number // mechanism.hashes * mechanism.bits + hash_lookup.hashes(family, number, keys) for number in range(family.rows)]
+    )
+    return rows.astype(np.int64), np.tile(np.arange(len(values)), family.rows)

@@ -1,0 +1,309 @@
+"""Cells: counts of noisy Bloom filter bits with the filters of candidates, and a generalised least squares fit of some of them.
+
+The model and its covariance are described at `deniable_aggregator.decode.bloom_regression`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpotri, dpstrf
+from scipy.sparse import csr_array
+from scipy.special import ndtr
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    Floats = NDArray[np.float64]
+    Integers = NDArray[np.intp]
+
+__all__ = ["Cells", "Covariance", "Model", "bit_noise", "solve"]
+
+_DEPENDENT = 1e-8  # of its variance: a column that has less left beside the others says nothing new
+_LEAST_NOISE = 1e-6  # variance of a bit of one report: without noise a bit that nobody has would have none at all
+_CHUNK = 1 << 18  # elements of the dense arrays worked on at a time: they stay in the cache
+_LOW_RANK = 0.4  # of the width: up to that rank the precision is sooner had by the identity of Woodbury
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Covariance:
+    """Covariances of the bits of some cohorts, each ``diag(diagonal) + basis @ diag(weights) @ basis'``.
+
+    Parameters
+    ----------
+    diagonal
+        (cohorts, width), above 0.
+    basis
+        (cohorts, width, rank).
+    weights
+        (cohorts, rank), of either sign.
+    """
+
+    diagonal: Floats
+    basis: Floats
+    weights: Floats
+
+    def dense(self) -> Floats:
+        """Return the matrices, (cohorts, width, width)."""
+        return _raised((self.basis * self.weights[:, None, :]) @ self.basis.transpose(0, 2, 1), self.diagonal)
+
+    def variances(self) -> Floats:
+        """Return their diagonals, (cohorts, width)."""
+        return np.asarray(self.diagonal + np.einsum("jbr,jbr,jr->jb", self.basis, self.basis, self.weights))
+
+    def precision(self) -> Floats:
+        """Return their inverses, (cohorts, width, width), the faster way."""
+        width, rank = self.basis.shape[1:]
+        return self.by_woodbury() if rank <= _LOW_RANK * width else self.by_cholesky()
+
+    def by_woodbury(self) -> Floats:
+        """Solve in as many dimensions as the rank."""
+        scaled = self.basis / self.diagonal[:, :, None]
+        weighted = self.weights[:, :, None] * scaled.transpose(0, 2, 1)
+        inner = np.eye(weighted.shape[1]) + weighted @ self.basis
+        return _raised(-scaled @ np.linalg.solve(inner, weighted), 1 / self.diagonal)
+
+    def by_cholesky(self) -> Floats:
+        """Invert the matrices themselves, which are positive definite."""
+        lower: Floats = np.asarray(np.linalg.cholesky(self.dense()), np.float64)
+        for matrix in lower:
+            matrix[:] = dpotri(matrix.T, overwrite_c=True)[0].T  # LAPACK has columns first, and leaves the zeros above
+        return np.asarray(lower + np.tril(lower, -1).transpose(0, 2, 1))
+
+
+def _raised(matrices: Floats, by: Floats) -> Floats:
+    """Add to the diagonals, in place."""
+    bits = np.arange(by.shape[1])
+    matrices[:, bits, bits] += by
+    return matrices
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """The data: debiased shares of all bits, and the filters of distinguishable candidates ("columns")."""
+
+    design: csr_array[Any]  # (cohorts * width, columns)
+    shared: NDArray[np.bool_]  # (columns,): True where several candidates have these filters
+    counts: NDArray[np.int64]  # (cohorts, width)
+    reports: NDArray[np.int64]  # (cohorts,), all above 0
+    p: float
+    q: float
+    density: float | None
+    transposed: csr_array[Any] = field(init=False)
+    filters: NDArray[np.int64] = field(init=False)  # (ones of the design,): cohort * columns + column, ascending
+    bits: NDArray[np.int64] = field(init=False)  # (ones of the design,): their bits
+    y: Floats = field(init=False)  # (cohorts, width)
+    ones: Floats = field(init=False)  # (columns,): bits that are 1, on average over the cohorts
+    alone: float = field(init=False)  # variance of a bit of a random filter, less its covariance with another bit
+    together: float = field(init=False)  # that covariance
+
+    def __post_init__(self) -> None:
+        cohorts, width = self.counts.shape
+        columns = self.design.shape[1]
+        entries = self.design.tocoo()
+        filters = entries.row.astype(np.int64) // width * columns + entries.col
+        order = np.argsort(filters, kind="stable")
+        object.__setattr__(self, "filters", filters[order])
+        object.__setattr__(self, "bits", entries.row[order] % width)
+        weights = np.unique(filters, return_counts=True)[1]
+        size = max(1, cohorts * columns)
+        single = weights.sum() / size / width
+        # Of the candidates' filters, whose ones may or may not fall together, rather than from an assumption on their hashes.
+        double = (weights * (weights - 1)).sum() / size / max(1, width * (width - 1))
+        object.__setattr__(self, "transposed", csr_array(self.design.T))
+        object.__setattr__(self, "y", (self.counts / self.reports[:, None] - self.p) / (self.q - self.p))
+        object.__setattr__(self, "ones", np.asarray(self.design.sum(axis=0)).ravel() / cohorts)
+        object.__setattr__(self, "alone", float(single - double))
+        object.__setattr__(self, "together", float(double - single**2))
+
+    def covariance(self, begin: int, end: int, filters: Floats, shares: Floats, excess: float) -> Covariance:
+        """Model the covariance of the bits of some cohorts.
+
+        Parameters
+        ----------
+        begin, end
+            The cohorts.
+        filters
+            (cohorts, width, columns in the model).
+        shares
+            (columns in the model,).
+        excess
+            Sum of squares of the shares outside of the model.
+        """
+        held = shares > 0
+        mass = shares[held] / max(1.0, shares[held].sum())
+        density, rest = (0.0, 0.0) if self.density is None else (self.density, 1 - mass.sum())
+        # Of E[B B'] - E[B] E[B]', what is not diagonal lies in the columns of ones (other strings), the mean and the filters.
+        basis = np.empty((*filters.shape[:2], 2 + len(mass)))
+        basis[:, :, 2:] = filters[:, :, held]
+        basis[:, :, 1] = mean = basis[:, :, 2:] @ mass + rest * density
+        basis[:, :, 0] = 1
+        reports = self.reports[begin:end, None]
+        spread = rest / reports + excess
+        weights = np.concatenate([[rest * density**2], [-1], mass]) / reports
+        weights[:, :1] += spread * self.together
+        quiet, loud = bit_noise(self.p, self.q)
+        diagonal = (quiet + mean * (loud - quiet) + _LEAST_NOISE) / reports + spread * self.alone
+        return Covariance(diagonal, basis, weights)
+
+    def information(self, begin: int, end: int, precision: Floats) -> Floats:
+        """Sum x' P x over some cohorts, x the filter of each column and P the precision of the cohort; (columns,)."""
+        columns = self.design.shape[1]
+        low, high = np.searchsorted(self.filters, [begin * columns, end * columns])
+        filters, bits = self.filters[low:high], self.bits[low:high]
+        total: Floats = np.zeros(columns)
+        first = np.arange(len(filters))
+        distance = 0
+        while len(first):  # each one of a filter with the one that is so many further
+            cohort, column = np.divmod(filters[first], columns)
+            found = precision[cohort - begin, bits[first], bits[first + distance]]
+            total += (2 if distance else 1) * np.bincount(column, found, columns)
+            distance += 1
+            first = first[first + distance < len(filters)]
+            first = first[filters[first] == filters[first + distance]]
+        return total
+
+    def chunks(self, columns: int) -> Iterator[tuple[int, int]]:
+        """Cut the cohorts into pieces for which dense arrays with so many columns are not large."""
+        cohorts, width = self.y.shape
+        step = max(1, _CHUNK // (width * max(width, columns)))
+        for begin in range(0, cohorts, step):
+            yield begin, min(begin + step, cohorts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """A generalised least squares fit of some columns, and the others each added on its own.
+
+    Parameters
+    ----------
+    cells
+        The data.
+    columns
+        Those in the model.
+    frequency
+        (columns of the data,); nan where a column outside of the model depends on those in it.
+    variance
+        (columns of the data,), of the frequency, were the column absent.
+    own
+        (columns of the data,), what the presence of the column adds to it.
+    outside, outside_variance
+        Mass of what is not in the model.
+    noise
+        (cohorts, width), variances of the cells.
+    excess
+        Sum of squares of the shares outside of the model, as the covariance has it.
+    chi2, freedom, slope
+        Of the residuals; and the derivative of the chi-square's mean by the excess.
+    """
+
+    cells: Cells
+    columns: Integers
+    frequency: Floats
+    variance: Floats
+    own: Floats
+    outside: float
+    outside_variance: float
+    noise: Floats
+    excess: float
+    chi2: float
+    freedom: int
+    slope: float
+
+    @property
+    def p_value(self) -> Floats:
+        """One-sided; 1 where nothing can be said."""
+        with np.errstate(invalid="ignore"):
+            p_value = ndtr(-self.frequency / np.sqrt(self.variance))
+        return np.where(np.isnan(p_value), 1.0, p_value)
+
+
+def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, others: bool = True) -> Model:
+    """Fit some columns by generalised least squares, and the others, if wanted, each on its own beside them.
+
+    Of columns that depend on each other some are left out. The shares and the excess are for the covariance.
+    """
+    number = cells.design.shape[1]
+    others &= len(columns) < number  # if there are any
+    cohorts, width = cells.y.shape
+    lead = 0 if cells.density is None else 1  # the first coefficient, where there is one, is the mass of other strings
+    size = lead + len(columns)
+    chosen = csr_array(cells.transposed[columns].T)
+    gram, slope = np.zeros((size + 1, size + 1)), 0.0  # of the coefficients' columns and y
+    cross, diagonal = np.zeros((number if others else 0, size + 1)), np.zeros(number)
+    noise = np.empty((cohorts, width))
+    for begin, end in cells.chunks(size):
+        filters = chosen[begin * width : end * width].toarray().reshape(end - begin, width, len(columns))
+        covariance = cells.covariance(begin, end, filters, shares, excess)
+        noise[begin:end] = covariance.variances()
+        precision = covariance.precision()
+        y = cells.y[begin:end, :, None]
+        left = np.concatenate([np.full_like(y, cells.density)] * lead + [filters, y], axis=2)
+        weighted = (precision @ left).reshape(-1, size + 1)
+        gram += left.reshape(weighted.shape).T @ weighted
+        slope += float(cells.alone * precision.trace(axis1=1, axis2=2).sum() + cells.together * precision.sum())
+        if others:
+            cross += cells.design[begin * width : end * width].T @ weighted
+            diagonal += cells.information(begin, end, precision)
+    kept = _independent(gram[:size, :size])
+    factor = np.linalg.cholesky(gram[np.ix_(kept, kept)])
+    half = solve_triangular(factor, gram[kept, size], lower=True)
+    coefficients = solve_triangular(factor, half, lower=True, trans=1)
+    inverse = solve_triangular(factor, np.eye(len(kept)), lower=True)
+    variances = np.square(inverse).sum(axis=0)
+    chi2, freedom = float(gram[size, size] - half @ half), cohorts * width - len(kept)
+    frequency, variance = np.full((2, number), np.nan)
+    if others:  # each column added to the model on its own: what of it, and of its correlation with y, the model leaves
+        explained = solve_triangular(factor, cross[:, kept].T, lower=True)
+        information = diagonal - np.square(explained).sum(axis=0)
+        information[information <= _DEPENDENT * diagonal] = np.nan
+        frequency = (cross[:, size] - explained.T @ half) / information
+        variance = 1 / information
+    inside = columns[kept[kept >= lead] - lead]
+    frequency[inside] = coefficients[len(kept) - len(inside) :]
+    variance[inside] = variances[len(kept) - len(inside) :]
+    inflation = max(1.0, chi2 / freedom) if freedom > 0 else 1.0
+    plausible = np.clip(frequency, 0.0, 1.0)
+    quiet, loud = bit_noise(cells.p, cells.q)
+    total = cells.reports.sum()
+    own = plausible * (1 - plausible + (loud - quiet) / cells.ones) / total
+    # The covariance was that of a present column inside of the model, and of an absent one outside.
+    variance[inside] = np.maximum(variance[inside] - own[inside], 1 / total**2)
+    # Without other strings, what the distinguishable candidates leave; with them, what is theirs or is not to be told apart.
+    mass = np.concatenate([np.ones(lead), cells.shared[inside] if lead else ~cells.shared[inside]])
+    outside = float(mass @ coefficients)
+    return Model(
+        cells=cells,
+        columns=inside,
+        frequency=frequency,
+        variance=variance * inflation,
+        own=own,
+        outside=outside if lead else 1 - outside,
+        outside_variance=float(np.square(inverse @ mass).sum()) * inflation,
+        noise=noise,
+        excess=excess,
+        chi2=chi2,
+        freedom=freedom,
+        slope=slope,
+    )
+
+
+def _independent(gram: Floats) -> Integers:
+    """Return columns, in order, of which none is a combination of the others: the first column, and most of the rest."""
+    if not len(gram):
+        return np.arange(0)
+    scale = 1 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
+    scale[0] *= 2  # the pivot is the largest: the mass of other strings comes first
+    _, order, rank, _ = dpstrf(gram * scale[:, None] * scale, tol=_DEPENDENT)
+    return np.sort(order[:rank] - 1)
+
+
+def bit_noise(p: float, q: float) -> tuple[float, float]:
+    """Variance of a debiased bit of one report, where the filter's bit is 0 and where it is 1."""
+    return p * (1 - p) / (q - p) ** 2, q * (1 - q) / (q - p) ** 2

@@ -1,0 +1,333 @@
+"""Regression: the frequencies of candidate strings from counts of noisy Bloom filter bits.
+
+A report of cohort j shows every bit of its string's filter through noise: a 0 as 1 with probability p, a 1 with probability q.
+So the debiased share of bit b, ``y = (count / reports - p) / (q - p)``, has the mean
+
+    X f + d u,
+
+X the filters of the candidates, f their shares, u the mass of all other strings and d the density of their filters. Cohorts
+are independent. Within one, the bits of a report belong to the same string and are correlated: the covariance is
+
+    (noise + E[B B'] - E[B] E[B]') / reports + t C,
+
+the noise diagonal, B the filter of a random respondent under the fitted shares. t C is lack of fit: the strings outside the
+model raise bits of their own instead of all bits evenly, with the covariance C of one random filter, times the sum t of their
+squared shares. Each fit is generalised least squares with this covariance, its shares and t updated until they settle.
+
+Which candidates are in the model? Where there are few for the cells, all of them: no selection, and nothing to be biased by
+it. Otherwise those that a non-negative LASSO keeps at the level of the noise, with those that are significant beside them;
+the rest are tested by adding each on its own. Where both can be had, the one of smaller errors is taken.
+
+The tests take the overlap of an absent candidate with the strings outside of the model for normal. With few filters it is
+not: where cohorts * ones of a filter * density is below some 10, and the unlisted strings outweigh the noise, a candidate that
+shares several bits with one of them may be found in its place.
+
+References
+----------
+U. Erlingsson, V. Pihur, A. Korolova: RAPPOR: Randomized aggregatable privacy-preserving ordinal response. CCS 2014, section 4.
+R. Tibshirani: Regression shrinkage and selection via the lasso. JRSS B 58(1), 1996.
+T. Sun, C.-H. Zhang: Scaled sparse linear regression. Biometrika 99(4), 2012.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csc_array, csr_array, diags_array
+from scipy.special import ndtri
+
+from deniable.errors import ParameterError
+from deniable_aggregator.decode.bloom_fit import Cells, Model, bit_noise, solve
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import NDArray
+
+    from deniable_aggregator.decode.bloom_fit import Floats, Integers
+
+__all__ = ["Fit", "detection_frequency", "fit"]
+
+_ALL = 1024
+"""Candidates, up to which the model that holds all of them is tried: its cost grows with their square."""
+
+_REPORTS = 16  # for each candidate in that model: its covariance comes from all of their shares
+
+_ENTER = 0.05  # a candidate enters the model beside the LASSO's where its p-value, times the candidates, is below
+_ROUNDS = 12  # of selection, which settles after 2 to 6
+_SETTLE = 3  # updates of the covariance, each by a fit
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """What the counts say of each candidate.
+
+    nan stands where they can say nothing: there are no reports, no filter of the candidate has a 1, another candidate has the
+    same filters, or its filters are a combination of the others'. Its p-value is 1.
+
+    Parameters
+    ----------
+    frequency
+        float array (candidates,): share of the population; unbiased, so it may be negative.
+    stderr
+        float array (candidates,): standard error of the frequency in the population that the respondents were drawn from.
+    absent_stderr
+        float array (candidates,): what the standard error would be if nobody held the candidate.
+    p_value
+        float array (candidates,): chance of so large a frequency, or a larger one, were the candidate absent, given the others;
+        one-sided, normal.
+    selected
+        bool array (candidates,): True where the candidate was in the regression with the others, False where it was added to it
+        on its own.
+    unallocated, unallocated_stderr
+        Share of the population outside of the model, or held by candidates that cannot be told apart.
+    dispersion
+        Chi-square of the residuals per degree of freedom, before lack of fit is allowed for: 1 where the model explains all
+        but the noise. nan where no degree of freedom is left.
+    """
+
+    frequency: Floats
+    stderr: Floats
+    absent_stderr: Floats
+    p_value: Floats
+    selected: NDArray[np.bool_]
+    unallocated: float
+    unallocated_stderr: float
+    dispersion: float
+
+
+def fit(
+    design: csr_array[Any] | csc_array[Any],
+    counts: NDArray[np.int64],
+    reports: NDArray[np.int64],
+    p: float,
+    q: float,
+    *,
+    density: float | None,
+) -> Fit:
+    """Estimate the share of every candidate, and test whether it is there.
+
+    Cohorts without reports are left out.
+
+    Parameters
+    ----------
+    design
+        Sparse (cohorts * width, candidates): 1 in row ``cohort * width + bit`` where the candidate's filter has that bit.
+    counts
+        int array (cohorts, width): reports of the cohort with that bit.
+    reports
+        int array (cohorts,): reports of the cohort.
+    p, q
+        Probabilities that a bit that is 0, and one that is 1, in the filter is reported as 1; ``0 <= p < q <= 1``.
+    density
+        Share of 1s in the filters of strings that are not candidates, in (0, 1); None where all strings are candidates.
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule.
+    """
+    design = csc_array(design, dtype=np.float64, copy=True)
+    design.sum_duplicates()
+    design.eliminate_zeros()
+    # The LASSO takes indices of 32 bits only, and these suffice: a tally has few cells.
+    design = csc_array((design.data, design.indices.astype(np.int32), design.indptr.astype(np.int32)), design.shape)
+    _check(design, counts, reports, p, q, density)
+    used = reports > 0
+    width = counts.shape[1]
+    rows = csc_array(design.tocsr()[np.repeat(used, width)])
+    column, first, held = _patterns(rows)
+    number = len(first)
+    if not used.any() or not (number or density):
+        nothing = np.full(design.shape[1], np.nan)
+        return Fit(nothing, nothing, nothing, np.ones_like(nothing), np.zeros(nothing.shape, np.bool_), np.nan, np.nan, np.nan)
+    columns = csr_array(rows[:, first])
+    # A selection leaves candidates out, which raise the bits as other strings do, whether there are such or not.
+    cells = Cells(columns, held > 1, counts[used], reports[used], p, q, density or columns.mean())
+    model = _search(cells)
+    # Lack of fit is measured by the cells left over. Where all strings are candidates, there is none to measure.
+    room = columns.shape[0] // (2 if density else 1)
+    if len(model.columns) < number <= min(_ALL, room, reports.sum() // _REPORTS):
+        whole = _settle(cells if density else replace(cells, density=None), np.arange(number), None)
+        # The choice looks at the errors alone, not at what was found, and so biases no test.
+        if len(whole.columns) == number and np.median(whole.variance) < np.median(np.nan_to_num(model.variance, nan=np.inf)):
+            model = whole
+    return _answer(model, column)
+
+
+def detection_frequency(
+    reports: int, width: int, p: float, q: float, *, density: float, candidates: int, alpha: float = 0.05
+) -> float:
+    """Compute the share of the population that a string needs, to be detected half of the time.
+
+    Among many strings none of which dominates, and with Bonferroni's correction for the candidates.
+
+    Parameters
+    ----------
+    reports
+        Number of reports, at least 1.
+    width
+        Bits of the Bloom filter, at least 2.
+    p, q
+        Probabilities that a bit that is 0, and one that is 1, in the filter is reported as 1; ``0 <= p < q <= 1``.
+    density
+        Share of 1s in a filter, in (0, 1).
+    candidates
+        Number of strings looked for, at least 1.
+    alpha
+        Chance to detect any string that is absent, in (0, 1).
+
+    Raises
+    ------
+    ParameterError
+        If an argument breaks its rule.
+    """
+    _check_probabilities(p, q, density)
+    if reports < 1 or candidates < 1 or width < 2:  # noqa: PLR2004
+        rule = "a detection frequency is one of at least 1 report, 1 candidate and 2 bits"
+        raise ParameterError(rule, f"{reports}, {candidates} and {width}")
+    if not 0 < alpha < 1:
+        raise ParameterError("alpha lies between 0 and 1", alpha)
+    # A filter and its mean differ by a contrast, whose variance the covariance's differences decide: a diagonal of noise and
+    # filters, less what two bits of a report share. The contrast has width * density * (1 - density) of information a report.
+    ones = width * density
+    together = max(0.0, ones * (ones - 1) / (width * (width - 1)))
+    quiet, loud = bit_noise(p, q)
+    variance = quiet + density * (loud - quiet) + density - together
+    return float(-ndtri(alpha / candidates) * np.sqrt(variance / (width * density * (1 - density) * reports)))
+
+
+def _search(cells: Cells) -> Model:
+    """Select columns, from none at all on: the noise is overrated first, and falls as what explains it enters."""
+    level = _ENTER / max(cells.design.shape[1], 1)
+    blank = _settle(cells, np.arange(0), None, others=False)
+    model = _settle(cells, _lasso(cells, blank), blank)
+    for _ in range(_ROUNDS):
+        chosen = np.union1d(_lasso(cells, model), np.flatnonzero(model.p_value < level))
+        if np.array_equal(chosen, model.columns):
+            break
+        model = _settle(cells, chosen, model)
+    return model
+
+
+def _lasso(cells: Cells, model: Model) -> Integers:
+    """Select by a non-negative LASSO at the universal penalty for the noise that a model found."""
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
+    from sklearn.linear_model import Lasso  # noqa: PLC0415
+
+    columns = cells.design.shape[1]
+    if columns < 2:  # noqa: PLR2004 - nothing to select among, and no universal penalty
+        return np.arange(columns)
+    precision = 1 / model.noise.ravel()
+    # A scaled column's correlation with the residuals has variance 1 where the column is absent.
+    scale = 1 / np.sqrt(cells.transposed.power(2) @ precision)
+    penalty = np.sqrt(2 * np.log(columns))
+    lasso = Lasso(
+        alpha=penalty * precision.mean() ** -1 / precision.size,  # weights are made to sum to the number of cells
+        positive=True,
+        fit_intercept=cells.density is not None,
+        max_iter=500,
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough solution selects as well: what it misses enters by its test
+        lasso.fit(csc_array(cells.design @ diags_array(scale)), cells.y.ravel(), sample_weight=precision / precision.mean())
+    return np.flatnonzero(lasso.coef_ > 0)
+
+
+def _settle(cells: Cells, columns: Integers, start: Model | None, *, others: bool = True) -> Model:
+    """Fit some columns, and perhaps the others, updating the covariance by what the fit says of shares and lack of fit."""
+    shares = np.zeros(len(columns))
+    excess = 0.0
+    if start is not None:
+        shares, excess = np.nan_to_num(start.frequency[columns]), start.excess
+    for _ in range(_SETTLE):
+        model = solve(cells, columns, shares, excess, others=False)
+        columns, shares = model.columns, model.frequency[model.columns]
+        if model.freedom > 0 and model.slope > 0:
+            excess = max(0.0, excess + (model.chi2 - model.freedom) / model.slope)
+    return solve(cells, columns, shares, excess, others=others)
+
+
+def _patterns(design: csc_array[Any]) -> tuple[Integers, Integers, Integers]:
+    """Tell candidates apart by their filters.
+
+    Returns
+    -------
+    column : ndarray of int
+        (candidates,): which of the different non-zero columns the candidate has; -1 for none.
+    first : ndarray of int
+        (columns,): the first candidate that has the column.
+    held : ndarray of int
+        (columns,): candidates that have it.
+    """
+    design.sort_indices()
+    seen: dict[bytes, int] = {}
+    column = np.full(design.shape[1], -1)
+    first: list[int] = []
+    for candidate, (begin, end) in enumerate(zip(design.indptr[:-1], design.indptr[1:], strict=True)):
+        if begin == end:
+            continue
+        pattern = design.indices[begin:end].tobytes()
+        if pattern not in seen:
+            seen[pattern] = len(first)
+            first.append(candidate)
+        column[candidate] = seen[pattern]
+    held = np.bincount(column[column >= 0], minlength=len(first))
+    return column, np.array(first, np.intp), held
+
+
+def _answer(model: Model, column: Integers) -> Fit:
+    """Give every candidate what its column was given, unless it shares it."""
+    told = column >= 0
+    told[told] = ~model.cells.shared[column[told]]
+    frequency, stderr, absent_stderr = np.full((3, len(column)), np.nan)
+    selected = np.zeros(len(column), np.bool_)
+    p_value = np.ones(len(column))
+    own = column[told]
+    frequency[told] = model.frequency[own]
+    stderr[told] = np.sqrt(model.variance + model.own)[own]
+    absent_stderr[told] = np.sqrt(model.variance)[own]
+    p_value[told] = model.p_value[own]
+    selected[told] = np.isin(own, model.columns)
+    noise_only = solve(model.cells, model.columns, model.frequency[model.columns], 0.0, others=False)
+    return Fit(
+        frequency=frequency,
+        stderr=stderr,
+        absent_stderr=absent_stderr,
+        p_value=p_value,
+        selected=selected,
+        unallocated=model.outside,
+        unallocated_stderr=float(np.sqrt(model.outside_variance)),
+        dispersion=noise_only.chi2 / noise_only.freedom if noise_only.freedom > 0 else np.nan,
+    )
+
+
+def _check_probabilities(p: float, q: float, density: float | None) -> None:
+    if not 0 <= p < q <= 1:
+        raise ParameterError("a bit is 1 more often if it is 1 in the filter: 0 <= p < q <= 1", (p, q))
+    if density is not None and not 0 < density < 1:
+        raise ParameterError("the density of filters lies between 0 and 1; None says that all strings are candidates", density)
+
+
+def _check(
+    design: csc_array[Any],
+    counts: NDArray[np.int64],
+    reports: NDArray[np.int64],
+    p: float,
+    q: float,
+    density: float | None,
+) -> None:
+    _check_probabilities(p, q, density)
+    if counts.ndim != 2 or reports.shape != counts.shape[:1]:  # noqa: PLR2004
+        raise ParameterError("counts are (cohorts, width) and reports (cohorts,)", (counts.shape, reports.shape))
+    if not (np.issubdtype(counts.dtype, np.integer) and np.issubdtype(reports.dtype, np.integer)):
+        raise ParameterError("counts and reports are whole numbers", (counts.dtype, reports.dtype))
+    if (reports < 0).any() or (counts < 0).any() or (counts > reports[:, None]).any():
+        raise ParameterError("each count is between 0 and the reports of its cohort", "a count outside")
+    if design.shape[0] != counts.size:
+        raise ParameterError(f"a design has a row for each of the {counts.size} cells", design.shape)
+    if not (design.data == 1).all():
+        raise ParameterError("a design holds 0 and 1 only", design.data[design.data != 1][0])

@@ -1,0 +1,124 @@
+"""An estimate from reports that each tell of some of the values only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import betainc
+
+from deniable_aggregator.decode.estimate import Estimate, clopper_pearson
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms.dbitflip import DBitFlip
+    from deniable_aggregator.decode.estimate import Target
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["Partial", "of"]
+
+
+@dataclass(frozen=True, eq=False)
+class Partial(Estimate):
+    """Frequencies from reports about sets of values: ``(support - q told) / (n s (p - q))``, s the share of sets with a value.
+
+    Of the reports that tell of a value a share q is noise, on average, and how many tell of it is known. Were s n taken for that
+    number, its chance would add to the variance.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran. Here p and q are its `one` and `other`.
+    n
+        Reports.
+    support
+        int64 array (values,): reports that support each value.
+    told
+        int64 array (values,): reports whose set has each value.
+    """
+
+    mechanism: DBitFlip
+    n: int
+    support: NDArray[np.int64]
+    told: NDArray[np.int64]
+
+    @cached_property
+    def frequency(self) -> NDArray[np.float64]:
+        """Unbiased share of each value; nan where there are no reports."""
+        return (self.support - self._q * self.told) / (self._n * self._share * self._gain)
+
+    @property
+    def stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency in the population that the respondents were drawn from."""
+        f, p, q = np.clip(self.frequency, 0.0, 1.0), float(self.mechanism.one), self._q
+        square = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / self._gain**2 + f
+        return np.sqrt((square / self._share - f * f) / self._n)
+
+    @property
+    def absent_stderr(self) -> NDArray[np.float64]:
+        """Standard error that the frequency of each value would have if nobody held it, given the reports that tell of it."""
+        return np.asarray(np.sqrt(self._q * (1 - self._q) * self.told) / (self._n * self._share * self._gain), np.float64)
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """Chance of so large an estimate, or a larger one, were nobody to hold the value: an exact binomial tail."""
+        c = self.support
+        return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self._q), 1.0)
+
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals.
+
+        Of the reports that tell of a value, which are a sample of all, those that support it are binomial in number: this is
+        Clopper and Pearson's interval from these alone, which covers at least at the stated level however few they are. It is
+        stretched to the estimate where that, which also goes by their number, lies outside. For respondents it is as much
+        narrower as their standard error is smaller.
+        """
+        if not self.n:
+            return self.frequency, self.frequency
+        ends = [(end - self._q) / self._gain for end in clopper_pearson(self.support, self.told, chance)]
+        if target == "respondents":
+            middle, narrower = (ends[0] + ends[1]) / 2, self.respondents_stderr / self.stderr
+            ends = [middle + (end - middle) * narrower for end in ends]
+        return np.minimum(ends[0], self.frequency), np.maximum(ends[1], self.frequency)
+
+    @property
+    def _n(self) -> float:
+        return self.n or np.nan
+
+    @property
+    def _q(self) -> float:
+        return float(self.mechanism.other)
+
+    @property
+    def _gain(self) -> float:
+        return float(self.mechanism.one - self.mechanism.other)
+
+    @property
+    def _share(self) -> float:
+        return self.mechanism.buckets / self.mechanism.domain_size
+
+
+def of(mechanism: DBitFlip, tally: Tally, values: Sequence[int] | None) -> Partial:
+    """Add up, for each value, the bits that are its own and the reports that have such a bit.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran.
+    tally
+        The sum of their reports.
+    values
+        The values wanted; None for the whole domain.
+    """
+    firsts = np.fromiter(map(mechanism.first, range(mechanism.layout.rows)), np.int64, mechanism.layout.rows)
+    places = (firsts[:, None] + np.arange(mechanism.buckets)) % mechanism.domain_size
+    support, told = (np.zeros(mechanism.domain_size, np.int64) for _ in range(2))
+    np.add.at(support, places, tally.counts)
+    np.add.at(told, places, tally.reports[:, None])
+    chosen = slice(None) if values is None else list(values)
+    return Partial(mechanism, tally.n, support[chosen], told[chosen])

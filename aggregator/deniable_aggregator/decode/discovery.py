@@ -1,0 +1,361 @@
+"""Discovery: find the common answers that nobody listed, by prefixes that grow level by level.
+
+The search looks at the levels one after another: it tries every way to lengthen the prefixes kept so far, and keeps some. What
+remains at full length is estimated anew from the reports of the confirmation, which had no part in the search; so it makes no
+difference to the estimates, their errors and the tests that these values, of a great many, were the ones that stood out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.prefix import GOLDEN, MULTIPLIERS, TreeHist
+from deniable_aggregator.decode.estimate import Estimate
+from deniable_aggregator.decode.prefix_level import part_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms.prefix import PrefixTree
+    from deniable_aggregator.decode.prefix_level import Joint, Part
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["Discovery", "Level", "discover", "extend"]
+
+_KEEP = 64
+_BLOCK = 1 << 18  # candidates looked up at once: a few megabytes, whatever the number of candidates
+_CLOSER = 16  # how many times the prefixes to keep are looked at more closely
+_GLANCE = 8  # one of so many rows shows the most frequent prefixes
+_SAME = 1.1  # ratio of standard errors up to which it is not worth to look again
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How the search went at one length.
+
+    Parameters
+    ----------
+    length
+        Bits of the prefixes.
+    reports
+        That told of prefixes of this length.
+    candidates
+        Prefixes tried.
+    kept
+        Of them.
+    threshold
+        Estimated frequency from which on they were kept.
+    stderr
+        Standard error of the estimated frequency of a prefix that nobody has; nan without reports.
+    """
+
+    length: int
+    reports: int
+    candidates: int
+    kept: int
+    threshold: float
+    stderr: float
+
+
+@dataclass(frozen=True, eq=False)
+class Discovery(Estimate):
+    """The values that a search has found, with frequencies from reports that it had not seen.
+
+    A value found is not yet there: `detected` tells which ones are, with a bound on error over all that were found; the rest are
+    mostly noise, and not to be shown. Others may be in the population, below `detection_frequency` or so.
+
+    Parameters
+    ----------
+    n
+        Reports, of all levels.
+    values
+        What was found, by falling frequency; also what was not detected.
+    levels
+        How the search went, level by level.
+    n_confirm
+        Reports that confirm.
+    joint
+        The estimate made of them.
+    """
+
+    n: int
+    values: tuple[int, ...]
+    levels: tuple[Level, ...]
+    n_confirm: int
+    joint: Joint
+
+    @property
+    def frequency(self) -> NDArray[np.float64]:
+        """Unbiased share of each value."""
+        return self.joint.frequency
+
+    @property
+    def stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency in the population that the respondents were drawn from."""
+        return np.sqrt(np.diag(self.joint.covariance))
+
+    @property
+    def absent_stderr(self) -> NDArray[np.float64]:
+        """Standard error that the frequency of each value would have if nobody held it."""
+        return self.joint.absent_stderr
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """Chance of so large an estimate, or a larger one, were nobody to hold the value: the larger of two tails.
+
+        The binomial one minds how few reports support a value, the normal one what a pool of hash functions confuses.
+        """
+        return np.maximum(super().p_value, self.joint.tail)
+
+    def detection_frequency(self, alpha: float = 0.05) -> float:
+        """Return the share at which a value would pass every level and be detected half of the time; nan without reports.
+
+        It is that of a value whose prefixes nobody else has; one that shares them with others passes more easily.
+        """
+        if not self.n_confirm or not all(level.reports for level in self.levels):
+            return float("nan")
+        cuts = [(level.threshold, level.stderr) for level in self.levels if level.kept < level.candidates]
+        error = self.joint.stderr
+        cuts.append((self.joint.part.noise(alpha / max(len(self.values), 1), error), error))
+
+        def passing(frequency: float) -> float:
+            return float(sum(log_ndtr((frequency - cut) / error) for cut, error in cuts) - np.log(0.5))
+
+        top = max(cut + 8 * error for cut, error in cuts)
+        return float(brentq(passing, -top, top))
+
+    def verdict(self, alpha: float = 0.05) -> str:
+        """Say in a sentence what was found, and what could have been."""
+        number, half = int(self.detected(alpha).sum()), self.detection_frequency(alpha)
+        if not half < 1:  # nan neither
+            return f"{self.n:,} reports are too few to find any value, however many people have it."
+        found = f"{number} value{'s' * (number != 1)} found" if number else "No value found"
+        return f"{found} in {self.n:,} reports; one that {100 * half:.2g} % of people have is found half of the time."
+
+    def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:
+        """Return the share of the population that no detected value accounts for, and its standard error."""
+        found = self.detected(alpha)
+        covariance = self.joint.covariance[np.ix_(found, found)]
+        return float(1 - self.frequency[found].sum()), float(np.sqrt(max(covariance.sum(), 0.0)))
+
+
+def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: float = 0.05, text: bool = False) -> Discovery:
+    """Search a tally for common values.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran.
+    tally
+        The sum of their reports.
+    keep
+        Most prefixes kept at a level, and values found. ``pem`` keeps so many, ``tree_hist`` those of them that stand out.
+    alpha
+        With ``tree_hist``, the probability at each level that any prefix kept is one that nobody has.
+    text
+        Whether the values are texts: then only UTF-8 is tried.
+
+    Returns
+    -------
+    Discovery
+        Possibly of no values. The same for the same tally.
+
+    Raises
+    ------
+    ParameterError
+        If the tally is not of the mechanism's layout, or a parameter is out of range.
+    """
+    if tally.layout != mechanism.layout:
+        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
+        raise ParameterError("keep is a whole number of at least 1", keep)
+    if not 0 < alpha < 1:
+        raise ParameterError("a probability of error lies between 0 and 1", alpha)
+    if text and mechanism.bits % 8:
+        raise ParameterError("texts are numbers of whole bytes", f"{mechanism.bits} bits")
+    confirming = part_of(mechanism, tally, len(mechanism.lengths) - 1)
+    search = _Search(mechanism, tally, min(keep, max(confirming.freedom // 4, 1)), alpha, text)
+    values, keys, levels = [0], np.zeros(1, np.uint64), []
+    for number in range(len(mechanism.lengths) - 1):
+        values, keys, level = _step(search, number, values, keys)
+        levels.append(level)
+    if not confirming.n:
+        values, keys = [], keys[:0]
+    order = np.argsort(-confirming.joint(keys).frequency, kind="stable")
+    found = tuple(values[place] for place in order)
+    return Discovery(tally.n, found, tuple(levels), confirming.n, confirming.joint(keys[order]))
+
+
+def extend(keys: NDArray[np.uint64], chunks: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the keys of prefixes that go on with chunks: `deniable.mechanisms.prefix.extend` for arrays that broadcast."""
+    word = keys + (chunks + np.uint64(1)) * np.uint64(GOLDEN)
+    word = (word ^ word >> np.uint64(30)) * np.uint64(MULTIPLIERS[0])
+    word = (word ^ word >> np.uint64(27)) * np.uint64(MULTIPLIERS[1])
+    return np.asarray(word ^ word >> np.uint64(31))
+
+
+class _Search(NamedTuple):
+    mechanism: PrefixTree
+    tally: Tally
+    keep: int
+    alpha: float
+    text: bool
+
+
+class _Tried(NamedTuple):
+    """Prefixes: which shorter one each lengthens, by what, and its key."""
+
+    parents: NDArray[np.intp]
+    chunks: NDArray[np.uint64]
+    keys: NDArray[np.uint64]
+
+    def take(self, places: NDArray[np.intp]) -> _Tried:
+        return _Tried(self.parents[places], self.chunks[places], self.keys[places])
+
+    def join(self, other: _Tried) -> _Tried:
+        return _Tried(
+            np.concatenate([self.parents, other.parents]),
+            np.concatenate([self.chunks, other.chunks]),
+            np.concatenate([self.keys, other.keys]),
+        )
+
+
+_NOTHING = _Tried(np.zeros(0, np.intp), np.zeros(0, np.uint64), np.zeros(0, np.uint64))
+
+
+def _step(
+    search: _Search, number: int, values: list[int], keys: NDArray[np.uint64]
+) -> tuple[list[int], NDArray[np.uint64], Level]:
+    """Lengthen prefixes by a level and keep some of them."""
+    mechanism = search.mechanism
+    since, length = (0, *mechanism.lengths)[number : number + 2]
+    part = part_of(mechanism, search.tally, number)
+    if not part.n:
+        return [], keys[:0], Level(length, 0, 0, 0, float("nan"), float("nan"))
+    candidates, plain, stderr = 0, _NOTHING, 0.0
+    plain_frequency = np.zeros(0)
+    # A few rows show the most frequent prefixes, which confuse the others most. Cleared of them, all rows are looked at; and once
+    # more, if what that shows confused so much that others may have been missed.
+    for glance in (part.some(_GLANCE), part, part):
+        if not glance.n:
+            continue
+        table, before = glance.cleared(plain.keys, plain_frequency)
+        candidates, best = _best(search, glance, table, number, values, keys)
+        best = best.join(plain)
+        best = best.take(np.unique(best.keys, return_index=True)[1])
+        once = 1 / max(candidates, 2)  # so that noise exceeds it once among all
+        frequency, stderr = glance.closer(best.keys, once)
+        there = np.flatnonzero(frequency > glance.noise(once, stderr))
+        plain, plain_frequency = best.take(there), frequency[there]
+        if glance is part and before < _SAME * stderr:
+            break
+    threshold = 0.0
+    if isinstance(mechanism, TreeHist):
+        threshold = part.noise(search.alpha / max(candidates, 1), stderr)
+    order = np.argsort(-frequency, kind="stable")
+    order = order[frequency[order] > threshold]
+    if len(order) > search.keep:
+        order = order[: search.keep]
+        threshold = float(frequency[order[-1]])
+    best = best.take(order)
+    ends = zip(best.parents.tolist(), best.chunks.tolist(), strict=True)
+    lengthened = [values[parent] << length - since | chunk for parent, chunk in ends]
+    return lengthened, best.keys, Level(length, part.n, candidates, len(order), threshold, stderr)
+
+
+def _best(
+    search: _Search, part: Part, table: NDArray[np.int64], number: int, values: list[int], keys: NDArray[np.uint64]
+) -> tuple[int, _Tried]:
+    """Try all prefixes; return how many there are, and those of the most support."""
+    candidates, best, support = 0, _NOTHING, np.zeros(0, np.int64)
+    for parents, chunks in _children(search, number, values):
+        candidates += len(chunks)
+        block = _Tried(parents, chunks, extend(keys[parents], chunks))
+        best, support = best.join(block), np.concatenate([support, part.lookup(block.keys, table)])
+        order = np.argsort(-support, kind="stable")[: _CLOSER * search.keep]
+        best, support = best.take(order), support[order]
+    return candidates, best
+
+
+def _children(search: _Search, number: int, values: list[int]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint64]]]:
+    """Yield every way to lengthen prefixes, in blocks: which prefix, and by what."""
+    mechanism = search.mechanism
+    since, length = (0, *mechanism.lengths)[number : number + 2]
+    width, left = length - since, mechanism.bits - length
+    parents: list[NDArray[np.intp]] = []
+    chunks: list[NDArray[np.uint64]] = []
+    for parent, value in enumerate(values):
+        if search.text:
+            fitting = _texts(*_read(value, since), width, last=not left)
+        else:
+            most = (mechanism.domain_size - 1 >> left) - (value << width)
+            fitting = np.arange(min(most + 1, 1 << width), dtype=np.uint64)
+        parents.append(np.full(len(fitting), parent, np.intp))
+        chunks.append(fitting)
+        if sum(map(len, chunks)) >= _BLOCK or parent == len(values) - 1:
+            yield np.concatenate(parents), np.concatenate(chunks)
+            parents, chunks = [], []
+
+
+# What may follow in a text: the states of a reader of UTF-8 whose texts are filled up with zero bytes.
+
+_BEGIN, _BETWEEN, _FILL, _ONE, _TWO, _THREE, _E0, _ED, _F0, _F4, _NO = range(11)
+
+
+@cache
+def _follow() -> NDArray[np.intp]:
+    """Return the state after a state and a byte; int array (states, 256)."""
+    table = np.full((11, 256), _NO)
+    for state in (_BEGIN, _BETWEEN):
+        for first, last, after in (
+            (0x01, 0x7F, _BETWEEN),
+            (0xC2, 0xDF, _ONE),
+            (0xE0, 0xEF, _TWO),
+            (0xE0, 0xE0, _E0),  # overlong unless its next byte is high
+            (0xED, 0xED, _ED),  # a surrogate unless low
+            (0xF0, 0xF0, _F0),
+            (0xF1, 0xF3, _THREE),
+            (0xF4, 0xF4, _F4),
+        ):
+            table[state, first : last + 1] = after
+    table[_BETWEEN, 0] = table[_FILL, 0] = _FILL
+    for state, first, last, after in (
+        (_ONE, 0x80, 0xBF, _BETWEEN),
+        (_TWO, 0x80, 0xBF, _ONE),
+        (_THREE, 0x80, 0xBF, _TWO),
+        (_E0, 0xA0, 0xBF, _ONE),
+        (_ED, 0x80, 0x9F, _ONE),
+        (_F0, 0x90, 0xBF, _TWO),
+        (_F4, 0x80, 0x8F, _TWO),
+    ):
+        table[state, first : last + 1] = after
+    return table
+
+
+def _read(value: int, bits: int) -> tuple[int, int, int]:
+    """Read a prefix of a text: the state after its whole bytes, and the bits of a byte begun with how many they are."""
+    begun = bits % 8
+    state = _BEGIN
+    for byte in (value >> begun).to_bytes(bits // 8, "big"):
+        state = int(_follow()[state, byte])
+    return state, value & (1 << begun) - 1, begun
+
+
+@lru_cache(maxsize=32)
+def _texts(state: int, rest: int, begun: int, width: int, *, last: bool) -> NDArray[np.uint64]:
+    """Return what, in `width` bits, may follow in a text; a byte that is begun may be anything."""
+    chunks = np.arange(1 << width, dtype=np.uint64)
+    words = np.uint64(rest << width) | chunks
+    states = np.full(len(chunks), state)
+    for to in range(begun + width - 8, -1, -8):
+        states = _follow()[states, (words >> np.uint64(to) & np.uint64(0xFF)).astype(np.intp)]
+    return chunks[np.isin(states, (_BETWEEN, _FILL)) if last else states != _NO]

@@ -1,0 +1,367 @@
+"""An estimate: what a sum of randomised reports says of a population, and how sure it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+from scipy.special import betainc, betaincinv, ndtr, ndtri
+
+from deniable.errors import ParameterError
+from deniable_aggregator.decode.multiple_testing import benjamini_hochberg, holm
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+    from deniable_aggregator.decode.bloom_regression import Fit
+
+    Target = Literal["population", "respondents"]
+
+__all__ = ["Estimate", "Fitted", "Supported", "clopper_pearson", "finite", "tail"]
+
+
+def tail(level: float, intervals: int = 1) -> float:
+    """Compute the chance to miss on each side of intervals that hold together with a confidence (Bonferroni).
+
+    Raises
+    ------
+    ParameterError
+        If the level is not in (0, 1).
+    """
+    if not 0 < level < 1:
+        raise ParameterError("a confidence level lies between 0 and 1", level)
+    return (1 - level) / 2 / max(intervals, 1)
+
+
+def clopper_pearson(
+    hits: NDArray[np.int64], of: NDArray[np.int64] | int, chance: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Compute intervals of binomial probabilities that miss with at most probability `chance` on each side.
+
+    Parameters
+    ----------
+    hits
+        int64 array, in [0, of].
+    of
+        Trials, of all or of each; where there are none the interval is [0, 1].
+    chance
+        In (0, 1/2).
+
+    References
+    ----------
+    C. J. Clopper, E. S. Pearson: The use of confidence or fiducial limits. Biometrika 26(4), 1934.
+    """
+    c = hits.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # at both ends the quantile is not defined, and the bound is the edge
+        low = np.where(c > 0, betaincinv(c, of - c + 1, chance), 0.0)
+        high = np.where(c < of, betaincinv(c + 1, of - c, 1 - chance), 1.0)
+    return low, high
+
+
+def finite(number: float) -> float | None:
+    """Write a number for JSON, which has no nan."""
+    return float(number) if isfinite(number) else None
+
+
+class Estimate(ABC):
+    """Frequencies of some values, with their errors.
+
+    An estimate may be negative or above 1: it is unbiased, and clipping it would make every sum and comparison of estimates
+    wrong. Clip for display only.
+
+    Attributes
+    ----------
+    n : int
+        Reports.
+    frequency : ndarray of float
+        (values,), the unbiased share of each value; nan where there are no reports.
+    stderr : ndarray of float
+        (values,), standard error of the frequency in the population that the respondents were drawn from.
+    respondents_stderr : ndarray of float
+        (values,), the same for the frequency among the respondents themselves: the randomness of the devices alone.
+    p_value : ndarray of float
+        (values,), chance of so large an estimate, or a larger one, were nobody to hold the value.
+    """
+
+    n: int
+
+    @property
+    @abstractmethod
+    def frequency(self) -> NDArray[np.float64]:
+        """Unbiased share of each value; nan where there are no reports."""
+
+    @property
+    @abstractmethod
+    def stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency in the population that the respondents were drawn from."""
+
+    @property
+    def respondents_stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency among the respondents themselves: without the part that sampling them adds."""
+        f = np.clip(self.frequency, 0.0, 1.0)
+        return np.sqrt(np.maximum(np.square(self.stderr) - f * (1 - f) / (self.n or np.nan), 0.0))
+
+    @property
+    @abstractmethod
+    def absent_stderr(self) -> NDArray[np.float64]:
+        """Standard error that the frequency of each value would have if nobody held it."""
+
+    @property
+    def count(self) -> NDArray[np.float64]:
+        """Unbiased number of respondents with each value; 0 where there are no reports."""
+        return self.n * self.frequency if self.n else np.zeros(len(self.frequency))
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """Chance of so large an estimate, or a larger one, were nobody to hold the value; by the normal approximation."""
+        return np.asarray(ndtr(-self.frequency / self.absent_stderr), np.float64)
+
+    def detected(self, alpha: float = 0.05, *, control: Literal["family", "discovery"] = "family") -> NDArray[np.bool_]:
+        """Tell which values are there, with a bound on error over all of them.
+
+        Parameters
+        ----------
+        alpha
+            The bound, in (0, 1).
+        control
+            ``"family"``: the probability that any value named is absent is at most alpha (Holm). ``"discovery"``: the share of
+            absent ones among those named is at most alpha on average (Benjamini and Hochberg).
+
+        Raises
+        ------
+        ParameterError
+            If alpha is not in (0, 1).
+        """
+        if not 0 < alpha < 1:
+            raise ParameterError("a probability of error lies between 0 and 1", alpha)
+        if not self.n:
+            return np.zeros(len(self.frequency), np.bool_)
+        return (holm if control == "family" else benjamini_hochberg)(self.p_value, alpha)
+
+    def detection_frequency(self, alpha: float = 0.05) -> float:
+        """Return the share at which a value would typically be detected half of the time; nan without reports."""
+        known = self.absent_stderr[np.isfinite(self.absent_stderr)]
+        if not len(known):
+            return float("nan")
+        return float(-ndtri(alpha / len(self.frequency)) * np.median(known))
+
+    def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:
+        """Return the share of the population that no detected value accounts for, and its standard error."""
+        found = self.detected(alpha)
+        return float(1 - self.frequency[found].sum()), float(np.sqrt(np.square(self.stderr[found]).sum()))
+
+    def interval(
+        self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "population"
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute confidence intervals.
+
+        Parameters
+        ----------
+        level
+            Confidence, in (0, 1).
+        simultaneous
+            Whether all intervals together hold with this confidence (Bonferroni), instead of each on its own.
+        target
+            ``"population"``: the share in the population that the respondents were drawn from. ``"respondents"``: the share among
+            those who answered; narrower.
+
+        Returns
+        -------
+        low, high : ndarray of float
+            (values,) each; nan where there are no reports.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not in (0, 1).
+        """
+        return self._interval(tail(level, len(self.frequency) if simultaneous else 1), target)
+
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals that miss with probability `chance` on each side, by the normal approximation."""
+        reach = -ndtri(chance) * (self.stderr if target == "population" else self.respondents_stderr)
+        return self.frequency - reach, self.frequency + reach
+
+
+class Channel(Protocol):
+    """What is known of a mechanism's reports: the probabilities p and q that one supports the true value, and another."""
+
+    @property
+    def p(self) -> Fraction: ...
+    @property
+    def q(self) -> Fraction: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Supported(Estimate):
+    """Frequencies from how many reports support each value: ``(support / n - q) / (p - q)``.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran.
+    n
+        Reports.
+    support
+        int64 array (values,): reports that support each value, less those that oppose it.
+    touched
+        int64 array (values,): reports that support or oppose each value; None where none opposes.
+    squares
+        The sum of f^2 over all values, where there is a pool of hash functions.
+    confusing
+        What such a pool adds to the variance of a frequency, whatever the number of reports, for each unit of the sum of f^2 over
+        all other values; 0 with a complete family.
+    """
+
+    mechanism: Channel
+    n: int
+    support: NDArray[np.int64]
+    touched: NDArray[np.int64] | None = None
+    squares: float = 1.0
+    confusing: float = 0.0
+
+    @cached_property
+    def confusion(self) -> NDArray[np.float64]:
+        """What a pool of hash functions adds to the variance of each frequency."""
+        return self.confusing * np.maximum(self.squares - np.square(self._plausible), 0.0)
+
+    @cached_property
+    def frequency(self) -> NDArray[np.float64]:
+        """Unbiased share of each value, ``(support / n - q) / (p - q)``; nan where there are no reports."""
+        return self._debias(self.support / self._n)
+
+    @property
+    def count(self) -> NDArray[np.float64]:
+        """Unbiased number of respondents with each value; 0 where there are no reports."""
+        p, q = self.mechanism.p, self.mechanism.q
+        # n q is exact as a fraction; the float difference below loses nothing to a rounded q.
+        return np.asarray((self.support - float(self.n * q)) / float(p - q), np.float64)
+
+    @property
+    def stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency in the population that the respondents were drawn from.
+
+        ``sqrt(s (1-s) / n) / (p - q)`` with s = q + f (p - q), f the estimate brought into [0, 1]; where reports oppose values,
+        too, s - s^2 is the share of reports that do either, less s^2.
+        """
+        s = self._q + self._plausible * self._gain
+        square = s if self.touched is None else np.maximum(self.touched / self._n, abs(s))
+        return self._with_confusion((square - s * s) / self._n / self._gain**2)
+
+    @property
+    def respondents_stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency among the respondents themselves: the randomness of the devices alone."""
+        if self.touched is not None:
+            return super().respondents_stderr
+        f, p, q = self._plausible, float(self.mechanism.p), self._q
+        return self._with_confusion((f * p * (1 - p) + (1 - f) * q * (1 - q)) / self._n / self._gain**2)
+
+    @property
+    def absent_stderr(self) -> NDArray[np.float64]:
+        """Standard error that the frequency of each value would have if nobody held it."""
+        q = self._q
+        square = np.full(len(self.support), q) if self.touched is None else self.touched / self._n
+        return self._with_confusion((square - q * q) / self._n / self._gain**2)
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """Chance of so large an estimate, or a larger one, were nobody to hold the value: an exact binomial tail.
+
+        With a pool of hash functions the support is taken as much nearer to its mean as they widen its spread. A normal tail
+        would be too thin: of ten thousand candidates the largest lies where the binomial's skewness counts. Where reports oppose
+        values there is hardly any, and the tail is normal.
+        """
+        if self.touched is not None:
+            return super().p_value
+        mean = self.n * self._q
+        c = mean + (self.support - mean) / self._widening(np.zeros(len(self.support)))
+        with np.errstate(invalid="ignore"):
+            return np.where(c > 0, betainc(np.maximum(c, 1e-9), self.n - c + 1, self._q), 1.0)
+
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals.
+
+        The support of a value in the population is binomial, and its interval is Clopper and Pearson's, brought through the line
+        that debiases: it covers at least at the stated level at every n. With a pool of hash functions it is stretched as much as
+        they widen the spread. The normal approximation serves for respondents, and where reports oppose values.
+        """
+        if target == "respondents" or self.touched is not None:
+            return super()._interval(chance, target)
+        if not self.n:
+            return self.frequency, self.frequency
+        widening = self._widening(self._plausible)
+        ends = clopper_pearson(self.support, self.n, chance)
+        return tuple(self.frequency + (self._debias(end) - self.frequency) * widening for end in ends)  # type: ignore[return-value]
+
+    def _widening(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Compute by how much a pool of hash functions widens the spread of estimates of values of these frequencies."""
+        s = self._q + frequency * self._gain
+        return np.sqrt(1 + self.confusion / (s * (1 - s) / self._n / self._gain**2))
+
+    @property
+    def _n(self) -> float:
+        return self.n or np.nan
+
+    @property
+    def _q(self) -> float:
+        return float(self.mechanism.q)
+
+    @cached_property
+    def _gain(self) -> float:
+        return float(self.mechanism.p) - float(self.mechanism.q)
+
+    @property
+    def _plausible(self) -> NDArray[np.float64]:
+        return np.clip(self.frequency, 0.0, 1.0)
+
+    def _debias(self, share: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (share - self._q) / self._gain
+
+    def _with_confusion(self, variance: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.sqrt(variance + self.confusion)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted(Estimate):
+    """Frequencies that a regression gave, with the errors that it stated.
+
+    Parameters
+    ----------
+    n
+        Reports.
+    fit
+        The regression.
+    """
+
+    n: int
+    fit: Fit
+
+    @property
+    def frequency(self) -> NDArray[np.float64]:
+        """Share of each value; nan where there are no reports."""
+        return self.fit.frequency
+
+    @property
+    def stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency in the population that the respondents were drawn from."""
+        return self.fit.stderr
+
+    @property
+    def absent_stderr(self) -> NDArray[np.float64]:
+        """Standard error that the frequency of each value would have if nobody held it."""
+        return self.fit.absent_stderr
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """Chance of so large an estimate, or a larger one, were nobody to hold the value, given the others."""
+        return self.fit.p_value
+
+    def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:  # noqa: ARG002 - the regression has told
+        """Return the share of the population that no candidate accounts for, and its standard error."""
+        return self.fit.unallocated, self.fit.unallocated_stderr

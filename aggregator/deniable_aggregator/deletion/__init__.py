@@ -1,0 +1,1 @@
+"""Deletion: by time, and by command."""

@@ -1,0 +1,193 @@
+"""Retention: what was counted and what was published goes when its time is over, in the worker.
+
+``[retention]`` of the registry says when; a period's time begins when it closes. Exact sums go once they are published, and not
+before: a period that should be published and is not, whatever the reason, is kept. One that waits for others, since too few
+reports came, waits as long as releases are kept. With the sums the store is told up to which period they are gone, so that a
+report that comes late after all is not counted again as if it were the first.
+What no registry declares any more, and what was counted under another definition, is never published; it goes by the same days.
+
+The store's append-only file forgets what was deleted when it is rewritten, which workers see to (`store.compaction`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from deniable import period
+from deniable.declared import Declared
+from deniable.publication import GRACE, delay
+from deniable_aggregator.alarms import watcher
+from deniable_aggregator.counting.events import Events
+from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.deletion.erase import Erased, Removal
+from deniable_aggregator.deletion.holdings import COUNTED, PUBLISHED, Holdings
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.release import Release
+from deniable_aggregator.store import tallies
+from deniable_aggregator.store.script import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from deniable.registry import Registry
+    from deniable.report import Stratum
+    from deniable_aggregator.publish.publisher import Publisher
+    from deniable_aggregator.store import Store
+
+__all__ = ["EVERY_SECONDS", "Retention"]
+
+log = logging.getLogger("deniable.retention")
+
+EVERY_SECONDS = 3600.0
+"""Between looks."""
+
+_DAY = 86_400
+
+
+class Retention:
+    """A watch of the worker that deletes what is due of one app.
+
+    Parameters
+    ----------
+    store
+        Where it is counted.
+    registry
+        How long it is kept.
+    publisher
+        Who publishes it, and knows which periods wait; to be called before.
+    every
+        Seconds between looks.
+    events
+        Who hears of a metric that fails, alone.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        publisher: Publisher,
+        *,
+        every: float = EVERY_SECONDS,
+        events: Events | None = None,
+    ) -> None:
+        self._faults = Faults(store, events or Events())
+        self._store, self._publisher = store, publisher
+        self._days, self._every = registry.retention, every
+        self._graces: dict[str, timedelta] = {}  # by metric the longest of any version
+        for metric in registry.definitions:
+            self._graces[metric.id] = max(delay(metric.grace), self._graces.get(metric.id, timedelta()))
+        self._next = 0.0
+        self._left: Iterator[int] | None = None  # what a look has still to do
+        self._declared = {Declared.of(metric).definition for metric in registry.definitions}
+        self._expire = Script(store.redis, "expire")
+
+    def __call__(self) -> None:
+        """Delete what is due of the next metric, if it is time to look: counting waits for one metric at a time."""
+        if self._left is None and time.monotonic() < self._next:
+            return
+        left, self._left = self._left, None
+        with self._faults.alone("retention"):
+            if left is None:
+                self._next = time.monotonic() + self._every
+                left = self._look(self._store.now())
+            if next(left, None) is not None:
+                self._left = left
+
+    def look(self, now: float) -> int:
+        """Delete what is due; should two workers do so at once, one of them finds nothing.
+
+        Parameters
+        ----------
+        now
+            Unix time in seconds.
+
+        Returns
+        -------
+        int
+            How many tallies, releases and keys like these were deleted.
+        """
+        return sum(self._look(now))
+
+    def _look(self, now: float) -> Iterator[int]:
+        """Delete what is due, metric by metric; tell of each how much it was."""
+        known = self._sweep()
+        # What was taken and not counted yet may be of any period that was open then.
+        drained = self._publisher.drained(now)
+        deleted = 0
+        for metric in sorted(known):
+            closed = drained - self._graces.get(metric, delay(GRACE)).total_seconds()
+            of_it = 0
+            with self._faults.alone("retention", metric):
+                held = Holdings(self._store, metric)
+                of_it += self._counted(held, closed)
+                held = Holdings(self._store, metric) if of_it else held
+                of_it += self._published(held, closed - self._days.releases * _DAY)
+                watcher.forget(self._store, metric, closed - self._days.alarms * _DAY)
+            deleted += of_it
+            yield of_it
+        oldest = int(now) - self._days.tallies * _DAY
+        self._store.redis.xtrim(self._store.dead, minid=f"{1000 * oldest}-0", approximate=False)
+        if deleted:
+            log.info("deleted %d keys of %s whose time was over", deleted, self._store.app)
+
+    def _sweep(self) -> set[str]:
+        """Delete what was written of erased metrics while they were erased; return the names of all others."""
+        client = self._store.redis
+        erased = Erased(cast("dict[bytes, bytes]", client.hgetall(self._store.erased)))
+        gone = {(metric, version) for metric, version, _ in self._declared if erased.has(metric, version)}
+        for metric, version in sorted(gone):
+            Removal(self._store, metric, version).sweep()
+        if living := {metric for metric, version, _ in self._declared if (metric, version) not in gone}:
+            client.sadd(self._store.metrics, *sorted(living))
+        known = cast("set[bytes]", client.smembers(self._store.metrics))
+        return {name.decode() for name in known} | {metric for metric, _ in gone}
+
+    def _counted(self, held: Holdings, closed: float) -> int:
+        """Delete exact sums of periods that had closed long enough ago, and all that is exact beside them."""
+        waited = _ended(self._publisher.waiting, closed - self._days.releases * _DAY)
+        deleted = 0
+        for whole in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
+            published = whole.period <= release.summary(self._store, whole[:3]).closed
+            if whole[:3] not in self._declared or published or whole in waited:
+                deleted += self._delete(held, COUNTED, held.counted, whole)
+        return deleted
+
+    def _published(self, held: Holdings, before: float) -> int:
+        """Delete releases of periods that ended before a time and of which nothing exact is left."""
+        exact = {_whole(stratum) for stratum in held.strata(*COUNTED)}
+        due = [whole for whole in _ended(held.strata(*PUBLISHED), before) if whole not in exact]
+        return sum(self._delete(held, PUBLISHED, held.published, whole) for whole in due)
+
+    def _delete(
+        self,
+        held: Holdings,
+        indexes: Sequence[str],
+        keys: Callable[[Callable[[Stratum], bool]], list[str]],
+        whole: Stratum,
+    ) -> int:
+        note = cast("bytes | None", self._store.redis.hget(held.index("releases"), tallies.name(whole))) or b""
+
+        def of_it(stratum: Stratum) -> bool:
+            return _whole(stratum) == whole
+
+        index, definition = held.index("releases"), "|".join(map(str, whole[:3]))
+        gone = Release.read(note).n if note and indexes is PUBLISHED else 0
+        names = [index, self._store.expired, release.published(self._store), *map(held.index, indexes), *keys(of_it)]
+        fields: set[bytes] = set()
+        for word in indexes:
+            fields.update(held.fields(word, of_it))
+        args: list[Any] = [tallies.name(whole), note, definition, whole.period, gone, len(indexes), *sorted(fields)]
+        return int(self._expire(names, args))
+
+
+def _whole(stratum: Stratum) -> Stratum:
+    return stratum._replace(segment="")
+
+
+def _ended(strata: Iterable[Stratum], before: float) -> list[Stratum]:
+    """List the periods of strata that ended before a time."""
+    ends = {whole: period.end(whole.period) for whole in set(map(_whole, strata))}
+    return sorted(whole for whole, end in ends.items() if end and end.timestamp() < before)

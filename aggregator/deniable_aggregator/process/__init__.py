@@ -1,0 +1,1 @@
+"""What all our processes share: logs, environment variables, plots."""

@@ -1,0 +1,1 @@
+"""Publication: what is released, when, and of which segments."""

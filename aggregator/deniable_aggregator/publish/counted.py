@@ -1,0 +1,33 @@
+"""What is counted of a metric, published or not: for the publisher, for who runs the service, and for nobody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.publish import release
+
+if TYPE_CHECKING:
+    from deniable.layout import Layout
+    from deniable.report import Stratum
+    from deniable_aggregator.store import Store
+
+__all__ = ["strata", "unpublished"]
+
+_Definition = tuple[str, int, str]  # metric, version and fingerprint
+
+
+def strata(store: Store, definition: _Definition) -> dict[Stratum, list[Stratum]]:
+    """List the strata of each period of a definition (metric, version, fingerprint), in order."""
+    found: dict[Stratum, list[Stratum]] = {}
+    for stratum in sorted(store.strata(definition[0])):
+        if stratum[:3] == definition:
+            found.setdefault(stratum._replace(segment=""), []).append(stratum)
+    return found
+
+
+def unpublished(store: Store, layout: Layout, definition: _Definition) -> int:
+    """Count the reports of a definition that are in no release yet."""
+    counted, closed = strata(store, definition), release.summary(store, definition).closed
+    later = [whole for whole in counted if whole.period > closed]
+    came = store.read(layout, [stratum for whole in later for stratum in counted[whole]]).n
+    return came - release.shelf(store).read(layout, later).n

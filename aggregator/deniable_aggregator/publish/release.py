@@ -1,0 +1,148 @@
+"""Releases: what is published of a metric and period, as a whole and of cells of its segments.
+
+``{app}:release:<stratum>``
+    a tally as of what was counted; the stratum's segment is a cell, such as ``platform=linux``, empty for all;
+``{app}:releases:<metric>``
+    hash from each such stratum to what is noted of its release;
+``{app}:published``
+    hash of a few numbers for each definition, kept true by whatever publishes or deletes: whoever lists metrics reads this alone.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from typing import TYPE_CHECKING, cast
+
+import msgspec
+
+from deniable_aggregator.store.tallies import Shelf, name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deniable.report import Stratum
+    from deniable_aggregator.store import Store
+
+__all__ = ["Release", "Summary", "listed", "noted", "published", "shelf", "summaries", "summary"]
+
+_HOUR = 3600
+
+Definition = tuple[str, int, str]
+"""Metric, version and fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """What is noted of a release.
+
+    Parameters
+    ----------
+    number
+        Raised whenever reports are added; the first is 1.
+    published
+        Unix time of the hour of the last one.
+    closed
+        Whether this is all that will be published of the period.
+    first
+        The first of the periods that it covers; the stratum's is the last one. Empty for all before.
+    n
+        Its reports.
+    """
+
+    number: int = 0
+    published: int = 0
+    closed: bool = False
+    first: str = ""
+    n: int = 0
+
+    def added(self, now: float) -> Release:
+        """Return what is noted once reports were added to it at a Unix time."""
+        return replace(self, number=self.number + 1, published=int(now) - int(now) % _HOUR)
+
+    def covers(self, last: str, period: str) -> bool:
+        """Tell whether a period is among those that it covers, of which one is the last."""
+        return self.first <= period <= last
+
+    def note(self) -> str:
+        """Write it for the index."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, note: bytes | str) -> Release:
+        """Read what `note` wrote."""
+        return _decoder.decode(note)
+
+
+_decoder = msgspec.json.Decoder(Release)
+
+
+def shelf(store: Store) -> Shelf:
+    """Open the released tallies of an app."""
+    return Shelf(store.redis, store.app, "release", "releases")
+
+
+def listed(store: Store, metric: str) -> dict[Stratum, Release]:
+    """List what was published of a metric, by cell and period."""
+    return {stratum: Release.read(note) for stratum, note in shelf(store).notes(metric).items()}
+
+
+def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
+    """Read what is noted of the releases of some strata; of those that there are."""
+    pipeline, own = store.redis.pipeline(transaction=False), shelf(store)
+    for each in strata:
+        pipeline.hget(own.index(each.metric), name(each))
+    notes = cast("list[bytes | None]", pipeline.execute())
+    return {stratum: Release.read(note) for stratum, note in zip(strata, notes, strict=True) if note}
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What was published of one definition of a metric, over all periods.
+
+    Parameters
+    ----------
+    n
+        Reports in all releases.
+    updated
+        Unix time of the hour of the last one.
+    last
+        The last period of which anything is published; empty if there is none.
+    closed
+        The last period that a closed release covers; likewise.
+    """
+
+    n: int = 0
+    updated: int = 0
+    last: str = ""
+    closed: str = ""
+
+
+def summary(store: Store, definition: Definition) -> Summary:
+    """Read what was published of one definition."""
+    names = [f"{_field(definition)}|{each.name}" for each in fields(Summary)]
+    told = cast("list[bytes | None]", store.redis.hmget(published(store), names))
+    return _summary({each.name: value for each, value in zip(fields(Summary), told, strict=True) if value is not None})
+
+
+def summaries(store: Store) -> dict[Definition, Summary]:
+    """Read what was published of each definition, of those of which there is anything."""
+    found: dict[Definition, dict[str, bytes]] = {}
+    for written, value in cast("dict[bytes, bytes]", store.redis.hgetall(published(store))).items():
+        metric, version, fingerprint, member = written.decode().split("|")
+        found.setdefault((metric, int(version), fingerprint), {})[member] = value
+    return {definition: _summary(members) for definition, members in found.items()}
+
+
+def published(store: Store) -> str:
+    """Name the key of the summaries."""
+    return f"{{{store.app}}}:published"
+
+
+def _summary(members: Mapping[str, bytes]) -> Summary:
+    last, closed = (members.get(member, b"").decode() for member in ("last", "closed"))
+    return Summary(int(members.get("n", 0)), int(members.get("updated", 0)), last, closed)
+
+
+def _field(definition: Definition) -> str:
+    return "|".join(map(str, definition))

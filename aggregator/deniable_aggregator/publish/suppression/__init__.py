@@ -1,0 +1,166 @@
+"""Which cells may be published together, so that nothing computed from them tells of a few reports only.
+
+The rule: **every weighted sum of published tallies, unless it cancels out, has at least so many reports in it** (`least`). It
+holds for a cell by itself, for the difference of any two cells, whether one lies in the other or not, and for whatever margins
+give back of a cell that is withheld. Weights are any numbers: the difference of two single reports tells as much as both of them,
+so it would not do to look at sums of leaves only.
+
+Which combinations of segments have no report at all is taken to be known to everybody, which is the safe side: knowing of a
+combination that it is empty can only help to tell others apart, and what is withheld is chosen so that it does not.
+
+Cells are taken one after the other, the coarse before the fine and the large before the small: first all reports, then margins. A
+cell is published if the rule still holds with it. One pass suffices, since what a cell would give away it gives away all the more
+once others are published: at the end no withheld cell could be added. The exception are cells whose check would take too long;
+they are withheld, too (`coarse`). Cubes too large for all that are published along one order of their segments
+(`deniable_aggregator.publish.suppression.nested`).
+
+References
+----------
+L. H. Cox (1980), Suppression methodology and statistical disclosure control, Journal of the American Statistical Association 75.
+D. E. Denning, P. J. Denning, M. D. Schwartz (1979), The tracker: a threat to statistical database security, ACM TODS 4(1).
+M. Fischetti, J. J. Salazar (2001), Solving the cell suppression problem on tabular data with linear constraints, Management
+Science 47(7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from deniable_aggregator.publish.suppression import nested
+from deniable_aggregator.publish.suppression.difference import Difference, Verdict
+from deniable_aggregator.publish.suppression.span import Span
+
+if TYPE_CHECKING:
+    from deniable_aggregator.publish.breakdown import Breakdown, Words
+    from deniable_aggregator.publish.suppression.cube import Cube
+
+__all__ = ["MAX_LEAVES", "Published", "Reason", "nearest", "publishable"]
+
+MAX_LEAVES = 500
+"""Combinations with reports above which a cube is published along one order of its segments."""
+MAX_MEMBERSHIPS = 100_000
+"""The same, for pairs of a cell and a leaf in it."""
+MAX_ROUNDS = 12
+"""Linear programs that are solved for one cell at most."""
+MAX_ALL_ROUNDS = 60
+"""The same, for a cube."""
+
+Reason = Literal["few", "complement", "coarse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What may be published of a cube, and why the rest may not. It has no number of reports in it.
+
+    Parameters
+    ----------
+    cells
+        The cells to publish.
+    complement
+        Cells of enough reports that would give others away.
+    coarse
+        Cells of enough reports for which that was not found out.
+    ordered
+        Whether only cells along one order of the segments were looked at; `coarse` then does not list the others.
+    """
+
+    cells: frozenset[str]
+    complement: frozenset[str] = frozenset()
+    coarse: frozenset[str] = frozenset()
+    ordered: bool = False
+
+    def reason(self, breakdown: Breakdown, cell: str) -> Reason | None:
+        """Tell why a cell is withheld.
+
+        Parameters
+        ----------
+        breakdown
+            The breakdown of the cube.
+        cell
+            Any cell of it.
+
+        Returns
+        -------
+        str or None
+            ``few``: it has too few reports, or none. ``complement``: it would give another away. ``coarse``: the cube is so large
+            that this was not found out. None if it is published.
+
+        Raises
+        ------
+        ParameterError
+            If it is not a cell of the breakdown.
+        """
+        cell = breakdown.canonical(cell)
+        if cell in self.cells:
+            return None
+        if cell in self.complement:
+            return "complement"
+        outside = self.ordered and not breakdown.on_ladder(breakdown.words(cell))
+        return "coarse" if outside or cell in self.coarse else "few"
+
+
+def publishable(cube: Cube, least: int) -> Published:
+    """Choose the cells of a cube that may be published together. The same cube always gives the same.
+
+    Parameters
+    ----------
+    cube
+        Raw numbers of reports.
+    least
+        How many reports anything that is told must be about; 1 or less withholds only what is empty.
+    """
+    breakdown = cube.breakdown
+    verdicts = None
+    if len(cube.leaves) <= MAX_LEAVES and cube.memberships <= MAX_MEMBERSHIPS:
+        verdicts = _any_order(cube, least)
+    ordered = verdicts is None
+    if verdicts is None:
+        verdicts = {words: Verdict.SAFE if safe else Verdict.UNSAFE for words, safe in nested.choose(cube, least).items()}
+    texts: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
+    for words, verdict in verdicts.items():
+        texts[verdict].append(breakdown.text(words))
+    safe, unsafe, still_open = (frozenset(texts[verdict]) for verdict in (Verdict.SAFE, Verdict.UNSAFE, Verdict.OPEN))
+    return Published(safe, unsafe, still_open, ordered=ordered)
+
+
+def nearest(breakdown: Breakdown, published: Published, cell: str) -> str | None:
+    """Return the published cell to offer in place of one that is withheld: one that it lies in; None if there is none.
+
+    Raises
+    ------
+    ParameterError
+        If it is not a cell of the breakdown.
+    """
+    return next((offered for offered in breakdown.coarser(cell) if offered in published.cells), None)
+
+
+def _any_order(cube: Cube, least: int) -> dict[Words, Verdict] | None:
+    """Judge every cell of enough reports; None in the all but impossible case that the prime divides what it should not."""
+    breakdown, found = cube.breakdown, cube.cells()
+    totals = {words: int(cube.reports[members].sum()) for words, members in found.items()}
+    enough = sorted(
+        (words for words in found if totals[words] >= least),
+        key=lambda words: (*breakdown.depth(words), -totals[words], breakdown.text(words)),
+    )
+    order = np.argsort(-cube.reports, kind="stable")
+    column = np.empty_like(order)
+    column[order] = np.arange(len(order))
+    rows = {words: column[found[words]] for words in enough}
+    reports = cube.reports[order]
+    heavy = int((reports >= least).sum())
+    span, rounds = Span(len(reports), heavy), MAX_ALL_ROUNDS
+    verdicts: dict[Words, Verdict] = {}
+    for words, members in rows.items():
+        remainder = span.remainder(members)
+        if span.harmless(remainder):
+            verdicts[words] = Verdict.SAFE
+        else:
+            difference = Difference(*span.light(), remainder[heavy:], reports[heavy:], least)
+            verdicts[words] = difference.verdict(min(rounds, MAX_ROUNDS))
+            rounds -= difference.rounds
+        if verdicts[words] is Verdict.SAFE:
+            span.add(remainder)
+    return verdicts if span.sound([members for words, members in rows.items() if verdicts[words] is Verdict.SAFE]) else None

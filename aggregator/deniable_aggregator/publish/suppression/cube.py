@@ -1,0 +1,103 @@
+"""How many reports each cell of a metric has, in one period."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from operator import contains
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ParameterError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from deniable_aggregator.publish.breakdown import Breakdown, Words
+
+__all__ = ["Cube"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cube:
+    """Reports by every combination of a metric's segments.
+
+    Parameters
+    ----------
+    breakdown
+        The metric's segments.
+    leaves
+        The combinations with reports, each of a declared value of every segment.
+    reports
+        int64 array (leaves,): how many reports each has, above 0.
+    """
+
+    breakdown: Breakdown
+    leaves: tuple[Words, ...]
+    reports: NDArray[np.int64]
+
+    def __repr__(self) -> str:
+        """Tell the size only: numbers of reports are not for logs."""
+        return f"Cube({', '.join(self.breakdown.names)}; {len(self.leaves)} leaves)"
+
+    @classmethod
+    def of(cls, breakdown: Breakdown, reports: Mapping[str, int]) -> Cube:
+        """Return the cube of counted strata.
+
+        Parameters
+        ----------
+        breakdown
+            The metric's segments.
+        reports
+            Raw number of reports of each stratum, by its segment text. A stratum without any is left out.
+
+        Raises
+        ------
+        ParameterError
+            If a text does not give a declared value of every segment, or two are the same leaf.
+        """
+        found = {breakdown.leaf(segment): int(n) for segment, n in reports.items() if n > 0}
+        if len(found) != sum(n > 0 for n in reports.values()):
+            raise ParameterError("each leaf of a cube is given once", len(found))
+        ordered = sorted(found, key=breakdown.text)
+        return cls(breakdown, tuple(ordered), np.array([found[words] for words in ordered], np.int64))
+
+    def members(self, cell: str) -> NDArray[np.intp]:
+        """Return the places of the leaves in a cell.
+
+        Raises
+        ------
+        ParameterError
+            If it is not a cell of the breakdown.
+        """
+        box = self.breakdown.box(cell)
+        inside = np.fromiter((all(map(contains, box, leaf)) for leaf in self.leaves), bool, len(self.leaves))
+        return np.flatnonzero(inside)
+
+    def total(self, cell: str) -> int:
+        """Return the number of reports in a cell.
+
+        Raises
+        ------
+        ParameterError
+            If it is not a cell of the breakdown.
+        """
+        return int(self.reports[self.members(cell)].sum())
+
+    @property
+    def memberships(self) -> int:
+        """How many pairs of a cell and a leaf in it there are: what `cells` takes."""
+        chains = self.breakdown.chain
+        names = self.breakdown.names
+        return sum(prod(len(chains(name, str(word))) + 1 for name, word in zip(names, leaf, strict=True)) for leaf in self.leaves)
+
+    def cells(self) -> dict[Words, NDArray[np.intp]]:
+        """Return every cell that has reports, with the places of its leaves."""
+        found: dict[Words, list[int]] = {}
+        for place, leaf in enumerate(self.leaves):
+            for words in self.breakdown.above(leaf):
+                found.setdefault(words, []).append(place)
+        return {words: np.array(places, np.intp) for words, places in found.items()}

@@ -1,0 +1,161 @@
+"""Of how few reports a cell tells, once other cells are known.
+
+Let w be the cell's row and V the known ones, over leaves of few reports. Whoever knows both can compute w + v for every v in the
+span of V; the leaves where it is not 0 are those it tells of. We ask whether any w + v tells of fewer than so many reports.
+
+A *circuit* is a set of leaves on which no v cancels w. Every w + v tells of a leaf of each circuit. So
+
+* a *flow* through circuits that takes no more of a leaf than it has reports is a lower bound of the reports that are told of.
+  For a table of two segments, circuits are the paths through a graph, and the largest flow is the fewest reports;
+* a set of leaves that meets every circuit contains the leaves of some w + v. The lightest such set is looked for by its linear
+  relaxation, to which circuits are added as they are needed. What it proves is a flow, checked in whole numbers; what it
+  suggests are the leaves to tell of, tried in exact arithmetic. Where neither decides, the verdict stays open.
+
+References
+----------
+L. R. Ford, D. R. Fulkerson (1956), Maximal flow through a network, Canadian Journal of Mathematics 8.
+E. Moreno-Centeno, R. M. Karp (2013), The implicit hitting set approach to solve combinatorial optimization problems, Operations
+Research 61(2).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable_aggregator.publish.suppression.span import PRIME, clear
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Difference", "Verdict"]
+
+_BOUNDLESS = 1 << 40  # reports of a leaf that is harmless to tell of
+_FINE = 1 << 20  # parts of a report
+_SLACK = 1e-6
+
+
+class Verdict(Enum):
+    """Whether a cell tells of too few reports."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    OPEN = "open"
+    """Not found out with the effort that was allowed."""
+
+
+class Difference:
+    """A cell against cells that are known.
+
+    Parameters
+    ----------
+    known
+        int64 array (rows, leaves): a basis of what is known, modulo the prime, in reduced echelon form.
+    pivots
+        The columns that are 1 in one of these rows each and 0 in the others.
+    cell
+        int64 array (leaves,): the cell's row, 0 at the pivots. Not 0 everywhere.
+    reports
+        int64 array (leaves,): reports of each leaf, all below `least`.
+    least
+        How many reports a combination must tell of.
+    """
+
+    def __init__(
+        self,
+        known: NDArray[np.int64],
+        pivots: NDArray[np.intp],
+        cell: NDArray[np.int64],
+        reports: NDArray[np.int64],
+        least: int,
+    ) -> None:
+        rows = np.vstack([known, cell])
+        used = np.flatnonzero(rows.any(axis=0))
+        rows, place = rows[:, used], np.zeros(rows.shape[1], np.intp)
+        # Leaves whose columns are multiples of each other are in the same combinations: they count as one.
+        first = rows[(rows != 0).argmax(axis=0), np.arange(used.size)]
+        inverses = {number: pow(number, -1, PRIME) for number in map(int, np.unique(first))}
+        scaled = rows * np.array([inverses[int(number)] for number in first], np.int64) % PRIME
+        self._rows, inverse = np.unique(scaled, axis=1, return_inverse=True)
+        place[used] = inverse.reshape(-1)
+        weights = np.bincount(place[used], reports[used], self._rows.shape[1]).astype(np.int64)
+        self._basis = place[pivots]
+        self._least = least
+        self._weights = np.where(weights < least, weights, _BOUNDLESS)
+        self._circuits: list[NDArray[np.intp]] = []
+        self.rounds = 0
+
+    def verdict(self, rounds: int) -> Verdict:
+        """Decide, solving at most so many linear programs."""
+        found = self._pack(self._weights.copy(), 1)
+        while found is Verdict.OPEN and self.rounds < rounds:
+            self.rounds += 1
+            met = self._cover()
+            if met is None:
+                return Verdict.SAFE
+            # Circuits among the leaves of which the cover has least, and combinations of those of which it has most.
+            known = len(self._circuits)
+            room = np.where(self._weights < self._least, np.rint((1 - met) * _FINE), _BOUNDLESS).astype(np.int64)
+            found = self._pack(room, 0)
+            self._circuits[known:] = [circuit for circuit in self._circuits[known:] if met[circuit].sum() < 1 - _SLACK]
+            if len(self._circuits) == known:
+                return found
+        return found
+
+    def _pack(self, room: NDArray[np.int64], worth: int) -> Verdict:
+        """Collect circuits that share no more of a leaf than its room, those of the largest bottleneck first."""
+        bound = 0
+        while True:
+            self._exchange(room)
+            told = np.flatnonzero(self._rows[-1])
+            if self._weights[told].sum() < self._least:
+                return Verdict.UNSAFE
+            last = told[room[told].argmax()]
+            if not room[last]:
+                return Verdict.OPEN
+            circuit = np.append(self._basis[np.flatnonzero(self._rows[:-1, last])], last)
+            self._circuits.append(circuit)
+            flow = int(room[circuit].min())
+            bound += worth * flow
+            if bound >= self._least or flow >= _BOUNDLESS // 2:
+                return Verdict.SAFE
+            room[circuit] -= flow
+
+    def _exchange(self, room: NDArray[np.int64]) -> None:
+        """Cancel the cell where there is most room: until no exchange of a pivot gives more (the greedy basis of a matroid)."""
+        while self._basis.size:
+            offered = np.where(self._rows[:-1] != 0, room, -1).max(axis=1)
+            gaining = np.flatnonzero(offered > room[self._basis])
+            if not gaining.size:
+                return
+            for row in map(int, gaining):
+                best = int(np.where(self._rows[row] != 0, room, -1).argmax())
+                if room[best] > room[self._basis[row]]:
+                    clear(self._rows, row, best)
+                    self._basis[row] = best
+
+    def _cover(self) -> NDArray[np.float64] | None:
+        """Cover the circuits with parts of leaves at the least cost; None if it is shown to be more than `least` - 1 reports."""
+        from scipy.optimize import linprog  # noqa: PLC0415 - slow to import, and most cubes need none of it
+        from scipy.sparse import csr_array  # noqa: PLC0415
+
+        free = np.flatnonzero(self._weights < self._least)
+        meets = np.zeros((len(self._circuits), self._weights.size), np.int64)
+        for row, circuit in zip(meets, self._circuits, strict=True):
+            row[circuit] = 1
+        meets, reports = meets[:, free], self._weights[free]
+        solved = linprog(reports, csr_array(-meets), -np.ones(len(meets)), method="highs")
+        met = np.zeros(self._weights.size)
+        if solved.x is None:
+            return met
+        # What the solver says is put to the proof in whole numbers: flows through the circuits that no leaf is too small for.
+        flows = np.floor(-solved.ineqlin.marginals * _FINE).clip(0).astype(np.int64)
+        load = flows @ meets
+        excess = max((Fraction(int(a), int(b) * _FINE) for a, b in zip(load, reports, strict=True)), default=Fraction(1))
+        if Fraction(int(flows.sum()), _FINE) / max(excess, Fraction(1)) > self._least - 1:
+            return None
+        met[free] = solved.x.clip(0, 1)
+        return met

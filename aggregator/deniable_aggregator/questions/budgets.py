@@ -1,0 +1,149 @@
+"""The budget of an app's analysts: what its keys have spent on questions about withheld cells, and the answers that they got.
+
+``{app}:spent``
+    hash from a month to what all keys have spent on its reports, and from a month and a key's id to what this key has;
+``{app}:answers:<metric>``
+    hash from each question to its answer. The same question again has the same answer, whoever asks, and costs nothing.
+
+All costs add up, whatever they are of. What is spent on a month never comes back, so no clock counts. One script spends and keeps
+the answer, or does neither.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import sha256
+from typing import TYPE_CHECKING, cast
+
+from deniable.allowance import MICRO
+from deniable_aggregator.store import tallies
+from deniable_aggregator.store.script import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable.analysts import Analysts
+    from deniable.report import Stratum
+    from deniable_aggregator.publish.breakdown import Box
+    from deniable_aggregator.store import Store
+
+__all__ = ["Answer", "Asked", "BudgetSpent", "Budgets"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question.
+
+    Parameters
+    ----------
+    whole
+        The release that it is about.
+    month
+        Whose budget it is paid from, such as ``2026-11``.
+    cells
+        The cells, in order, each as what it stands for.
+    cost
+        Millionths of a nat.
+    """
+
+    whole: Stratum
+    month: str
+    cells: tuple[Box, ...]
+    cost: int
+
+    @property
+    def field(self) -> str:
+        """Its name among the answers."""
+        return f"{self.cost}|{sha256(json.dumps(self.cells).encode()).hexdigest()[:32]}|{tallies.name(self.whole)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a question is answered.
+
+    Parameters
+    ----------
+    told
+        A number of reports, or the place of a cell.
+    spent
+        What it has cost now: nothing, if it was there before. Millionths of a nat.
+    left
+        What the key may still spend on the month. Millionths of a nat.
+    """
+
+    told: int
+    spent: int
+    left: int
+
+
+class BudgetSpent(Exception):  # noqa: N818 - nothing went wrong
+    """A question costs more than is left of the key's part, or of the app's budget."""
+
+
+class Budgets:
+    """The budget of one app.
+
+    Parameters
+    ----------
+    store
+        Where it is kept.
+    analysts
+        How much it is.
+    """
+
+    def __init__(self, store: Store, analysts: Analysts) -> None:
+        self._redis = store.redis
+        self._answers, self._spent = f"{{{store.app}}}:answers:", f"{{{store.app}}}:spent"
+        self._limits = [int(Decimal(str(nats)) * MICRO) for nats in (analysts.epsilon, analysts.per_key)]
+        self._answer = Script(store.redis, "answer")
+
+    def ask(self, key: str, asked: Asked, draw: Callable[[], int]) -> Answer:
+        """Answer a question, from what was answered before or anew.
+
+        Parameters
+        ----------
+        key
+            The id of who asks.
+        asked
+            The question.
+        draw
+            Makes the answer, which is shown to nobody unless it is paid for. It is called only if there is enough to pay.
+
+        Raises
+        ------
+        BudgetSpent
+            If too little is left.
+        redis.RedisError
+            If the store cannot be used. The question may have been paid for: asked again, it has its answer.
+        """
+        answers = self._answers + asked.whole.metric
+        kept, cost = cast("bytes | None", self._redis.hget(answers, asked.field)), 0
+        if kept is None:
+            if asked.cost > min(self.left(key, asked.month)):
+                raise BudgetSpent
+            limits = (word for pair in zip(_accounts(key, asked.month), self._limits, strict=True) for word in pair)
+            found = self._answer([answers, self._spent], [asked.field, draw(), asked.cost, *limits])
+            if not found:
+                raise BudgetSpent
+            kept, cost = found[0], asked.cost * found[1]
+        return Answer(int(kept), cost, min(self.left(key, asked.month)))
+
+    def left(self, key: str, month: str) -> tuple[int, int]:
+        """Tell what is left of the app's budget for a month, and of a key's part of it, in millionths of a nat."""
+        spent = cast("list[bytes | None]", self._redis.hmget(self._spent, _accounts(key, month)))
+        app, own = (max(0, limit - int(each or 0)) for limit, each in zip(self._limits, spent, strict=True))
+        return app, own
+
+    def spent(self) -> dict[str, dict[str, int]]:
+        """List what was spent, in millionths of a nat: by month, and in it by the key's id; under the empty one by all keys."""
+        found: dict[str, dict[str, int]] = {}
+        for account, micro in sorted(cast("dict[bytes, bytes]", self._redis.hgetall(self._spent)).items()):
+            month, _, key = account.decode().partition(" ")
+            found.setdefault(month, {})[key] = int(micro)
+        return found
+
+
+def _accounts(key: str, month: str) -> list[str]:
+    return [month, f"{month} {key}"]

@@ -1,0 +1,1 @@
+"""Files of google/rappor, decoded here."""

@@ -1,0 +1,201 @@
+"""Decode what a google/rappor deployment has collected: its parameters, its counts or its reports, its candidates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from deniable import text
+from deniable.errors import ParameterError
+from deniable.layout import Layout
+from deniable.mechanisms.rappor import GoogleRappor
+from deniable.weight import MAX_EPSILON
+from deniable_aggregator import decode, tally
+from deniable_aggregator.decode import likelihood
+from deniable_aggregator.decode.estimate import Estimate, Supported
+from deniable_aggregator.decode.joint import Joint, joint
+from deniable_aggregator.rappor import files
+from deniable_aggregator.tally import Tally
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from fractions import Fraction
+
+    from numpy.typing import NDArray
+
+    from deniable.google_rappor import Params
+
+__all__ = ["OTHER", "Variable", "associate", "bits", "load_candidates", "load_tally", "strings"]
+
+OTHER = "(other)"
+"""Category of the people who hold none of a variable's candidates."""
+
+
+class _Bit(NamedTuple):
+    p: Fraction
+    q: Fraction
+
+
+def strings(params: Params, counted: Tally, candidates: Sequence[str]) -> Estimate:
+    """Estimate the shares of candidates by regression on the bits of their Bloom filters.
+
+    Parameters
+    ----------
+    params
+        Of the collection.
+    counted
+        The sum of its reports, of layout (m, k, "bits").
+    candidates
+        Different texts.
+
+    Raises
+    ------
+    ParameterError
+        If the parameters add no noise, or too little to be stated as an epsilon.
+    """
+    mechanism, values = _mechanism(params, candidates)
+    return decode.estimate(mechanism, counted, values)
+
+
+def _mechanism(params: Params, candidates: Sequence[str]) -> tuple[GoogleRappor, list[int]]:
+    """Make the mechanism for texts as long as the candidates, and these as values of its domain."""
+    length = max((len(candidate.encode()) for candidate in candidates), default=1)
+    mechanism = GoogleRappor(
+        domain_size=text.domain_size(max(length, 1)),
+        epsilon=MAX_EPSILON,
+        bits=params.bits,
+        hashes=params.hashes,
+        cohorts=params.cohorts,
+        prob_p=str(params.prob_p),
+        prob_q=str(params.prob_q),
+        prob_f=str(params.prob_f),
+    )
+    return mechanism, [text.encode(candidate, length) for candidate in candidates]
+
+
+def bits(params: Params, counted: Tally) -> Estimate:
+    """Estimate the share of each bit by the closed form: basic RAPPOR, where bit i is candidate i, and Boolean, of one bit.
+
+    Cohorts do not matter here and are added up. The estimates are debiased, unlike those of the original's analysis.
+
+    Parameters
+    ----------
+    params
+        Of the collection.
+    counted
+        The sum of its reports, of layout (m, k, "bits").
+    """
+    return Supported(_Bit(params.q_star, params.p_star), counted.n, counted.counts.sum(axis=0))
+
+
+def load_tally(params: Params, *, counts: str | None = None, reports: str | None = None) -> Tally:
+    """Read the sum of a collection, from its counts file or its reports file.
+
+    Raises
+    ------
+    ParameterError
+        If the file is malformed, with the line and the rule.
+    """
+    layout = Layout(params.cohorts, params.bits, "bits")
+    if counts is not None:
+        return Tally(layout, *files.load_counts(counts, params))
+    if reports is not None:
+        return Tally(layout, *files.sum_reports(reports, params))
+    raise ParameterError("a collection is read from its counts or its reports", None)
+
+
+def load_candidates(path: str) -> list[str]:
+    """Read a file of candidates, one to a line.
+
+    Raises
+    ------
+    ParameterError
+        If it is not readable UTF-8, empty, or lists a candidate twice.
+    """
+    try:
+        lines = text.lines(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ParameterError(f"{path}: candidates stand in a readable UTF-8 file, one to a line", str(error)) from None
+    if not lines:
+        raise ParameterError(f"{path}: a file of candidates has at least one line", "an empty file")
+    first: dict[str, int] = {}
+    for number, line in enumerate(lines, 1):
+        if not line:
+            raise ParameterError(f"{path}, line {number}: a candidate is a text", line)
+        if line in first:
+            raise ParameterError(f"{path}, line {number}: a candidate is listed once; this one is on line {first[line]}", line)
+        first[line] = number
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One of the questions that the same devices reported on, each report randomised on its own.
+
+    Parameters
+    ----------
+    params
+        Of its collection.
+    column
+        Heading of its reports.
+    candidates
+        Its strings; none of a Boolean, whose parameters have one bit.
+    """
+
+    params: Params
+    column: str
+    candidates: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.params.bits == 1) == bool(self.candidates):
+            raise ParameterError("a variable of one bit has no candidates, and any other has some", f"k = {self.params.bits}")
+
+    @property
+    def categories(self) -> tuple[str, ...]:
+        """What a device may hold."""
+        return (*self.candidates, OTHER) if self.candidates else ("false", "true")
+
+
+def associate(lines: Iterable[str], variables: Sequence[Variable], cohort: str = "cohort") -> Joint:
+    """Estimate the joint shares of several variables from their randomised reports.
+
+    Parameters
+    ----------
+    lines
+        Of a CSV file with headings, a device a line.
+    variables
+        Two or more.
+    cohort
+        Heading of the cohort, which a device has for all variables.
+
+    Returns
+    -------
+    Joint
+        An axis for each variable, of its `Variable.categories`.
+
+    Raises
+    ------
+    ParameterError
+        If a line is malformed, with its number and the rule, or the table is too large.
+    """
+    columns = [likelihood.Column(bits=v.column, width=v.params.bits, cohort=cohort, cohorts=v.params.cohorts) for v in variables]
+    read = likelihood.read(lines, columns)
+    found = [_likelihood(variable, *reports) for variable, reports in zip(variables, read, strict=True)]
+    return joint(found, strata=read[0][0])
+
+
+def _likelihood(variable: Variable, cohorts: NDArray[np.int64], reported: NDArray[np.uint8]) -> NDArray[np.float32]:
+    params = variable.params
+    p, q = params.p_star, params.q_star
+    if not variable.candidates:
+        masks = np.tile(np.array([[[0], [1]]], np.uint8), (params.cohorts, 1, 1))
+        return likelihood.bit_likelihood(cohorts, reported, masks, p=p, q=q)
+    mechanism, values = _mechanism(params, variable.candidates)
+    rows = cohorts.astype("<u4").view(np.uint8).reshape(-1, 4)[:, : mechanism.layout.row_size]
+    counted = tally.count(mechanism.layout, np.hstack([rows, reported]).tobytes())
+    shares = np.nan_to_num(decode.estimate(mechanism, counted, values).frequency)
+    masks = likelihood.masks(mechanism, values)
+    other = likelihood.other_rates(counted.counts, counted.reports, masks, shares, p=p, q=q)
+    return likelihood.bit_likelihood(cohorts, reported, masks, p=p, q=q, other=other)

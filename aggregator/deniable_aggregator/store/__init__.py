@@ -1,0 +1,416 @@
+"""The store: all that is shared, in Redis (7.0 command set), behind names that say what is meant.
+
+Keys of one app share a hash tag, so that one script may touch them all on a Redis Cluster too:
+
+``{app}:reports``
+    stream of validated batches not counted yet; an entry vanishes with the commit that counts it;
+``{app}:seen:...``
+    the uploads that were taken, so that one that is repeated is not counted again (`deniable_aggregator.store.uploads`);
+``{app}:tally:<stratum>``
+    string of big-endian int64 cells, so that BITFIELD adds to it in place and a read is one GET;
+``{app}:tallies:<metric>``
+    hash from each stratum of a metric to the hour of its last commit;
+``{app}:weights:<stratum>``
+    a string like that of the tally: how many reports set none, one, ... all of the bits, where reports have bits;
+``{app}:snapshot:<stratum>``
+    of a period that is open, a tally as it was: what the next early release holds (`deniable_aggregator.publish.publisher`);
+``{app}:alarms``
+    hash from each definition of a metric to what looks for made-up reports found, by `deniable_aggregator.alarms.watcher`;
+``{app}:watched``
+    the Unix time of the last such look;
+``{app}:dead``
+    capped stream of entries that could not be counted, with the reason;
+``{app}:workers``
+    sorted set of the workers that live, by the Unix time of their last sign of life;
+``{app}:caught``
+    up to which Unix time all that was appended is counted, as far as is known;
+``{app}:expired``
+    hash from each definition of a metric to the last of its periods that was deleted, by `deletion.retention`;
+``{app}:erased``
+    hash of digests of erased metrics, by `deniable_aggregator.deletion.erase`; of these two, nothing is counted any more;
+``{app}:faults``
+    hash of what fails at present of a worker's chores (`deniable_aggregator.counting.faults`);
+``{app}:staged:<token>``, ``{app}:redo``
+    what is too large for one script, in pieces (`deniable_aggregator.store.staging`);
+``{app}:metrics``
+    set of the metrics that any registry had, since what is kept of one that is declared no longer must go some day, too.
+
+What is published of the tallies has keys of its own, in `deniable_aggregator.publish.release`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from deniable_aggregator.store import tallies, uploads
+from deniable_aggregator.store.limit import Excess, Limit, arguments
+from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.staging import Piece, Staging
+from deniable_aggregator.store.tallies import Shelf
+from deniable_aggregator.store.uploads import Seen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.layout import Layout
+    from deniable.report import Stratum
+    from deniable_aggregator.store.durability import Durability
+    from deniable_aggregator.store.room import Room
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["AT_ONCE", "GROUP", "Appended", "Entry", "Store", "Weights", "connect"]
+
+GROUP = "agg"
+_DEAD_LETTERS = 10_000
+_MANY, _SPARSE = 32, 8  # cells, and of how many one changed, for which adding to all of them takes less than naming those
+_NAMED, _ROOM = 6, 64  # cells added in a row that take as long as one that is named, as making room for one
+AT_ONCE = 3 << 15
+"""What a script may add at once, in cells in a row: the store answers nobody meanwhile, some 30 ms at most."""
+_PIECE = 1 << 15  # cells of a piece where that is too little
+_HOUR = 3600  # the shortest period, and the finest time that is kept of anything
+
+
+def connect(url: str, *, timeout: float = 10.0) -> redis.Redis:
+    """Open a connection pool.
+
+    Parameters
+    ----------
+    url
+        ``redis://``, ``rediss://`` or ``unix://``.
+    timeout
+        Seconds to wait for an answer; more than the longest blocking read.
+    """
+    # Of itself redis-py tries ten times, with pauses; whoever waits for us has given up by then. One more try finds a store
+    # that was started anew: the first one only finds the old connection closed. Every script may be sent twice.
+    retry = Retry(NoBackoff(), 1, (redis.ConnectionError,))
+    return redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=min(timeout, 2.0), retry=retry)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What became of an upload.
+
+    Parameters
+    ----------
+    outcome
+        ``"appended"``; ``"duplicate"``, the key was seen before; ``"full"``, the backlog is at its cap; ``"no room"``, there is
+        no memory left for uploads; or ``"limited"``.
+    previous
+        For a duplicate, what was remembered of the first one.
+    excess
+        For one that was limited, by what.
+    """
+
+    outcome: str
+    previous: bytes = b""
+    excess: Excess | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A batch read from the stream.
+
+    Parameters
+    ----------
+    id
+        Its stream id.
+    body
+        Its bytes; None where it was deleted while it was pending.
+    """
+
+    id: bytes
+    body: bytes | None
+
+
+class Weights(NamedTuple):
+    """The weight tally of a stratum, beside the tally that goes by the stratum itself.
+
+    Parameters
+    ----------
+    stratum
+        What the reports are counted with.
+    """
+
+    stratum: Stratum
+
+
+class Store:
+    """The shared state of one app.
+
+    Parameters
+    ----------
+    client
+        A redis client.
+    app
+        The app's name.
+    durability
+        What an upload that was appended has survived.
+    room
+        How much memory uploads may take.
+    """
+
+    def __init__(self, client: redis.Redis, app: str, durability: Durability | None = None, room: Room | None = None) -> None:
+        self.redis = client
+        self.app = app
+        self._durability = durability
+        self._room = room
+        self.tallies = Shelf(client, app, "tally", "tallies")
+        self.snapshots = Shelf(client, app, "snapshot", "snapshots")  # its index is never written: a snapshot is of a period
+        self.stream = f"{{{app}}}:reports"
+        self.dead = f"{{{app}}}:dead"
+        self.workers = f"{{{app}}}:workers"
+        self.caught = f"{{{app}}}:caught"
+        self.alarms = f"{{{app}}}:alarms"
+        self.watched = f"{{{app}}}:watched"
+        self.expired = f"{{{app}}}:expired"
+        self.erased = f"{{{app}}}:erased"
+        self.metrics = f"{{{app}}}:metrics"
+        self.faults = f"{{{app}}}:faults"
+        self._seen = Seen(client, app)
+        self._append = Script(client, "limit", "seen", "append")
+        self.staging = Staging(client, app)
+        self._commit = Script(client, "own", "gone", "add", "commit")
+        self._bury = Script(client, "bury")
+        self._leave = Script(client, "leave")
+        self._forget = Script(client, "forget")
+        self._look = Script(client, "look")
+        self._beat = Script(client, "beat")
+        self._age = Script(client, "age")
+
+    # Ingest
+
+    def append(self, entry: bytes, *, key: str, remember: bytes, cap: int, ttl: int, limits: Sequence[Limit] = ()) -> Appended:
+        """Append a batch once, whatever is retried.
+
+        Parameters
+        ----------
+        entry
+            The batch.
+        key
+            The upload's idempotency key.
+        remember
+            Kept for duplicates of the upload: a few bytes.
+        cap
+            Entries the backlog may hold.
+        ttl
+            Seconds to remember the key, at least; up to a day longer, since the end of its life must not tell its beginning.
+        limits
+            What the upload counts for, in their order, up to the first that is used up; then it is not appended.
+
+        Raises
+        ------
+        redis.RedisError
+            If the store cannot be used, or does not keep the promised durability. The batch may have been appended all the
+            same; sent again with its key, it is appended once.
+        """
+        self.ensure()
+        if self._room and not self._room.take(self.redis, len(entry)):
+            return Appended("no room")
+        try:
+            outcome, more = self._seen.ask(
+                self._append,
+                key,
+                lambda name: (
+                    [self.stream, self._seen.base, *(limit.key for limit in limits)],
+                    [entry, *name, remember, cap, uploads.days(ttl), *arguments(limits)],
+                ),
+            )
+        except redis.OutOfMemoryError:
+            return Appended("no room")
+        if outcome == b"limited":
+            return Appended("limited", excess=Excess(*more))
+        return Appended(outcome.decode(), more)
+
+    def ensure(self) -> None:
+        """See, now and then, that the store keeps the promised durability.
+
+        Raises
+        ------
+        redis.RedisError
+            If it does not, or cannot be asked.
+        """
+        if self._durability:
+            self._durability.ensure(self.redis)
+
+    def recall(self, key: str, ttl: int) -> bytes | None:
+        """Return what was remembered of an upload, or None.
+
+        Parameters
+        ----------
+        key
+            The upload's idempotency key.
+        ttl
+            Seconds for which it is remembered, as `append` was told.
+        """
+        return self._seen.recall(key, ttl)
+
+    def backlog(self) -> int:
+        """Count the batches that are not counted yet."""
+        return self.redis.xlen(self.stream)
+
+    # Worker
+
+    def join(self) -> None:
+        """Make sure that the consumer group exists, reading from the very first entry."""
+        try:
+            self.redis.xgroup_create(self.stream, GROUP, id="0", mkstream=True)
+        except redis.ResponseError as error:
+            if "BUSYGROUP" not in str(error):
+                raise
+
+    def commit(
+        self, consumer: str, ids: Sequence[bytes], deltas: Mapping[Stratum | Weights, NDArray[np.int64]], now: int
+    ) -> list[bytes]:
+        """Add deltas and remove the entries they came from, all or nothing; what is expired or erased is not added.
+
+        Where that would hold up the store for long it is decided at one moment, and added in pieces.
+
+        Parameters
+        ----------
+        consumer
+            Who read the entries.
+        ids
+            The entries, all of them counted in the deltas.
+        deltas
+            Cells to add, to the tallies and the weight tallies of strata.
+        now
+            Unix time in seconds, of which the hour is kept: a tally of one report must not tell its second.
+
+        Returns
+        -------
+        list of bytes
+            Entries that this consumer no longer owns. If there is one, nothing was written.
+        """
+        hour = now - now % _HOUR
+        most = (_NAMED + 1) * sum(map(len, deltas.values()))  # what they cost if every cell changed; a look takes longer
+        if most > AT_ONCE and sum(map(_cost, deltas.values())) > AT_ONCE:
+            pieces = [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
+            return self.staging.commit(self.stream, GROUP, consumer, ids, pieces)
+        keys = [self.stream, self.expired, self.erased]
+        args: list[Any] = [GROUP, consumer, hour, len(ids), *ids]
+        for of, cells in deltas.items():
+            stratum, key = (of.stratum, self.weights) if isinstance(of, Weights) else (of, self.tallies.key)
+            name = tallies.name(stratum)
+            keys += [key(name), self.tallies.index(stratum.metric)]
+            args += [name, *_changes(cells)]
+        return cast("list[bytes]", self._commit(keys=keys, args=args))
+
+    def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
+        """Move an entry that cannot be counted to the dead letters; False when this consumer no longer owns it."""
+        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, _DEAD_LETTERS]))
+
+    def leave(self, consumer: str) -> bool:
+        """Forget a consumer, unless it has entries pending (deleting it would lose them)."""
+        return bool(self._leave(keys=[self.stream], args=[GROUP, consumer]))
+
+    def forget(self, idle: float) -> int:
+        """Forget all consumers that are idle for some seconds and have no entries pending; return how many."""
+        return int(self._forget(keys=[self.stream], args=[GROUP, round(1000 * idle)]))
+
+    def age(self, consumer: str, ms: int) -> int:
+        """Have what a consumer has in hand count as idle for some milliseconds at least; return how many entries were younger."""
+        return int(self._age(keys=[self.stream], args=[GROUP, consumer, ms]))
+
+    def beat(self, worker: str, life: int) -> None:
+        """Note that a worker lives, and up to when all that was appended is counted.
+
+        Parameters
+        ----------
+        worker
+            Its name.
+        life
+            Seconds for which a worker is believed to live without a sign of it.
+        """
+        self._beat(keys=[self.stream, self.workers, self.caught], args=[worker, life])
+
+    def look(self, life: int) -> tuple[int, int, int, int, int, int]:
+        """Count the batches that wait, those in hand, the milliseconds any waits at most (or -1), dead letters, living workers.
+
+        Parameters
+        ----------
+        life
+            Seconds for which a worker is believed to live without a sign of it.
+
+        Returns
+        -------
+        tuple of int
+            These, and 1 if all that came before is counted; 0 where so many milliseconds are only the least that is known.
+        """
+        keys = [self.stream, self.dead, self.workers, self.caught]
+        return cast("tuple[int, int, int, int, int, int]", self._look(keys=keys, args=[GROUP, life]))
+
+    def now(self) -> float:
+        """Return the Unix time by this machine's clock or the store's, whichever is earlier.
+
+        A clock that is ahead must neither publish nor delete what is not due by the other.
+        """
+        seconds, micro = self.redis.time()
+        return min(time.time(), seconds + micro / 1_000_000)
+
+    # Query
+
+    def strata(self, metric: str) -> dict[Stratum, int]:
+        """List every stratum counted for a metric, with the Unix time of the hour of its last commit."""
+        return {stratum: int(updated) for stratum, updated in self.tallies.notes(metric).items()}
+
+    def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
+        """Read and merge the tallies of some strata of one layout."""
+        return self.tallies.read(layout, strata)
+
+    def read_weights(self, layout: Layout, strata: Sequence[Stratum]) -> NDArray[np.int64]:
+        """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros where none were counted."""
+        total = np.zeros(layout.width + 1, np.int64)
+        values = cast("list[bytes | None]", self.redis.mget([self.weights(tallies.name(s)) for s in strata])) if strata else []
+        for value in filter(None, values):
+            cells = tallies.cells(value)
+            total[: len(cells)] += cells
+        return total
+
+    def weights(self, name: str) -> str:
+        """Name the key of a stratum's weight tally."""
+        return f"{{{self.app}}}:weights:{name}"
+
+
+def _pieces(of: Stratum | Weights, cells: NDArray[np.int64], hour: int) -> Iterator[Piece]:
+    """Cut a delta: first a piece that makes room for all of it, then the rest from the end, so that the tally moves but once."""
+    stratum, word = (of.stratum, "weights") if isinstance(of, Weights) else (of, "tally")
+    name, changed = tallies.name(stratum), np.flatnonzero(cells)
+    if not len(changed):
+        return
+    yield Piece(word, name, hour, "", f"{changed[-1]} 0")
+    for start in reversed(range(0, int(changed[-1]) + 1, _PIECE)):
+        some = cells[start : start + _PIECE]
+        if some.any():
+            yield Piece(word, name, hour, *_changes(some, start))
+
+
+def _cost(cells: NDArray[np.int64]) -> int:
+    """Tell how long a commit takes to add a delta, in cells that are added in a row."""
+    changed = np.flatnonzero(cells)
+    if not len(changed):
+        return 0
+    first, end = int(changed[0]), int(changed[-1]) + 1
+    return (end - first if _in_a_row(changed) else _NAMED * len(changed)) + end // _ROOM
+
+
+def _in_a_row(changed: NDArray[np.intp]) -> bool:
+    """Tell whether adding to all cells from the first to the last that changed takes less than naming those."""
+    return len(changed) >= _MANY and int(changed[-1]) + 1 - int(changed[0]) <= _SPARSE * len(changed)
+
+
+def _changes(cells: NDArray[np.int64], start: int = 0) -> tuple[int | str, bytes | str]:
+    """Write a delta as ``add.lua`` reads it: where many cells changed, all from the first one to the last one."""
+    changed = np.flatnonzero(cells)
+    if _in_a_row(changed):
+        first, end = int(changed[0]), int(changed[-1]) + 1
+        return start + first, cells[first:end].astype(">i8").tobytes()
+    return "", " ".join(map(str, np.column_stack([start + changed, cells[changed]]).ravel().tolist()))

@@ -1,0 +1,124 @@
+"""Dead letters: batches that could not be counted, put aside with the reason, until somebody has looked.
+
+Their number is capped: the oldest go first. What they hold are randomised reports; what is shown of them is their structure only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from deniable.errors import PayloadError
+from deniable_aggregator.store import batch
+from deniable_aggregator.store.script import Script
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable_aggregator.store import Store
+    from deniable_aggregator.store.batch import Group
+
+__all__ = ["DeadLetter", "DeadLetters"]
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A batch that could not be counted.
+
+    Parameters
+    ----------
+    id
+        Its place among the dead letters.
+    reason
+        Why it could not be counted.
+    size
+        Bytes of the batch; None where there was none.
+    groups
+        What it holds, as far as it can be read.
+    body
+        The batch as it is.
+    """
+
+    id: str
+    reason: str
+    size: int | None
+    groups: tuple[Group, ...] = ()
+    body: bytes = field(default=b"", repr=False)
+
+    @property
+    def reports(self) -> int:
+        """Number of reports in it, as far as it can be read."""
+        return sum(group.reports for group in self.groups)
+
+    def names(self, metric: str) -> bool:
+        """Tell whether a metric's name is anywhere in it."""
+        return metric.encode() in self.body
+
+
+class DeadLetters:
+    """The dead letters of one app.
+
+    Parameters
+    ----------
+    store
+        The app's.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._requeue = Script(store.redis, "requeue")
+
+    def __len__(self) -> int:
+        """Count them."""
+        return self._store.redis.xlen(self._store.dead)
+
+    def __iter__(self) -> Iterator[DeadLetter]:
+        """Go through them, the oldest first."""
+        start = "-"
+        while True:
+            page = cast("list[Any]", self._store.redis.xrange(self._store.dead, start, "+", _PAGE))
+            yield from map(_letter, page)
+            if len(page) < _PAGE:
+                return
+            start = f"({page[-1][0].decode()}"
+
+    def get(self, id_: str) -> DeadLetter | None:
+        """Return one, or None."""
+        found = cast("list[Any]", self._store.redis.xrange(self._store.dead, id_, id_))
+        return _letter(found[0]) if found else None
+
+    def requeue(self, id_: str, cap: int) -> str:
+        """Give one back to the workers, exactly once.
+
+        Parameters
+        ----------
+        id_
+            Which one.
+        cap
+            Entries the backlog may hold.
+
+        Returns
+        -------
+        str
+            ``"requeued"``; ``"missing"``, there is none, or no longer; ``"full"``, the backlog is at its cap; ``"empty"``, it has
+            no batch.
+        """
+        return cast("bytes", self._requeue([self._store.dead, self._store.stream], [id_, cap])).decode()
+
+    def purge(self, ids: Sequence[str]) -> int:
+        """Remove some for good; return how many there were."""
+        return self._store.redis.xdel(self._store.dead, *ids) if ids else 0
+
+
+def _letter(entry: tuple[bytes, dict[bytes, bytes]]) -> DeadLetter:
+    id_, fields = entry
+    body = fields.get(b"d")
+    groups: tuple[Group, ...] = ()
+    if body is not None:
+        try:
+            groups = tuple(batch.decode(body))
+        except PayloadError:
+            groups = ()
+    return DeadLetter(id_.decode(), fields.get(b"reason", b"").decode(), None if body is None else len(body), groups, body or b"")

@@ -1,0 +1,169 @@
+"""Durability: what an answered upload has survived, by name, and whether the store at hand keeps that promise.
+
+``memory``
+    The store may forget everything when it ends.
+``everysec``
+    The store writes at once and has it on disk within a second or two: its process may be killed, its machine may lose that much.
+``always``
+    What was answered is on disk: nothing is lost as long as the disk is not.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
+
+import redis
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.store.writable import PromiseBroken
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["NAMES", "Durability", "Name", "evicts", "look", "unseen"]
+
+Name = Literal["memory", "everysec", "always"]
+NAMES: Final[tuple[Name, ...]] = get_args(Name)
+
+log = logging.getLogger("deniable.store")
+
+_ASKED = ("maxmemory-policy", "appendonly", "appendfsync")
+_FSYNC = {"everysec": ("everysec", "always"), "always": ("always",)}
+_SECONDS = 60.0  # for which a look is good: a store that is started anew may have other settings
+
+
+class Durability:
+    """A promise to keep, and what was seen of the store that has to keep it.
+
+    Parameters
+    ----------
+    name
+        What is promised.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no such name.
+    """
+
+    def __init__(self, name: Name = "everysec") -> None:
+        if name not in NAMES:
+            raise ConfigurationError(f"durability is {', '.join(NAMES[:-1])} or {NAMES[-1]}; got {name!r}")
+        self.name = name
+        self._good_until = 0.0
+        self._said = False
+        self._kept = True
+
+    def ensure(self, client: redis.Redis) -> None:
+        """Look at the store now and then.
+
+        Parameters
+        ----------
+        client
+            The store.
+
+        Raises
+        ------
+        redis.RedisError
+            If the store cannot be asked, or has been started anew with settings that do not keep the promise.
+        """
+        if time.monotonic() < self._good_until:
+            return
+        try:
+            self.check(client)
+        except ConfigurationError as error:
+            if self._kept:
+                log.error("no upload is taken: %s", error)  # noqa: TRY400 - the message says it all
+            self._kept = False
+            raise PromiseBroken("the store does not keep the promised durability") from None
+
+    def check(self, client: redis.Redis) -> None:
+        """Look at the store.
+
+        Parameters
+        ----------
+        client
+            The store.
+
+        Raises
+        ------
+        ConfigurationError
+            If it does not keep the promise, or ``always`` is promised and cannot be seen.
+        redis.RedisError
+            If it cannot be asked.
+        """
+        seen = look(client)
+        wrong = evicts(seen) or self.broken(seen)
+        if wrong:
+            raise ConfigurationError(wrong)
+        unknown = unseen(seen)
+        if unknown and not self._said:
+            log.warning(
+                "the store does not tell %s: that it keeps durability %s is for you to see", ", ".join(unknown), self.name
+            )
+            self._said = True
+        self._kept = True
+        self._good_until = time.monotonic() + _SECONDS
+
+    def broken(self, seen: Mapping[str, str]) -> str | None:
+        """Tell how settings, as `look` returns them, do not keep the promise; None if nothing shows that they do not."""
+        if self.name == "memory":
+            return None
+        if seen.get("appendonly", "yes") != "yes":
+            return f"durability {self.name} needs a store that writes: set appendonly yes"
+        fsync = seen.get("appendfsync")
+        if fsync not in (None, *_FSYNC[self.name]):
+            return f"durability {self.name} needs appendfsync {self.name}; the store has {fsync}"
+        # WAITAOF would tell of each upload, but Valkey 9.1 answers it before a store that writes every second has synced.
+        if self.name == "always" and unseen(seen):
+            return "durability always cannot be seen in this store: allow its user CONFIG GET, or promise everysec"
+        return None
+
+
+def evicts(seen: Mapping[str, str]) -> str | None:
+    """Tell that a store forgets what it has no room for, which no promise allows; None if it refuses instead."""
+    policy = seen.get("maxmemory-policy", "noeviction")
+    if policy == "noeviction":
+        return None
+    return f"a store that is full must refuse and not forget: set maxmemory-policy noeviction; it has {policy}"
+
+
+def unseen(seen: Mapping[str, str]) -> list[str]:
+    """List the settings that the store does not tell."""
+    return [name for name in _ASKED if name not in seen]
+
+
+def look(client: redis.Redis) -> dict[str, str]:
+    """Read what the store tells of its settings: all of them by CONFIG, most of them by INFO, none where neither is allowed.
+
+    Parameters
+    ----------
+    client
+        The store.
+
+    Raises
+    ------
+    redis.RedisError
+        If it cannot be asked.
+    """
+    try:
+        given = cast("dict[Any, Any]", client.config_get(*_ASKED))
+        return {_text(name): _text(value) for name, value in given.items()}
+    except redis.ResponseError:  # not allowed, or renamed
+        pass
+    found: dict[str, str] = {}
+    try:
+        info = client.info("memory") | client.info("persistence")
+    except redis.ResponseError:
+        return found
+    if "maxmemory_policy" in info:
+        found["maxmemory-policy"] = str(info["maxmemory_policy"])
+    if "aof_enabled" in info:
+        found["appendonly"] = "yes" if info["aof_enabled"] else "no"
+    return found
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

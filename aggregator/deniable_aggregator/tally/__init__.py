@@ -1,0 +1,237 @@
+"""The tally: the sum of reports, one int64 matrix and a report count per row, for every mechanism alike.
+
+Tallies add. Merging is associative and commutative, so it never matters in which order, on which machine or in how many
+pieces reports were counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ParameterError, PayloadError
+from deniable_aggregator.tally import kernels
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from deniable.layout import Layout
+
+__all__ = ["Tally", "count", "empty", "from_cells", "merge", "plain", "sift", "valid"]
+
+_BYTES = bytes(range(256))
+_FEW = 64  # payloads, which are checked sooner than numpy is called
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tally:
+    """A sum of reports of one layout.
+
+    Parameters
+    ----------
+    layout
+        Shape of the reports.
+    counts
+        int64 array (rows, width): how often each index was named, or each bit set.
+    reports
+        int64 array (rows,): reports of each row.
+    """
+
+    layout: Layout
+    counts: NDArray[np.int64]
+    reports: NDArray[np.int64]
+
+    @property
+    def n(self) -> int:
+        """Number of reports."""
+        return int(self.reports.sum())
+
+    @property
+    def cells(self) -> NDArray[np.int64]:
+        """The tally as one vector: the counts row by row, then, for bits, the reports of each row.
+
+        With indices every report counts once, so the reports of a row are the sum of its counts and are not written.
+        """
+        if self.layout.kind == "index":
+            return self.counts.ravel()
+        return np.concatenate([self.counts.ravel(), self.reports])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Tally):
+            return NotImplemented
+        same = np.array_equal(self.counts, other.counts) and np.array_equal(self.reports, other.reports)
+        return self.layout == other.layout and same
+
+    __hash__ = None  # type: ignore[assignment] # arrays are mutable
+
+
+def empty(layout: Layout) -> Tally:
+    """Make a tally of no reports."""
+    return Tally(layout, np.zeros((layout.rows, layout.width), np.int64), np.zeros(layout.rows, np.int64))
+
+
+def from_cells(layout: Layout, cells: NDArray[np.int64]) -> Tally:
+    """Make a tally from its vector; cells missing at the end are 0.
+
+    Raises
+    ------
+    ParameterError
+        If there are more cells than the layout has.
+    """
+    size = layout.rows * layout.width
+    most = size if layout.kind == "index" else size + layout.rows
+    if len(cells) > most:
+        raise ParameterError(f"a tally of this layout has at most {most} cells", len(cells))
+    padded = np.zeros(most, np.int64)
+    padded[: len(cells)] = cells
+    counts = padded[:size].reshape(layout.rows, layout.width)
+    return Tally(layout, counts, counts.sum(axis=1) if layout.kind == "index" else padded[size:])
+
+
+@lru_cache(1024)
+def plain(layout: Layout) -> tuple[tuple[int, bytes], ...]:
+    """List bytes by which it is plain that a payload is valid: most groups are small, and calls of numpy take longer than they.
+
+    A number is below another one if its highest byte is below that of the other.
+
+    Returns
+    -------
+    tuple of (int, bytes)
+        A place in the payload, and the bytes of which one must stand there. A payload with another one may be valid all the same.
+    """
+    size, head = layout.payload_size, layout.row_size
+    if layout.kind == "index":
+        limits = [(size - 1, layout.rows * layout.width >> 8 * (size - 1))]
+    else:
+        limits = [(head - 1, layout.rows >> 8 * (head - 1))] if head else []
+        limits += [(size - 1, 1 << layout.width % 8)] if layout.width % 8 else []
+    return tuple((place, _BYTES[:limit]) for place, limit in limits if limit < len(_BYTES))
+
+
+def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
+    """Tell of each payload whether a device could have sent it.
+
+    Parameters
+    ----------
+    layout
+        Shape of the reports.
+    payloads
+        Whole payloads, one after another.
+
+    Returns
+    -------
+    ndarray of bool
+        One element a payload.
+
+    Raises
+    ------
+    PayloadError
+        ``payload_length``, if the bytes are not whole payloads.
+    """
+    table = _table(layout, payloads)
+    if layout.kind == "index":
+        return kernels.widen(table) < layout.rows * layout.width
+    good = kernels.widen(table[:, : layout.row_size]) < layout.rows
+    padding = -layout.width % 8
+    if padding:
+        good &= table[:, -1] >> (8 - padding) == 0
+    return good
+
+
+def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | None]:
+    """Part the payloads that a device could have sent from those that none could.
+
+    Parameters
+    ----------
+    layout
+        Shape of the reports.
+    payloads
+        Whole payloads, one after another.
+
+    Returns
+    -------
+    good : bytes
+        The good payloads.
+    bad : int
+        How many there are of the others.
+    reason : PayloadError or None
+        What is wrong with the first of them.
+    """
+    if _all_plain(layout, payloads):
+        return payloads, 0, None
+    if len(payloads) <= _FEW * layout.payload_size and _all_valid(layout, payloads):
+        return payloads, 0, None
+    good = valid(layout, payloads)
+    if good.all():
+        return payloads, 0, None
+    table = _table(layout, payloads)
+    reason = PayloadError("payload", "a payload is none that a device could have sent")
+    try:
+        layout.unpack(table[int(np.flatnonzero(~good)[0])].tobytes())
+    except PayloadError as error:
+        reason = error
+    return table[good].tobytes(), int((~good).sum()), reason
+
+
+def count(layout: Layout, payloads: bytes) -> Tally:
+    """Count reports, of which each must be good.
+
+    Raises
+    ------
+    PayloadError
+        If a payload is none that a device could have sent. Nothing is counted then.
+    """
+    _, _, reason = sift(layout, payloads)
+    if reason:
+        raise reason
+    counted = empty(layout)
+    data = np.frombuffer(payloads, np.uint8)
+    if layout.kind == "index":
+        kernels.histogram(data, layout.payload_size, counted.counts.reshape(-1))
+        return Tally(layout, counted.counts, counted.counts.sum(axis=1))
+    kernels.popcount(data, layout.row_size, layout.payload_size, layout.width, counted.counts, counted.reports)
+    return counted
+
+
+def merge(first: Tally, *others: Tally) -> Tally:
+    """Add tallies of one layout.
+
+    Raises
+    ------
+    ParameterError
+        If their layouts differ.
+    """
+    for other in others:
+        if other.layout != first.layout:
+            raise ParameterError(f"tallies of one layout are merged, {first.layout}", other.layout)
+    counts = sum((other.counts for other in others), first.counts)
+    return Tally(first.layout, counts, sum((other.reports for other in others), first.reports))
+
+
+def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:
+    size = layout.payload_size
+    if len(payloads) % size:
+        raise PayloadError("payload_length", f"payloads of {size} bytes stand one after another; got {len(payloads)} bytes")
+    return np.frombuffer(payloads, np.uint8).reshape(-1, size)
+
+
+def _all_plain(layout: Layout, payloads: bytes) -> bool:
+    size = layout.payload_size
+    if not payloads or len(payloads) % size:
+        return False
+    return not any(payloads[place::size].translate(None, allowed) for place, allowed in plain(layout))
+
+
+def _all_valid(layout: Layout, payloads: bytes) -> bool:
+    """Tell whether all payloads are valid, by a look at each."""
+    size = layout.payload_size
+    if not payloads or len(payloads) % size:
+        return False
+    head, limit = (size, layout.rows * layout.width) if layout.kind == "index" else (layout.row_size, layout.rows)
+    if max([int.from_bytes(payloads[at : at + head], "little") for at in range(0, len(payloads), size)]) >= limit:
+        return False
+    padding = layout.width % 8 if layout.kind == "bits" else 0
+    return not padding or not payloads[size - 1 :: size].translate(None, _BYTES[: 1 << padding])

@@ -1,0 +1,107 @@
+"""The keys that `deniable serve` draws, in a file of its data directory, so that they are the same at each start.
+
+Unlike `deniable keys`, which keeps hashes for others to check, this keeps the keys themselves. A developer expects the address
+that an app was given yesterday to be printed, and to work, today. The ingest key is in every app and no secret; the read key
+opens only what the same user finds beside the file, in the store's data: so the file is that user's alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+from deniable_server.access.keys import ROLES, draw
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["KeyFile"]
+
+_KEPT = ("ingest", "read")
+_OTHERS = 0o077
+
+
+class KeyFile:
+    """An ingest key and a read key for each app.
+
+    Parameters
+    ----------
+    directory
+        Made if it does not exist, private to this user and hidden from git.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.path = directory / "keys.json"
+
+    def keys(self, apps: Iterable[str]) -> dict[str, dict[str, str]]:
+        """Return the keys of some apps by role; those that are not there are drawn and kept.
+
+        Raises
+        ------
+        ConfigurationError
+            If the file cannot be used, is not what was written, or is open to other users.
+        """
+        try:
+            kept = self._read()
+            new = {app: {role: draw(role) for role in _KEPT} for app in apps if app not in kept}
+            if new:
+                kept |= new
+                self._write(kept)
+        except OSError as error:
+            raise ConfigurationError(f"keys cannot be kept in {self.path}: {error.strerror}") from None
+        return {app: kept[app] for app in apps}
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        try:
+            file = self.path.open(encoding="utf-8", errors="replace")
+        except FileNotFoundError:
+            return {}
+        with file:
+            stat = os.fstat(file.fileno())
+            if stat.st_mode & _OTHERS or stat.st_uid != os.geteuid():
+                raise ConfigurationError(
+                    f"{self.path} holds keys, and is open to other users; chmod 600 it, or remove it to have new ones drawn"
+                )
+            try:
+                kept = json.load(file)
+            except ValueError:
+                kept = None
+        if not isinstance(kept, dict) or not all(map(_whole, kept.values())):
+            raise ConfigurationError(
+                f"{self.path} is not as it was written: by app, an ingest and a read key; remove it to have new ones drawn"
+            )
+        return kept
+
+    def _write(self, kept: dict[str, dict[str, str]]) -> None:
+        folder = self.path.parent
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+        except FileExistsError:
+            pass  # whose files are not ours to hide: it may be a home
+        else:
+            (folder / ".gitignore").write_text("*\n", "utf-8")
+        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".keys-")  # which nobody else may read
+        try:
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+                json.dump(kept, file, indent=2)
+                file.write("\n")
+            Path(name).replace(self.path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+
+def _whole(keys: object) -> bool:
+    """Tell whether an app's keys are such as are drawn: then a setting can hold them, too."""
+    return (
+        isinstance(keys, dict)
+        and set(keys) == set(_KEPT)
+        and all(
+            isinstance(keys[role], str) and re.fullmatch(rf"{ROLES[role]}_[\w-]{{20,}}", keys[role], re.ASCII) for role in _KEPT
+        )
+    )

@@ -1,0 +1,198 @@
+"""Keys of an app, in the store: what is kept of them is a hash, so nobody who reads the store can use one.
+
+``{app}:keys``
+    hash from a key's id to what is known of it, as JSON; changed only together with an entry of the audit log;
+``{app}:keys:used``
+    hash from a key's id to the day on which it was last used.
+
+A key has 192 random bits. Nobody can guess such a number, so a plain SHA-256 hides it, and its first 64 bits are its id.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from hashlib import sha256
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, Self, cast
+
+from deniable.errors import ParameterError
+from deniable_aggregator.audit.log import AuditLog
+
+if TYPE_CHECKING:
+    import redis
+
+__all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of"]
+
+ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
+"""What a key may open, and how it begins. An ingest key is in every app, no secret; an admin key opens what a read key does, sees
+what is not published yet, and lists and revokes keys."""
+
+_START = 7
+_LONGEST_NAME = 100
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+def draw(role: str) -> str:
+    """Draw a key."""
+    return f"{ROLES[role]}_{token_urlsafe(24)}"
+
+
+def id_of(digest: bytes) -> str:
+    """Return the id of the key that has this SHA-256."""
+    return digest[:8].hex()
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is known of a key.
+
+    Parameters
+    ----------
+    app
+        The app that it opens.
+    role
+        One of `ROLES`.
+    digest
+        Its SHA-256.
+    name
+        What people call it; at most 100 printable characters.
+    start
+        Its first characters, by which people tell it from others.
+    created
+        The day on which it was made; None for those of the environment.
+    used
+        The day on which it was last used; None if never, or not looked up.
+    """
+
+    app: str
+    role: str
+    digest: bytes
+    name: str = ""
+    start: str = ""
+    created: date | None = None
+    used: date | None = None
+
+    def __post_init__(self) -> None:
+        if self.role not in ROLES:
+            raise ParameterError(f"a key's role is {', '.join(ROLES)}", self.role)
+        if len(self.name) > _LONGEST_NAME or not self.name.isprintable():
+            raise ParameterError(f"a key's name has at most {_LONGEST_NAME} printable characters", self.name)
+
+    @property
+    def id(self) -> str:
+        """By which it is revoked: 16 hexadecimal digits."""
+        return id_of(self.digest)
+
+    def opens(self, role: str) -> bool:
+        """Tell whether the key may do what keys of a role may."""
+        return self.role == role or (self.role, role) == ("admin", "read")
+
+    def told(self) -> dict[str, str | None]:
+        """Return what people and programs may be shown of it."""
+        created, used = (day.isoformat() if day else None for day in (self.created, self.used))
+        return {"id": self.id, "role": self.role, "start": self.start, "name": self.name, "created": created, "used": used}
+
+    def _write(self) -> str:
+        created = self.created.isoformat() if self.created else None
+        known = {"role": self.role, "digest": self.digest.hex(), "name": self.name, "start": self.start, "created": created}
+        return json.dumps(known)
+
+    @classmethod
+    def _read(cls, app: str, written: bytes, used: bytes | None) -> Self:
+        known: dict[str, Any] = json.loads(written)
+        created = date.fromisoformat(known["created"])
+        return cls(app, known["role"], bytes.fromhex(known["digest"]), known["name"], known["start"], created, _day(used))
+
+
+class KeyStore:
+    """The keys of one app.
+
+    Parameters
+    ----------
+    client
+        A redis client.
+    app
+        The app's name.
+    """
+
+    def __init__(self, client: redis.Redis, app: str) -> None:
+        self._redis = client
+        self.app = app
+        self._keys = f"{{{app}}}:keys"
+        self._used = f"{{{app}}}:keys:used"
+
+    def create(self, role: str, name: str) -> tuple[str, Key]:
+        """Draw a key and keep its hash.
+
+        Returns
+        -------
+        (str, Key)
+            The key, which is nowhere to be found afterwards, and what is known of it.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such role, or the name is too long or not printable.
+        """
+        if role not in ROLES:
+            raise ParameterError(f"a key's role is {', '.join(ROLES)}", role)
+        text = draw(role)
+        key = Key(self.app, role, sha256(text.encode()).digest(), name, text[:_START], datetime.now(UTC).date())
+        written = key._write()  # noqa: SLF001 - its own module
+        self._logged("key.created", "command", {"id": key.id, "role": role, "name": name}, "HSET", key.id, written)
+        return text, key
+
+    def all(self) -> list[Key]:
+        """Return all keys with the days on which they were last used, the oldest first."""
+        used = cast("dict[bytes, bytes]", self._redis.hgetall(self._used))
+        written = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys))
+        found = [self._read(text, used.get(id_)) for id_, text in written.items()]
+        return sorted(filter(None, found), key=lambda key: (key.created or date.min, key.name, key.id))
+
+    def load(self) -> list[Key]:
+        """Return all keys, in one call, without the days of use."""
+        written = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys))
+        return [key for text in written.values() if (key := self._read(text))]
+
+    def _read(self, written: bytes, used: bytes | None = None) -> Key | None:
+        """Read a key; None for what is none, which opens nothing and keeps nobody else out."""
+        try:
+            return Key._read(self.app, written, used)  # noqa: SLF001 - its own module
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def revoke(self, id_: str, *, actor: str = "command") -> bool:
+        """Forget a key; False if there is none of this id.
+
+        Parameters
+        ----------
+        id_
+            The key's id.
+        actor
+            Who does it, as the audit log names him.
+        """
+        if not _ID.fullmatch(id_):
+            return False
+        forgotten = self._logged("key.revoked", actor, {"id": id_}, "HDEL", id_)
+        self._redis.hdel(self._used, id_)
+        return forgotten
+
+    def _logged(self, event: str, actor: str, details: dict[str, str | int], command: str, *arguments: str) -> bool:
+        """Change the keys and append to the audit log, or neither; tell whether anything was changed."""
+        log = AuditLog(self._redis, self.app)
+        return log.append(event, actor, details, along=log.doing(command, self._keys, *arguments)) is not None
+
+    def note(self, id_: str, day: date) -> None:
+        """Remember that a key was used on a day."""
+        self._redis.hset(self._used, id_, day.isoformat())
+
+
+def _day(written: bytes | None) -> date | None:
+    """Read a day of use; servers may write them, so they need not be right."""
+    try:
+        return date.fromisoformat((written or b"").decode())
+    except ValueError:
+        return None

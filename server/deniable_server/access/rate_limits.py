@@ -1,0 +1,186 @@
+"""Limits of how often a key and a source may ask, and how much they may store: counters in the store, one call for all of them.
+
+They hold across all processes. A window begins with its first request and is over some seconds later, whatever comes meanwhile.
+So a limit of 600 in a minute lets through at most 600 in a window, and at most twice that in any minute. The store away means
+that limits cannot be held; then nothing is let in, and nothing could be: every request that is limited needs the store.
+
+An upload is counted by the same call that appends it. But what is known to be used up is known until its window ends: a source
+that goes on asking is refused without asking the store, and where a key was used up, uploads are counted before they are read.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from flask import g, request
+
+from deniable_aggregator.store.limit import Excess, Limit, Limiter
+from deniable_server.access.addresses import Sources
+from deniable_server.http.problem import Problem
+from deniable_server.rates import Rate, Volume, parse, parse_volume
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import redis
+
+    from deniable_server.settings import Settings
+
+__all__ = ["Limits"]
+
+log = logging.getLogger("deniable.limits")
+
+_MOST_USED_UP = 10_000  # that are remembered; of more the store is asked again
+
+
+class Limits:
+    """The limits of a server.
+
+    Parameters
+    ----------
+    client
+        A redis client.
+    settings
+        With the rates.
+    """
+
+    def __init__(self, client: redis.Redis, settings: Settings) -> None:
+        self._key = parse("DENIABLE_RATE_LIMIT_KEY", settings.rate_limit_key)
+        self._source = parse("DENIABLE_RATE_LIMIT_SOURCE", settings.rate_limit_source)
+        self._login = parse("DENIABLE_RATE_LIMIT_LOGIN", settings.rate_limit_login)
+        self._stored_by_key = parse_volume("DENIABLE_STORED_LIMIT_KEY", settings.stored_limit_key)
+        self._stored_by_source = parse_volume("DENIABLE_STORED_LIMIT_SOURCE", settings.stored_limit_source)
+        self._sources = Sources(client)
+        self._limiter = Limiter(client)
+        self._used_up: dict[str, float] = {}
+        self._told = bool(settings.trusted_proxies)
+
+    def of(self, app: str, key: str) -> list[Limit]:
+        """Return what a request with a good key has yet to be counted for, first its source, then the key.
+
+        Parameters
+        ----------
+        app
+            The key's app.
+        key
+            The key's id.
+
+        Raises
+        ------
+        Problem
+            429, where a limit is known to be used up.
+        """
+        limits = self._of_source(app, self._source)
+        self._recall(limits)
+        if self._key:
+            limits.append(Limit(f"{{{app}}}:rate:key:{key}", *self._key))
+            if self._ms(limits[-1]):
+                self.take(limits)
+                return []
+        return limits
+
+    def storing(self, app: str, key: str, size: int) -> list[Limit]:
+        """Return what an upload counts for by its size: first its source, then the key.
+
+        Parameters
+        ----------
+        app
+            The key's app.
+        key
+            The key's id.
+        size
+            Bytes that the upload takes in the store.
+        """
+        limits = []
+        if self._stored_by_source and (number := self._number()):
+            limits.append(Limit(f"{{{app}}}:rate:source:{number}:bytes", *self._stored_by_source, size))
+        if self._stored_by_key:
+            limits.append(Limit(f"{{{app}}}:rate:key:{key}:bytes", *self._stored_by_key, size))
+        return limits
+
+    def stranger(self) -> None:
+        """Count a request with an unknown key for its source.
+
+        Raises
+        ------
+        Problem
+            429, where the limit is used up.
+        """
+        limits = self._of_source("deniable", self._source)
+        self._recall(limits)
+        self.take(limits)
+
+    def login(self) -> None:
+        """Count an attempt to sign in for its source; those from this machine are one source.
+
+        Raises
+        ------
+        Problem
+            429, where the limit is used up.
+        """
+        if self._login:
+            number = self._number() or "local"
+            limits = [Limit(f"{{deniable}}:rate:login:{number}", *self._login)]
+            self._recall(limits)
+            self.take(limits)
+
+    def take(self, limits: Sequence[Limit]) -> None:
+        """Count a request that does nothing else in the store.
+
+        Raises
+        ------
+        Problem
+            429, where a limit is used up.
+        """
+        if limits and (excess := self._limiter.take(limits)):
+            raise self.problem(limits, excess)
+
+    def problem(self, limits: Sequence[Limit], excess: Excess) -> Problem:
+        """Say that a limit is used up, and remember it."""
+        limit = limits[excess.place]
+        if len(self._used_up) >= _MOST_USED_UP:
+            self._used_up.clear()
+        self._used_up[limit.key] = time.monotonic() + excess.ms / 1000
+        return _refusal(limit, excess.ms)
+
+    def _recall(self, limits: Sequence[Limit]) -> None:
+        for limit in limits:
+            if ms := self._ms(limit):
+                raise _refusal(limit, ms)
+
+    def _ms(self, limit: Limit) -> int:
+        """Return the milliseconds for which a limit is known to be used up."""
+        until = self._used_up.get(limit.key)
+        if until is None:
+            return 0
+        ms = max(0, int(1000 * (until - time.monotonic())))
+        if not ms:
+            self._used_up.pop(limit.key, None)
+        return ms
+
+    def _of_source(self, app: str, rate: Rate | None) -> list[Limit]:
+        if rate is None:
+            return []
+        if not self._told and "X-Forwarded-For" in request.headers:
+            self._told = True
+            log.warning("a request names a proxy, but DENIABLE_TRUSTED_PROXIES is 0: all that it forwards is one source")
+        number = self._number()
+        return [Limit(f"{{{app}}}:rate:source:{number}", *rate)] if number else []
+
+    def _number(self) -> str | None:
+        """Return the number of the request's source, or None where there is none to speak of."""
+        if "source" not in g:
+            g.source = self._sources.number(request.remote_addr)
+        number: str | None = g.source
+        return number
+
+
+def _refusal(limit: Limit, ms: int) -> Problem:
+    who = "this key" if ":rate:key:" in limit.key else "this address"
+    if limit.key.endswith(":bytes"):
+        rule = f"uploads of {who} may take {Volume(limit.amount, limit.seconds)} of the store"
+    else:
+        rule = f"{who} may make {Rate(limit.amount, limit.seconds)}"
+    return Problem(429, "rate_limited", f"{rule}; try again later", retry_after=-(-ms // 1000))

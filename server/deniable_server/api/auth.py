@@ -1,0 +1,98 @@
+"""Bearer keys: a public one to send reports, secret ones to read estimates and look after keys; how often each may be used."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flask import g, request
+
+from deniable_aggregator.process import logs
+from deniable_server.access.keys import ROLES
+from deniable_server.http.problem import Problem
+from deniable_server.service import App, service
+
+if TYPE_CHECKING:
+    from deniable_aggregator.store.limit import Limit
+
+__all__ = ["admin_only", "app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "uploader"]
+
+
+def app_by_ingest_key() -> App:
+    """Return the app whose ingest key the request carries."""
+    return _counted("ingest")
+
+
+def app_by_read_key() -> App:
+    """Return the app whose read key, or admin key, the request carries."""
+    return _counted("read")
+
+
+def uploader() -> tuple[App, list[Limit]]:
+    """Return the app whose ingest key the request carries, and the limits that the request has yet to be counted for."""
+    return _app("ingest")
+
+
+def app_by_admin_key() -> App:
+    """Return the app whose admin key the request carries.
+
+    Raises
+    ------
+    Problem
+        403, if it is another key of an app; 401, if it is none.
+    """
+    app = _counted("admin")
+    if not g.key.opens("admin"):
+        if g.key.role == "ingest":
+            g.actor = None  # everybody has it: whoever asks with it is nobody, and could fill the audit log
+        raise admin_only()
+    return app
+
+
+def admin_only() -> Problem:
+    """Say that this is for admin keys."""
+    return Problem(403, "admin_only", "this is for who holds an admin key (deniable keys create --role admin)")
+
+
+def bearer(whose: str) -> str:
+    """Return the key that the request carries, whatever it is.
+
+    Parameters
+    ----------
+    whose
+        The key that is asked for, in words.
+
+    Raises
+    ------
+    Problem
+        401, where there is none.
+    """
+    kind, _, text = request.headers.get("Authorization", "").partition(" ")
+    text = text.strip()
+    if kind.lower() != "bearer" or not text:
+        raise Problem(401, "missing_key", f"the request carries the header Authorization: Bearer with {whose}")
+    return text
+
+
+def _counted(role: str) -> App:
+    app, limits = _app(role)
+    service().limits.take(limits)
+    return app
+
+
+def _app(role: str) -> tuple[App, list[Limit]]:
+    g.role = role
+    text = bearer(f"the app's {role} key")
+    known = service()
+    ring, limits = known.ring, known.limits
+    roles = ROLES if role == "admin" else (role,)  # another key than an admin's is known, and told that it may not
+    key = ring.find(text, *roles)
+    if key is None:
+        limits.stranger()  # who tries keys is stopped before the store is asked for new ones
+        key = ring.find(text, *roles, anew=True)
+    if key is None:
+        raise Problem(401, "unknown_key", f"the {role} key is not known here; check for a typo, and that it was not revoked")
+    logs.note(app=key.app)
+    g.app, g.actor, g.key = key.app, f"key:{key.id}", key
+    counts_for = limits.of(key.app, key.id)
+    ring.note(key)
+    return known.apps[key.app], counts_for

@@ -1,0 +1,331 @@
+"""Ingest: ``POST /v1/reports`` takes a batch, checks every report of it, and appends it to the stream once.
+
+``GET /v1/registry`` hands devices the signed registry.
+"""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from collections import Counter
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, time, timedelta
+from hashlib import sha256
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import redis
+from flask import Blueprint, Response, g, request
+from werkzeug.wsgi import get_content_length
+
+from deniable import period, report
+from deniable.errors import ParameterError
+from deniable.report import Stratum
+from deniable_aggregator import tally
+from deniable_aggregator.store import batch, refused_reports
+from deniable_server.api.auth import app_by_ingest_key, uploader
+from deniable_server.http.problem import RETRY_SECONDS, Problem
+from deniable_server.service import Collected, service
+
+if TYPE_CHECKING:
+    from deniable_server.service import App, Question
+    from deniable_server.settings import Settings
+
+__all__ = ["REJECTIONS", "Batch", "Group", "blueprint"]
+
+blueprint = Blueprint("ingest", __name__)
+
+log = logging.getLogger("deniable.server")
+
+_MAX_KEY = 128
+_MAX_ERRORS = 100
+_MOST_COLLECTED = 10_000
+_OVERHEAD = 64  # bytes that an upload takes beside its entry: what is remembered of it, and its place in the stream
+_DIGEST_BYTES = 8
+
+REJECTIONS = (
+    *("unknown_metric", "unknown_version", "definition_mismatch", "metric_expired", "period", "period_closed", "period_not_open"),
+    *("segment", "base64", "payload_length", "index_range", "row_range", "padding_bits"),
+)
+"""Codes of groups, and of reports in them, that are refused."""
+
+
+# No payload is empty, so no upload holds more reports than bytes; and no honest number has more than seven digits.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=report.MAX_INFLATED_BYTES)]
+
+
+class Group(msgspec.Struct, forbid_unknown_fields=True, gc=False):
+    """Reports of one metric, version, period and segment, their payloads one after another in base64."""
+
+    metric: str
+    version: _Count
+    fingerprint: str
+    period: str
+    segment: str
+    count: _Count
+    payloads: str
+
+
+class Batch(msgspec.Struct, forbid_unknown_fields=True):
+    """What an upload holds."""
+
+    format: int
+    groups: list[Group]
+
+
+_decoder = msgspec.json.Decoder(Batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rejection:
+    """Reports of one group that are refused for one reason."""
+
+    group: int
+    code: str
+    count: int
+    detail: str
+
+
+@blueprint.post("/v1/reports")
+def reports() -> Response:
+    """Take a batch of reports.
+
+    202 with the numbers accepted and rejected; what is rejected need not be sent again. A repeated upload, recognised by its
+    Idempotency-Key, gets these numbers again with ``duplicate`` true and is not counted again.
+    """
+    app, limits = uploader()
+    known = service()
+    try:
+        key, body = _key(), _body(known.settings)
+    except Problem:
+        known.limits.take(limits)  # it counts, whatever is wrong with it
+        raise
+    try:
+        answer, entry = _checked(app, known.settings, body)
+    except Problem as problem:
+        known.limits.take(limits)
+        remembered = app.store.recall(key, known.settings.idempotency_ttl)  # it may have been taken when its period was open
+        if remembered is None:
+            _note_refused(app)
+            raise
+        return _repeated(remembered, key, body, problem.extra)
+    all_limits = [*limits, *known.limits.storing(app.name, g.key.id, len(entry) + _OVERHEAD)]
+    appended = app.store.append(
+        entry,
+        key=key,
+        remember=_remembered(key, body, answer),
+        cap=known.settings.max_backlog,
+        ttl=known.settings.idempotency_ttl,
+        limits=all_limits,
+    )
+    if appended.outcome == "appended":
+        _note_refused(app)
+        return _answer(answer, duplicate=False)
+    if appended.excess:
+        raise known.limits.problem(all_limits, appended.excess)
+    if appended.outcome == "full":
+        detail = "more batches wait to be counted than this server holds; try again later"
+        raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)
+    if appended.outcome == "no room":
+        with suppress(redis.OutOfMemoryError):
+            known.limits.take(limits)
+        detail = "the store has no memory left for uploads; try again later"
+        raise Problem(503, "store_full", detail, retry_after=RETRY_SECONDS)
+    return _repeated(appended.previous, key, body, answer)
+
+
+@blueprint.get("/v1/registry")
+def registry() -> Response:
+    """Hand out the signed registry: the whole, and the same bytes to every device."""
+    envelope = app_by_ingest_key().envelope
+    if envelope is None:
+        raise Problem(404, "no_signed_registry", "this server has no signed registry for devices, which use the one in their app")
+    return Response(envelope.write(), mimetype="application/json")
+
+
+def _answer(answer: dict[str, Any], *, duplicate: bool) -> Response:
+    g.outcome, g.accepted = "duplicate" if duplicate else "accepted", answer["accepted"]
+    return Response(msgspec.json.encode(answer | {"duplicate": duplicate}), 202, content_type="application/json")
+
+
+def _note_refused(app: App) -> None:
+    """Count what was refused of an upload, for the owner; not worth failing for."""
+    told = g.get("refused", ())
+    if not told:
+        return
+    reports: Counter[tuple[str, int, str]] = Counter()
+    for metric, version, code, number in told:
+        found = app.versions.get((metric, version), app.questions.get(metric))
+        reports[(metric, found.metric.version, code) if found else ("", 0, code)] += number
+    try:
+        refused_reports.add(app.store, reports)
+    except redis.RedisError as error:
+        log.warning("refused reports could not be counted (%s)", type(error).__name__)
+
+
+def _remembered(key: str, body: bytes, answer: dict[str, Any]) -> bytes:
+    """Return what is remembered of an upload: eight bytes of digest, and the numbers of its answer."""
+    # With the key in it, which the store does not have, nobody who reads the store can try which reports the upload held.
+    digest = sha256(f"{key}\n".encode() + body).digest()[:_DIGEST_BYTES]
+    return digest + msgspec.msgpack.encode((answer["accepted"], answer["rejected"]))
+
+
+def _repeated(remembered: bytes, key: str, body: bytes, now: dict[str, Any]) -> Response:
+    """Answer an upload whose key is known: with the numbers of the first answer, and its errors where they can be told again."""
+    accepted, rejected = msgspec.msgpack.decode(remembered[_DIGEST_BYTES:])
+    first = {"accepted": accepted, "rejected": rejected, "errors": []}
+    if not remembered.startswith(_remembered(key, body, first)[:_DIGEST_BYTES]):
+        raise Problem(422, "idempotency_mismatch", "this Idempotency-Key was used for another upload; draw a new one for each")
+    if (now.get("accepted"), now.get("rejected")) == (accepted, rejected):
+        first["errors"] = now["errors"]
+    return _answer(first, duplicate=True)
+
+
+def _key() -> str:
+    key: str = request.environ.get("HTTP_IDEMPOTENCY_KEY", "")
+    if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
+        raise Problem(400, "idempotency_key", f"an upload carries an Idempotency-Key of 1 to {_MAX_KEY} characters, e.g. a UUID")
+    return key
+
+
+def _body(limits: Settings) -> bytes:
+    """Read the body within its limits, before and after decompression."""
+    environ = request.environ  # in which headers that are not there are soon looked for
+    if get_content_length(environ) is None:
+        raise Problem(411, "length_required", "an upload says its length in Content-Length")
+    if environ.get("CONTENT_TYPE") != "application/json" and request.mimetype != "application/json":
+        raise Problem(415, "media_type", "an upload's Content-Type is application/json")
+    encoding = environ.get("HTTP_CONTENT_ENCODING", "identity").lower()
+    wire = request.get_data(cache=False)
+    if encoding == "identity":
+        return wire
+    if encoding != "gzip":
+        raise Problem(415, "content_encoding", "an upload is sent plain or with Content-Encoding: gzip")
+    return _inflate(wire, limits.max_inflated_bytes)
+
+
+def _inflate(wire: bytes, limit: int) -> bytes:
+    """Decompress one gzip member in bounded memory."""
+    inflater = zlib.decompressobj(wbits=31)
+    try:
+        body = inflater.decompress(wire, limit + 1)
+    except zlib.error:
+        raise Problem(400, "gzip", "the body is not valid gzip") from None
+    if len(body) > limit:
+        raise Problem(413, "inflated_too_large", f"an upload has at most {limit} bytes after decompression; send smaller batches")
+    if not inflater.eof or inflater.unused_data:
+        raise Problem(400, "gzip", "the body is one whole gzip member")
+    return body
+
+
+def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], bytes]:
+    """Check a batch; return the answer to give and the entry to append."""
+    try:
+        given = _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise Problem(400, "batch_shape", f"the batch does not have the documented shape: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):  # the latter where a text within is not UTF-8
+        raise Problem(400, "json", "the body is not valid JSON") from None
+    if given.format != report.FORMAT:
+        raise Problem(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
+    now = datetime.now(UTC).timestamp()
+    groups: list[tuple[bytes, bytes]] = []
+    rejections: list[_Rejection] = []
+    accepted = 0
+    for index, group in enumerate(given.groups):
+        try:
+            kind, payloads, bad = _group(app, limits, group, now)
+        except Problem as problem:
+            rejections.append(_Rejection(index, problem.code, group.count, problem.detail))
+            continue
+        accepted += group.count
+        if bad:
+            rejections.append(_Rejection(index, *bad))
+            accepted -= bad[1]
+        if payloads:
+            groups.append((kind, payloads))
+    rejected = sum(rejection.count for rejection in rejections)
+    errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
+    # As no payload is empty, a group holds no more reports than this, whatever it says.
+    g.refused = [
+        (group.metric, group.version, each.code, min(each.count, len(group.payloads)))
+        for each in rejections
+        for group in (given.groups[each.group],)
+    ]
+    if not accepted:
+        detail = "no report of the batch can be counted; do not send it again"
+        raise Problem(422, "all_rejected", detail, accepted=0, rejected=rejected, errors=errors)
+    return {"accepted": accepted, "rejected": rejected, "errors": errors}, batch.join(groups)
+
+
+def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[bytes, bytes, tuple[str, int, str] | None]:
+    """Check a group; return its kind, its good reports, and code, number and rule of its bad ones."""
+    collected = app.collected.get((group.metric, group.version, group.fingerprint, group.period, group.segment))
+    if collected is None or not collected.opens <= now <= collected.closes:
+        collected = _collected(app, limits, group, datetime.fromtimestamp(now, UTC))
+    try:
+        payloads = a2b_base64(group.payloads, strict_mode=True)
+    except (Base64Error, ValueError):
+        raise Problem(400, "base64", "payloads are standard base64 with padding") from None
+    size = collected.size
+    if not group.count or len(payloads) != group.count * size:
+        expected = f"{group.count} payloads of {size} bytes"
+        raise Problem(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
+    for place, allowed in collected.plain:
+        if payloads[place::size].translate(None, allowed):
+            good, bad, reason = tally.sift(collected.layout, payloads)
+            return collected.kind, good, (reason.code, bad, str(reason)) if reason else None
+    return collected.kind, payloads, None
+
+
+def _question(app: App, group: Group, now: datetime) -> Question:
+    question = app.versions.get((group.metric, group.version))
+    if question is None:
+        known = ", ".join(str(each.metric.version) for each in app.versions_of(group.metric))
+        if not known:
+            raise Problem(400, "unknown_metric", f"no registry of {app.name} declares such a metric")
+        raise Problem(400, "unknown_version", f"versions of {group.metric} here are {known}; got {group.version}")
+    metric = question.metric
+    if group.fingerprint != question.fingerprint:
+        raise Problem(
+            400,
+            "definition_mismatch",
+            f"the device's registry defines {metric.id} version {metric.version} otherwise than this server's",
+        )
+    if metric.expires and metric.expired(now.date()):
+        raise Problem(400, "metric_expired", f"collection of {metric.id} ended on {metric.expires}")
+    return question
+
+
+def _collected(app: App, limits: Settings, group: Group, now: datetime) -> Collected:
+    """Check what a group says of itself. It is kept where all is declared: of such there are few."""
+    question = _question(app, group, now)
+    metric, layout = question.metric, question.layout
+    try:
+        start, _ = period.bounds(group.period, metric.period)
+    except ParameterError as error:
+        raise Problem(400, "period", f"{error.rule}") from None
+    opens, closes = start - timedelta(seconds=limits.clock_skew), metric.closes(group.period)
+    if now > closes:
+        raise Problem(400, "period_closed", f"the period ended more than {metric.grace} ago and takes no more reports")
+    if now < opens:
+        raise Problem(400, "period_not_open", "the period has not begun; check the device's clock")
+    try:
+        segment = app.registry.filed(metric, group.segment)
+    except ParameterError as error:
+        raise Problem(400, "segment", error.rule) from None
+    if metric.expires:
+        closes = min(closes, datetime.combine(metric.expires + timedelta(days=1), time(), UTC) - timedelta(microseconds=1))
+    stratum = Stratum(group.metric, group.version, group.fingerprint, group.period, segment)
+    found = Collected(
+        layout, batch.kind(stratum, layout), layout.payload_size, tally.plain(layout), opens.timestamp(), closes.timestamp()
+    )
+    if segment != group.segment:
+        return found
+    if len(app.collected) >= _MOST_COLLECTED:
+        app.collected.clear()
+    app.collected[stratum] = found
+    return found

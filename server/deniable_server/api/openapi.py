@@ -1,0 +1,280 @@
+"""``GET /openapi.json``: what this server can be asked and what it answers, for programs (OpenAPI 3.1).
+
+`OPERATIONS` is the table; docs/http.md says the same for people, and a test holds them together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from http import HTTPStatus
+from typing import Any, Literal
+
+from flask import Blueprint, jsonify
+from flask import Response as FlaskResponse
+
+import deniable
+from deniable_server.access.keys import ROLES
+from deniable_server.api import schemas
+from deniable_server.http.trace import HEADER
+
+__all__ = ["ANYWHERE", "KEYED", "OPERATIONS", "Operation", "blueprint", "document"]
+
+blueprint = Blueprint("openapi", __name__)
+
+Codes = dict[int, tuple[str, ...]]
+
+ANYWHERE: Codes = {
+    400: ("malformed_request", "repeated_parameter"),
+    404: ("not_found",),
+    405: ("method_not_allowed",),
+    411: ("length_required",),
+    413: ("body_too_large",),
+    414: ("address_too_long",),
+    417: ("expectation",),
+    431: ("headers_too_large",),
+    500: ("internal",),
+    501: ("transfer_coding",),
+    503: ("store_unavailable",),
+}
+"""Codes that any address may answer; 404 and 405 are those of no address."""
+
+KEYED: Codes = {401: ("missing_key", "unknown_key"), 429: ("rate_limited",)}
+"""Codes that any address may answer that asks for a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What can be asked at an address.
+
+    Parameters
+    ----------
+    method, path
+        As documented, parameters in braces.
+    summary
+        What it does, in a line.
+    answers
+        What it answers when all is well: by status the name of a schema, or None for no body.
+    key
+        The role of the key that it asks for.
+    parameters
+        OpenAPI parameters.
+    body
+        Name of the schema of what is sent.
+    codes
+        Its own codes by status, besides those of `ANYWHERE`.
+    media
+        Media types of what it answers when all is well.
+    """
+
+    method: Literal["get", "post", "delete"]
+    path: str
+    summary: str
+    answers: dict[int, str | None]
+    key: Literal["ingest", "read", "admin", "metrics"] | None = None
+    parameters: tuple[dict[str, Any], ...] = ()
+    body: str | None = None
+    codes: Codes | None = None
+    media: tuple[str, ...] = ("application/json",)
+
+
+def _parameter(where: str, name: str, schema: dict[str, Any], description: str, *, required: bool = False) -> dict[str, Any]:
+    return {"in": where, "name": name, "schema": schema, "description": description, "required": required}
+
+
+_TEXT = {"type": "string"}
+
+_ID = _parameter("path", "id", _TEXT, "As in the registry; or metric@version, for a version other than the latest", required=True)
+
+_OWNING: Codes = KEYED | {403: ("admin_only",)}
+"""Of what is for admin keys."""
+
+OPERATIONS = (
+    Operation(
+        "post",
+        "/v1/reports",
+        "Send a batch of reports",
+        {202: "Accepted"},
+        key="ingest",
+        parameters=(
+            _parameter(
+                "header",
+                "Idempotency-Key",
+                # A header's blanks at either end are not part of it.
+                {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
+                "One of its own for each upload, e.g. a UUID; the same when the upload is repeated",
+                required=True,
+            ),
+            _parameter("header", "Content-Encoding", {"enum": ["identity", "gzip"]}, "gzip: one member"),
+        ),
+        body="Batch",
+        codes=KEYED
+        | {
+            400: ("idempotency_key", "gzip", "json", "batch_shape", "batch_format"),
+            413: ("inflated_too_large",),
+            415: ("media_type", "content_encoding"),
+            422: ("idempotency_mismatch", "all_rejected"),
+            503: ("backlog_full", "store_full"),
+        },
+    ),
+    Operation(
+        "get",
+        "/v1/registry",
+        "Get the signed registry",
+        {200: "SignedRegistry"},
+        key="ingest",
+        codes=KEYED | {404: ("no_signed_registry",)},
+    ),
+    Operation(
+        "get",
+        "/api/v1/metrics",
+        "List the metrics of the key's app",
+        {200: "Metrics"},
+        key="read",
+        parameters=(
+            _parameter("query", "limit", {"type": "integer", "minimum": 1, "maximum": 100}, "At most so many; default 100"),
+            _parameter("query", "after", _TEXT, "The metric that these follow: `next` of the answer before"),
+        ),
+        codes=KEYED | {400: ("after", "limit", "unknown_parameter")},
+    ),
+    Operation(
+        "get",
+        "/api/v1/metrics/{id}",
+        "Estimate a metric",
+        {200: "Measured"},
+        key="read",
+        parameters=(
+            _ID,
+            _parameter("query", "period", _TEXT, "A collection window; default: all that were published"),
+            _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"),
+            _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95"),
+            _parameter("query", "only", {"enum": ["detected"]}, "Leave out what was not detected"),
+        ),
+        codes=KEYED
+        | {
+            400: ("level", "only", "period", "segment", "unknown_parameter"),
+            403: ("withheld",),
+            404: ("unknown_metric", "unknown_version", "nothing_published"),
+        },
+    ),
+    Operation(
+        "post",
+        "/api/v1/metrics/{id}/withheld",
+        "Ask how many reports a withheld cell has, or which of several has most, with central noise",
+        {200: "Answered"},
+        key="read",
+        parameters=(_ID,),
+        body="Withheld",
+        codes=KEYED
+        | {
+            400: ("json", "question_shape", "epsilon", "cells", "segment", "period"),
+            403: ("budget_spent",),
+            404: ("unknown_metric", "unknown_version", "nothing_published", "not_kept"),
+            409: ("published",),
+            415: ("media_type",),
+        },
+    ),
+    Operation("get", "/api/v1/budget", "Tell what the key may still ask", {200: "Budget"}, key="read", codes=KEYED),
+    Operation(
+        "get", "/api/v1/live", "Tell what is counted, published or not, and alarms", {200: "Live"}, key="admin", codes=_OWNING
+    ),
+    Operation(
+        "get",
+        "/api/v1/live/{id}",
+        "Estimate a metric from what is counted, published or not",
+        {200: "LiveMeasured"},
+        key="admin",
+        parameters=(
+            _ID,
+            _parameter("query", "period", _TEXT, "A collection window; default: all"),
+            _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95"),
+        ),
+        codes=_OWNING | {400: ("level", "period", "unknown_parameter"), 404: ("unknown_metric", "unknown_version")},
+    ),
+    Operation("get", "/api/v1/pipeline", "Tell what becomes of reports on their way", {200: "Pipeline"}, key="read", codes=KEYED),
+    Operation("get", "/api/v1/keys", "List the keys of the key's app", {200: "Keys"}, key="admin", codes=_OWNING),
+    Operation(
+        "delete",
+        "/api/v1/keys/{id}",
+        "Revoke a key",
+        {204: None},
+        key="admin",
+        parameters=(_parameter("path", "id", {"type": "string", "pattern": "^[0-9a-f]{16}$"}, "As listed", required=True),),
+        codes=_OWNING | {404: ("no_such_key",)},
+    ),
+    Operation("get", "/healthz", "Tell that the process lives", {200: "Health"}),
+    Operation("get", "/readyz", "Tell whether reports can be taken", {200: "Readiness", 503: "Readiness"}),
+    Operation(
+        "get",
+        "/metrics",
+        "Get the numbers of the server, for Prometheus",
+        {200: None},
+        key="metrics",
+        codes=KEYED | {404: ("not_found",)},
+        media=("text/plain", "application/openmetrics-text"),
+    ),
+    Operation("get", "/openapi.json", "Get this document", {200: None}),
+)
+
+
+@blueprint.get("/openapi.json")
+def openapi() -> FlaskResponse:
+    """Hand out the document."""
+    return jsonify(document())
+
+
+@cache
+def document() -> dict[str, Any]:
+    """Make the document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = _operation(operation)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "deniable",
+            "version": deniable.__version__,
+            "description": "Takes randomised reports, and answers with estimates of what they say together.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": schemas.components(),
+            "securitySchemes": {
+                role: {"type": "http", "scheme": "bearer", "description": f"{whose} {role} key"}
+                for role, whose in (*((role, "The app's") for role in ROLES), ("metrics", "The server's"))
+            },
+        },
+    }
+
+
+def _operation(operation: Operation) -> dict[str, Any]:
+    described: dict[str, Any] = {"summary": operation.summary, "responses": {}}
+    if operation.key:
+        described["security"] = [{operation.key: []}]
+    if operation.parameters:
+        described["parameters"] = list(operation.parameters)
+    if operation.body:
+        described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas.ref(operation.body)}}}
+    responses = described["responses"]
+    for status, name in operation.answers.items():
+        content = {media: {"schema": schemas.ref(name) if name else {}} for media in operation.media}
+        responses[str(status)] = _response(status) | ({} if status == HTTPStatus.NO_CONTENT else {"content": content})
+    refusals = {status: (operation.codes or {}).get(status, ()) for status in {*(operation.codes or {}), *ANYWHERE}}
+    for status, own in sorted(refusals.items()):
+        everybodys = () if status in (404, 405) else ANYWHERE.get(status, ())
+        if not own + everybodys:
+            continue
+        response = responses.setdefault(str(status), _response(status))
+        response.setdefault("content", {})["application/problem+json"] = {
+            "schema": {"allOf": [schemas.ref("Problem"), {"properties": {"code": {"enum": [*own, *everybodys]}}}]}
+        }
+        if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
+            response["headers"] |= {
+                "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds until it is worth trying"}
+            }
+    return described
+
+
+def _response(status: int) -> dict[str, Any]:
+    number = {"schema": {"type": "string", "format": "uuid"}, "description": "Drawn by the server; its log has it, too"}
+    return {"description": HTTPStatus(status).phrase, "headers": {HEADER: number}}

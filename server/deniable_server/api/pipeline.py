@@ -1,0 +1,36 @@
+"""``GET /api/v1/pipeline``: what becomes of reports on their way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from flask import Blueprint, jsonify
+
+from deniable_aggregator.alarms import watcher
+from deniable_aggregator.store import health
+from deniable_server.api.auth import app_by_read_key
+
+if TYPE_CHECKING:
+    from flask import Response
+
+__all__ = ["blueprint"]
+
+blueprint = Blueprint("pipeline", __name__)
+
+
+@blueprint.get("/api/v1/pipeline")
+def pipeline() -> Response:
+    """Tell what waits, and who works on it."""
+    app = app_by_read_key()
+    felt, looked = health.feel(app.store), watcher.looked(app.store)
+    return jsonify(
+        app=app.name,
+        trial=app.trial,
+        workers=felt.workers,
+        backlog=felt.backlog,
+        pending=felt.pending,
+        lag_seconds=felt.lag,
+        dead_letters=felt.dead,
+        looked=datetime.fromtimestamp(looked, UTC).isoformat() if looked else None,
+    )

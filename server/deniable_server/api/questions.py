@@ -1,0 +1,198 @@
+"""Questions about withheld cells, answered with central noise and paid for from the app's budget.
+
+Whether a question is refused depends on the releases and on the questions before it, never on what is withheld: exact numbers are
+read for an answer that can be paid for, and for nothing else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from decimal import ROUND_CEILING, Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from flask import Blueprint, Response, g, jsonify, request
+
+from deniable import period
+from deniable.allowance import MICRO
+from deniable.errors import ParameterError
+from deniable_aggregator.audit.entry import LONGEST
+from deniable_aggregator.publish import counted, release
+from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.suppression.cube import Cube
+from deniable_aggregator.questions import central_noise
+from deniable_aggregator.questions.budgets import Asked, BudgetSpent
+from deniable_server.api.audit_trail import kept
+from deniable_server.api.auth import app_by_read_key
+from deniable_server.api.query import awaited, cell_of, declared, releases_of
+from deniable_server.http.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from deniable.report import Stratum
+    from deniable_aggregator.publish.breakdown import Box
+    from deniable_aggregator.publish.release import Release
+    from deniable_aggregator.questions.budgets import Answer
+    from deniable_server.service import App, Question
+
+__all__ = ["Withheld", "blueprint"]
+
+blueprint = Blueprint("analysts", __name__)
+
+_LEAST = Decimal("0.01")  # nats, so that no budget is split into answers that say nothing
+_LEVEL = 0.95
+_OR = " or "
+
+
+class Withheld(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """How many reports a withheld cell has; of several, which one has most."""
+
+    period: str
+    cells: list[str]
+    epsilon: float
+
+
+@blueprint.after_request
+def log(answer: Response) -> Response:
+    """Log what was asked of a metric, as queries are."""
+    return kept(answer) if request.view_args else answer
+
+
+@blueprint.post("/api/v1/metrics/<id_>/withheld")
+def withheld(id_: str) -> Response:
+    """Tell how many reports a withheld cell has, or which of several has most, with noise."""
+    app = app_by_read_key()
+    question, body = declared(app, id_), _body()
+    g.asked = {"question": "withheld", "period": body.period}
+    cost = _cost(app, body.epsilon)
+    breakdown = Breakdown.of(app.registry, question.metric)
+    named = _cells(breakdown, body.cells)
+    cells = list(named.values())
+    g.asked |= {"among": _OR.join(cells), "epsilon": str(Decimal(cost) / MICRO)}
+    whole, note = _closed(app, question, body.period, cells)
+    month = f"{period.bounds(whole.period, question.metric.period)[0]:%Y-%m}"
+
+    def draw() -> int:
+        cube = _exact(app, question, breakdown, whole, note)
+        counts = [cube.total(cell) for cell in cells]
+        return central_noise.most(counts, cost) if len(counts) > 1 else central_noise.count(counts[0], cost)
+
+    answer = _paid(app, Asked(whole, month, tuple(named), cost), draw)
+    g.asked["spent"] = str(Decimal(answer.spent) / MICRO)
+    return jsonify(
+        trial=app.trial,
+        metric=whole.metric,
+        version=whole.version,
+        period={"first": note.first or None, "last": whole.period},
+        cells=cells,
+        epsilon=cost / MICRO,
+        spent=answer.spent / MICRO,
+        left=answer.left / MICRO,
+        guarantee=_guarantee(app, month, cost),
+        level=_LEVEL,
+        **_told(cells, answer.told, cost),
+    )
+
+
+@blueprint.get("/api/v1/budget")
+def budget() -> Response:
+    """Tell what the key may still spend, by the months on which anybody has spent."""
+    app = app_by_read_key()
+    analysts = app.registry.analysts
+    months = [{"month": month, "left": min(app.budgets.left(_key(), month)) / MICRO} for month in app.budgets.spent()]
+    return jsonify(app=app.name, trial=app.trial, epsilon=analysts.epsilon, per_key=analysts.per_key, months=months)
+
+
+def _body() -> Withheld:
+    if request.mimetype != "application/json":
+        raise Problem(415, "media_type", "a question's Content-Type is application/json")
+    try:
+        return msgspec.json.decode(request.get_data(cache=False), type=Withheld)
+    except msgspec.ValidationError:
+        members = ", ".join(Withheld.__struct_fields__)
+        raise Problem(400, "question_shape", f"a question is an object with {members}, each of its kind, and no more") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise Problem(400, "json", "the body is not valid JSON") from None
+
+
+def _cost(app: App, epsilon: float) -> int:
+    """Return what a question costs, in millionths of a nat, rounded up."""
+    analysts = app.registry.analysts
+    given, most = Decimal(repr(epsilon)), Decimal(str(min(analysts.epsilon, analysts.per_key)))
+    if not _LEAST <= given <= most:
+        rule = f"epsilon is a number of nats from {_LEAST} to {most}, a key's part of the budget"
+        raise Problem(400, "epsilon", rule if most else "the registry allows no questions about withheld cells (analysts)")
+    return int((given * MICRO).to_integral_value(ROUND_CEILING))
+
+
+def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
+    """Read the cells that are asked about: by what each stands for, in an order that does not depend on how it was asked."""
+    if not given or len(_OR.join(given)) > LONGEST:
+        raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together, with '{_OR}' between them")
+    return dict(sorted((breakdown.box(cell), cell) for cell in (cell_of(breakdown, each) for each in given)))
+
+
+def _closed(app: App, question: Question, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
+    """Find the closed release that covers a period, if the cells are withheld from it."""
+    try:
+        period.bounds(asked, question.metric.period)
+    except ParameterError as error:
+        raise Problem(400, "period", error.rule) from None
+    published = releases_of(app, question).items()
+    covering = {each: note for each, note in published if note.closed and note.covers(each.period, asked)}
+    if not covering:
+        detail = f"questions are about closed releases, and none covers this period: {awaited(app, question)}"
+        raise Problem(404, "nothing_published", detail)
+    for cell in cells:
+        if cell in {each.segment for each in covering}:
+            where = f"GET /api/v1/metrics/{question.metric.id} with this period and segment"
+            raise Problem(409, "published", f"{cell or 'the number of all reports'} is published: {where} tells it for nothing")
+    return min(covering.items())
+
+
+def _exact(app: App, question: Question, breakdown: Breakdown, whole: Stratum, note: Release) -> Cube:
+    """Read the numbers of reports that a release was made of."""
+    layout, reports = question.mechanism.layout, Counter[str]()
+    strata = [
+        stratum
+        for each, listed in counted.strata(app.store, question.definition).items()
+        if note.covers(whole.period, each.period)
+        for stratum in listed
+    ]
+    for stratum, each in zip(strata, app.store.tallies.each(layout, strata), strict=True):
+        reports[breakdown.filed(stratum.segment)] += each.n
+    if reports.total() != release.shelf(app.store).read(layout, [whole]).n:
+        raise Problem(404, "not_kept", "the exact numbers that this release was made of are not kept, and this was never asked")
+    return Cube.of(breakdown, reports)
+
+
+def _paid(app: App, asked: Asked, draw: Callable[[], int]) -> Answer:
+    """Have a question answered, or say what is left of the budget."""
+    try:
+        return app.budgets.ask(_key(), asked, draw)
+    except BudgetSpent:
+        whole, own = (micro / MICRO for micro in app.budgets.left(_key(), asked.month))
+        # Not 429, after which programs wait by themselves, here for ever; and which the audit log leaves out.
+        left = f"for {asked.month} this key has {own:g} left, and all keys together {whole:g}"
+        raise Problem(403, "budget_spent", f"this costs {asked.cost / MICRO:g} nats; {left}", left=min(whole, own)) from None
+
+
+def _told(cells: Sequence[str], told: int, cost: int) -> dict[str, Any]:
+    if len(cells) > 1:
+        return {"most": cells[told], "margin": central_noise.margin(len(cells), cost, _LEVEL)}
+    reach = central_noise.reach(cost, _LEVEL)
+    return {"count": told, "stderr": central_noise.stderr(cost), "interval": [told - reach, told + reach]}
+
+
+def _guarantee(app: App, month: str, cost: int) -> str:
+    """Say what an answer, and all answers, tell of a report beyond what is published."""
+    together = app.registry.analysts.epsilon
+    return (
+        "Beyond the exact releases, whichever cell one report is in, or none: this answer is at most "
+        f"e^{cost / MICRO:g} times as likely as otherwise, all answers about {month} together e^{together:g} times."
+    )
+
+
+def _key() -> str:
+    return str(g.actor).removeprefix("key:")

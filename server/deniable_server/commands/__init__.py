@@ -1,0 +1,1 @@
+"""The subcommands: each module is the front of one."""

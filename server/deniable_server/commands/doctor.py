@@ -1,0 +1,77 @@
+"""The subcommand ``doctor``."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+import redis
+
+from deniable import terminal
+from deniable.errors import ConfigurationError
+from deniable_aggregator.commands import options
+from deniable_aggregator.store.embedded import redacted
+from deniable_server.doctor import examine
+from deniable_server.settings import Settings
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from deniable_server.doctor import Finding
+
+__all__ = ["doctor"]
+
+_SECONDS = 3.0
+_COLOURS = {"ok": "32", "warning": "33", "fault": "31"}
+
+
+def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable doctor [--json]``: look at the installation that the environment describes; changes nothing.
+
+    Exit status: 0 without a fault, warnings or not; 1 with one; 2 for a wrong configuration; 3 when the store cannot be reached.
+    """
+    parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
+    parser.add_argument("--json", action="store_true", help="one JSON object for each finding, by line")
+
+    def run(arguments: argparse.Namespace) -> int:
+        settings = Settings.from_environment()
+        if not arguments.redis_url:
+            raise ConfigurationError("DENIABLE_REDIS_URL is not set, so there is nothing to look at; or give --redis-url")
+        registries = settings.registries()
+        client = options.opened(arguments.redis_url, timeout=_SECONDS)
+        say = _as_json if arguments.json else _as_text
+        faults = warnings = 0
+        try:
+            for found in examine(settings, registries, client):
+                say(found)
+                faults += found.status == "fault"
+                warnings += found.status == "warning"
+        except (redis.ConnectionError, redis.TimeoutError) as error:
+            print(f"the store cannot be reached ({redacted(arguments.redis_url)}): {type(error).__name__}", file=sys.stderr)
+            return options.STORE_STATUS
+        finally:
+            client.close()
+        if not arguments.json:
+            print(f"{faults} faults, {warnings} warnings")
+        return int(bool(faults))
+
+    return run
+
+
+def _as_json(found: Finding) -> None:
+    print(json.dumps(asdict(found)))
+
+
+def _as_text(found: Finding) -> None:
+    mark = f"{found.status:<7}"
+    if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        print(f"\033[{_COLOURS[found.status]}m{mark}\033[0m", end="", file=terminal.raw(sys.stdout))
+        mark = ""
+    of = f" ({found.app})" if found.app else ""
+    print(f"{mark}  {found.check}{of}: {found.seen}")
+    for text in filter(None, (found.meaning, found.remedy)):
+        print(f"         {text}")

@@ -1,0 +1,99 @@
+"""The subcommand ``keys``: make, list and revoke the keys of an app."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.commands import options
+from deniable_server.access.key_ring import FRESH_SECONDS
+from deniable_server.access.keys import ROLES, KeyStore
+from deniable_server.settings import Settings
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+    from datetime import date
+
+__all__ = ["keys"]
+
+
+def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable keys create --role ROLE [--name TEXT] | list [--json] | revoke ID``.
+
+    Exit status: 0 done, 1 if no key has the id, 2 for a wrong configuration, 3 when the store cannot be used.
+    """
+    parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
+    parser.add_argument("--app", help="the app (default: the one of the registry that DENIABLE_REGISTRY names)")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    create = actions.add_parser("create", help="make a key, and print it this once")
+    create.add_argument("--role", choices=list(ROLES), required=True, help="what it opens; an ingest key is public")
+    create.add_argument("--name", default="", help="what you call it, e.g. the release that it is built into")
+    listing = actions.add_parser("list", help="list the keys, which are never shown again")
+    listing.add_argument("--json", action="store_true", help="for programs")
+    revoke = actions.add_parser("revoke", help="refuse a key from now on")
+    revoke.add_argument("id", help="as `list` shows it")
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        if not arguments.redis_url:
+            raise ConfigurationError("keys are kept in the store: give --redis-url, or set DENIABLE_REDIS_URL")
+        app = _app(arguments.app)
+        store = KeyStore(options.opened(arguments.redis_url), app)
+        if arguments.action == "create":
+            return _create(store, arguments.role, arguments.name)
+        if arguments.action == "list":
+            return _list(store, as_json=arguments.json)
+        return _revoke(store, arguments.id)
+
+    return run
+
+
+def _app(given: str | None) -> str:
+    """Return the app that is meant: a key of an app that nobody serves would be refused, so look whether it is served."""
+    settings = Settings.from_environment()
+    if not settings.registry:
+        if given:
+            return given
+        raise ConfigurationError("a key is for one app: give --app, its name in the registry")
+    served = sorted(settings.registries())
+    if given is None and len(served) == 1:
+        return served[0]
+    if given not in served:
+        raise ConfigurationError(f"--app is one of those in DENIABLE_REGISTRY: {', '.join(served)}; got {given!r}")
+    return given
+
+
+def _create(store: KeyStore, role: str, name: str) -> int:
+    text, key = store.create(role, name)
+    print(text)
+    print(f"id {key.id}, role {role}, app {store.app}. It cannot be shown again.", file=sys.stderr)
+    return 0
+
+
+def _list(store: KeyStore, *, as_json: bool) -> int:
+    listed = store.all()
+    if as_json:
+        print(json.dumps([key.told() for key in listed], indent=2))
+        return 0
+    rows = [("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "NAME")]
+    rows += [(key.id, key.role, key.start, _day(key.created), _day(key.used), key.name) for key in listed]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return 0
+
+
+def _revoke(store: KeyStore, id_: str) -> int:
+    if not store.revoke(id_):
+        print(f"no key of {store.app} has this id: {id_}", file=sys.stderr)
+        return 1
+    print(f"revoked; servers refuse it within {FRESH_SECONDS:g} s", file=sys.stderr)
+    return 0
+
+
+def _day(day: date | None) -> str:
+    return day.isoformat() if day else "never"

@@ -1,0 +1,65 @@
+"""The ``serve`` and ``demo`` subcommands."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.process import variables
+from deniable_server.access.key_file import KeyFile
+from deniable_server.local import demo as demo_
+from deniable_server.local.stack import Stack
+from deniable_server.settings import Settings
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    Run = Callable[[argparse.Namespace], int]
+
+__all__ = ["demo", "serve"]
+
+demo = demo_.command
+
+
+def serve(parser: argparse.ArgumentParser) -> Run:
+    """``deniable serve --registry metrics.toml``: store, server and worker, for development and small installations."""
+    parser.add_argument("--registry", help="metrics.toml to serve (default: DENIABLE_REGISTRY)")
+    parser.add_argument("--bind", default="127.0.0.1:8080", metavar="HOST:PORT", help="default 127.0.0.1:8080")
+    parser.add_argument("--redis-url", help="store to use (default: DENIABLE_REDIS_URL, else one of our own)")
+    parser.add_argument("--data", type=Path, default=Path(".deniable"), help="where keys and a store of our own are kept")
+    parser.add_argument("--web-workers", type=int, default=2, metavar="N", help="processes that answer requests (default 2)")
+
+    def run(arguments: argparse.Namespace) -> int:
+        settings = Settings.from_environment()
+        settings.log_settings.apply()
+        variables.warn()
+        settings = replace(
+            settings,
+            registry=arguments.registry or settings.registry,
+            redis_url=arguments.redis_url or settings.redis_url,
+        )
+        apps = list(settings.registries())
+        # Without keys in the environment nobody could send or read, so draw some, once, and say them.
+        file = KeyFile(arguments.data)
+        kept = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
+        if kept:
+            settings = replace(settings, ingest_keys=_joined(kept, "ingest"), read_keys=_joined(kept, "read"))
+        with Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data) as stack:
+            print(f"Store:     {stack.origin}")
+            print(f"Dashboard: {stack.url}/")
+            for app, keys in kept.items():
+                print(f"DSN:       http://{keys['ingest']}@{arguments.bind}/{app}")
+                print(f"Read key:  {keys['read']}")
+            if kept:
+                print(f"Keys are kept in {file.path}, for you alone to read; without it, new ones are drawn.")
+            print("Ctrl-C stops everything.", flush=True)
+            stack.wait()
+        return 0
+
+    return run
+
+
+def _joined(kept: dict[str, dict[str, str]], role: str) -> str:
+    return ",".join(f"{app}:{keys[role]}" for app, keys in kept.items())

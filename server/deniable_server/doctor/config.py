@@ -1,0 +1,173 @@
+"""What a server would make of its environment, found out without starting one and without asking anybody on the network."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from deniable import environment as sdk
+from deniable import mechanisms
+from deniable.errors import ConfigurationError, DeniableError, RegistryError
+from deniable_aggregator.commands import options
+from deniable_aggregator.process import variables
+from deniable_aggregator.store.embedded import redacted
+from deniable_server.settings import VARIABLES, Keys, Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from deniable.registry import Registry
+
+__all__ = ["DEFAULT_PROCESSES", "PROCESSES", "Inspection", "Shown", "inspect"]
+
+PROCESSES = "WEB_CONCURRENCY"
+"""What gunicorn reads itself: how many processes it runs."""
+DEFAULT_PROCESSES = "2"
+_SECRET = {f"DENIABLE_{each.name.upper()}" for each in fields(Settings) if not each.repr} | {"DENIABLE_DSN"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A setting in effect.
+
+    Parameters
+    ----------
+    name
+        Its variable.
+    value
+        What it is, without any secret.
+    origin
+        ``"environment"`` or ``"default"``.
+    """
+
+    name: str
+    value: str
+    origin: str
+
+
+@dataclass(slots=True)
+class Inspection:
+    """What was found.
+
+    Parameters
+    ----------
+    shown
+        Every setting of servers and workers; of the SDK's those that are set.
+    apps
+        How many metrics are served of each app.
+    errors
+        What would stop the start, or have no effect.
+    warnings
+        What one may want to be otherwise.
+    """
+
+    shown: list[Shown] = field(default_factory=list)
+    apps: dict[str, int] = field(default_factory=dict)
+    errors: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def inspect(environment: Mapping[str, str] = os.environ) -> Inspection:
+    """Read an environment as a server and a worker would, and go on after each fault."""
+    found = Inspection()
+    found.errors += map(str, variables.strays(environment))
+    good: dict[str, str] = {}
+    for name in VARIABLES:
+        if name in environment and _tried(found, partial(Settings.from_environment, {name: environment[name]})):
+            good[name] = environment[name]
+    for number in variables.WORKER:
+        _tried(found, partial(number.choose, environment=environment))
+    processes = environment.get(PROCESSES, DEFAULT_PROCESSES)
+    if not processes.isdecimal() or int(processes) < 1:
+        found.errors.append(f"{PROCESSES} is a whole number of at least 1; got {processes!r}")
+    settings = Settings.from_environment(good)
+    if settings.redis_url:
+        _tried(found, lambda: options.opened(settings.redis_url).close())
+    else:
+        found.errors.append("DENIABLE_REDIS_URL is not set; `deniable serve` brings a store of its own")
+    registries = _registries(found, settings)
+    found.apps = {app: len(registry.metrics) for app, registry in registries.items()}
+    _advise(found, settings, set(registries), environment)
+    found.shown += _shown(environment)
+    return found
+
+
+def _tried(found: Inspection, step: Callable[[], object]) -> bool:
+    """Take a step that a start takes; note what it is refused for."""
+    try:
+        step()
+    except RegistryError as error:
+        found.errors += map(str, error.faults)
+    except DeniableError as error:
+        found.errors.append(str(error))
+    else:
+        return True
+    return False
+
+
+def _registries(found: Inspection, settings: Settings) -> dict[str, Registry]:
+    """Load every registry, signed and not, one by one and then together."""
+    before = len(found.errors)
+    loaded: dict[str, Registry] = {}
+    for path in filter(None, settings.registry.split(os.pathsep)):
+        _tried(found, partial(_load, loaded, replace(settings, registry=path)))
+    if len(found.errors) == before:
+        _tried(found, settings.registries)
+    for registry in loaded.values():
+        for metric in registry.metrics.values():
+            _tried(found, partial(mechanisms.of, metric))
+    if len(found.errors) > before:  # a signed registry is compared with the one that is served
+        return loaded
+    for path in filter(None, settings.signed_registry.split(os.pathsep)):
+        _tried(found, partial(replace(settings, signed_registry=path).envelopes, loaded))
+    if len(found.errors) == before:
+        _tried(found, partial(settings.envelopes, loaded))
+    return loaded
+
+
+def _load(loaded: dict[str, Registry], settings: Settings) -> None:
+    loaded |= settings.registries()
+
+
+def _advise(found: Inspection, settings: Settings, served: set[str], environment: Mapping[str, str]) -> None:
+    """Note what a start does not refuse."""
+    warn = found.warnings.append
+    for name in ("ingest_keys", "read_keys"):
+        strangers = {app for app, _ in Keys(getattr(settings, name))} - served
+        if served and strangers:
+            warn(
+                f"DENIABLE_{name.upper()} has keys of {', '.join(sorted(strangers))}, which no registry is of: they open nothing"
+            )
+    apps = {app.strip() for app in environment.get("DENIABLE_APPS", "").split(",")} - {""}
+    if apps and served and apps != served:
+        warn(f"DENIABLE_APPS has workers count {', '.join(sorted(apps))}; the registries are of {', '.join(sorted(served))}")
+    if settings.serves == "ingest":
+        return
+    if settings.dashboard == "open":
+        warn("DENIABLE_DASHBOARD=open shows the pages to whoever reaches the server; key asks for a read key")
+
+
+def _shown(environment: Mapping[str, str]) -> list[Shown]:
+    defaults = variables.VARIABLES | VARIABLES | {PROCESSES: DEFAULT_PROCESSES}
+    defaults |= {name: text for name, text in sdk.VARIABLES.items() if name in environment}
+    return [
+        Shown(name, _told(name, environment.get(name, default)), "environment" if name in environment else "default")
+        for name, default in defaults.items()
+    ]
+
+
+def _told(name: str, text: str) -> str:
+    """Return a value without what is secret in it."""
+    if name.endswith("_URL"):
+        return redacted(text) if text else ""
+    if name not in _SECRET or not text:
+        return text
+    if not name.endswith("_KEYS"):
+        return "(hidden)"
+    try:
+        apps = sorted(app for app, _ in Keys(text))
+    except ConfigurationError:
+        return "(hidden)"
+    return f"(hidden) {len(apps)} of {', '.join(dict.fromkeys(apps))}"

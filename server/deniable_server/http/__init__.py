@@ -1,0 +1,1 @@
+"""What holds for every request: its number, its limits, its problems."""

@@ -1,0 +1,115 @@
+"""What every request passes before anybody looks at it, and what every answer carries.
+
+Browsers that load a page of another origin may send reports and read the registry (CORS, `Settings.cors_origins`); nothing
+else is for them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flask import Flask, Response, request
+from werkzeug.wsgi import get_content_length
+
+from deniable_server.http.problem import Problem
+from deniable_server.http.trace import HEADER
+
+if TYPE_CHECKING:
+    from deniable_server.settings import Settings
+
+__all__ = ["SHARED", "Shared", "register"]
+
+_PREFLIGHT_SECONDS = 3600
+
+_HEADERS = {
+    # For all that is no page; pages say what they need.
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What scripts of other origins may do at an address.
+
+    Parameters
+    ----------
+    method
+        The one method.
+    headers
+        Which headers they may send.
+    """
+
+    method: str
+    headers: tuple[str, ...]
+
+
+SHARED = {
+    "/v1/reports": Shared("POST", ("Authorization", "Content-Type", "Content-Encoding", "Idempotency-Key")),
+    "/v1/registry": Shared("GET", ("Authorization",)),
+}
+"""By address."""
+
+
+def register(app: Flask, settings: Settings) -> None:
+    """Put the gate before an app.
+
+    Parameters
+    ----------
+    app
+        The server.
+    settings
+        Which origins may send, and how large a body may be.
+    """
+    app.url_map.merge_slashes = False  # an address is written in one way; the others are not found
+    origins = settings.origins
+    any_origin = "*" in origins
+
+    @app.before_request
+    def measure() -> None:
+        # No view may wait for a body of unknown or unlimited length: that would be a thread for whoever sends slowly.
+        environ = request.environ  # in which headers that are not there are soon looked for
+        if "HTTP_TRANSFER_ENCODING" in environ:
+            raise Problem(411, "length_required", "a request with a body says its length in Content-Length")
+        if (get_content_length(environ) or 0) > settings.max_body_bytes:
+            detail = f"an upload has at most {settings.max_body_bytes} bytes; send smaller batches"
+            raise Problem(413, "body_too_large", detail)
+        if environ.get("QUERY_STRING"):
+            _refuse_repeated()
+
+    @app.after_request
+    def protect(answer: Response) -> Response:
+        _fill(answer)
+        shared = SHARED.get(request.path)
+        if shared is None:
+            return answer
+        origin = request.environ.get("HTTP_ORIGIN")
+        if not any_origin:
+            answer.vary.add("Origin")
+        if origin is None or not (any_origin or origin in origins):
+            return answer
+        answer.headers["Access-Control-Allow-Origin"] = "*" if any_origin else origin
+        answer.headers["Access-Control-Expose-Headers"] = f"Retry-After, {HEADER}"
+        if request.method == "OPTIONS":
+            answer.headers["Access-Control-Allow-Methods"] = shared.method
+            answer.headers["Access-Control-Allow-Headers"] = ", ".join(shared.headers)
+            answer.headers["Access-Control-Max-Age"] = str(_PREFLIGHT_SECONDS)
+        return answer
+
+
+def _refuse_repeated() -> None:
+    """Refuse an address with a parameter that has two values, of which one would be ignored."""
+    repeated = sorted(name for name, given in request.args.lists() if len(given) > 1)
+    if repeated:
+        raise Problem(400, "repeated_parameter", f"a parameter is given once; more than once came {', '.join(repeated)}")
+
+
+def _fill(answer: Response) -> None:
+    """Add the headers that are not there."""
+    given = {name.lower() for name, _ in answer.headers}
+    for name, value in _HEADERS.items():
+        if name.lower() not in given:
+            answer.headers.add(name, value)

@@ -1,0 +1,109 @@
+"""Errors as RFC 9457 problem details with stable codes, and never with the text of an exception."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import redis
+from flask import Flask, Response, current_app, g, json, request
+from werkzeug.exceptions import HTTPException
+
+from deniable_aggregator.process import logs
+from deniable_server.http import trace
+
+if TYPE_CHECKING:
+    from werkzeug.exceptions import NotFound
+
+__all__ = ["RETRY_SECONDS", "Problem", "log_failure", "register"]
+
+RETRY_SECONDS = 5
+
+
+class Problem(Exception):  # noqa: N818 - the term of RFC 9457
+    """An answer that says what is wrong.
+
+    Parameters
+    ----------
+    status
+        HTTP status.
+    code
+        Stable code for programs, e.g. ``"unknown_key"``.
+    detail
+        The rule, what broke it, and what to do, for people.
+    retry_after
+        Seconds after which to try again.
+    extra
+        Further members of the answer.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, *, retry_after: int | None = None, **extra: Any) -> None:
+        super().__init__(code)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.retry_after = retry_after
+        self.extra = extra
+
+    def response(self) -> Response:
+        """Write the problem as application/problem+json."""
+        g.code = self.code
+        body = {
+            "type": f"urn:deniable:problem:{self.code}",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "code": self.code,
+            "detail": self.detail,
+            **self.extra,
+        }
+        number = trace.instance()
+        if number:
+            body["instance"] = number
+        logs.note(code=self.code)
+        answer = Response(json.dumps(body), self.status, mimetype="application/problem+json")
+        if self.retry_after is not None:
+            answer.headers["Retry-After"] = str(self.retry_after)
+        return answer
+
+
+_CODES = {
+    404: ("not_found", "there is nothing at this address"),
+    405: ("method_not_allowed", "this address does not take this method"),
+    411: ("length_required", "an upload says its length in Content-Length"),
+    413: ("body_too_large", "the upload is larger than this server takes"),
+}
+
+
+def log_failure(error: Exception) -> None:
+    """Log a bug: its kind, the route and the places in the code, at no level its message, which may repeat what a client sent."""
+    route = request.url_rule or "an unknown route"
+    current_app.logger.error("%s in %s: %s", type(error).__name__, route, logs.places(error.__traceback__))
+
+
+def register(app: Flask) -> None:
+    """Turn every error of the app into a problem."""
+
+    @app.errorhandler(Problem)
+    def on_problem(problem: Problem) -> Response:
+        return problem.response()
+
+    @app.errorhandler(HTTPException)
+    def on_http(error: NotFound) -> Response:
+        status = error.code or 500
+        code, detail = _CODES.get(status, (f"http_{status}", HTTPStatus(status).phrase))
+        answer = Problem(status, code, detail).response()
+        for name, value in error.get_headers():
+            if name == "Allow":
+                answer.headers[name] = value
+        return answer
+
+    @app.errorhandler(redis.RedisError)
+    def on_store(error: redis.RedisError) -> Response:
+        app.logger.error("the store cannot be used: %s", type(error).__name__)
+        detail = "the store cannot be reached; try again later"
+        return Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS).response()
+
+    @app.errorhandler(Exception)
+    def on_error(error: Exception) -> Response:
+        log_failure(error)
+        return Problem(500, "internal", "the server failed; the upload was not counted unless it was accepted").response()

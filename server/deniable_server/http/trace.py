@@ -1,0 +1,55 @@
+"""A number for each request, drawn here: in its answer, in what is told of a problem, and in every record logged meanwhile.
+
+A number that a client sends is not looked at: it would tie what is logged here to what is known of the client elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from flask import Flask, Response, g, request
+
+from deniable_aggregator.process import logs
+
+if TYPE_CHECKING:
+    from werkzeug.routing import Rule
+
+__all__ = ["HEADER", "METHODS", "instance", "register"]
+
+log = logging.getLogger("deniable.request")
+
+HEADER = "X-Request-ID"
+METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
+"""Methods that are logged by name; any other is what a client made up."""
+
+
+def instance() -> str | None:
+    """Return the current request as problem details name it, or None outside of any."""
+    number = logs.current().get("request")
+    return f"urn:uuid:{number}" if number else None
+
+
+def register(app: Flask) -> None:
+    """Give each request of an app its number, before anything else is done with it."""
+
+    @app.before_request
+    def begin() -> None:
+        rule: Rule | None = request.url_rule
+        logs.begin(request=str(uuid4()), route=rule.rule if rule else None)
+        g.began = perf_counter()
+
+    @app.after_request
+    def tell(answer: Response) -> Response:
+        answer.headers[HEADER] = logs.current()["request"]
+        if log.isEnabledFor(logging.INFO):
+            method = request.method if request.method in METHODS else None
+            ms = round(1000 * (perf_counter() - g.began), 1)
+            log.info("answered", extra={"method": method, "status": answer.status_code, "ms": ms})
+        return answer
+
+    @app.teardown_request
+    def end(_error: BaseException | None) -> None:
+        logs.end()

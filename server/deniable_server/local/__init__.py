@@ -1,0 +1,1 @@
+"""A whole service on one machine: `deniable serve` and `deniable demo`."""

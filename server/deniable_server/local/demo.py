@@ -1,0 +1,302 @@
+"""``deniable demo``: real devices' answers through real processes, with the truth beside the estimates.
+
+Every device answers through the SDK's own `Client.record`; a store, gunicorn and a worker run as in production. One process
+stands for many devices: each answer is randomised on its own, only the uploads are shared.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from math import sqrt
+from pathlib import Path
+from secrets import token_hex, token_urlsafe
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import requests
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from deniable import Budget, Caps, Client, mechanisms, registry, terminal
+from deniable.errors import ConfigurationError
+from deniable.transport import SenderSettings
+from deniable.weight import MAX_EPSILON, exact
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.store import Store, connect
+from deniable_server.local import population
+from deniable_server.local.stack import Stack, free_port
+from deniable_server.settings import Settings
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable
+
+    from deniable.registry import Metric, Registry
+    from deniable_server.local.population import Answer, Population
+
+__all__ = ["command"]
+
+LEVEL = 0.999
+_CHUNK = 1000  # devices that share a client
+_SHOWN = 12
+_COUNT_SECONDS = 120.0
+
+
+def command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+    """``deniable demo [--devices N] [--epsilon E] [--input FILE --column NAME ...]``."""
+    parser.add_argument("--devices", type=int, default=100_000, metavar="N", help="devices that answer (default 100000)")
+    parser.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of each answer in nats (default 1)")
+    parser.add_argument("--input", metavar="FILE.csv", help="your own data, one device a row")
+    parser.add_argument("--column", nargs="+", action="extend", default=[], metavar="NAME", help="columns of --input to ask for")
+    parser.add_argument("--string", nargs="+", action="extend", default=[], metavar="NAME", help="columns to ask for as strings")
+    parser.add_argument("--seed", type=int, default=2013, help="which devices are picked; the noise is never repeatable")
+    parser.add_argument("--redis-url", help="store to use (default: one of our own)")
+    parser.add_argument("--port", type=int, help="port of the server on this machine (default: a free one)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--all", action="store_true", help=f"show every value, not only the {_SHOWN} most frequent")
+    parser.add_argument("--keep", action="store_true", help="leave the services up until Ctrl-C")
+    return _run
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.devices < 1:
+        raise ConfigurationError(f"--devices is at least 1; got {arguments.devices}")
+    exact(arguments.epsilon)
+    console = Console(file=terminal.raw(sys.stderr))
+    if arguments.input:
+        everybody = population.from_csv(arguments.input, arguments.column, arguments.string)
+    elif arguments.column or arguments.string:
+        raise ConfigurationError("--column and --string name columns of --input FILE.csv, which is missing")
+    else:
+        everybody = population.flights()
+    people = everybody.sample(arguments.devices, arguments.seed)
+    with tempfile.TemporaryDirectory(prefix="deniable-demo-") as folder:
+        # In a store that others use, too, an app of its own, so that nothing counted before is in the sums.
+        app = f"demo-{token_hex(4)}" if arguments.redis_url else "demo"
+        metrics = people.registry(Path(folder), app, arguments.epsilon)
+        loaded = registry.load(metrics)
+        settings = Settings(
+            redis_url=arguments.redis_url or "",
+            registry=str(metrics),
+            ingest_keys=f"{app}:pk_{token_urlsafe(24)}",
+            read_keys=f"{app}:rk_{token_urlsafe(24)}",
+            dashboard="open",
+            max_backlog=100_000,
+        )
+        bind = f"127.0.0.1:{arguments.port or free_port()}"
+        with Stack(settings, bind=bind, log_file=Path(folder, "log")) as stack:
+            console.print(f"Store: {stack.origin}")
+            console.print(f"Watch: {stack.url}/")
+            console.print("Everything is published at once, as in a trial (trial = true).")
+            started = time.monotonic()
+            store = Store(connect(stack.store_url), app)
+            _collect(people, stack, settings, console, store)
+            Publisher(store, loaded).publish(time.time())
+            seconds = time.monotonic() - started
+            results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
+            outcome = _outcome(people, arguments.epsilon, stack, seconds, results)
+            if arguments.json:
+                print(json.dumps(outcome, indent=2), flush=True)  # noqa: T201 - the result
+            else:
+                _show(outcome, results, show_all=arguments.all)
+            _linger(stack, console, keep=arguments.keep, ask=not arguments.json)
+    return 0 if outcome["all_inside"] else 1
+
+
+def _linger(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
+    """Leave the page up for whoever wants to look."""
+    if keep:
+        console.print(f"The page stays at {stack.url}/ until Ctrl-C.")
+        stack.wait()
+    elif ask and sys.stdin.isatty() and sys.stdout.isatty():
+        console.print(f"The page is at {stack.url}/ - press Enter to stop the services.")
+        sys.stdin.readline()
+    elif ask:
+        console.print(f"The services stop, and the page at {stack.url}/ with them; `deniable demo --keep` leaves them up.")
+
+
+def _collect(people: Population, stack: Stack, settings: Settings, console: Console, store: Store) -> None:
+    """Let every device answer, and wait until every answer is counted."""
+    metrics = registry.load(settings.registry).metrics.values()
+    app, _, key = settings.ingest_keys.partition(":")
+    dsn = f"http://{key}@{stack.bind}/{app}"
+    names = [column.metric for column in people.columns]
+    reports = len(people.rows) * len(names)
+    chunks = [people.rows[i : i + _CHUNK] for i in range(0, len(people.rows), _CHUNK)]
+    columns = TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    pool = ProcessPoolExecutor(min(os.cpu_count() or 1, 4), multiprocessing.get_context("spawn"))
+    with Progress(*columns, console=console) as progress, pool:
+        answered = progress.add_task("devices answered", total=len(people.rows))
+        counted = progress.add_task("reports counted", total=reports)
+        futures = {pool.submit(_answer, dsn, settings.registry, names, chunk): len(chunk) for chunk in chunks}
+        try:
+            for number, future in enumerate(as_completed(futures)):
+                future.result()
+                progress.update(answered, advance=futures[future])
+                if number % 10 == 0:
+                    stack.check()
+                    progress.update(counted, completed=_counted(store, metrics))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        deadline = time.monotonic() + _COUNT_SECONDS
+        while (done := _counted(store, metrics)) < reports:
+            stack.check()
+            if time.monotonic() > deadline:
+                raise ConfigurationError(f"{done} of {reports} reports were counted within {_COUNT_SECONDS:g} s")
+            progress.update(counted, completed=done)
+            time.sleep(0.1)
+        progress.update(counted, completed=done)
+
+
+def _answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answer, ...]]) -> None:
+    """Be some devices: record each one's answers, and send them."""
+    for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):  # these are not the user's answers
+        os.environ.pop(name, None)
+    settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
+    # Many devices in one process: no budget holds for all of them together, and none of them lasts.
+    caps = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
+    with Client(dsn=dsn, registry=registry_path, consent=True, settings=settings, caps=caps, state=None, strict=True) as client:
+        for row in rows:
+            for name, value in zip(names, row, strict=True):
+                client.record(name, value)
+        client.flush(60.0)
+        stats = client.stats()
+    if stats["sent"] != len(rows) * len(names):
+        raise ConfigurationError(f"not every report was taken: {stats}")
+
+
+def _get(stack: Stack, settings: Settings, path: str) -> Any:
+    headers = {"Authorization": f"Bearer {settings.read_keys.partition(':')[2]}"}
+    with requests.Session() as session:
+        session.trust_env = False
+        answer = session.get(f"{stack.url}{path}", headers=headers, timeout=30)
+    answer.raise_for_status()
+    return answer.json()
+
+
+def _counted(store: Store, metrics: Iterable[Metric]) -> int:
+    """Look behind the page, which shows what is published only."""
+    return sum(store.read(mechanisms.of(metric).layout, list(store.strata(metric.id))).n for metric in metrics)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A value's truth beside its estimate; shares in [0, 1]."""
+
+    value: str
+    true: float
+    estimated: float
+    low: float
+    high: float
+    inside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A metric's truth beside its estimates.
+
+    Parameters
+    ----------
+    metric, mechanism, epsilon, n
+        As the server says.
+    level
+        Confidence of the intervals, all together.
+    mse, predicted_mse
+        Mean squared error measured, and predicted by the exact variance at the true shares.
+    ratio, ratio_spread
+        The first over the second, and the standard deviation to expect of it.
+    rows
+        By value.
+    """
+
+    metric: str
+    mechanism: str
+    epsilon: float
+    n: int
+    level: float
+    mse: float
+    predicted_mse: float
+    ratio: float
+    ratio_spread: float
+    rows: tuple[Row, ...]
+
+
+def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings: Settings, loaded: Registry) -> Result:
+    answer = _get(stack, settings, f"/api/v1/metrics/{quote(metric_id)}?level={LEVEL}")
+    rows = []
+    for estimate, true in zip(answer["estimates"], shares.values(), strict=True):
+        low, high = estimate["simultaneous"]
+        rows.append(Row(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
+    mechanism = mechanisms.of(loaded.metrics[metric_id])
+    mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)
+    squares = sum(row.true**2 for row in rows)
+    variances = [mechanism.variance(row.true, answer["n"]) + mechanism.confusion(squares - row.true**2) for row in rows]
+    predicted = sum(variances) / len(rows)
+    # Of a mean of d independent squares; where estimates must sum to 1 there is one independent square less.
+    spread = sqrt(2 * sum(v * v for v in variances)) / sum(variances) * sqrt(len(rows) / max(1, len(rows) - 1))
+    return Result(
+        metric_id,
+        answer["mechanism"],
+        answer["epsilon"],
+        answer["n"],
+        LEVEL,
+        mse,
+        predicted,
+        mse / predicted,
+        spread,
+        tuple(rows),
+    )
+
+
+def _outcome(people: Population, epsilon: str, stack: Stack, seconds: float, results: list[Result]) -> dict[str, Any]:
+    reports = len(people.rows) * len(results)
+    return {
+        "source": people.source,
+        "devices": len(people.rows),
+        "epsilon": float(epsilon),
+        "store": stack.origin,
+        "page": f"{stack.url}/",
+        "seconds": round(seconds, 2),
+        "reports": reports,
+        "reports_per_second": round(reports / seconds),
+        "all_inside": all(row.inside for result in results for row in result.rows),
+        "metrics": [asdict(result) for result in results],
+    }
+
+
+def _show(outcome: dict[str, Any], results: list[Result], *, show_all: bool) -> None:
+    console = Console(file=terminal.raw(sys.stdout))
+    for result in results:
+        console.print(_table(result, show_all=show_all))
+        spread = f"ratio {result.ratio:.2f} (expect 1 ± {result.ratio_spread:.2f})"
+        console.print(f"Squared error {result.mse:.3g}, predicted {result.predicted_mse:.3g}: {spread}\n")
+    verdict = "every true share lies" if outcome["all_inside"] else "NOT every true share lies"
+    console.print(
+        f"{outcome['devices']:,} devices of {outcome['source']}; {outcome['reports']:,} reports in {outcome['seconds']:.1f} s "
+        f"({outcome['reports_per_second']:,}/s); {verdict} in its simultaneous {LEVEL:.1%} interval."
+    )
+
+
+def _table(result: Result, *, show_all: bool) -> Table:
+    title = f"{result.metric}: {result.mechanism}, epsilon {result.epsilon:.4g}, n = {result.n:,}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("value", overflow="fold")
+    for heading in ("true", "estimated", f"{LEVEL:.1%} interval, all together", ""):
+        table.add_column(heading, justify="right")
+    rows = sorted(result.rows, key=lambda row: -row.true)
+    for row in rows if show_all else rows[:_SHOWN]:
+        interval = f"{row.low:8.2%} to {row.high:7.2%}"
+        table.add_row(row.value, f"{row.true:.2%}", f"{row.estimated:.2%}", interval, "" if row.inside else "OUTSIDE")
+    if not show_all and len(rows) > _SHOWN:
+        inside = sum(row.inside for row in rows[_SHOWN:])
+        table.add_row(f"... {len(rows) - _SHOWN} more", "", "", f"{inside} inside", "")
+    return table

@@ -1,0 +1,183 @@
+"""Store, server and worker as real processes on this machine: what ``deniable serve`` and ``deniable demo`` run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING, Self
+from urllib.request import ProxyHandler, build_opener
+
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+from redis.retry import Retry
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.process import variables
+from deniable_aggregator.store import embedded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from deniable_server.settings import Settings
+
+__all__ = ["Stack", "free_port"]
+
+log = logging.getLogger("deniable.stack")
+
+_START_SECONDS = 30.0
+_STOP_SECONDS = 25.0
+_direct = build_opener(ProxyHandler({}))  # this machine's own server is not reached through a proxy
+
+
+def free_port() -> int:
+    """Find a loopback port that nobody uses at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Stack:
+    """A store (given, or one of our own), gunicorn, and a worker; stopped in the reverse order.
+
+    Parameters
+    ----------
+    settings
+        The server's settings; an empty `redis_url` means a store of our own, to be started.
+    bind
+        Address of the server, ``host:port``.
+    web_workers
+        Processes that gunicorn runs.
+    directory
+        Where a store of our own keeps its data; a temporary folder when None.
+    log_file
+        Where the processes write; the terminal when None.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        bind: str,
+        web_workers: int = 2,
+        directory: Path | None = None,
+        log_file: Path | None = None,
+    ) -> None:
+        self.settings = settings
+        self.bind = bind
+        self.url = f"http://{bind}"
+        self.origin = ""
+        self.store_url = ""
+        self._web_workers = web_workers
+        self._directory = directory
+        self._log_file = log_file
+        self._undo = ExitStack()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self._undo.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._undo.close()
+
+    def _start(self) -> None:
+        apps = self.settings.registries()
+        store = self._undo.enter_context(
+            embedded.open_store(self.settings.redis_url or None, directory=self._directory, durability=self.settings.durability)
+        )
+        self.origin, self.store_url = store.origin, store.url
+        _ping(store)
+        # Open pages are shown under the name that is printed for them, whatever else there is.
+        settings = replace(self.settings, redis_url=store.url, hosts=f"{self.settings.hosts},{self.bind.rpartition(':')[0]}")
+        worker = [sys.executable, "-m", "deniable", "worker"]
+        for app in apps:
+            worker += ["--app", app]
+        self._launch("worker", worker, settings)
+        gunicorn = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", self.bind]
+        self._launch("server", [*gunicorn, "-w", str(self._web_workers), "deniable_server:create_app()"], settings)
+        self._await_ready()
+
+    def _launch(self, name: str, command: list[str], settings: Settings) -> None:
+        # What the settings do not say comes from them as well, and not from around us; but for what only a worker is told.
+        told = {each.variable for each in variables.WORKER}
+        environment = {key: value for key, value in os.environ.items() if key in told or not key.startswith(variables.PREFIX)}
+        with ExitStack() as files:
+            log_ = files.enter_context(self._log_file.open("ab")) if self._log_file else None
+            process = subprocess.Popen(
+                command,
+                env=environment | settings.environment(),
+                stdout=log_,
+                stderr=log_,
+                start_new_session=True,  # Ctrl-C is for us, who stop them in order
+            )
+        self._processes[name] = process
+        self._undo.callback(_terminate, process)
+
+    def _await_ready(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        while time.monotonic() < deadline:
+            self.check()
+            try:
+                with _direct.open(f"{self.url}/readyz", timeout=2):
+                    return
+            except OSError:
+                time.sleep(0.05)
+        raise ConfigurationError(f"the server did not answer on {self.bind} within {_START_SECONDS:g} s")
+
+    def check(self) -> None:
+        """Raise if a process has ended by itself.
+
+        Raises
+        ------
+        ConfigurationError
+            With the last lines of its log.
+        """
+        for name, process in self._processes.items():
+            if process.poll() is not None:
+                lines = self._log_file.read_text(errors="replace").splitlines()[-8:] if self._log_file else []
+                raise ConfigurationError("\n".join([f"the {name} ended with status {process.returncode}", *lines]))
+
+    def wait(self) -> None:
+        """Return when a SIGTERM or Ctrl-C comes; raise when a process ends by itself."""
+        stopped = False
+
+        def stop(*_: object) -> None:
+            nonlocal stopped
+            stopped = True
+
+        signal.signal(signal.SIGTERM, stop)
+        signal.signal(signal.SIGINT, stop)
+        while not stopped:
+            self.check()
+            time.sleep(0.5)
+
+
+def _ping(store: embedded.StoreServer) -> None:
+    """Look at a given store before anything is started that would only wait for it."""
+    try:
+        with Redis.from_url(store.url, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
+            client.ping()
+    except (RedisError, ValueError) as error:
+        raise ConfigurationError(f"the store cannot be reached ({store.origin}): {type(error).__name__}") from None
+
+
+def _terminate(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()

@@ -1,0 +1,218 @@
+"""Geometry of the dashboard's pictures, and how its numbers are written.
+
+Places are percentages of the width of a picture, so that it stretches to any screen and needs no script. Only what is drawn is
+brought into the axis; what is written is the unbiased estimate as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+__all__ = ["Axis", "Chart", "Column", "Row", "Tick", "axis", "chart", "columns", "count", "order", "percent", "share"]
+
+_STEPS = 5  # at most so many steps between ticks: their labels do not touch on a telephone
+_DIGITS = 4  # after the point, at most
+_MINUS = "\N{MINUS SIGN}"
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A line across the picture.
+
+    Parameters
+    ----------
+    at
+        Its place, in percent of the width.
+    label
+        The frequency that it stands for.
+    """
+
+    at: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A linear scale from 0 to `top`.
+
+    Parameters
+    ----------
+    top
+        Frequency at the right end, in (0, 1].
+    ticks
+        From 0 to the top.
+    """
+
+    top: float
+    ticks: tuple[Tick, ...]
+
+    def place(self, frequency: float) -> float:
+        """Return the place of a frequency in percent of the width, brought into the picture."""
+        return round(100 * min(max(frequency / self.top, 0.0), 1.0), 3)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One value: its marks, and its numbers as they are written.
+
+    Parameters
+    ----------
+    label
+        The answer.
+    at
+        Place of the estimate.
+    beyond
+        ``"below"`` or ``"above"`` where the estimate lies outside the axis, else empty.
+    interval, simultaneous
+        Places of the ends of the two intervals.
+    estimate, stderr, interval_text, simultaneous_text, count
+        The numbers.
+    faint
+        Whether the value was not detected when all values are judged at once.
+    """
+
+    label: str
+    at: float
+    beyond: str
+    interval: tuple[float, float]
+    simultaneous: tuple[float, float]
+    estimate: str
+    stderr: str
+    interval_text: str
+    simultaneous_text: str
+    count: str
+    faint: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture of rows over one axis."""
+
+    axis: Axis
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One value of a small picture of columns, in percent of its width and height, measured from the top left corner.
+
+    Parameters
+    ----------
+    left, width
+        Of the column.
+    top, height
+        Of the column.
+    middle
+        Where the interval is drawn.
+    interval
+        Upper and lower end of the interval.
+    """
+
+    left: float
+    width: float
+    top: float
+    height: float
+    middle: float
+    interval: tuple[float, float]
+
+
+def axis(most: float) -> Axis:
+    """Make an axis from 0 to the first tick not below `most`, in steps of 1, 2 or 5 times a power of ten; at most to 1.
+
+    Parameters
+    ----------
+    most
+        Largest frequency to show.
+    """
+    most = min(most, 1.0) if most > 0 else 1.0
+    exponent = floor(log10(most)) - 1
+    step, steps = next(
+        (step, steps)
+        for power in (exponent, exponent + 1)
+        for step in (10.0**power, 2 * 10.0**power, 5 * 10.0**power)
+        if (steps := ceil(most / step - 1e-9)) <= _STEPS
+    )
+    digits = max(0, -floor(log10(step) + 1e-9) - 2)
+    ticks = tuple(Tick(round(100 * i / steps, 3), f"{100 * i * step:.{digits}f}%") for i in range(steps + 1))
+    return Axis(step * steps, ticks)
+
+
+def order(estimates: Iterable[dict[str, Any]], *, by_estimate: bool) -> list[dict[str, Any]]:
+    """Order values by their estimate, the largest first and equal ones as declared, or leave them as declared."""
+    rows = list(estimates)
+    return sorted(rows, key=lambda row: -row["frequency"]) if by_estimate else rows
+
+
+def chart(rows: Sequence[dict[str, Any]], over: Sequence[dict[str, Any]] | None = None) -> Chart:
+    """Draw values.
+
+    Parameters
+    ----------
+    rows
+        Estimates as `deniable_server.api.query.measure` gives them, none of them null.
+    over
+        The values that the axis must hold, and whose errors set the number of digits; by default those drawn.
+    """
+    over = rows if over is None else over
+    scale = axis(max(row["simultaneous"][1] for row in over))
+    digits = _digits(max(row["stderr"] for row in over))
+    return Chart(scale, tuple(_row(row, scale, digits) for row in rows))
+
+
+def columns(rows: Sequence[dict[str, Any]]) -> tuple[Column, ...]:
+    """Draw values as columns side by side, over the whole height of a picture."""
+    most = max(row["interval"][1] for row in rows)
+    scale = Axis(most if most > 0 else 1.0, ())
+    pitch = 100 / len(rows)
+    drawn = []
+    for i, row in enumerate(rows):
+        height = scale.place(row["frequency"])
+        low, high = (round(100 - scale.place(end), 3) for end in row["interval"])
+        left, middle = round(pitch * (i + 0.12), 3), round(pitch * (i + 0.5), 3)
+        drawn.append(Column(left, round(pitch * 0.76, 3), round(100 - height, 3), height, middle, (high, low)))
+    return tuple(drawn)
+
+
+def percent(frequency: float, digits: int, sign: str = "%") -> str:
+    """Write a frequency in percent, unclipped; what rounds to 0 has no sign."""
+    text = f"{100 * frequency:.{digits}f}"
+    negative = text.startswith("-") and float(text) != 0
+    return f"{_MINUS if negative else ''}{text.lstrip('-')}{sign}"
+
+
+def share(frequency: float, stderr: float) -> str:
+    """Write a frequency in percent with as many digits as its standard error allows."""
+    return percent(frequency, _digits(stderr))
+
+
+def count(number: float) -> str:
+    """Write a whole number in groups of three digits; what rounds to 0 has no sign."""
+    whole = round(number)
+    return f"{_MINUS if whole < 0 else ''}{abs(whole):,}"
+
+
+def _digits(stderr: float) -> int:
+    """Choose the digits after the point of a percentage so that its standard error shows two."""
+    return min(max(1 - floor(log10(100 * stderr)), 0), _DIGITS) if stderr > 0 else 1
+
+
+def _row(row: dict[str, Any], scale: Axis, digits: int) -> Row:
+    frequency, (low, high), (lowest, highest) = row["frequency"], row["interval"], row["simultaneous"]
+    return Row(
+        label=row["label"],
+        at=scale.place(frequency),
+        beyond="below" if frequency < 0 else "above" if frequency > scale.top else "",
+        interval=(scale.place(low), scale.place(high)),
+        simultaneous=(scale.place(lowest), scale.place(highest)),
+        estimate=percent(frequency, digits),
+        stderr=percent(row["stderr"], digits, ""),
+        interval_text=f"{percent(low, digits, '')} to {percent(high, digits)}",
+        simultaneous_text=f"{percent(lowest, digits, '')} to {percent(highest, digits)}",
+        count=count(row["count"]),
+        faint=not row["detected"],
+    )

@@ -1,0 +1,182 @@
+"""``GET /metrics``: what the server counts of itself, for Prometheus.
+
+Requests leave notes in `flask.g`, and one look at them after the answer makes the numbers: ``app`` and ``role`` of the key, the
+``code`` of a problem, and of an upload its ``outcome``, how many reports were ``accepted`` and what was ``refused``. All labels
+come from the registries and from lists of our own, so that nobody can make up further series.
+
+Where ``PROMETHEUS_MULTIPROC_DIR`` names a directory, as under gunicorn, the processes count together there
+(`deniable_server.prometheus.process_slots`), and any of them answers for all.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from hashlib import sha256
+from hmac import compare_digest
+from http import HTTPStatus
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, cast
+
+import prometheus_client
+from flask import Flask, Response, g, request
+from prometheus_client import CollectorRegistry, Counter, Histogram, values
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from deniable_server.access.keys import ROLES
+from deniable_server.api.auth import bearer
+from deniable_server.api.ingest import REJECTIONS
+from deniable_server.api.openapi import OPERATIONS
+from deniable_server.http.problem import Problem
+from deniable_server.prometheus.looked_up import Gauges
+from deniable_server.service import service
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from prometheus_client import Metric
+
+    from deniable_server.service import App
+    from deniable_server.settings import Settings
+
+__all__ = ["Vitals", "register"]
+
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_UPLOAD = next(each for each in OPERATIONS if each.path == "/v1/reports")
+_FAILURES = ("store_unavailable", "internal")
+_KEYLESS = (*_FAILURES, "length_required", "body_too_large", "missing_key", "unknown_key", "rate_limited")
+_KEYED = (
+    *_FAILURES,
+    "accepted",
+    "duplicate",
+    *(code for status, codes in (_UPLOAD.codes or {}).items() if status != HTTPStatus.UNAUTHORIZED for code in codes),
+)
+"""What may become of an upload before its app is known, and after."""
+
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # else a second series for each, of its start
+
+
+class Vitals:
+    """The numbers of a server; those that are counted, not those that are looked up.
+
+    Parameters
+    ----------
+    apps
+        Names of its apps; all their series are there from the start.
+    """
+
+    def __init__(self, apps: Iterable[str]) -> None:
+        shared = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
+        if shared:
+            from deniable_server.prometheus.process_slots import Slot  # noqa: PLC0415 - not for Windows, where nothing forks
+
+            values.ValueClass = values.MultiProcessValue(Slot(Path(shared)))  # type: ignore[no-untyped-call]
+        own = CollectorRegistry()
+        self.counted: Collector = _Shared(Path(shared)) if shared else own
+
+        # The library takes a lock to look up labels; they are few, so they are remembered.
+        def counter(name: str, about: str, *labels: str) -> Callable[..., Counter]:
+            return cache(Counter(f"deniable_{name}", about, labels, registry=own).labels)
+
+        self._accepted = counter("reports_accepted", "Reports taken to be counted", "app")
+        self._rejected = counter("reports_rejected", "Reports refused", "app", "code")
+        self._uploads = counter("uploads", "Uploads by what became of them", "app", "code")
+        self._limited = counter("rate_limited", "Requests that came too often", "app", "role")
+        self._failures = counter("server_errors", "Answers of 500 and above", "code")
+        about = "From a request's arrival to its answer"
+        name = "deniable_request_duration_seconds"
+        self._seconds = cache(Histogram(name, about, ["route", "status"], buckets=_BUCKETS, registry=own).labels)
+        for app in (*apps, ""):
+            for code in _KEYED if app else _KEYLESS:
+                self._uploads(app, code)
+            for role in ROLES if app else (*ROLES, "login", "metrics"):
+                self._limited(app, role)
+            if app:
+                self._accepted(app)
+                for code in REJECTIONS:
+                    self._rejected(app, code)
+        for code in (*_FAILURES, "backlog_full", "store_full", "page"):
+            self._failures(code)
+
+    def answered(self, status: int) -> None:
+        """Count the current request.
+
+        Parameters
+        ----------
+        status
+            How it is answered.
+        """
+        rule, notes = request.url_rule, vars(g)
+        route = rule.rule if rule else "unknown"
+        self._seconds(route, f"{status // 100}xx").observe(perf_counter() - notes["began"])
+        app, code = notes.get("app", ""), notes.get("code", "")
+        if route == _UPLOAD.path and request.method == "POST":
+            self._upload(app, code or notes.get("outcome", "internal"), notes)
+        if status == HTTPStatus.TOO_MANY_REQUESTS:
+            self._limited(app, notes.get("role", "login")).inc()
+        elif status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+            self._failures(code or "page").inc()
+
+    def _upload(self, app: str, outcome: str, notes: Mapping[str, Any]) -> None:
+        self._uploads(app, outcome).inc()
+        if outcome == "accepted":
+            self._accepted(app).inc(notes["accepted"])
+        if outcome in ("accepted", "all_rejected"):  # and not of what is repeated, or comes again
+            for *_, code, reports in notes.get("refused", ()):
+                self._rejected(app, code).inc(reports)
+
+
+class _Shared(Collector):
+    """What all processes have counted, those that have ended too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def collect(self) -> Iterable[Metric]:
+        """Add up the files."""
+        # A file is empty for a moment after its process has made it, and could not be read.
+        files = [str(path) for path in self._folder.glob("*.db") if path.stat().st_size]
+        return cast("Iterable[Metric]", MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
+
+
+def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
+    """Count requests, and tell whoever has the key; without a key in the settings, do neither.
+
+    `deniable_server.http.trace` comes first: it tells when a request began.
+
+    Parameters
+    ----------
+    app
+        The server.
+    settings
+        With the key.
+    apps
+        Whose numbers, by name.
+    """
+    digest = sha256(settings.metrics_key.encode()).digest()
+    everything = CollectorRegistry()
+
+    @app.get("/metrics", endpoint="vitals")
+    def metrics() -> Response:
+        if not settings.metrics_key:
+            raise Problem(404, "not_found", "this server was given no metrics key, and shows no metrics")
+        g.role = "metrics"
+        if not compare_digest(digest, sha256(bearer("the server's metrics key").encode()).digest()):
+            service().limits.stranger()
+            raise Problem(401, "unknown_key", "this is not the metrics key of this server")
+        encode, kind = choose_encoder(request.headers.get("Accept", ""))
+        return Response(encode(everything), content_type=kind)
+
+    if not settings.metrics_key:
+        return
+    vitals = Vitals(apps)
+    everything.register(vitals.counted)
+    everything.register(Gauges(settings, apps.values()))
+
+    @app.after_request
+    def count(answer: Response) -> Response:
+        vitals.answered(answer.status_code)
+        return answer

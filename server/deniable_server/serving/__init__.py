@@ -1,0 +1,1 @@
+"""How gunicorn runs the server: worker class and log."""

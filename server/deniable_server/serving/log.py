@@ -1,0 +1,29 @@
+"""gunicorn's own log, and with it that of its processes, as `DENIABLE_LOG_LEVEL` and `DENIABLE_LOG_FORMAT` say."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from gunicorn.glogging import Logger
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.process.logs import LogSettings
+
+__all__ = ["Log"]
+
+
+class Log(Logger):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn's logger, writing records as all of our processes do."""
+
+    def setup(self, cfg: Any) -> None:
+        """Set up the logs of the process that starts the others, which inherit them."""
+        super().setup(cfg)
+        try:
+            settings = LogSettings.from_environment()
+        except ConfigurationError as error:
+            sys.stderr.write(f"{error}\n")
+            sys.exit(2)
+        settings.apply()
+        for handler in (*self.error_log.handlers, *self.access_log.handlers):
+            handler.setFormatter(settings.formatter())

@@ -1,0 +1,349 @@
+"""The gunicorn worker: threads answer, and none of them ever waits for a client.
+
+gunicorn's own threaded worker hands a connection to a thread with its first byte, and that thread then waits for the rest as long
+as the client likes: a handful of clients that send slowly stop the service. Here the main thread reads, and a request gets a
+thread once all of it has arrived; until then it waits in the selector, for `REQUEST_SECONDS` in all. What is kept of it meanwhile
+is bounded by the limits on headers and bodies.
+
+An address holds at most `MOST_OF_ADDRESS` connections that wait: of more the oldest go, those with half a request first. So does
+the oldest of all where the process has as many connections as it may. Behind a trusted proxy all addresses are the proxy's, which
+has to see to it.
+
+Uploads and probes have threads of their own, so that they are answered however many pages are being made.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+import struct
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from gunicorn.http import errors
+from gunicorn.workers import gthread
+
+from deniable.report import MAX_BODY_BYTES
+from deniable_server.access.addresses import network
+from deniable_server.http.gate import SHARED
+from deniable_server.http.trace import HEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from deniable_server.settings import Settings
+
+__all__ = ["MOST_OF_ADDRESS", "PAGE_THREADS", "REQUEST_SECONDS", "PatientWorker"]
+
+REQUEST_SECONDS = 10.0
+"""From the first byte of a request to its last."""
+
+MOST_OF_ADDRESS = 100
+"""Connections of an IPv4 address, or an IPv6 network of 64 bits, that may wait in a process, for a request or the rest of one."""
+
+PAGE_THREADS = 2
+"""Requests of all other kinds that a process answers at a time, beside uploads and probes, which have gunicorn's ``threads``."""
+
+_QUICK = frozenset(path.encode() for path in (*SHARED, "/healthz", "/readyz"))
+_SEND_SECONDS = 10  # for which a client may not read what it is answered
+_TRIM_SECONDS = 0.1  # between two looks at the addresses of all connections
+_LINGER_SECONDS = 2.0  # for which a client may go on sending what is not read, so that it sees the answer
+_MOST_LINGERING = 1 << 20
+_PIECE = 1 << 16
+_MOST_HEADERS = 1 << 14
+_MOST_DIGITS = 15  # of a length
+_HEADER_END = b"\r\n\r\n"
+_LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]+)[ \t]*(?=\r\n)", re.IGNORECASE)
+_UNKNOWN_LENGTH = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
+_EXPECTS = re.compile(rb"\r\nexpect[ \t]*:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
+
+
+class _TooLong(Exception):  # noqa: N818 - said to the client
+    """A body is longer than any could be."""
+
+
+class _Refusal(NamedTuple):
+    """How a request is answered that is no HTTP we take."""
+
+    status: HTTPStatus
+    code: str
+    detail: str
+
+
+_MALFORMED = _Refusal(HTTPStatus.BAD_REQUEST, "malformed_request", "this is no HTTP request that the server takes")
+_FAILED = _Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the server failed; an upload was not counted unless accepted")
+_REFUSALS: Mapping[type[Exception], _Refusal] = {
+    errors.LimitRequestLine: _Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, "address_too_long", "the address is longer than any here"),
+    errors.LimitRequestHeaders: _Refusal(
+        HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "headers_too_large", "a request has few and short headers"
+    ),
+    errors.UnsupportedTransferCoding: _Refusal(
+        HTTPStatus.NOT_IMPLEMENTED, "transfer_coding", "a request is sent without a transfer coding"
+    ),
+    _TooLong: _Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "body_too_large", "the upload is larger than this server takes"),
+    errors.ExpectationFailed: _Refusal(HTTPStatus.EXPECTATION_FAILED, "expectation", "nothing but 100-continue can be expected"),
+}
+
+
+@dataclass(eq=False, slots=True)
+class _Arrival:
+    """A request that arrives.
+
+    Parameters
+    ----------
+    deadline
+        Monotonic time by which it must have; the earlier, the older.
+    held
+        What has arrived.
+    whole
+        Whether all of it has, so that nothing is left on the connection.
+    encouraged
+        Whether the client was told to go on.
+    lingering
+        Bytes that arrived after the answer and were thrown away; None before the answer.
+    """
+
+    deadline: float
+    held: bytearray = field(default_factory=bytearray)
+    whole: bool = False
+    encouraged: bool = False
+    lingering: int | None = None
+
+
+class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has no types
+    """gunicorn's threaded worker, with requests read before a thread is spent on them."""
+
+    def init_process(self) -> None:
+        """Make what a process needs, before it begins to accept."""
+        self.pages = ThreadPoolExecutor(PAGE_THREADS)
+        self.due = 0.0  # when addresses are looked at again
+        super().init_process()
+
+    def enqueue_req(self, conn: Any) -> None:
+        """Read what has arrived; have a thread answer a whole request, and wait for the rest of another.
+
+        This is called in the main thread, for a new connection and whenever one has something to read.
+        """
+        if self.cfg.is_ssl:  # what is ready on the socket is not what is ready to be read; put a proxy before this server
+            super().enqueue_req(conn)
+            return
+        arrival: _Arrival | None = getattr(conn, "arrival", None)
+        if arrival is None:
+            arrival = conn.arrival = self._begin(conn)
+        if arrival.lingering is not None:
+            self._settle(conn, _linger(conn, arrival))
+            return
+        try:
+            ready = self._receive(conn, arrival)
+        except Exception as error:  # noqa: BLE001 - nobody is left without an answer
+            self._submit(self.tpool, self._refuse, conn, error)
+            return
+        if ready:
+            self._submit(self.tpool if _target(arrival) in _QUICK else self.pages, self._answer, conn)
+        else:
+            self._settle(conn, _close(conn) if ready is None else gthread._DEFER)  # noqa: SLF001
+
+    def _submit(self, pool: ThreadPoolExecutor, task: Callable[..., Any], conn: Any, *details: Any) -> None:
+        """Have a thread do something for a connection, and the main thread what follows from it."""
+        pool.submit(task, conn, *details).add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
+
+    def _settle(self, conn: Any, result: Any) -> None:
+        """Have gunicorn go on with a connection as if a thread had said so."""
+        done: Future[Any] = Future()
+        done.set_result(result)
+        self.finish_request(conn, done)
+
+    def wait_for_and_dispatch_events(self, timeout: float) -> None:
+        """Let gunicorn do what there is to do, and then make room; not between, or it might meet connections that are gone."""
+        crowded = len(self.pending_conns) + len(self.keepalived_conns) > MOST_OF_ADDRESS
+        super().wait_for_and_dispatch_events(min(timeout, _TRIM_SECONDS) if crowded else timeout)
+        if self.nr_conns >= self.worker_connections:
+            self._drop(self._waiting()[:1])
+        if crowded and time.monotonic() > self.due:
+            self.due = time.monotonic() + _TRIM_SECONDS
+            self._trim()
+
+    def _trim(self) -> None:
+        """Close the oldest of each source that has too many."""
+        crowds: dict[bytes, list[Any]] = {}
+        for conn in self._waiting():
+            if conn.source is not None:
+                crowds.setdefault(conn.source, []).append(conn)
+        for crowd in crowds.values():
+            self._drop(crowd[: max(0, len(crowd) - MOST_OF_ADDRESS)])
+
+    def _waiting(self) -> list[Any]:
+        """Return the connections that wait: for the rest of a request, and then those for the next; the oldest of each first."""
+        return [*sorted(self.pending_conns, key=lambda conn: conn.arrival.deadline), *self.keepalived_conns]
+
+    def _drop(self, conns: list[Any]) -> None:
+        for conn in conns:
+            (self.pending_conns if conn.arrival else self.keepalived_conns).remove(conn)
+            self.poller.unregister(conn.sock)
+            self.nr_conns -= 1
+            conn.close()
+
+    def _answer(self, conn: Any) -> Any:
+        """Have gunicorn answer what has arrived; tell whether the connection is kept."""
+        arrival: _Arrival = conn.arrival
+        conn.data_ready = True
+        conn.sock.settimeout(None)
+        conn.init()
+        conn.parser.unreader.unread(bytes(arrival.held))
+        arrival.held.clear()
+        if self.handle(conn):
+            conn.arrival = None
+            return True
+        return _close(conn) if arrival.whole else _part(conn, arrival)
+
+    def _refuse(self, conn: Any, error: Exception) -> Any:
+        """Answer what is no request that can be read."""
+        conn.sock.settimeout(None)
+        self.handle_error(None, conn.sock, conn.client, error)
+        return _part(conn, conn.arrival)
+
+    def _begin(self, conn: Any) -> _Arrival:
+        arrival = _Arrival(time.monotonic() + REQUEST_SECONDS)
+        if conn.parser is None:
+            with suppress(OSError):  # of a client that has left already, as will be seen when it is read
+                conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
+            # On a Unix socket, and behind a proxy that is trusted, everybody has the proxy's address.
+            conn.source = network(conn.client[0]) if isinstance(conn.client, tuple) and not self._behind_proxy() else None
+        else:  # what came with the previous request
+            arrival.held += conn.parser.unreader.take_buffered()
+        return arrival
+
+    def _receive(self, conn: Any, arrival: _Arrival) -> bool | None:
+        """Read without waiting; tell whether the request can be answered, or None if nobody waits for it, or for too long."""
+        conn.sock.settimeout(0)
+        while not self._arrived(arrival):
+            try:
+                piece = conn.sock.recv(_PIECE)
+            except (BlockingIOError, InterruptedError):
+                if time.monotonic() > arrival.deadline:
+                    return None
+                self._encourage(conn, arrival)
+                return False
+            except OSError:
+                return None
+            if not piece:
+                return None
+            arrival.held += piece
+        return True
+
+    def _arrived(self, arrival: _Arrival) -> bool:
+        """Tell whether there is nothing to wait for: the request is whole, or it will be refused for its headers."""
+        end = arrival.held.find(_HEADER_END)
+        if (len(arrival.held) if end < 0 else end) > _MOST_HEADERS:
+            raise errors.LimitRequestHeaders("limit request headers fields size")
+        if end < 0:
+            return False
+        end += len(_HEADER_END)
+        headers = bytes(arrival.held[:end])
+        lengths = _LENGTH.findall(headers)
+        if _UNKNOWN_LENGTH.search(headers) or len(lengths) > 1:
+            return True
+        digits = lengths[0] if lengths else b"0"
+        if len(digits) > _MOST_DIGITS:
+            raise _TooLong
+        length = int(digits)
+        if length > self._most():
+            return True
+        arrival.whole = len(arrival.held) >= end + length
+        return arrival.whole
+
+    def _most(self) -> int:
+        """Bytes of the largest body that the app takes."""
+        settings = self._settings()
+        return settings.max_body_bytes if settings else MAX_BODY_BYTES
+
+    def _behind_proxy(self) -> bool:
+        settings = self._settings()
+        return bool(settings and settings.trusted_proxies)
+
+    def _settings(self) -> Settings | None:
+        service = getattr(self.wsgi, "extensions", {}).get("deniable")
+        return service.settings if service else None
+
+    def _encourage(self, conn: Any, arrival: _Arrival) -> None:
+        """Let a client go on that asked whether it may send its body."""
+        if not arrival.encouraged and _EXPECTS.search(arrival.held):
+            arrival.encouraged = True
+            with suppress(OSError):
+                conn.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
+        # A body that was not read is not waited for: the connection ends instead.
+        return bool(keepalive) and (self.cfg.is_ssl or conn.arrival.whole) and super()._keepalive_after(conn, keepalive)
+
+    def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
+        """Refuse what is no HTTP. gunicorn would log the address and the very bytes that it does not understand."""
+        del req, addr
+        refusal = _REFUSALS.get(type(exc), _MALFORMED if isinstance(exc, errors.ParseException) else _FAILED)
+        number = uuid4()
+        told = {"request": str(number), "status": refusal.status.value, "code": refusal.code}
+        if refusal is _FAILED:
+            self.log.error("%s before the request was understood", type(exc).__name__, extra=told)
+        else:
+            self.log.debug("a request was refused", extra=told)
+        body = json.dumps(
+            {
+                "type": f"urn:deniable:problem:{refusal.code}",
+                "title": refusal.status.phrase,
+                "status": refusal.status,
+                "code": refusal.code,
+                "detail": refusal.detail,
+                "instance": number.urn,
+            }
+        )
+        head = (
+            f"HTTP/1.1 {refusal.status.value} {refusal.status.phrase}\r\n"
+            f"Connection: close\r\n{HEADER}: {number}\r\n"
+            f"Content-Type: application/problem+json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        with suppress(OSError):
+            client.sendall((head + body).encode())
+
+
+def _target(arrival: _Arrival) -> bytes:
+    """Return the path that a whole request names, without what follows a question mark."""
+    line = bytes(arrival.held[:_MOST_HEADERS]).split(b" ", 2)
+    return line[1].partition(b"?")[0] if len(line) > 1 else b""
+
+
+def _part(conn: Any, arrival: _Arrival) -> Any:
+    """Say that nothing more will come, and wait for the client to see it: closing at once would take back the answer."""
+    arrival.lingering = 0
+    arrival.deadline = time.monotonic() + _LINGER_SECONDS
+    with suppress(OSError):
+        conn.sock.shutdown(socket.SHUT_WR)
+    return _linger(conn, arrival)
+
+
+def _linger(conn: Any, arrival: _Arrival) -> Any:
+    """Throw away what still comes, until the client is done, or takes too long."""
+    conn.sock.settimeout(0)
+    try:
+        while piece := conn.sock.recv(_PIECE):
+            arrival.lingering = (arrival.lingering or 0) + len(piece)
+            if arrival.lingering > _MOST_LINGERING or time.monotonic() > arrival.deadline:
+                break
+    except (BlockingIOError, InterruptedError):
+        if time.monotonic() <= arrival.deadline:
+            return gthread._DEFER  # noqa: SLF001
+    except OSError:
+        pass
+    return _close(conn)
+
+
+def _close(conn: Any) -> bool:
+    """Let gunicorn close a connection; with both directions shut its main thread need not wait for the client."""
+    with suppress(OSError):
+        conn.sock.shutdown(socket.SHUT_RDWR)
+    return False

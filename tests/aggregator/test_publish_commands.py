@@ -34,11 +34,11 @@ def test_publishing(counted, real_redis, store_url, registry_file, capsys):
     command = ["publish", "--redis-url", store_url, "--registry", str(registry_file), "--app", "shop"]
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert (lines[0], lines[-1]) == (f"shop: ui.theme, {counted.period}", "1 published")
+    assert (lines[0], lines[-1]) == (f"shop: ui.theme@1, {counted.period}", "1 published")
     Store(real_redis, "shop").commit("test", [], {counted._replace(period=period.of(datetime.now(UTC), "day")): FIVE}, NOW)
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("shop: ui.theme: reports that wait: 5; needed: 1; the next release is due 20")
+    assert lines[0].startswith("shop: ui.theme@1: reports that wait: 5; needed: 1; the next release is due 20")
     assert lines[1].startswith("shop: export.used: reports that wait: 0;")
     assert lines[-1] == "0 published"
 

@@ -80,7 +80,7 @@ class Served:
     def state(self):
         """Everything in the store but what was remembered and counted of requests: a refused upload must not change it."""
         client = self.store.redis
-        told = (b":seen:", b":rate:", b":refused:")
+        told = (b":seen:", b":rate:", b":refused:", b":session:")
         return {key: client.dump(key) for key in client.scan_iter() if not any(word in key for word in told)}
 
 

@@ -24,7 +24,7 @@ from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.publish import publisher, release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store
+from deniable_aggregator.store import Store, staging, tallies
 
 DAY = 86400
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -574,3 +574,47 @@ def test_a_release_whose_cells_are_gone_is_not_made(shop, monkeypatch):
     assert shop.published("export") == {}
     assert shop.publisher.publish(CLOSED)
     assert shop.published("export")[TODAY, ""] == 800
+
+
+@pytest.mark.parametrize("lost", [2, 3])
+@pytest.mark.parametrize("early", [False, True])
+def test_a_release_of_which_a_part_was_lost_is_not_made(shop, monkeypatch, lost, early):
+    """A store that fails over while chunks are staged may forget some: no part is published, and the next look does it."""
+    shop.count("theme", [200, 300, 400])
+    if early:
+        shop.publisher.publish(NOON)
+        shop.count("theme", [200, 300, 400])
+        monkeypatch.setattr(Publisher, "_due", lambda *_: True)
+    monkeypatch.setattr(staging, "CHUNK", 8)
+    stage, staged = shop.store.staging._stage, []
+
+    def lossy(keys, args):
+        staged.append(keys)
+        if len(staged) == lost:
+            shop.store.redis.delete(*keys)
+        return stage(keys, args)
+
+    monkeypatch.setattr(shop.store.staging, "_stage", lossy)
+    assert shop.publisher.publish(NOON if early else CLOSED) == []
+    assert shop.published("theme") == {}
+    shop.publisher.publish(NOON if early else CLOSED)
+    assert shop.published("theme") == {(TODAY, ""): 900}
+    if early:
+        assert shop.store.redis.get(shop.store.snapshots.key(tallies.name(shop.stratum("theme"))))[:8] == (400).to_bytes(8, "big")
+
+
+def test_a_string_that_was_lost_in_part_has_no_gap(shop, monkeypatch):
+    """What a failover forgets are the last writes. What comes after a gap is not written, so the length tells of it."""
+    monkeypatch.setattr(staging, "CHUNK", 8)
+    stage, number = shop.store.staging._stage, []
+
+    def lossy(keys, args):
+        number.append(keys)
+        return 0 if len(number) == 2 else stage(keys, args)
+
+    monkeypatch.setattr(shop.store.staging, "_stage", lossy)
+    shop.count("theme", [200, 300, 400])
+    assert shop.publisher.publish(CLOSED) == []
+    assert len(number) > 2
+    assert len(shop.publisher.publish(CLOSED)) == 1
+    assert shop.published("theme") == {(TODAY, ""): 900}

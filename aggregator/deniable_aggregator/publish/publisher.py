@@ -241,21 +241,23 @@ class Publisher:
         shelf = self._released
         kept = [self._store.snapshots.key(name(whole)), self._audit.key, release.published(self._store)]
         state = [name(whole), known.note() if known else ""]
-        cells, staged = [], [_bytes(each) for _, each in releases.values()]
-        for stratum, (note, _) in releases.items():
-            cells += [name(stratum), note.note()]
+        cells: list[str | int] = []
+        staged = [_bytes(each) for each in (*(each for _, each in releases.values()), *([snapshot] if snapshot else []))]
+        for (stratum, (note, _)), each in zip(releases.items(), staged, strict=False):
+            cells += [len(each), name(stratum), note.note()]
+        lengths = [len(each) for each in staged[len(releases) :]]
         first, _ = releases[whole]
         more = first.n - (known.n if known else 0)
         summed = ["|".join(map(str, whole[:3])), more, whole.period, int(first.closed), first.published]
         told: dict[str, str | int] = {"metric": whole.metric, "version": whole.version, "period": whole.period, "segment": ""}
-        with self._store.staging.strings([*staged, *([_bytes(snapshot)] if snapshot else [])]) as places:
+        with self._store.staging.strings(staged) as places:
             pairs = zip(places, (shelf.key(name(stratum)) for stratum in releases), strict=False)
             keys = [shelf.index(whole.metric), *kept, *chain.from_iterable(pairs), *places[len(releases) :]]
             entry = self._audit.append(
                 "release.published",
                 self._actor,
                 told | {"number": first.number, "closed": int(first.closed)},
-                along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *cells]),
+                along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *cells, *lengths]),
             )
         return entry is not None
 

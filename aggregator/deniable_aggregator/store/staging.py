@@ -77,6 +77,8 @@ class Staging:
     def strings(self, values: Sequence[bytes]) -> Iterator[list[str]]:
         """Stage some strings, none of them empty, for as long as the context lasts; yield their keys.
 
+        One that is as long as it should be is whole. One that was lost meanwhile, by a failover for instance, is shorter.
+
         Parameters
         ----------
         values
@@ -85,7 +87,7 @@ class Staging:
         keys = [self._key(uuid4().hex) for _ in values]
         try:
             for key, value in zip(keys, values, strict=True):
-                for at in reversed(range(0, len(value), CHUNK)):  # from the end, so that it takes its room at once
+                for at in range(0, len(value), CHUNK):
                     self._stage([key], [_LIFE, "SETRANGE", at, value[at : at + CHUNK]])
             yield keys
         finally:

@@ -1,9 +1,9 @@
--- Publish a release whose cells are staged, unless another worker was quicker or it is closed.
+-- Publish a release whose cells are staged, unless another worker was quicker, it is closed, or not all that was staged is there.
 -- KEYS: index of the metric's releases, the snapshot, the audit log, the summaries, then for each cell where it is staged and its
 -- tally, then where the next snapshot is staged, if there is one.
 -- ARGV: the field of the whole in the index, what is noted there now ('' for nothing), how the audit log ends, the entry to append
--- to it; of the summary the definition, the reports that come to it, the period, 1 if it is closed and the hour; then (field, note)
--- for each cell.
+-- to it; of the summary the definition, the reports that come to it, the period, 1 if it is closed and the hour; then (length,
+-- field, note) for each cell, then the length of the next snapshot, if there is one.
 -- Returns 1 if it was published, 0 if not, the last entries if the log ends otherwise.
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
   return 0
@@ -13,7 +13,7 @@ if last then
   return last
 end
 for k = 5, #KEYS, 2 do
-  if redis.call('EXISTS', KEYS[k]) == 0 then
+  if redis.call('STRLEN', KEYS[k]) ~= tonumber(ARGV[10 + (k - 5) / 2 * 3]) then
     return 0
   end
 end
@@ -29,9 +29,9 @@ local function move(staged, key)
   redis.call('RENAME', staged, key)
 end
 local k = 5
-for at = 10, #ARGV, 2 do
+for at = 10, #ARGV - 2, 3 do
   move(KEYS[k], KEYS[k + 1])
-  redis.call('HSET', KEYS[1], ARGV[at], ARGV[at + 1])
+  redis.call('HSET', KEYS[1], ARGV[at + 1], ARGV[at + 2])
   k = k + 2
 end
 if KEYS[k] then

@@ -1,4 +1,8 @@
 -- Write a part of what is staged, which expires from now on, whoever dies.
+-- A string grows at its end only. Where its beginning was lost nothing more is written, so its length tells whether it is whole.
 -- KEYS: where.  ARGV: seconds, then the command and what follows its key.
+if ARGV[2] == 'SETRANGE' and redis.call('STRLEN', KEYS[1]) < tonumber(ARGV[3]) then
+  return 0
+end
 redis.call(ARGV[2], KEYS[1], unpack(ARGV, 3))
 return redis.call('EXPIRE', KEYS[1], ARGV[1])

@@ -247,6 +247,45 @@ def test_strings_are_staged_whole_and_leave_nothing(made):
     assert list(made.redis.scan_iter("*:staged:*")) == []
 
 
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_worker_that_dies_while_it_replaces_leaves_nothing_for_long(made, monkeypatch, heard):
+    """Dead at each answer in turn, and tidying up nothing: what is staged goes by itself, and the key has all or nothing."""
+    monkeypatch.setattr(store.staging, "CHUNK", 4)
+    monkeypatch.setattr(made.redis, "delete", lambda *_: None)
+    at, died = 0, True
+    while died:
+        at += 1
+        made.redis.flushall()
+        with monkeypatch.context() as patch:
+            patch.setattr(AbstractConnection, "read_response", deadly(at, heard))
+            try:
+                made.staging.replace("{shop}:snapshot:x", b"12345678")
+                died = False
+            except Died:
+                pass
+        assert all(made.redis.ttl(key) > 0 for key in made.redis.scan_iter("*:staged:*"))
+        assert made.redis.get("{shop}:snapshot:x") in (None, b"12345678")
+    assert made.redis.get("{shop}:snapshot:x") == b"12345678"
+    assert made.redis.ttl("{shop}:snapshot:x") == -1
+    assert at > 3
+
+
+def test_a_string_that_was_lost_in_part_replaces_nothing(made, monkeypatch):
+    """Where the store forgot the beginning, by a failover for instance, the key stays as it was."""
+    monkeypatch.setattr(store.staging, "CHUNK", 4)
+    made.staging.replace("{shop}:snapshot:x", b"12345678")
+    stage = made.staging._stage
+
+    def lossy(keys, args):
+        stage(keys, args)
+        if args[2] == 0:
+            made.redis.delete(*keys)
+
+    monkeypatch.setattr(made.staging, "_stage", lossy)
+    made.staging.replace("{shop}:snapshot:x", b"abcdefgh")
+    assert made.redis.get("{shop}:snapshot:x") == b"12345678"
+
+
 @pytest.mark.parametrize(
     ("cells", "most"), [([(1 << 22) - 5], 1), (range(0, 1 << 22, 83), 200), (range(1 << 16), 10), (range(10), 0)]
 )

@@ -99,7 +99,7 @@ class Publisher:
         self._settled: int | None = None
         self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
         self._waiting: dict[tuple[str, int, str], list[Stratum]] = {}  # by definition
-        self._publish = Script(store.redis, "chain", "publish")
+        self._publish = Script(store.redis, "chain", "place", "publish")
         self._audit = AuditLog(store.redis, store.app)
         self._questions = [_Published(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
 

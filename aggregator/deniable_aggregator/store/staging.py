@@ -70,6 +70,7 @@ class Staging:
         self._prefix = f"{{{app}}}:"
         self._redo = f"{self._prefix}redo"
         self._stage = Script(client, "stage")
+        self._put = Script(client, "place", "put")
         self._decide = Script(client, "own", "decide")
         self._apply = Script(client, "gone", "add", "apply")
 
@@ -95,10 +96,9 @@ class Staging:
                 self._redis.delete(*keys)
 
     def replace(self, key: str, value: bytes) -> None:
-        """Set a key of the app to a string that is not empty, at one moment."""
+        """Set a key of the app to a string that is not empty, at one moment; not if a part of it was lost meanwhile."""
         with self.strings([value]) as (staged,):
-            self._redis.persist(staged)
-            self._redis.rename(staged, key)
+            self._put([staged, key], [len(value)])
 
     def commit(self, stream: str, group: str, consumer: str, ids: Sequence[bytes], pieces: Sequence[Piece]) -> list[bytes]:
         """Count entries by pieces, all or nothing.

@@ -13,7 +13,7 @@ if last then
   return last
 end
 for k = 5, #KEYS, 2 do
-  if redis.call('STRLEN', KEYS[k]) ~= tonumber(ARGV[10 + (k - 5) / 2 * 3]) then
+  if not complete(KEYS[k], ARGV[10 + (k - 5) / 2 * 3]) then
     return 0
   end
 end
@@ -24,18 +24,14 @@ for _, member in ipairs({ '|last', ARGV[8] == '1' and '|closed' or nil }) do
     redis.call('HSET', KEYS[4], ARGV[5] .. member, ARGV[7])
   end
 end
-local function move(staged, key)
-  redis.call('PERSIST', staged)
-  redis.call('RENAME', staged, key)
-end
 local k = 5
 for at = 10, #ARGV - 2, 3 do
-  move(KEYS[k], KEYS[k + 1])
+  place(KEYS[k], KEYS[k + 1])
   redis.call('HSET', KEYS[1], ARGV[at + 1], ARGV[at + 2])
   k = k + 2
 end
 if KEYS[k] then
-  move(KEYS[k], KEYS[2])
+  place(KEYS[k], KEYS[2])
 else
   redis.call('DEL', KEYS[2])
 end

@@ -153,18 +153,15 @@ class Staging:
 
     def _add(self, number: int, token: str) -> None:
         staged = self._key(token)
-        pipeline = self._redis.pipeline(transaction=False)
-        pipeline.lindex(staged, 0)
-        pipeline.llen(staged)
-        header, left = cast("tuple[bytes | None, int]", pipeline.execute())
-        word, now, first, name = header.decode().split("|", 3) if header else ("tally", "", "", "")
+        header = (cast("bytes | None", self._redis.lindex(staged, 0)) or b"").decode()
+        word, now, first, name = header.split("|", 3) if header else ("tally", "", "", "")
         metric = name.partition("|")[0]
         keys = [
             self._redo,
             staged,
             *(self._prefix + rest for rest in ("expired", "erased", f"{word}:{name}", f"tallies:{metric}")),
         ]
-        self._apply(keys, [number, left, name, now, first])
+        self._apply(keys, [number, header, name, now, first])
 
     def _state(self) -> tuple[int, int]:
         decided, done = cast("list[bytes | None]", self._redis.hmget(self._redo, ["decided", "done"]))

@@ -1,19 +1,20 @@
 -- Add a staged piece, unless another worker was quicker; after the last one of a commit, note that it is done.
 -- KEYS: what was decided and done, the staged pieces, the two hashes of the function `gone`, a tally, the index of its metric.
--- ARGV: number of the commit, how many elements are staged, the stratum's name, now, a cell as the function `add` is told.
+-- ARGV: number of the commit, how the piece begins ('' for none), then what that says: the stratum's name, now, a cell as the
+-- function `add` is told.
 -- Returns 1 if it was added, or was of what is gone for good; 0 if another worker was quicker.
-local left = redis.call('LLEN', KEYS[2])
-if tonumber(redis.call('HGET', KEYS[1], 'done') or 0) + 1 ~= tonumber(ARGV[1]) or left ~= tonumber(ARGV[2]) then
+local header = redis.call('LINDEX', KEYS[2], 0) or ''
+if tonumber(redis.call('HGET', KEYS[1], 'done') or 0) + 1 ~= tonumber(ARGV[1]) or header ~= ARGV[2] then
   return 0
 end
-if left > 0 then
+if header ~= '' then
   if not gone(3, {ARGV[3]})[1] then
     add(KEYS[5], ARGV[5], redis.call('LINDEX', KEYS[2], 1))
     redis.call('HSET', KEYS[6], ARGV[3], ARGV[4])
   end
   redis.call('LPOP', KEYS[2], 2)
 end
-if left <= 2 then
+if redis.call('LLEN', KEYS[2]) == 0 then
   redis.call('HDEL', KEYS[1], ARGV[1])
   redis.call('HINCRBY', KEYS[1], 'done', 1)
 end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import asdict, replace
 from math import inf
 
 import numpy as np
@@ -361,6 +362,44 @@ def test_a_clock_that_is_ahead_deletes_nothing(shop, monkeypatch, ahead):
         patch.setattr(time, "time", lambda: now + ahead)
         shop.retention()
     assert looks[0] == pytest.approx(min(now, now + ahead), abs=60)
+
+
+def test_it_makes_room_in_a_full_store(shop):
+    """Where the store is full, what is due is deleted all the same: it is what makes room."""
+    shop.count(400)
+    shop.publisher.publish(CLOSED + 11)
+    alarm = watcher.Alarm("volume", None, TODAY, "", 400, "x", (), ENDED)
+    kept = {"tested": {}, "alarms": [asdict(each) for each in (alarm, replace(alarm, period="2026-12-12"))]}
+    shop.redis.hset(shop.store.alarms, "theme|1|f", json.dumps(kept))
+    shop.redis.config_set("maxmemory", 1)
+    try:
+        assert shop.retention.look(CLOSED + 20 * DAY + 1) == 3
+    finally:
+        shop.redis.config_set("maxmemory", 0)
+    assert shop.keys() == ["alarms", "audit", "expired"]
+    assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-12-12"]
+    shop.retention.look(CLOSED + 20 * DAY + 1)
+    assert shop.redis.smembers(shop.store.metrics) == {b"theme", b"export"}
+
+
+def test_a_store_that_was_away_is_looked_at_again_soon(shop, monkeypatch):
+    """Not an hour later: the look in the midst of which the store was away was none."""
+    counted, clock = Retention._counted, [1e9]
+
+    def away(_self, _metric, _closed):
+        raise redis.ConnectionError
+
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(Retention, "_counted", away)
+    with pytest.raises(redis.ConnectionError):
+        shop.retention()
+    looked = []
+    monkeypatch.setattr(Retention, "_counted", lambda *given: looked.append(given) or counted(*given))
+    shop.retention()
+    assert looked == []
+    clock[0] += 61
+    shop.retention()
+    assert len(looked) == 1
 
 
 def test_a_store_that_refuses_is_told_and_nothing_else_stops(shop, monkeypatch, caplog):

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
+
+import redis
 
 from deniable import period
 from deniable.declared import Declared
@@ -43,6 +46,7 @@ log = logging.getLogger("deniable.retention")
 
 EVERY_SECONDS = 3600.0
 """Between looks."""
+_AGAIN_SECONDS = 60.0  # until the next look, where the store was away or full in the midst of one
 
 _DAY = 86_400
 
@@ -89,12 +93,16 @@ class Retention:
         if self._left is None and time.monotonic() < self._next:
             return
         left, self._left = self._left, None
-        with self._faults.alone("retention"):
-            if left is None:
-                self._next = time.monotonic() + self._every
-                left = self._look(self._store.now())
-            if next(left, None) is not None:
-                self._left = left
+        try:
+            with self._faults.alone("retention"):
+                if left is None:
+                    self._next = time.monotonic() + self._every
+                    left = self._look(self._store.now())
+                if next(left, None) is not None:
+                    self._left = left
+        except redis.RedisError:  # the store is away or full
+            self._next = time.monotonic() + min(self._every, _AGAIN_SECONDS)
+            raise
 
     def look(self, now: float) -> int:
         """Delete what is due; should two workers do so at once, one of them finds nothing.
@@ -140,10 +148,12 @@ class Retention:
         gone = {(metric, version) for metric, version, _ in self._declared if erased.has(metric, version)}
         for metric, version in sorted(gone):
             Removal(self._store, metric, version).sweep()
-        if living := {metric for metric, version, _ in self._declared if (metric, version) not in gone}:
-            client.sadd(self._store.metrics, *sorted(living))
-        known = cast("set[bytes]", client.smembers(self._store.metrics))
-        return {name.decode() for name in known} | {metric for metric, _ in gone}
+        known = {name.decode() for name in cast("set[bytes]", client.smembers(self._store.metrics))}
+        living = {metric for metric, version, _ in self._declared if (metric, version) not in gone}
+        if living - known:
+            with suppress(redis.OutOfMemoryError):  # what makes room comes first, and the next look notes them
+                client.sadd(self._store.metrics, *sorted(living - known))
+        return known | living | {metric for metric, _ in gone}
 
     def _counted(self, held: Holdings, closed: float) -> int:
         """Delete exact sums of periods that had closed long enough ago, and all that is exact beside them."""

@@ -7,15 +7,7 @@
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
   return 0
 end
-local last = redis.call('HGET', KEYS[2], ARGV[3])
-if not last or last < ARGV[4] then
-  redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
-end
-if ARGV[5] ~= '0' and redis.call('HINCRBY', KEYS[3], ARGV[3] .. '|n', -ARGV[5]) <= 0 then
-  for _, member in ipairs({ '|n', '|updated', '|last', '|closed' }) do
-    redis.call('HDEL', KEYS[3], ARGV[3] .. member)
-  end
-end
+-- Deletions come first: a store that is full lets a script write only once it has deleted.
 for k = 4, 3 + ARGV[6] do
   for i = 7, #ARGV do
     redis.call('HDEL', KEYS[k], ARGV[i])
@@ -24,5 +16,14 @@ end
 local deleted = 0
 for k = 4 + ARGV[6], #KEYS do
   deleted = deleted + redis.call('DEL', KEYS[k])
+end
+local last = redis.call('HGET', KEYS[2], ARGV[3])
+if not last or last < ARGV[4] then
+  redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
+end
+if ARGV[5] ~= '0' and redis.call('HINCRBY', KEYS[3], ARGV[3] .. '|n', -ARGV[5]) <= 0 then
+  for _, member in ipairs({ '|n', '|updated', '|last', '|closed' }) do
+    redis.call('HDEL', KEYS[3], ARGV[3] .. member)
+  end
 end
 return deleted

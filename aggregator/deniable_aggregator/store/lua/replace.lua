@@ -3,9 +3,8 @@
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
   return 0
 end
-if ARGV[3] == '' then
-  redis.call('HDEL', KEYS[1], ARGV[1])
-else
+redis.call('HDEL', KEYS[1], ARGV[1]) -- first, since a store that is full lets a script write only once it has deleted
+if ARGV[3] ~= '' then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 end
 return 1

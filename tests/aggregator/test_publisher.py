@@ -540,6 +540,25 @@ def test_a_part_of_a_commit_is_never_published(shop, monkeypatch):
     assert shop.published("export")[TODAY, ""] == 405
 
 
+def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(shop, monkeypatch):
+    """Before a look at the others, or in the midst of it, a large commit of one metric goes on: the others are published."""
+    shop.counted("theme", 500)
+    shop.counted("export", 500, segment="platform=linux,version=2.0")
+    monkeypatch.setattr(store, "AT_ONCE", 5)
+    monkeypatch.setattr(shop.store.staging, "apply", lambda: None)
+    big = Stratum("big", 1, "f" * 16, TODAY, "")
+    each = shop.store.tallies.each
+
+    def reading(*given):
+        assert shop.store.commit("busy", [], {big: np.ones(64, np.int64)}, int(NOON)) == []
+        return each(*given)
+
+    monkeypatch.setattr(shop.store.tallies, "each", reading)
+    shop.publisher.publish(CLOSED)
+    assert shop.store.staging.settled("big") is None
+    assert (shop.published("theme")[TODAY, ""], shop.published("export")[TODAY, ""]) == (500, 500)
+
+
 def test_nothing_that_was_staged_is_left(shop, monkeypatch):
     """Neither where a release is made, nor where another worker was quicker, nor where what was staged is gone."""
     shop.counted("theme", 400)

@@ -73,7 +73,9 @@ def test_a_large_commit_is_made_in_pieces(made, real_redis):
     assert_counted(made, 10)
     assert made.staging.settled() >= 4
     assert made.strata("one")[ONE] % HOUR == 0
-    assert real_redis.hgetall("{shop}:redo").keys() == {b"decided", b"done"}
+    last = {sha1(metric).hexdigest().encode() for metric in (b"one", b"two")}
+    assert real_redis.hgetall("{shop}:redo").keys() == {b"decided", b"done", *last}
+    assert (made.staging.settled("one") > 0, made.staging.settled("three")) == (True, 0)
 
 
 class Died(BaseException):

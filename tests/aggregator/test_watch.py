@@ -101,6 +101,37 @@ def test_few_reports_raise_nothing(store, shop):
     assert Watch(store, few).look(NOW)
 
 
+@pytest.mark.parametrize("between", [False, True])
+def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, monkeypatch, between):
+    """While one is added, or where one came meanwhile, its metric is looked at later and the others now."""
+    send(store, shop, "plugin", honest(shop, "plugin", 3000) + made_up(shop, "plugin", 600))
+    send(store, shop, "ui.theme", honest(shop, "ui.theme", 3000))
+    apply, grown = store.staging.apply, Watch._grown
+    monkeypatch.setattr("deniable_aggregator.store.AT_ONCE", 0)
+    monkeypatch.setattr(store.staging, "apply", lambda: None)
+
+    def overtaken(self, asked, *arguments):
+        found = grown(self, asked, *arguments)
+        if asked.metric.id == "ui.theme" and store.staging.settled() is not None:
+            send(store, shop, "ui.theme", honest(shop, "ui.theme", 10))
+        return found
+
+    if between:
+        monkeypatch.setattr(Watch, "_grown", overtaken)
+    else:
+        send(store, shop, "ui.theme", honest(shop, "ui.theme", 10))
+    assert Watch(store, shop).look(NOW)
+    assert store.staging.settled() is None
+    assert standing(store, shop).keys() == {"plugin"}
+    assert {name.split(b"|")[0] for name in store.redis.hkeys(store.alarms)} == {b"plugin"}
+    assert watcher.looked(store) is None  # so the next look goes as far back
+    monkeypatch.setattr(Watch, "_grown", grown)
+    apply()
+    Watch(store, shop).look(NOW)
+    assert {name.split(b"|")[0] for name in store.redis.hkeys(store.alarms)} == {b"plugin", b"ui.theme"}
+    assert watcher.looked(store) == NOW
+
+
 def test_an_alarm_stays_with_its_period(store, shop):
     """However many honest reports follow, what was counted remains suspect, and the time of the first alarm is kept."""
     send(store, shop, "plugin", honest(shop, "plugin", 1000) + made_up(shop, "plugin", 400))

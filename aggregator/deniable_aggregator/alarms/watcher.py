@@ -105,7 +105,7 @@ def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, 
 
 
 def looked(store: Store) -> int | None:
-    """Return the Unix time of the last look at an app, or None."""
+    """Return the Unix time of the last look at all metrics of an app, or None."""
     found = cast("bytes | None", store.redis.get(store.watched))
     return int(found) if found else None
 
@@ -238,17 +238,21 @@ class Watch:
         since = before - before % _HOUR - _HOUR  # the index of strata tells the hour, by clocks that may differ a little
         hour = now - now % _HOUR
         units: list[_Unit] = []
-        settled = self._store.staging.settled()
+        whole = True
         for question in self._questions:
             with self._faults.alone("watch", question.name):
-                units += self._grown(question, since, hour)
-        if settled is None or self._store.staging.settled() != settled:  # a part of a commit may look made-up
-            return []
+                settled = self._store.staging.settled(question.metric.id)
+                grown = self._grown(question, since, hour) if settled is not None else []
+                if settled is not None and self._store.staging.settled(question.metric.id) == settled:
+                    units += grown
+                else:  # a part of a commit may look made-up
+                    whole = False
         raised = self._raise(units, hour)
         written: dict[Any, Any] = {_field(unit.definition): unit.kept.write() for unit in units}
         if written:
             self._store.redis.hset(self._store.alarms, mapping=written)
-        self._store.redis.set(self._store.watched, now)
+        if whole:  # else the next look goes as far back as this one
+            self._store.redis.set(self._store.watched, now)
         return raised
 
     def _grown(self, question: Declared, since: int, hour: int) -> list[_Unit]:

@@ -124,13 +124,12 @@ class Publisher:
             What was published, or had reports added, by cell.
         """
         drained = self.drained(now)
-        self._settled = self._store.staging.settled()
         made: list[Stratum] = []
-        if self._settled is None:  # a part of a commit is published never
-            return made
         for question in self._questions:
             with self._faults.alone("publisher", question.declared.name):
-                made += self._published(question, now, drained)
+                self._settled = self._store.staging.settled(question.metric.id)
+                if self._settled is not None:  # a part of a commit is published never
+                    made += self._published(question, now, drained)
         return made
 
     @property
@@ -208,7 +207,7 @@ class Publisher:
             return {}, None
         if there:
             return {whole: (replace(note, n=snapshot.n), snapshot)}, came
-        if self._still_settled():
+        if self._still_settled(whole.metric):
             self._store.staging.replace(self._store.snapshots.key(name(whole)), _bytes(came))
         return {}, None
 
@@ -236,7 +235,7 @@ class Publisher:
 
     def _write(self, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None) -> bool:
         """Publish all cells at once, and log it, unless another worker was quicker."""
-        if not self._still_settled():
+        if not self._still_settled(whole.metric):
             return False
         shelf = self._released
         kept = [self._store.snapshots.key(name(whole)), self._audit.key, release.published(self._store)]
@@ -261,9 +260,9 @@ class Publisher:
             )
         return entry is not None
 
-    def _still_settled(self) -> bool:
-        """Tell whether what was read since the look began has no part of a commit."""
-        return self._store.staging.settled() == self._settled
+    def _still_settled(self, metric: str) -> bool:
+        """Tell whether what was read of a metric since the look at it began has no part of a commit."""
+        return self._store.staging.settled(metric) == self._settled
 
 
 def _after(last: str, length: str) -> str:

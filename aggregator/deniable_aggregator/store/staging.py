@@ -5,16 +5,18 @@
 
 While a script runs the store answers nobody, so none may take long. Sums are staged, and *decided* in one script together with
 the removal of the batches they are of. From then on they count, and are added piece by piece, each exactly once, by whichever
-worker comes: additions do not depend on their order, nor on what else is added meanwhile. Whoever reads tallies and must not see
-a part of a commit asks `Staging.settled` before and after.
+worker comes: additions do not depend on their order, nor on what else is added meanwhile. Whoever reads tallies of a metric and
+must not see a part of a commit asks `Staging.settled` before and after.
 
 ``{app}:redo``
-    hash: how many such commits were ``decided`` and how many are ``done``, and of those in between the token by number.
+    hash: how many such commits were ``decided`` and how many are ``done``, of those in between the token by number, and the number
+    of the last one of each metric, by its digest.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager, suppress
+from hashlib import sha1
 from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import uuid4
 
@@ -118,13 +120,15 @@ class Staging:
             Entries that this consumer no longer owns. If there is one, nothing counts.
         """
         outcome: int | list[bytes] = 0
+        metrics = sorted({_digest(piece.name.partition("|")[0]) for piece in pieces})
         while outcome == 0:  # what was staged is not all there: the store was emptied, or an hour has passed
             token = uuid4().hex
             staged = self._key(token)
             for piece in pieces:
                 header = f"{piece.word}|{piece.now}|{piece.first}|{piece.name}"
                 self._stage([staged], [_LIFE, "RPUSH", header, piece.deltas])
-            outcome = self._decide([stream, self._redo, staged], [group, consumer, token, 2 * len(pieces), len(ids), *ids])
+            args = [group, consumer, token, 2 * len(pieces), len(ids), *ids, *metrics]
+            outcome = self._decide([stream, self._redo, staged], args)
             if outcome != 1:
                 self._redis.delete(staged)
         if isinstance(outcome, list):
@@ -133,18 +137,24 @@ class Staging:
             self.apply()
         return []
 
-    def settled(self) -> int | None:
+    def settled(self, metric: str | None = None) -> int | None:
         """Return the number of the last such commit, or None while it is being added.
 
         What was read between two calls that return the same number has no part of a commit.
+
+        Parameters
+        ----------
+        metric
+            Whose tallies are read; None for those of all.
         """
-        decided, done = self._state()
-        return done if decided == done else None
+        field = "decided" if metric is None else _digest(metric)
+        last, done = self._numbers(field, "done")
+        return last if last <= done else None
 
     def apply(self) -> None:
         """Add whatever was decided and is not added yet, whoever decided it."""
         while True:
-            decided, done = self._state()
+            decided, done = self._numbers("decided", "done")
             if decided == done:
                 return
             token = cast("bytes | None", self._redis.hget(self._redo, str(done + 1)))
@@ -163,9 +173,13 @@ class Staging:
         ]
         self._apply(keys, [number, header, name, now, first])
 
-    def _state(self) -> tuple[int, int]:
-        decided, done = cast("list[bytes | None]", self._redis.hmget(self._redo, ["decided", "done"]))
-        return int(decided or 0), int(done or 0)
+    def _numbers(self, *fields: str) -> list[int]:
+        return [int(value or 0) for value in cast("list[bytes | None]", self._redis.hmget(self._redo, fields))]
 
     def _key(self, token: str) -> str:
         return f"{self._prefix}staged:{token}"
+
+
+def _digest(metric: str) -> str:
+    """Digest a name, so that it does not stay once the metric is erased."""
+    return sha1(metric.encode(), usedforsecurity=False).hexdigest()

@@ -1,7 +1,7 @@
 -- Decide that entries are counted whose sums are staged: check that the consumer still owns every one, and that all pieces are
 -- there, then note that they are to be added, acknowledge and delete.
 -- KEYS: stream, what was decided and done, the staged pieces.
--- ARGV: group, consumer, token of the pieces, how many elements they have, number of ids, ids...
+-- ARGV: group, consumer, token of the pieces, how many elements they have, number of ids, ids..., digests of the metrics.
 -- Returns 1; the ids that the consumer does not own, or 0 if the pieces are not all there; then nothing is written.
 if redis.call('TTL', KEYS[3]) == -1 then -- decided already: the answer was lost, and this is sent again
   return 1
@@ -17,5 +17,8 @@ end
 redis.call('PERSIST', KEYS[3])
 local number = redis.call('HINCRBY', KEYS[2], 'decided', 1)
 redis.call('HSET', KEYS[2], number, ARGV[3])
+for i = 6 + count, #ARGV do
+  redis.call('HSET', KEYS[2], ARGV[i], number)
+end
 remove(ARGV[1], 6, count)
 return 1

@@ -29,7 +29,7 @@ from deniable_aggregator.store import Store, staging, tallies
 DAY = 86400
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 CLOSED = NOON + 4 * DAY
-TODAY = "2026-11-21"
+TODAY, TOMORROW = "2026-11-21", "2026-11-22"
 
 REGISTRY = """
 format = 1
@@ -203,7 +203,7 @@ def test_a_trial_shows_everything_at_once(real_redis):
     shop.publisher.publish(CLOSED)
     shop.counted("theme", 1)
     shop.publisher.publish(CLOSED)
-    assert shop.published("theme") == {(TODAY, ""): 16}
+    assert shop.published("theme") == {(TODAY, ""): 16, (TOMORROW, ""): 1}
     assert {note.closed for note in release.listed(shop.store, "export").values()} == {True}
 
 
@@ -272,11 +272,91 @@ def test_the_close_is_the_end(shop):
     assert shop.published("theme") == {(TODAY, ""): 401}
     before = {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter("*release*")}
     shop.counted("theme", 4000)
-    assert Publisher(shop.store, shop.registry).publish(CLOSED + DAY) == []
+    assert Publisher(shop.store, shop.registry).publish(CLOSED) == []
+    assert list(shop.publisher.unpublished().values()) == [4000, 0]
     assert {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter("*release*")} == before
-    assert not list(shop.store.redis.scan_iter("*snapshot*"))
+    assert not list(shop.store.redis.scan_iter(f"*snapshot*{TODAY}*"))
     (note,) = release.listed(shop.store, "theme").values()
     assert (note.number, note.closed) == (4, True)
+
+
+def test_a_longer_grace_loses_no_report(real_redis):
+    """What is taken of a period that a shorter grace has closed counts in the next one, and is published with it."""
+    text = REGISTRY.replace("{publication}", "")
+    shop = Counted(real_redis, text=text.replace('grace = "3d"', 'grace = "12h"'))
+    shop.counted("theme", 200)
+    shop.publisher.publish(NOON + 1.5 * DAY)
+    longer = Publisher(shop.store, registry.parse(text))
+    shop.counted("theme", 150)
+    shop.counted("theme", 300, period=TOMORROW)
+    assert sum(longer.unpublished().values()) == 450
+    longer.publish(CLOSED + DAY)
+    assert shop.published("theme") == {(TODAY, ""): 200, (TOMORROW, ""): 450}
+    assert sum(longer.unpublished().values()) == 0
+
+
+def test_what_comes_late_waits_for_enough(shop):
+    """Few late reports are published with enough others, by segments too, and never by themselves."""
+    shop.counted("export", 200, segment="platform=linux,version=2.0")
+    shop.publisher.publish(CLOSED)
+    shop.counted("export", 50, segment="platform=linux,version=2.0")
+    shop.publisher.publish(CLOSED + 3 * DAY)
+    assert {period for period, _ in shop.published("export")} == {TODAY}
+    shop.counted("export", 60, period="2026-11-24", segment="platform=macos,version=2.0")
+    shop.publisher.publish(CLOSED + 3 * DAY)
+    assert shop.published("export")["2026-11-24", ""] == 110
+    assert shop.published("export")[TODAY, ""] == 200
+
+
+@pytest.mark.parametrize("at_once", [0, store.AT_ONCE])
+def test_what_comes_while_a_period_is_read_is_not_lost(shop, monkeypatch, at_once):
+    """A batch that is counted between reading a period and publishing it counts in the next one, in one piece or in several."""
+    monkeypatch.setattr(store, "AT_ONCE", at_once)
+    shop.counted("theme", 200)
+    each = shop.store.tallies.each
+
+    def reading(*given):
+        found = each(*given)
+        shop.counted("theme", 150)
+        return found
+
+    monkeypatch.setattr(shop.store.tallies, "each", reading)
+    shop.publisher.publish(CLOSED)
+    monkeypatch.setattr(shop.store.tallies, "each", each)
+    shop.publisher.publish(CLOSED + DAY)
+    assert shop.published("theme") == {(TODAY, ""): 200, (TOMORROW, ""): 150}
+
+
+def test_a_period_is_not_sealed_between_two_pieces(shop, monkeypatch):
+    """While a commit is added in pieces no period is sealed: all of it counts in the same one."""
+    definition = shop.stratum("theme")[:3]
+    monkeypatch.setattr(store, "AT_ONCE", 0)
+    apply = shop.store.staging.apply
+    monkeypatch.setattr(shop.store.staging, "apply", lambda: None)
+    shop.counted("theme", 400)
+    assert not shop.store.seal(definition, TOMORROW)
+    apply()
+    assert shop.store.seal(definition, TOMORROW)
+    assert shop.store.seal(definition, TODAY)  # what is sealed stays so
+    shop.counted("theme", 30)
+    apply()
+    assert shop.store.read(mechanisms.of(shop.registry.metrics["theme"]).layout, [shop.stratum("theme")]).n == 400
+    assert shop.store.read(mechanisms.of(shop.registry.metrics["theme"]).layout, [shop.stratum("theme", TOMORROW)]).n == 30
+
+
+def test_late_reports_of_permanent_responses_are_told(real_redis):
+    """They are joined with no other period, so they are never published; who runs the service sees that they wait."""
+    theme = 'epsilon = 1.0\nmechanism = "grr"'
+    permanent = 'epsilon = 1.0\nepsilon_permanent = 2.0\nmechanism = "rappor"'
+    shop = Counted(real_redis, text=REGISTRY.replace(theme, permanent))
+    assert shop.registry.metrics["theme"].kept
+    rows = mechanisms.of(shop.registry.metrics["theme"]).layout.width
+    shop.count("theme", [200] * (rows + 1))
+    shop.publisher.publish(CLOSED)
+    shop.count("theme", [50] * (rows + 1))
+    shop.publisher.publish(CLOSED + DAY)
+    assert shop.published("theme") == {(TODAY, ""): 200}
+    assert sum(shop.publisher.unpublished().values()) == 50
 
 
 def test_several_workers_publish_once(shop):
@@ -537,7 +617,8 @@ def test_a_part_of_a_commit_is_never_published(shop, monkeypatch):
     assert shop.publisher.publish(CLOSED) == []
     monkeypatch.setattr(shop.store.tallies, "each", read)
     assert len(shop.publisher.publish(CLOSED)) > 0
-    assert shop.published("export")[TODAY, ""] == 405
+    assert shop.published("export")[TODAY, ""] == 400
+    assert sum(shop.publisher.unpublished().values()) == 5  # of a period that was closed when they were counted
 
 
 def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(shop, monkeypatch):

@@ -236,14 +236,14 @@ def test_how_many_keys_there_are_is_what_goes(shop):
     def number():
         fields = ("tallies", "releases", "answers")
         keys = shop.redis.keys("{shop}:*:ui.theme|*")
-        shared = 6  # fields of the hashes of all metrics: expired, alarms, four of published
+        shared = 7  # fields of the hashes of all metrics: expired, alarms, five of published
         return len(keys) + sum(shop.redis.hlen(f"{{shop}}:{word}:ui.theme") for word in fields) + shared
 
     told = number()
     assert told > 10
     assert Removal(shop.store, "ui.theme").find().keys == told
     shop.erase("--metric", "ui.theme", "--yes")
-    assert number() == 6
+    assert number() == 7
     (entry,) = [each for each in map(json.loads, shop.redis.lrange("{shop}:audit", 0, -1)) if each["event"] == "metric.erased"]
     assert entry["details"] == {"metric": "ui.theme", "keys": told + 3}
     assert entry["actor"] == "command"

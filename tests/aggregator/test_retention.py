@@ -247,19 +247,20 @@ def test_a_letter_that_is_given_back_too_late_is_not_counted(shop):
 
 @pytest.mark.parametrize("forgets", [False, True])
 def test_a_period_is_not_published_twice(shop, forgets):
-    """Not even where its release is gone, too; it would be if the store did not remember which periods are."""
+    """Not even where its release is gone, too; it would be if the store did not remember which periods are sealed."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
     shop.retention.look(CLOSED + 20 * DAY + 1)
     assert shop.keys("release", "releases", *EXACT) == []
     if forgets:
-        shop.redis.delete(shop.store.expired)
+        shop.redis.delete(shop.store.expired, shop.store.published)
     give_back(shop, put_aside(shop, shop.stratum()))
-    assert Publisher(shop.store, shop.registry).publish(CLOSED + 100 * DAY) == [shop.stratum()] * forgets
+    again = TODAY if forgets else "2026-11-22"
+    assert Publisher(shop.store, shop.registry).publish(CLOSED + 100 * DAY) == [shop.stratum(period=again)]
 
 
 def test_releases_go_when_their_days_are_over(shop):
-    """With the answers that were paid for of their reports; what is left is what was spent, and that the period is gone."""
+    """With the answers that were paid for of their reports; what is left is what was spent, and which periods are gone."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
     asked = Asked(shop.stratum(), "2026-11", ((("linux",),),), 1000)
@@ -268,7 +269,7 @@ def test_releases_go_when_their_days_are_over(shop):
     assert shop.retention.look(CLOSED + 20 * DAY) == 2
     assert shop.keys("release", "releases", "answers") != []
     assert shop.retention.look(CLOSED + 20 * DAY + 1) == 1
-    assert shop.keys() == ["audit", "expired", "metrics", "spent"]
+    assert shop.keys() == ["audit", "expired", "metrics", "published", "spent"]
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 21 * DAY) == []
 
 

@@ -4,7 +4,7 @@
 before: a period that should be published and is not, whatever the reason, is kept. One that waits for others, since too few
 reports came, waits as long as releases are kept. With the sums the store is told up to which period they are gone, so that a
 report that comes late after all is not counted again as if it were the first.
-What no registry declares any more, and what was counted under another definition, is never published; it goes by the same days.
+What no registry declares any more is never published; it goes by the same days.
 
 The store's append-only file forgets what was deleted when it is rewritten, which workers see to (`store.compaction`).
 """

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from deniable_aggregator.publish import release
 
 if TYPE_CHECKING:
-    from deniable.layout import Layout
+    from deniable.declared import Declared
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
 
@@ -25,9 +25,12 @@ def strata(store: Store, definition: _Definition) -> dict[Stratum, list[Stratum]
     return found
 
 
-def unpublished(store: Store, layout: Layout, definition: _Definition) -> int:
-    """Count the reports of a definition that are in no release yet."""
-    counted, closed = strata(store, definition), release.summary(store, definition).closed
-    later = [whole for whole in counted if whole.period > closed]
-    came = store.read(layout, [stratum for whole in later for stratum in counted[whole]]).n
-    return came - release.shelf(store).read(layout, later).n
+def unpublished(store: Store, declared: Declared) -> int:
+    """Count the reports of a definition that are in no release yet.
+
+    What is kept on devices is published by single periods, which are not sealed: some reports may have come too late.
+    """
+    counted, closed = strata(store, declared.definition), release.summary(store, declared.definition).closed
+    wholes = [whole for whole in counted if declared.metric.kept or whole.period > closed]
+    came = store.read(declared.layout, [stratum for whole in wholes for stratum in counted[whole]]).n
+    return came - release.shelf(store).read(declared.layout, wholes).n

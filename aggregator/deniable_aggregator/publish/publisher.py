@@ -1,7 +1,8 @@
 """The publisher: makes releases of what was counted, when it is time to, in the worker.
 
 A period is published when it closes: when its reports are taken no more, and none that was taken waits to be counted. If it has
-fewer than `Metric.min_reports` reports it waits for the periods after it, and is published together with them. A metric
+fewer than `Metric.min_reports` reports it waits for the periods after it, and is published together with them. Before it is read
+it is sealed (`Store.seal`): a report of it that comes later all the same counts in the next period, so none is lost. A metric
 without segments is also published before, and lags: a *snapshot* is taken of what is counted, and published once
 `Metric.min_reports` more reports, and a quarter of what is published already, have come after it; then the next one is taken.
 So each step is of enough reports, and so is the last, at the close, which publishes all. What comes in between shows nowhere, but
@@ -142,7 +143,8 @@ class Publisher:
         made: list[Stratum] = []
         definition = question.declared.definition
         periods = counted.strata(self._store, definition)
-        last = release.summary(self._store, definition).closed
+        summary = release.summary(self._store, definition)
+        last = summary.closed
         listed = release.noted(self._store, [whole for whole in periods if whole.period > last])
         leaves: dict[str, Tally] = {}  # of closed periods that wait
         waiting: list[Stratum] = []
@@ -152,6 +154,8 @@ class Publisher:
             known, snapshot = listed.get(whole), None
             note = (known or Release(first=whole.period)).added(now)
             if question.metric.closes(whole.period).timestamp() + _ON_THE_WAY < drained:
+                if not self._sealed(question, whole, summary.open):
+                    return made
                 # Kept responses are copies of one answer: those of several periods would seem to be more than they are.
                 leaves = self._leaves(question, strata, {} if question.metric.kept else leaves)
                 if not question.metric.kept:
@@ -172,10 +176,16 @@ class Publisher:
         self._waiting[definition] = waiting
         return made
 
+    def _sealed(self, question: _Published, whole: Stratum, first_open: str) -> bool:
+        """Seal a closed period unless it is, or joins no other one; tell whether it may be read."""
+        if question.metric.kept or whole.period < first_open:
+            return True
+        return self._store.seal(question.declared.definition, _after(whole.period, question.metric.period))
+
     def unpublished(self) -> dict[Metric, int]:
         """Count the reports of each version of each metric that are in no release yet; only for who runs the service."""
         questions = [each.declared for each in self._questions]
-        return {each.metric: counted.unpublished(self._store, each.layout, each.definition) for each in questions}
+        return {each.metric: counted.unpublished(self._store, each) for each in questions}
 
     def drained(self, now: float) -> float:
         """Return the Unix time up to which whatever was taken is counted."""

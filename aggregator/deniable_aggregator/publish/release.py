@@ -110,12 +110,15 @@ class Summary:
         The last period of which anything is published; empty if there is none.
     closed
         The last period that a closed release covers; likewise.
+    open
+        The first period in which reports are counted still, as `Store.seal` was told; empty for all.
     """
 
     n: int = 0
     updated: int = 0
     last: str = ""
     closed: str = ""
+    open: str = ""
 
 
 def summary(store: Store, definition: Definition) -> Summary:
@@ -131,17 +134,17 @@ def summaries(store: Store) -> dict[Definition, Summary]:
     for written, value in cast("dict[bytes, bytes]", store.redis.hgetall(published(store))).items():
         metric, version, fingerprint, member = written.decode().split("|")
         found.setdefault((metric, int(version), fingerprint), {})[member] = value
-    return {definition: _summary(members) for definition, members in found.items()}
+    return {definition: _summary(members) for definition, members in found.items() if "last" in members}
 
 
 def published(store: Store) -> str:
     """Name the key of the summaries."""
-    return f"{{{store.app}}}:published"
+    return store.published
 
 
 def _summary(members: Mapping[str, bytes]) -> Summary:
-    last, closed = (members.get(member, b"").decode() for member in ("last", "closed"))
-    return Summary(int(members.get("n", 0)), int(members.get("updated", 0)), last, closed)
+    last, closed, first_open = (members.get(member, b"").decode() for member in ("last", "closed", "open"))
+    return Summary(int(members.get("n", 0)), int(members.get("updated", 0)), last, closed, first_open)
 
 
 def _field(definition: Definition) -> str:

@@ -173,12 +173,14 @@ class Store:
         self.watched = f"{{{app}}}:watched"
         self.expired = f"{{{app}}}:expired"
         self.erased = f"{{{app}}}:erased"
+        self.published = f"{{{app}}}:published"
         self.metrics = f"{{{app}}}:metrics"
         self.faults = f"{{{app}}}:faults"
         self._seen = Seen(client, app)
         self._append = Script(client, "limit", "seen", "append")
         self.staging = Staging(client, app)
-        self._commit = Script(client, "own", "gone", "add", "commit")
+        self._commit = Script(client, "own", "filed", "gone", "add", "commit")
+        self._seal = Script(client, "seal")
         self._bury = Script(client, "bury")
         self._leave = Script(client, "leave")
         self._forget = Script(client, "forget")
@@ -272,6 +274,7 @@ class Store:
     ) -> list[bytes]:
         """Add deltas and remove the entries they came from, all or nothing; what is expired or erased is not added.
 
+        What is of a sealed period is added to the first period that is not sealed.
         Where that would hold up the store for long it is decided at one moment, and added in pieces.
 
         Parameters
@@ -295,7 +298,7 @@ class Store:
         if most > AT_ONCE and sum(map(_cost, deltas.values())) > AT_ONCE:
             pieces = [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
             return self.staging.commit(self.stream, GROUP, consumer, ids, pieces)
-        keys = [self.stream, self.expired, self.erased]
+        keys = [self.stream, self.expired, self.erased, self.published]
         args: list[Any] = [GROUP, consumer, hour, len(ids), *ids]
         for of, cells in deltas.items():
             stratum, key = (of.stratum, self.weights) if isinstance(of, Weights) else (of, self.tallies.key)
@@ -303,6 +306,23 @@ class Store:
             keys += [key(name), self.tallies.index(stratum.metric)]
             args += [name, *_changes(cells)]
         return cast("list[bytes]", self._commit(keys=keys, args=args))
+
+    def seal(self, definition: tuple[str, int, str], before: str) -> bool:
+        """Have nothing more counted in the periods of a definition before one: what comes of them counts in that one.
+
+        Parameters
+        ----------
+        definition
+            Metric, version and fingerprint.
+        before
+            The first period that is not sealed. A period that is sealed stays so.
+
+        Returns
+        -------
+        bool
+            False while a commit is added in pieces; then nothing has changed.
+        """
+        return bool(self._seal([self.published, f"{{{self.app}}}:redo"], ["|".join(map(str, definition)), before]))
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
         """Move an entry that cannot be counted to the dead letters; False when this consumer no longer owns it."""

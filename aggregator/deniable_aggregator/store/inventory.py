@@ -64,7 +64,7 @@ STORE = (
     ),
     Kept("{app}:release:*", "what was published: sums of enough reports each", _PUBLISHED),
     Kept("{app}:releases:*", "which releases there are, of how many reports, and the hour of each", _PUBLISHED),
-    Kept("{app}:published", "how many reports of each metric were published, up to which period, and the last hour", _PUBLISHED),
+    Kept("{app}:published", "how many reports of each metric were published, up to which period, and the last hour", _FOR_GOOD),
     Kept("{app}:answers:*", "questions about withheld cells and the noisy answers that they got", _PUBLISHED),
     Kept("{app}:spent", "by month, what all keys and what each key has spent on questions about its reports", _FOR_GOOD),
     Kept(

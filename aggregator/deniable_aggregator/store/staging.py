@@ -74,7 +74,7 @@ class Staging:
         self._stage = Script(client, "stage")
         self._put = Script(client, "place", "put")
         self._decide = Script(client, "own", "decide")
-        self._apply = Script(client, "gone", "add", "apply")
+        self._apply = Script(client, "filed", "gone", "add", "apply")
 
     @contextmanager
     def strings(self, values: Sequence[bytes]) -> Iterator[list[str]]:
@@ -169,7 +169,7 @@ class Staging:
         keys = [
             self._redo,
             staged,
-            *(self._prefix + rest for rest in ("expired", "erased", f"{word}:{name}", f"tallies:{metric}")),
+            *(self._prefix + rest for rest in ("expired", "erased", f"{word}:{name}", f"tallies:{metric}", "published")),
         ]
         self._apply(keys, [number, header, name, now, first])
 

@@ -126,7 +126,7 @@ def _counted(app: App, question: Question, reasons: dict[tuple[str, int], dict[s
     return description(app, question) | {
         "live": True,
         "n": app.store.read(layout, [stratum for some in periods.values() for stratum in some]).n,
-        "unpublished": counted.unpublished(app.store, layout, question.definition),
+        "unpublished": counted.unpublished(app.store, question),
         "refused": reasons.get((metric.id, metric.version), {}),
     }
 

@@ -1,5 +1,6 @@
 -- Add a staged piece, unless another worker was quicker; after the last one of a commit, note that it is done.
--- KEYS: what was decided and done, the staged pieces, the two hashes of the function `gone`, a tally, the index of its metric.
+-- KEYS: what was decided and done, the staged pieces, the two hashes of the function `gone`, a tally, the index of its metric, the
+-- hash of the function `filed`.
 -- ARGV: number of the commit, how the piece begins ('' for none), then what that says: the stratum's name, now, a cell as the
 -- function `add` is told.
 -- Returns 1 if it was added, or was of what is gone for good; 0 if another worker was quicker.
@@ -8,9 +9,10 @@ if tonumber(redis.call('HGET', KEYS[1], 'done') or 0) + 1 ~= tonumber(ARGV[1]) o
   return 0
 end
 if header ~= '' then
-  if not gone(3, {ARGV[3]})[1] then
-    add(KEYS[5], ARGV[5], redis.call('LINDEX', KEYS[2], 1))
-    redis.call('HSET', KEYS[6], ARGV[3], ARGV[4])
+  local name = filed(7, {ARGV[3]})[1]
+  if not gone(3, {name})[1] then
+    add(moved(KEYS[5], ARGV[3], name), ARGV[5], redis.call('LINDEX', KEYS[2], 1))
+    redis.call('HSET', KEYS[6], name, ARGV[4])
   end
   redis.call('LPOP', KEYS[2], 2)
 end

@@ -46,7 +46,7 @@ def load(path: str | Path) -> Registry:
 
     The last file of a folder is the registry of today: how things are published, kept and segmented. `Registry.metrics` has the
     highest version of each metric that any file declares, and `Registry.older` all others. What may change of a version, such as
-    its ``expires``, is as in the last file that declares it.
+    its ``expires``, is as in the last file that declares it. What ``[publication]`` says is as in the last file of all.
 
     Raises
     ------
@@ -54,7 +54,9 @@ def load(path: str | Path) -> Registry:
         With every fault of the files; or if two declare one version of a metric differently.
     """
     texts = {str(file): registry.read(file) for file in files(path)}
-    loaded = [registry.parse(text, file) for file, text in texts.items()]
+    *older, (file, text) = texts.items()
+    latest = registry.parse(text, file)
+    loaded = [*(registry.parse(text, file, latest.publication) for file, text in older), latest]
     faults = list(_conflicts(loaded))
     if faults:
         raise RegistryError(faults)

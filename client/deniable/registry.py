@@ -439,7 +439,7 @@ def read(path: str | Path) -> str:
         raise RegistryError([Fault(str(path), "-", "the registry is a readable UTF-8 file", str(error))]) from None
 
 
-def parse(text: str, file: str = "metrics.toml") -> Registry:
+def parse(text: str, file: str = "metrics.toml", publication: Publication | None = None) -> Registry:
     """Read a registry from TOML text.
 
     Parameters
@@ -448,6 +448,8 @@ def parse(text: str, file: str = "metrics.toml") -> Registry:
         TOML.
     file
         Name to use in faults.
+    publication
+        How metrics are published that do not say it themselves; the text says it if this is None.
 
     Raises
     ------
@@ -462,7 +464,7 @@ def parse(text: str, file: str = "metrics.toml") -> Registry:
     if faults:
         raise RegistryError(faults)
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
-    publication = Publication(**document.get("publication", {}))
+    publication = publication or Publication(**document.get("publication", {}))
     metrics = {id_: _metric(id_, table, publication) for id_, table in document["metrics"].items()}
     return Registry(
         document["app"],

@@ -80,8 +80,8 @@ def test_a_folder_is_one_registry(folder):
     assert [(each.id, each.version) for each in found.older] == [("theme", 1)]
     assert {(each.id, each.version): each.min_reports for each in found.definitions} == {
         ("theme", 2): 100,
-        ("export", 1): 50,
-        ("theme", 1): 50,
+        ("export", 1): 100,
+        ("theme", 1): 100,
     }
     assert found.segments == {"version": ("1.1", "2.0"), "arch": ("arm", "x86")}
     assert found.generalize == {"version": {"1.1": "1", "2.0": "2"}}
@@ -99,9 +99,17 @@ def test_a_folder_of_one_file_is_that_file(folder):
 
 def test_what_may_change_is_as_in_the_last_file_that_declares_it(folder):
     """An end, or another number of reports, reaches a version that is no longer the highest."""
-    later = FIRST.replace("min_reports = 50", "min_reports = 70").replace("version = 1", "expires = 2027-01-01")
+    later = FIRST.replace("version = 1", "min_reports = 70\nexpires = 2027-01-01")
     (found,) = published.load(folder(FIRST, later, SECOND)).older
     assert (found.min_reports, found.expires) == (70, date(2027, 1, 1))
+
+
+def test_the_last_file_says_how_everything_is_published(folder):
+    """Number of reports and grace of its [publication] are those of every version that has none of its own."""
+    own = FIRST.replace("version = 1", 'version = 1\ngrace = "24h"')
+    last = SECOND + '\n[publication]\nmin_reports = 1000\ngrace = "12h"\n'
+    found = {(each.id, each.version): (each.min_reports, each.grace) for each in published.load(folder(own, last)).definitions}
+    assert found == {("theme", 1): (1000, "24h"), ("theme", 2): (1000, "12h"), ("export", 1): (1000, "12h")}
 
 
 def test_a_version_that_comes_back_is_no_second_one(folder):

@@ -209,6 +209,46 @@ def test_values_that_no_registry_lists_count_as_other(shop):
     assert shop.get("/api/v1/metrics/export?segment=version%3D(other)").get_json()["n"] == 600
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "merged"),
+    [
+        ({}, {}, {"light", "dark"}),
+        ({"other": "dark"}, {}, {"light"}),
+        ({"other": "dark"}, {"other": "dark"}, {"light"}),  # system is dark in the older one alone
+        ({"none": "dark"}, {}, {"light"}),
+        ({"none": "dark"}, {"none": "dark"}, {"light", "dark"}),
+        ({"none": "dark", "other": "light"}, {}, None),
+    ],
+)
+def test_values_are_merged_where_they_stand_for_the_same(settings, folder, old, new, merged):
+    """What stands for undeclared answers, or for none, in one version is not merged with what does not in another."""
+    texts = (OLD, 'values = ["light", "dark"]', old), (NEW, 'values = ["dark", "light", "system"]', new)
+    for number, (text, listed, told) in enumerate(texts, 1):
+        more = "".join(f'\n{name} = "{value}"' for name, value in told.items())
+        (folder / f"{number:04d}.toml").write_text(text.replace(listed, listed + more), "utf-8")
+    shop = Served(replace(settings, registry=str(folder)))
+    accepted(shop, group(shop, "theme@1", [0] * 60 + [1] * 140), group(shop, "theme@2", [0] * 60 + [1] * 140))
+    shop.drain(days=4)
+    found = shop.get("/api/v1/metrics/theme").get_json()["merged"]
+    shop.store.redis.close()
+    assert (found and {row["value"] for row in found["estimates"]}) == merged
+
+
+def test_a_flag_is_no_number(settings, folder):
+    """Values that are equal in Python and not of one type are not merged: the answer True, and the key 1."""
+    declared = 'type = "boolean"\nepsilon = 1.0\ndescription = "What the new app asks no more"'
+    keys = 'version = 2\ntype = "key"\ncandidates = "keys.txt"\nepsilon = 1.0\ndescription = "Which one"'
+    assert declared in OLD
+    (folder / "0002.toml").write_text(OLD.replace(declared, keys), "utf-8")
+    (folder / "keys.txt").write_text("0\n1\n", "utf-8")
+    shop = Served(replace(settings, registry=str(folder)))
+    accepted(shop, group(shop, "gone@1", [1] * 200), group(shop, "gone@2", [1] * 200))
+    shop.drain(days=4)
+    found = shop.get("/api/v1/metrics/gone").get_json()
+    shop.store.redis.close()
+    assert (len(found["versions"]), found["merged"]) == (2, None)
+
+
 def test_nothing_rests_on_few_reports_of_a_version(shop):
     """Whoever looks after each report of a small version sees nothing move: neither its number nor a merged estimate."""
     accepted(shop, group(shop, "theme@2", [0] * 300, days=2))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from flask import Response
 
-    from deniable.registry import Value
+    from deniable.registry import Metric, Value
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.publish.release import Definition, Release
     from deniable_aggregator.tally import Tally
@@ -266,24 +266,24 @@ def measure(app: App, name: str, period: str | None = None, segment: str | None 
 
 
 def _merged(several: Sequence[_Measured], level: float) -> dict[str, Any] | None:
-    """Estimate the values that versions have in common, each version weighted by its precision."""
+    """Estimate the values that mean the same in all versions, each version weighted by its precision."""
     if len(several) < 2 or any(each.question.metric.discover for each in several):  # noqa: PLR2004
         return None
     decoded = [_decoded(each.question, each.counted) for each in several]
     places = [
-        {each.question.metric.value(position): place for place, position in enumerate(values)}
+        {_meaning(each.question.metric, position): place for place, position in enumerate(values)}
         for each, (values, _) in zip(several, decoded, strict=True)
     ]
     estimates = [estimate for _, estimate in decoded]
 
-    def known(value: Value) -> bool:  # candidates that share all their hashes are not
+    def known(meaning: _Meaning) -> bool:  # candidates that share all their hashes are not
         each = zip(places, estimates, strict=True)
-        return all(value in own and isfinite(estimate.frequency[own[value]]) for own, estimate in each)
+        return all(meaning in own and isfinite(estimate.frequency[own[meaning]]) for own, estimate in each)
 
     common = list(filter(known, places[0]))
     if not common:
         return None
-    combined = combine(estimates, [[own[value] for value in common] for own in places])
+    combined = combine(estimates, [[own[meaning] for meaning in common] for own in places])
     columns = (combined.frequency, combined.stderr, *combined.interval(level), *combined.interval(level, simultaneous=True))
     first, (values, _) = several[0].question.metric, decoded[0]
     return {
@@ -300,18 +300,45 @@ def _merged(several: Sequence[_Measured], level: float) -> dict[str, Any] | None
         "p_value": finite(combined.p_value),
         "estimates": [
             {
-                "value": value,
-                "label": first.label(values[places[0][value]]),
+                "value": meaning.value,
+                "label": first.label(values[places[0][meaning]]),
                 "frequency": frequency,
                 "stderr": stderr,
                 "interval": [low, high],
                 "simultaneous": [lowest, highest],
             }
-            for value, frequency, stderr, low, high, lowest, highest in zip(
+            for meaning, frequency, stderr, low, high, lowest, highest in zip(
                 common, *(map(finite, column) for column in columns), strict=True
             )
         ],
     }
+
+
+class _Meaning(NamedTuple):
+    """A value with all that is reported as it: versions where any of this differs are not merged.
+
+    Parameters
+    ----------
+    value
+        As declared.
+    kind
+        Its type, since True and 1 are equal.
+    absent
+        Whether having no answer is reported as it.
+    others
+        If undeclared answers are reported as it, which ones are declared; else None.
+    """
+
+    value: Value
+    kind: type
+    absent: bool
+    others: frozenset[Value] | None
+
+
+def _meaning(metric: Metric, position: int) -> _Meaning:
+    value = metric.value(position)
+    others = frozenset(metric.values) if metric.other is not None and value == metric.other else None
+    return _Meaning(value, type(value), metric.none is not None and value == metric.none, others)
 
 
 def _measure(app: App, question: Question, period: str | None, segment: str | None, level: float) -> _Measured:

@@ -259,6 +259,20 @@ def test_a_period_is_not_published_twice(shop, forgets):
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 100 * DAY) == [shop.stratum(period=again)]
 
 
+def test_a_release_does_not_claim_periods_that_are_gone(shop):
+    """Once all releases have gone, the next one begins where the last of them ended, and nothing else is told of those."""
+    shop.count(400)
+    shop.publisher.publish(CLOSED + 11)
+    shop.retention.look(CLOSED + 100 * DAY)
+    assert release.listed(shop.store, "theme") == release.summaries(shop.store) == {}
+    shop.count(300, shop.stratum(period="2027-03-02"))
+    shop.publisher.publish(CLOSED + 110 * DAY)
+    ((whole, note),) = release.listed(shop.store, "theme").items()
+    assert (note.first, whole.period) == ("2026-11-22", "2027-03-02")
+    assert not note.covers(whole.period, TODAY)
+    assert [told.n for told in release.summaries(shop.store).values()] == [300]
+
+
 def test_releases_go_when_their_days_are_over(shop):
     """With the answers that were paid for of their reports; what is left is what was spent, and which periods are gone."""
     shop.count(400)

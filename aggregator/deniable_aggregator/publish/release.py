@@ -109,7 +109,7 @@ class Summary:
     last
         The last period of which anything is published; empty if there is none.
     closed
-        The last period that a closed release covers; likewise.
+        The last period that a closed release covers; likewise. It stays when all releases are deleted: the next one begins after.
     open
         The first period in which reports are counted still, as `Store.seal` was told; empty for all.
     """

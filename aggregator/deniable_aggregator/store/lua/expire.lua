@@ -22,7 +22,7 @@ if not last or last < ARGV[4] then
   redis.call('HSET', KEYS[2], ARGV[3], ARGV[4])
 end
 if ARGV[5] ~= '0' and redis.call('HINCRBY', KEYS[3], ARGV[3] .. '|n', -ARGV[5]) <= 0 then
-  for _, member in ipairs({ '|n', '|updated', '|last', '|closed' }) do
+  for _, member in ipairs({ '|n', '|updated', '|last' }) do
     redis.call('HDEL', KEYS[3], ARGV[3] .. member)
   end
 end

@@ -358,6 +358,14 @@ def test_reports_of_another_definition_are_not_shown(app, client, make):
 # Failures
 
 
+@pytest.mark.parametrize("page", ["/?level=0.9", "/m/ui.dark?level=0.9", "/m/ui.dark?only=detected"])
+def test_a_page_refuses_parameters_that_it_does_not_have(client, page):
+    """Else the audit log would tell of a query that was not made."""
+    response = client.get(page)
+    assert response.status_code == 400
+    assert "; got " in response.get_data(as_text=True)
+
+
 @pytest.mark.parametrize("page", ["/m/unknown", "/?app=unknown"])
 def test_what_is_unknown_is_a_page(client, page):
     """An unknown metric or app is 404, in HTML, with a way back."""

@@ -186,6 +186,8 @@ def test_live_numbers_are_for_admin_keys(filled, path):
     ("query", "expected"),
     [
         ("plugin?segment=platform%3Dlinux", (400, "unknown_parameter")),
+        ("plugin?question=withheld", (400, "unknown_parameter")),
+        ("?period=2026-11-20", (400, "unknown_parameter")),
         ("plugin?level=7", (400, "level")),
         ("plugin?period=2026", (400, "period")),
         ("secret", (404, "unknown_metric")),
@@ -193,7 +195,7 @@ def test_live_numbers_are_for_admin_keys(filled, path):
 )
 def test_bad_live_queries_are_refused(shop, admin, query, expected):
     """They are refused as those of what was published."""
-    answer = shop.get(f"/api/v1/live/{query}", admin)
+    answer = shop.get(f"/api/v1/live/{query}".replace("/?", "?"), admin)
     assert (answer.status_code, answer.get_json()["code"]) == expected
 
 
@@ -213,6 +215,28 @@ def test_who_looked_at_live_numbers_is_in_the_audit_log(filled, admin, browse):
         ("query.refused", reader, of_plugin | {"problem": "admin_only"}),
         ("query.answered", owner, of_plugin | {"by": "page"}),
     ]
+
+
+@pytest.mark.parametrize("path", [*LIVE, "/live", "/m/plugin/live"])
+@pytest.mark.parametrize("more", ["question=withheld&among=John+Doe", "spent=1", f"among={'x' * 1500}", "epsilon=0.1&by=x"])
+def test_parameters_change_nothing_in_the_audit_log(shop, admin, browse, path, more):
+    """Whatever a look says besides, it is refused and logged as a look, and none of its text is."""
+    pages = path[:5] != "/api/"
+    for key in (admin, READ):
+        answer = browse(key)(f"{path}?{more}") if pages else shop.get(f"{path}?{more}", key)
+        assert answer.status_code == (400 if key == admin else 403)
+    log = [whole(line) for line in shop.store.redis.lrange("{shop}:audit", 0, -1)]
+    expected = {"by": "page" if pages else "api", "question": "live"} | ({"metric": "plugin"} if "plugin" in path else {})
+    assert [(e.event, e.details) for e in log if e.event.startswith("query.")] == [
+        ("query.refused", expected | {"problem": problem}) for problem in ("unknown_parameter", "admin_only")
+    ]
+
+
+def test_a_look_is_logged_with_its_period_and_level(shop, admin):
+    """What such a query can ask is in the log."""
+    assert shop.get("/api/v1/live/plugin?period=2001-01-01&level=0.90", admin).status_code == 200
+    entry = whole(shop.store.redis.lindex("{shop}:audit", -1))
+    assert entry.details == {"by": "api", "question": "live", "metric": "plugin", "period": "2001-01-01", "level": "0.9"}
 
 
 def test_pages_link_to_live_numbers_for_an_admin_only(filled, admin, browse):

@@ -20,7 +20,7 @@ from deniable_aggregator.publish import counted
 from deniable_aggregator.store import refused_reports
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_admin_key
-from deniable_server.api.query import LEVEL, declared, description, estimated, level_asked
+from deniable_server.api.query import LEVEL, declared, description, estimated, level_asked, only_parameters
 from deniable_server.http.problem import Problem
 
 if TYPE_CHECKING:
@@ -41,7 +41,9 @@ blueprint.after_request(kept)
 def live() -> Response:
     """Tell what is counted of every metric, what was refused, and which alarms stand."""
     asked()
-    return jsonify(overview(app_by_admin_key()))
+    app = app_by_admin_key()
+    only_parameters()
+    return jsonify(overview(app))
 
 
 @blueprint.get("/api/v1/live/<id_>")
@@ -50,15 +52,13 @@ def metric(id_: str) -> Response:
     asked()
     app = app_by_admin_key()
     question = declared(app, id_)
-    unknown = set(request.args) - {"period", "level"}
-    if unknown:
-        raise Problem(400, "unknown_parameter", f"parameters are period and level; got {', '.join(sorted(unknown))}")
+    only_parameters("period", "level")
     return jsonify(measure(app, question, request.args.get("period"), level_asked()))
 
 
 def asked() -> None:
-    """Have the audit log tell this query from one of what was published."""
-    g.asked = {"question": "live", **request.args}
+    """Have the audit log tell this query from one of what was published, whatever else its parameters say."""
+    g.asked = {name: request.args[name] for name in ("period", "level") if name in request.args} | {"question": "live"}
 
 
 def overview(app: App) -> dict[str, Any]:

@@ -176,7 +176,12 @@ OPERATIONS = (
     ),
     Operation("get", "/api/v1/budget", "Tell what the key may still ask", {200: "Budget"}, key="read", codes=KEYED),
     Operation(
-        "get", "/api/v1/live", "Tell what is counted, published or not, and alarms", {200: "Live"}, key="admin", codes=_OWNING
+        "get",
+        "/api/v1/live",
+        "Tell what is counted, published or not, and alarms",
+        {200: "Live"},
+        key="admin",
+        codes=_OWNING | {400: ("unknown_parameter",)},
     ),
     Operation(
         "get",

@@ -53,6 +53,7 @@ __all__ = [
     "level_asked",
     "measure",
     "missing",
+    "only_parameters",
     "releases_of",
 ]
 
@@ -102,9 +103,7 @@ def readyz() -> tuple[Response, int]:
 def metrics() -> Response:
     """List the metrics of the key's app: at most ``limit``, those that follow the one ``after``."""
     app = app_by_read_key()
-    unknown = set(request.args) - {"limit", "after"}
-    if unknown:
-        raise Problem(400, "unknown_parameter", f"parameters are limit and after; got {', '.join(sorted(unknown))}")
+    only_parameters("limit", "after")
     limit = _limit_asked()
     ids = list(app.questions)
     after = request.args.get("after")
@@ -131,16 +130,21 @@ def metric(id_: str) -> Response:
     ``id`` is that of the metric, or ``metric@version`` for no other version.
     """
     app = app_by_read_key()
-    unknown = set(request.args) - {"period", "segment", "level", "only"}
-    if unknown:
-        detail = f"parameters are period, segment, level and only; got {', '.join(sorted(unknown))}"
-        raise Problem(400, "unknown_parameter", detail)
+    only_parameters("period", "segment", "level", "only")
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", "only is detected, or not given")
     answer = measure(app, id_, request.args.get("period"), request.args.get("segment"), level_asked())
     if "only" in request.args:
         answer["estimates"] = [row for row in answer["estimates"] if row["detected"]]
     return jsonify(answer)
+
+
+def only_parameters(*names: str) -> None:
+    """Refuse a request with parameters that it does not have."""
+    unknown = sorted(set(request.args) - set(names))
+    if unknown:
+        allowed = f"parameters are {', '.join(names)}" if names else "there are no parameters"
+        raise Problem(400, "unknown_parameter", f"{allowed}; got {', '.join(unknown)}")
 
 
 def declared(app: App, id_: str) -> Question:

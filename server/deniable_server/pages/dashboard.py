@@ -26,7 +26,7 @@ from deniable_aggregator.publish import release
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import admin_only
-from deniable_server.api.query import awaited, declared, latest, measure
+from deniable_server.api.query import awaited, declared, latest, measure, only_parameters
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
 from deniable_server.pages import chart
 from deniable_server.service import service
@@ -85,6 +85,7 @@ blueprint.after_request(kept)  # which runs first: what it says instead is prote
 def index() -> Response:
     """List the metrics of an app, `_MOST_CARDS` of them on each ``page``."""
     app = _app()
+    only_parameters("page", "app")
     known = release.summaries(app.store)
     number, ids = request.args.get("page", "1"), list(app.questions)
     pages = max(1, ceil(len(ids) / _MOST_CARDS))
@@ -106,6 +107,7 @@ def index() -> Response:
 def metric(id_: str) -> Response:
     """Show one metric: over everything published, or over one ``period`` or ``segment``; in the ``order`` asked for."""
     app = _app()
+    only_parameters("period", "segment", "order", "rows", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
     measured = measure(app, id_, period, segment)
     shown = measured | {"name": id_, "merged": _together(measured["merged"])}
@@ -117,6 +119,7 @@ def overview() -> Response:
     """Show what is counted of each metric, published or not, to an admin."""
     live.asked()
     app = _owned()
+    only_parameters()
     shown = live.overview(app)
     waits = [awaited(app, app.versions[each["id"], each["version"]]) for each in shown["metrics"]]
     return _page("live.html", app=app, live=shown, awaited=waits)
@@ -127,6 +130,7 @@ def live_metric(id_: str) -> Response:
     """Show one metric, from all that is counted or one ``period`` of it, to an admin; in the ``order`` asked for."""
     live.asked()
     app = _owned()
+    only_parameters("period", "order", "rows")
     period = request.args.get("period") or None
     question = declared(app, id_)
     counted = live.measure(app, question, period)

@@ -126,7 +126,7 @@ class Uploads:
         logging.disable(logging.WARNING)
         settings = Settings(
             redis_url=url, registry=str(path), ingest_keys=f"shop:{KEY}", rate_limit_key="off", rate_limit_source="off",
-            stored_limit_key="off", stored_limit_source="off", durability="memory", max_backlog=10 * BATCH_SIZE,
+            stored_limit_source="off", durability="memory", max_backlog=10 * BATCH_SIZE,
         )  # fmt: skip
         self.store = Store(connect(url), "shop")
         self.store.redis.flushall()

@@ -358,7 +358,6 @@ def main() -> None:
             trusted_proxies=int(arguments.limits),
             rate_limit_key="100000000/minute" if arguments.limits else "off",
             rate_limit_source="100000000/minute" if arguments.limits else "off",
-            stored_limit_key="100000000MB/minute" if arguments.limits else "off",
             stored_limit_source="100000000MB/minute" if arguments.limits else "off",
         )
         print(f"{cores()}; store: {server.origin.partition(' (')[0]}, {'TCP' if arguments.tcp else 'Unix socket'}, everysec")

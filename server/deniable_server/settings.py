@@ -112,8 +112,8 @@ class Settings:
         A device sends one batch a minute, or a hundred reports at once; many devices may share an address.
     rate_limit_login
         Attempts to sign in to the dashboard that an address may make.
-    stored_limit_key, stored_limit_source
-        Bytes that uploads of a key, and of an address, may take in the store: ``16MB/minute``, or ``off``.
+    stored_limit_source
+        Bytes that uploads of an address may take in the store: ``16MB/minute``, or ``off``.
     max_backlog
         Batches that may wait to be counted before uploads are refused.
     max_body_bytes, max_inflated_bytes
@@ -141,7 +141,6 @@ class Settings:
     rate_limit_key: str = "300000/minute"
     rate_limit_source: str = "600/minute"
     rate_limit_login: str = "10/minute"
-    stored_limit_key: str = "64MB/minute"
     stored_limit_source: str = "16MB/minute"
     cors_origins: str = "*"
     durability: durability_.Name = "everysec"
@@ -163,8 +162,7 @@ class Settings:
         self._check_names()
         for limit in ("rate_limit_key", "rate_limit_source", "rate_limit_login"):
             rates.parse(f"DENIABLE_{limit.upper()}", getattr(self, limit))
-        for limit in ("stored_limit_key", "stored_limit_source"):
-            rates.parse_volume(f"DENIABLE_{limit.upper()}", getattr(self, limit))
+        rates.parse_volume("DENIABLE_STORED_LIMIT_SOURCE", self.stored_limit_source)
         for keys in ("ingest_keys", "read_keys"):
             try:
                 Keys(getattr(self, keys))

@@ -118,7 +118,6 @@ class Stage:
                 "DENIABLE_INGEST_KEYS": f"{APP}:{KEY}",
                 "DENIABLE_RATE_LIMIT_KEY": "off",
                 "DENIABLE_RATE_LIMIT_SOURCE": "off",
-                "DENIABLE_STORED_LIMIT_KEY": "off",
                 "DENIABLE_STORED_LIMIT_SOURCE": "off",
                 "WEB_CONCURRENCY": "2",
             }

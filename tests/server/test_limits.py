@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import os
 import subprocess
 import sys
@@ -138,11 +140,10 @@ def test_volumes_are_read():
 
 
 @pytest.mark.parametrize("text", ["", "16", "16/minute", "0MB/minute", "16MB", "16 MB/minute", "16GB/minute", "16MB/week"])
-@pytest.mark.parametrize("name", ["STORED_LIMIT_KEY", "STORED_LIMIT_SOURCE"])
-def test_a_bad_volume_stops_the_start(name, text):
+def test_a_bad_volume_stops_the_start(text):
     """A volume that cannot be read stops the start and names its variable."""
-    with pytest.raises(ConfigurationError, match=f"DENIABLE_{name}.*'{text}'"):
-        Settings.from_environment({f"DENIABLE_{name}": text})
+    with pytest.raises(ConfigurationError, match=f"DENIABLE_STORED_LIMIT_SOURCE.*'{text}'"):
+        Settings.from_environment({"DENIABLE_STORED_LIMIT_SOURCE": text})
 
 
 def heavy(server, number):
@@ -151,23 +152,48 @@ def heavy(server, number):
     return {"format": 1, "groups": [server.group("ui.theme", [0], count=number, payloads=payloads)]}
 
 
-@pytest.mark.parametrize("whose", ["key", "source"])
-def test_what_uploads_store_is_limited(limited, real_redis, whose):
-    """Uploads that take more of the store than a key, or an address, may are refused, store nothing, and are taken later."""
-    limits = {"stored_limit_key": "off", "stored_limit_source": "off", f"stored_limit_{whose}": "1MB/hour"}
-    server = limited(**limits, trusted_proxies=1)
+def test_what_uploads_store_is_limited(limited, real_redis):
+    """Uploads that take more of the store than an address may are refused, store nothing, and are taken later."""
+    server = limited(stored_limit_source="1MB/hour", trusted_proxies=1)
     body = heavy(server, 150_000)
     answers = [server.post(body, key=str(number), X_Forwarded_For=ELSEWHERE) for number in range(10)]
     assert statuses(answers) == {202: 6, 429: 4}
     assert server.store.backlog() == 6
     assert 3590 <= int(answers[-1].headers["Retry-After"]) <= 3600
-    who = "this key" if whose == "key" else "this address"
-    assert answers[-1].get_json()["detail"] == f"uploads of {who} may take 1 MB an hour of the store; try again later"
-    elsewhere = server.post(heavy(server, 1), X_Forwarded_For=NEIGHBOUR).status_code
-    assert elsewhere == (429 if whose == "key" else 202)
+    assert answers[-1].get_json()["detail"] == "uploads of this address may take 1 MB an hour of the store; try again later"
+    assert server.post(heavy(server, 1), X_Forwarded_For=NEIGHBOUR).status_code == 202
     (counter,) = [key for key in real_redis.scan_iter() if key.endswith(b":bytes") and int(real_redis.get(key)) > MB]
     real_redis.delete(counter)
     assert server.post(body, key="9", X_Forwarded_For=ELSEWHERE).get_json()["duplicate"] is False
+
+
+def test_nobody_uses_up_what_all_devices_may_store(limited):
+    """A few addresses with uploads of zeros, a thousandth of that on the way, do not have all other devices refused."""
+    server = limited(trusted_proxies=1, max_backlog=1000)
+    body = gzip.compress(json.dumps(heavy(server, 700_000)).encode())
+    hostile = [f"203.0.113.{1 + number // 20}" for number in range(120)]
+    answers = [server.post(body, Content_Encoding="gzip", X_Forwarded_For=each) for each in hostile]
+    assert statuses(answers) == {202: 120}
+    assert server.store.redis.memory_usage(server.store.stream, samples=0) > 64 * MB
+    honest = {"format": 1, "groups": [server.group("ui.theme", [0])]}
+    assert server.post(honest, X_Forwarded_For="198.51.100.7").status_code == 202
+
+
+def test_only_what_is_stored_counts_for_bytes(limited, real_redis):
+    """A repeated upload, and one that finds the backlog full, counts as a request, and for no bytes."""
+    server = limited(stored_limit_source="1MB/hour", rate_limit_source="7/hour", max_backlog=2, trusted_proxies=1)
+    body = gzip.compress(json.dumps(heavy(server, 400_000)).encode())
+
+    def send(key):
+        return server.post(body, key=key, Content_Encoding="gzip", X_Forwarded_For=ELSEWHERE)
+
+    again = [send("one") for _ in range(4)]
+    assert [answer.status_code for answer in again] == [202] * 4
+    assert send("two").status_code == 202
+    (counter,) = [key for key in real_redis.scan_iter() if key.endswith(b":bytes")]
+    before = int(real_redis.get(counter))
+    assert [send(key).status_code for key in ("three", "one", "one")] == [503, 202, 429]
+    assert int(real_redis.get(counter)) == before
 
 
 def test_what_cannot_be_counted_takes_nothing_of_the_store(limited, real_redis):

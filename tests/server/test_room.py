@@ -19,7 +19,7 @@ EACH = 150_000  # reports, of a byte each
 @pytest.fixture
 def settings(settings):
     """Take more than fits."""
-    return replace(settings, max_backlog=10_000, stored_limit_key="off")
+    return replace(settings, max_backlog=10_000)
 
 
 @pytest.fixture
@@ -130,12 +130,13 @@ class TestLimits:
 
     @pytest.fixture
     def settings(self, settings):
-        return replace(settings, rate_limit_key="3/hour", stored_limit_key="64MB/minute")
+        return replace(settings, rate_limit_key="3/hour", stored_limit_source="16MB/minute", trusted_proxies=1)
 
     def test_they_hold(self, served, limited):
         """Uploads that find no room are counted as requests, and for no bytes."""
         limited(served.store.redis.info("memory")["used_memory"] // 5)
-        assert [served.post(small(served)).status_code for _ in range(5)] == [503, 503, 503, 429, 429]
+        told = [served.post(small(served), X_Forwarded_For="203.0.113.7").status_code for _ in range(5)]
+        assert told == [503, 503, 503, 429, 429]
         assert not [key for key in served.store.redis.scan_iter() if key.endswith(b":bytes")]
 
 

@@ -190,7 +190,17 @@ class Store:
 
     # Ingest
 
-    def append(self, entry: bytes, *, key: str, remember: bytes, cap: int, ttl: int, limits: Sequence[Limit] = ()) -> Appended:
+    def append(
+        self,
+        entry: bytes,
+        *,
+        key: str,
+        remember: bytes,
+        cap: int,
+        ttl: int,
+        limits: Sequence[Limit] = (),
+        volumes: Sequence[Limit] = (),
+    ) -> Appended:
         """Append a batch once, whatever is retried.
 
         Parameters
@@ -207,6 +217,8 @@ class Store:
             Seconds to remember the key, at least; up to a day longer, since the end of its life must not tell its beginning.
         limits
             What the upload counts for, in their order, up to the first that is used up; then it is not appended.
+        volumes
+            The same, after all others, where it would be appended: not if it is a duplicate, or the backlog is full.
 
         Raises
         ------
@@ -217,13 +229,14 @@ class Store:
         self.ensure()
         if self._room and not self._room.take(self.redis, len(entry)):
             return Appended("no room")
+        all_limits = [*limits, *volumes]
         try:
             outcome, more = self._seen.ask(
                 self._append,
                 key,
                 lambda name: (
-                    [self.stream, self._seen.base, *(limit.key for limit in limits)],
-                    [entry, *name, remember, cap, uploads.days(ttl), *arguments(limits)],
+                    [self.stream, self._seen.base, *(limit.key for limit in all_limits)],
+                    [entry, *name, remember, cap, uploads.days(ttl), len(limits), *arguments(all_limits)],
                 ),
             )
         except redis.OutOfMemoryError:

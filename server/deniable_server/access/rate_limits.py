@@ -50,8 +50,7 @@ class Limits:
         self._key = parse("DENIABLE_RATE_LIMIT_KEY", settings.rate_limit_key)
         self._source = parse("DENIABLE_RATE_LIMIT_SOURCE", settings.rate_limit_source)
         self._login = parse("DENIABLE_RATE_LIMIT_LOGIN", settings.rate_limit_login)
-        self._stored_by_key = parse_volume("DENIABLE_STORED_LIMIT_KEY", settings.stored_limit_key)
-        self._stored_by_source = parse_volume("DENIABLE_STORED_LIMIT_SOURCE", settings.stored_limit_source)
+        self._stored = parse_volume("DENIABLE_STORED_LIMIT_SOURCE", settings.stored_limit_source)
         self._sources = Sources(client)
         self._limiter = Limiter(client)
         self._used_up: dict[str, float] = {}
@@ -81,24 +80,18 @@ class Limits:
                 return []
         return limits
 
-    def storing(self, app: str, key: str, size: int) -> list[Limit]:
-        """Return what an upload counts for by its size: first its source, then the key.
+    def storing(self, app: str, size: int) -> list[Limit]:
+        """Return what an upload counts for by its size: its source alone, or few could use up what all devices share.
 
         Parameters
         ----------
         app
             The key's app.
-        key
-            The key's id.
         size
             Bytes that the upload takes in the store.
         """
-        limits = []
-        if self._stored_by_source and (number := self._number()):
-            limits.append(Limit(f"{{{app}}}:rate:source:{number}:bytes", *self._stored_by_source, size))
-        if self._stored_by_key:
-            limits.append(Limit(f"{{{app}}}:rate:key:{key}:bytes", *self._stored_by_key, size))
-        return limits
+        number = self._number() if self._stored else None
+        return [Limit(f"{{{app}}}:rate:source:{number}:bytes", *self._stored, size)] if self._stored and number else []
 
     def stranger(self) -> None:
         """Count a request with an unknown key for its source.
@@ -178,9 +171,9 @@ class Limits:
 
 
 def _refusal(limit: Limit, ms: int) -> Problem:
-    who = "this key" if ":rate:key:" in limit.key else "this address"
     if limit.key.endswith(":bytes"):
-        rule = f"uploads of {who} may take {Volume(limit.amount, limit.seconds)} of the store"
+        rule = f"uploads of this address may take {Volume(limit.amount, limit.seconds)} of the store"
     else:
+        who = "this key" if ":rate:key:" in limit.key else "this address"
         rule = f"{who} may make {Rate(limit.amount, limit.seconds)}"
     return Problem(429, "rate_limited", f"{rule}; try again later", retry_after=-(-ms // 1000))

@@ -112,20 +112,21 @@ def reports() -> Response:
             _note_refused(app)
             raise
         return _repeated(remembered, key, body, problem.extra)
-    all_limits = [*limits, *known.limits.storing(app.name, g.key.id, len(entry) + _OVERHEAD)]
+    volumes = known.limits.storing(app.name, len(entry) + _OVERHEAD)
     appended = app.store.append(
         entry,
         key=key,
         remember=_remembered(key, body, answer),
         cap=known.settings.max_backlog,
         ttl=known.settings.idempotency_ttl,
-        limits=all_limits,
+        limits=limits,
+        volumes=volumes,
     )
     if appended.outcome == "appended":
         _note_refused(app)
         return _answer(answer, duplicate=False)
     if appended.excess:
-        raise known.limits.problem(all_limits, appended.excess)
+        raise known.limits.problem([*limits, *volumes], appended.excess)
     if appended.outcome == "full":
         detail = "more batches wait to be counted than this server holds; try again later"
         raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)

@@ -1,7 +1,7 @@
 -- Append a batch exactly once.
 -- KEYS: stream, how the names of what is remembered begin, then those of the function `limited`.
--- ARGV: entry, the secret, the upload's bucket and field, what to remember, cap of the backlog, days to remember; then those of
--- `limited`.
+-- ARGV: entry, the secret, the upload's bucket and field, what to remember, cap of the backlog, days to remember, how many limits
+-- hold for every request; then those of `limited`. The other limits hold for what is appended.
 -- Names were made with a secret of this store. Where it has none yet it takes the one given; made with another one, they are useless.
 local secret = redis.call('GET', KEYS[2] .. 'secret')
 if not secret then
@@ -9,7 +9,8 @@ if not secret then
 elseif secret ~= ARGV[2] then
   return {'secret', secret}
 end
-local excess = limited(3, 8)
+local requests = tonumber(ARGV[8])
+local excess = limited(3, 9, 0, requests - 1)
 if excess then
   return {'limited', excess}
 end
@@ -22,6 +23,10 @@ end
 -- Nothing undelivered is ever trimmed: a full backlog refuses, and the device tries again later.
 if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[6]) then
   return {'full', ''}
+end
+excess = limited(3, 9, requests, #KEYS - 3)
+if excess then
+  return {'limited', excess}
 end
 -- What is kept, and what Redis writes to disk, tells the hour of an upload and no more: neither ids nor expiries are finer.
 local id = redis.pcall('XADD', KEYS[1], string.format('%.0f-*', math.floor(now / 3600) * 3600000), 'd', ARGV[1])

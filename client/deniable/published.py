@@ -18,6 +18,7 @@ import shutil
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from deniable import registry
@@ -116,12 +117,14 @@ def newest(path: str | Path) -> Registry:
 def add(file: Path, folder: Path) -> Path:
     """Add a registry to a folder that it was checked against, with the files that it names; return where it lies.
 
+    The folder that this makes is read as a server reads it before anything is put in place.
+
     Raises
     ------
     ConfigurationError
-        If it cannot be written, or the folder has no number left.
+        If it cannot be written, the folder has no number left, or a file that it names has the name of another one there.
     RegistryError
-        With the faults of the file.
+        With the faults of the file, or of the folder as it would be.
     """
     loaded = registry.load(file)
     try:
@@ -129,15 +132,49 @@ def add(file: Path, folder: Path) -> Path:
         last = max((int(each.stem) for each in folder.glob("*.toml") if _NAME.fullmatch(each.name)), default=0)
         if last == _MOST:
             raise ConfigurationError(f"a folder holds at most {_MOST} registries; remove what no app uses")
-        for name in {str(metric.candidates) for metric in loaded.metrics.values() if metric.candidates}:
-            if Path(name).name != name:
-                raise ConfigurationError(f"the candidates of a published registry lie beside it, in no other folder; got {name}")
-            _replace(file.parent / name, folder / name)
         target = folder / f"{last + 1:04d}.toml"
-        _replace(file, target)
+        lists = sorted({metric.candidates for metric in loaded.metrics.values() if metric.candidates})
+        for name in lists:
+            _check_list(name, loaded, folder)
+        with TemporaryDirectory() as made:
+            trial = Path(made)
+            for each in [each for each in folder.iterdir() if each.is_file()] + [file.parent / name for name in lists]:
+                shutil.copyfile(each, trial / each.name)
+            shutil.copyfile(file, trial / target.name)
+            _try(trial, folder)
+            for name in (*lists, target.name):
+                _replace(trial / name, folder / name)
     except OSError as error:
         raise ConfigurationError(f"the registry cannot be added: {error}") from None
     return target
+
+
+def _check_list(name: str, loaded: Registry, folder: Path) -> None:
+    """See that a file of candidates can lie in a folder, and takes the place of no other metric's."""
+    if Path(name).name != name:
+        raise ConfigurationError(f"the candidates of a published registry lie beside it, in no other folder; got {name}")
+    if name.endswith(".toml"):
+        raise ConfigurationError(f"a file of candidates is not named like a registry; got {name}")
+    source, target = Path(loaded.file).parent / name, folder / name
+    if not target.exists() or target.read_bytes() == source.read_bytes():
+        return
+    own = {metric.id for metric in loaded.metrics.values() if metric.candidates == name}
+    for each in folder.glob("*.toml"):
+        for metric in registry.load(each).metrics.values():
+            if metric.candidates == name and metric.id not in own:
+                rule = f"{target} has the candidates of {metric.id}, which {each.name} declares; give the new file another name"
+                raise ConfigurationError(rule)
+
+
+def _try(trial: Path, folder: Path) -> None:
+    """Read a folder as a server does, with all candidates; its faults are told as of the folder that it is to be."""
+    try:
+        found = load(trial)
+        for metric in found.definitions:
+            found.candidates(metric)
+    except RegistryError as error:
+        places = [str(folder / Path(fault.file).name) for fault in error.faults]
+        raise RegistryError([replace(fault, file=at) for fault, at in zip(error.faults, places, strict=True)]) from None
 
 
 def _replace(source: Path, target: Path) -> None:

@@ -248,6 +248,68 @@ def test_candidates_go_along(command, proposed, tmp_path):
         assert len(found.candidates(found.metrics["page"])) == number
 
 
+def contents(folder):
+    return {each.name: each.read_text("utf-8") for each in folder.iterdir()}
+
+
+def other_strings(length):
+    """Declare another metric whose candidates are in a file of the same name."""
+    return STRINGS.replace('"page"', '"lang"').replace("epsilon", f"max_length = {length}\nepsilon")
+
+
+def test_candidates_of_another_metric_stay(command, proposed, tmp_path):
+    """Two registries of an app may name their candidates alike; the second one is not published before it renames its file."""
+    at, lists = tmp_path / "registries", tmp_path / "pages.txt"
+    lists.write_text("home\n", "utf-8")
+    assert command("publish", proposed(STRINGS), at)[0] == 0
+    before = contents(at)
+    lists.write_text("german\nfrench\n", "utf-8")
+    with pytest.raises(ConfigurationError, match=r"has the candidates of page, which 0001\.toml declares; give the new file"):
+        published.add(proposed(other_strings(32)), at)
+    assert command("publish", proposed(other_strings(32)), at)[0] == 2
+    assert contents(at) == before
+    (tmp_path / "languages.txt").write_text("german\nfrench\n", "utf-8")
+    assert command("publish", proposed(other_strings(32).replace("pages.txt", "languages.txt")), at)[0] == 0
+    found = published.load(at)
+    assert {id_: len(found.candidates(metric)) for id_, metric in found.metrics.items()} == {"page": 1, "lang": 2}
+
+
+def test_metrics_may_share_their_candidates(command, proposed, tmp_path):
+    """The same list under the same name is one file."""
+    at = tmp_path / "registries"
+    (tmp_path / "pages.txt").write_text("home\n", "utf-8")
+    for text in (STRINGS, other_strings(32)):
+        assert command("publish", proposed(text), at)[0] == 0
+    found = published.load(at)
+    assert [len(found.candidates(metric)) for metric in found.definitions] == [1, 1]
+
+
+def test_a_list_that_an_older_version_cannot_read_is_not_published(command, proposed, tmp_path):
+    """Two versions have one list: what is too long for the first one would stop the server."""
+    at, pages = tmp_path / "registries", tmp_path / "pages.txt"
+    short = STRINGS.replace("epsilon", "max_length = 8\nepsilon")
+    pages.write_text("home\n", "utf-8")
+    assert command("publish", proposed(short), at)[0] == 0
+    before = contents(at)
+    pages.write_text("home\na much longer page\n", "utf-8")
+    longer = short.replace("max_length = 8", "max_length = 32\nversion = 2")
+    with pytest.raises(RegistryError, match="a much longer page") as told:
+        published.add(proposed(longer), at)
+    assert {fault.file for fault in told.value.faults} == {str(at / "pages.txt")}
+    assert contents(at) == before
+
+
+def test_candidates_do_not_replace_a_registry(tmp_path):
+    """Nor do they take the name of one to come."""
+    for name in ("0001.toml", "0002.toml", "pages.toml"):
+        (tmp_path / name).write_text("home\n", "utf-8")
+        path = tmp_path / "metrics.toml"
+        path.write_text(STRINGS.replace("pages.txt", name), "utf-8")
+        with pytest.raises(ConfigurationError, match=f"not named like a registry; got {name}"):
+            published.add(path, tmp_path / "registries")
+    assert not list((tmp_path / "registries").iterdir())
+
+
 def test_nothing_is_written_outside_the_folder(tmp_path):
     """A list that lies elsewhere would be copied there."""
     (tmp_path / "sub").mkdir()

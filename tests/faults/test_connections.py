@@ -379,3 +379,16 @@ def test_a_bomb_costs_little_memory(served):
     after = peak_bytes(served)
     assert after.keys() == before.keys()
     assert all(after[pid] - before[pid] < 48 << 20 for pid in before), (before, after)
+
+
+@pytest.mark.parametrize("options", [("certfile",), ("keyfile",), ("certfile", "keyfile")])
+def test_tls_is_left_to_a_proxy(tmp_path, options):
+    """A server that would have to speak TLS, and could not count who waits, does not start and says what to do."""
+    file = tmp_path / "file.pem"
+    file.touch()
+    command = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", f"127.0.0.1:{free_port()}"]
+    command += [each for name in options for each in (f"--{name}", str(file))]
+    ended = subprocess.run([*command, "deniable_server:create_app()"], capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 2
+    assert "this server speaks no TLS: start it without certfile and keyfile, behind a proxy that does; got " in ended.stderr
+    assert str(file) in ended.stderr

@@ -18,6 +18,7 @@ import json
 import re
 import socket
 import struct
+import sys
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -119,6 +120,15 @@ class _Arrival:
 class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has no types
     """gunicorn's threaded worker, with requests read before a thread is spent on them."""
 
+    @classmethod
+    def check_config(cls, cfg: Any, log: Any) -> None:
+        """Refuse to speak TLS: what is ready on the socket would not be what is ready to be read."""
+        super().check_config(cfg, log)
+        if cfg.is_ssl:
+            rule = "this server speaks no TLS: start it without certfile and keyfile, behind a proxy that does"
+            sys.stderr.write(f"{rule}; got certfile {cfg.certfile!r}, keyfile {cfg.keyfile!r}\n")
+            sys.exit(2)
+
     def init_process(self) -> None:
         """Make what a process needs, before it begins to accept."""
         self.pages = ThreadPoolExecutor(PAGE_THREADS)
@@ -130,9 +140,6 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
 
         This is called in the main thread, for a new connection and whenever one has something to read.
         """
-        if self.cfg.is_ssl:  # what is ready on the socket is not what is ready to be read; put a proxy before this server
-            super().enqueue_req(conn)
-            return
         arrival: _Arrival | None = getattr(conn, "arrival", None)
         if arrival is None:
             arrival = conn.arrival = self._begin(conn)
@@ -280,7 +287,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
         # A body that was not read is not waited for: the connection ends instead.
-        return bool(keepalive) and (self.cfg.is_ssl or conn.arrival.whole) and super()._keepalive_after(conn, keepalive)
+        return bool(keepalive) and conn.arrival.whole and super()._keepalive_after(conn, keepalive)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
         """Refuse what is no HTTP. gunicorn would log the address and the very bytes that it does not understand."""

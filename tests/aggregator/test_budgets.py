@@ -152,7 +152,8 @@ def test_a_script_that_ran_twice_has_spent_once(budgets, real_redis):
         return send(keys, args)
 
     budgets._answer = twice
-    assert ask(budgets, asked(), 5).told == 5
+    answer = ask(budgets, asked(), 5)
+    assert (answer.told, answer.spent) == (5, 300_000)  # which the audit log tells
     assert budgets.left(KEY, "2026-11") == (700_000, 300_000)
     assert real_redis.hlen("{shop}:answers:theme") == 1
 

@@ -3,7 +3,8 @@
 ``{app}:spent``
     hash from a month to what all keys have spent on its reports, and from a month and a key's id to what this key has;
 ``{app}:answers:<metric>``
-    hash from each question to its answer. The same question again has the same answer, whoever asks, and costs nothing.
+    hash from each question to its answer and a random word. The same question again has the same answer, whoever asks, and costs
+    nothing.
 
 All costs add up, whatever they are of. What is spent on a month never comes back, so no clock counts. One script spends and keeps
 the answer, or does neither.
@@ -15,6 +16,7 @@ import json
 from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
+from secrets import token_hex
 from typing import TYPE_CHECKING, cast
 
 from deniable.allowance import MICRO
@@ -124,11 +126,12 @@ class Budgets:
             if asked.cost > min(self.left(key, asked.month)):
                 raise BudgetSpent
             limits = (word for pair in zip(_accounts(key, asked.month), self._limits, strict=True) for word in pair)
-            found = self._answer([answers, self._spent], [asked.field, draw(), asked.cost, *limits])
+            drawn = f"{draw()} {token_hex(8)}"  # so that the script knows it, should it be sent again
+            found = self._answer([answers, self._spent], [asked.field, drawn, asked.cost, *limits])
             if not found:
                 raise BudgetSpent
             kept, cost = found[0], asked.cost * found[1]
-        return Answer(int(kept), cost, min(self.left(key, asked.month)))
+        return Answer(int(kept.split()[0]), cost, min(self.left(key, asked.month)))
 
     def left(self, key: str, month: str) -> tuple[int, int]:
         """Tell what is left of the app's budget for a month, and of a key's part of it, in millionths of a nat."""

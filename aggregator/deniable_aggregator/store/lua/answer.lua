@@ -1,10 +1,10 @@
 -- Spend for an answer and keep it, at the same moment.
 -- KEYS: answers of the metric, what was spent.
--- ARGV: the question, an answer to it, its cost, then (account, how much it may spend in all) for each account that pays.
--- Returns the answer that is kept, with 1 if it is this one; nil where an account has too little left.
+-- ARGV: the question, an answer to it that no other caller gives, its cost, then (account, how much it may spend in all) for each account that pays.
+-- Returns the answer that is kept, with 1 if it is this one, also when it is sent again; nil where an account has too little left.
 local kept = redis.call('HGET', KEYS[1], ARGV[1])
 if kept then
-  return {kept, 0}
+  return {kept, kept == ARGV[2] and 1 or 0}
 end
 for i = 4, #ARGV, 2 do
   if (redis.call('HGET', KEYS[2], ARGV[i]) or 0) + ARGV[3] > tonumber(ARGV[i + 1]) then

@@ -9,8 +9,8 @@ worker comes: additions do not depend on their order, nor on what else is added 
 must not see a part of a commit asks `Staging.settled` before and after.
 
 ``{app}:redo``
-    hash: how many such commits were ``decided`` and how many are ``done``, of those in between the token by number, and the number
-    of the last one of each metric, by its digest.
+    hash: how many such commits were ``decided`` and how many are ``done``, of those in between the token by number, and the
+    number of the last one of each metric, by its digest.
 """
 
 from __future__ import annotations

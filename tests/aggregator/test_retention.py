@@ -367,6 +367,16 @@ def test_it_is_called_now_and_then(shop, monkeypatch):
     assert len(looks) > 1
 
 
+def test_a_worker_that_stops_by_itself_looks_at_every_metric(shop):
+    """Where the stream is empty at once, too: a worker that runs now and then deletes what is due of all metrics."""
+    for metric in ("theme", "old"):
+        stratum = shop.stratum()._replace(metric=metric, fingerprint="1" * 16, period="2020-01-01")
+        shop.count(400, stratum)
+        shop.redis.sadd(shop.store.metrics, metric)
+    Worker([shop.store], watches=[shop.retention]).run(threading.Event(), burst=True)
+    assert shop.keys(*EXACT) == []
+
+
 @pytest.mark.parametrize("ahead", [-1e9, 1e9])
 def test_a_clock_that_is_ahead_deletes_nothing(shop, monkeypatch, ahead):
     """Of the worker's clock and the store's it goes by the earlier one."""

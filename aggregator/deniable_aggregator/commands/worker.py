@@ -46,7 +46,7 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
         "joined by : (default: DENIABLE_REGISTRY, or none of this)"
     )
     parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
-    parser.add_argument("--burst", action="store_true", help="stop when the stream is empty")
+    parser.add_argument("--burst", action="store_true", help="stop when the stream is empty and all due is done")
     for number in variables.WORKER:
         told = f"{number.about} (default: {number.variable}, else {number.default:g})"
         parser.add_argument(number.flag, metavar=number.unit, help=told)
@@ -70,8 +70,8 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
             max_deliveries=int(max_deliveries),
         )
         events = _events(stores, arguments.metrics_bind)
-        watches: list[Callable[[], None]] = [Erasure(stores), Departures(stores), *_watches(stores, arguments.registry, events)]
-        counter = Worker(stores, settings, watches=watches, events=events)
+        chores = _watches(stores, arguments.registry, events)
+        counter = Worker(stores, settings, watches=[Erasure(stores), Departures(stores), *chores], events=events)
         stop = _stop_on_signals()
         for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
             tally.count(layout, b"\0")  # compiles the kernels now, if need be, and not while reports wait
@@ -87,7 +87,7 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     return run
 
 
-def _watches(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Callable[[], None]]:
+def _watches(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Callable[[], bool | None]]:
     """Make what looks at each app whose registry is given, what publishes it, and what deletes of it what is due."""
     from deniable import published  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
 

@@ -80,7 +80,7 @@ class Worker:
         stores: Sequence[Store],
         settings: WorkerSettings | None = None,
         *,
-        watches: Sequence[Callable[[], None]] = (),
+        watches: Sequence[Callable[[], bool | None]] = (),
         events: Events | None = None,
     ) -> None:
         self._stores = {store.stream: store for store in stores}
@@ -104,7 +104,7 @@ class Worker:
         stop
             When set, the entries in hand are committed and nothing more is read.
         burst
-            Return as soon as the stream is empty.
+            Return as soon as the stream is empty and no watch has more to do.
         """
         joined = again = False
         pause = 0.1
@@ -118,10 +118,10 @@ class Worker:
                 for stream, read in entries.items():
                     self._settle(self._stores[stream], read, stop)
                 self._beat()
-                self._watch()
+                more = self._watch()
                 self.cut_off = False
                 pause = 0.1
-                if burst and not again and not entries:
+                if burst and not again and not entries and not more:
                     break
                 again = again and bool(entries)
             except redis.RedisError as error:
@@ -158,10 +158,13 @@ class Worker:
         reply = self._redis.xreadgroup(GROUP, self.consumer, dict.fromkeys(self._stores, "0"), count=self._settings.batch)
         return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply) if read}
 
-    def _watch(self) -> None:
+    def _watch(self) -> bool:
+        """Call the watches, once each; tell whether any has more to do at once."""
+        more = False
         for watch in self._watches:
             with alone(self._events, type(watch).__name__.lower()):
-                watch()
+                more = bool(watch()) or more
+        return more
 
     def _beat(self) -> None:
         if time.monotonic() >= self._beat_at:

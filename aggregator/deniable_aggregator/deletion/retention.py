@@ -88,10 +88,16 @@ class Retention:
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
         self._expire = Script(store.redis, "expire")
 
-    def __call__(self) -> None:
-        """Delete what is due of the next metric, if it is time to look: counting waits for one metric at a time."""
+    def __call__(self) -> bool:
+        """Delete what is due of the next metric, if it is time to look: counting waits for one metric at a time.
+
+        Returns
+        -------
+        bool
+            Whether metrics are left.
+        """
         if self._left is None and time.monotonic() < self._next:
-            return
+            return False
         left, self._left = self._left, None
         try:
             with self._faults.alone("retention"):
@@ -103,6 +109,7 @@ class Retention:
         except redis.RedisError:  # the store is away or full
             self._next = time.monotonic() + min(self._every, _AGAIN_SECONDS)
             raise
+        return self._left is not None
 
     def look(self, now: float) -> int:
         """Delete what is due; should two workers do so at once, one of them finds nothing.

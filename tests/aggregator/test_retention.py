@@ -401,7 +401,7 @@ def test_it_makes_room_in_a_full_store(shop):
         assert shop.retention.look(CLOSED + 20 * DAY + 1) == 3
     finally:
         shop.redis.config_set("maxmemory", 0)
-    assert shop.keys() == ["alarms", "audit", "expired"]
+    assert shop.keys() == ["alarms", "audit", "expired", "published"]
     assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-12-12"]
     shop.retention.look(CLOSED + 20 * DAY + 1)
     assert shop.redis.smembers(shop.store.metrics) == {b"theme", b"export"}

@@ -52,7 +52,7 @@ from redis.retry import Retry
 from deniable_aggregator.store import tallies, uploads
 from deniable_aggregator.store.limit import Excess, Limit, arguments
 from deniable_aggregator.store.script import Script
-from deniable_aggregator.store.staging import Piece, Staging
+from deniable_aggregator.store.staging import Piece, Staging, digest
 from deniable_aggregator.store.tallies import Shelf
 from deniable_aggregator.store.uploads import Seen
 
@@ -333,9 +333,10 @@ class Store:
         Returns
         -------
         bool
-            False while a commit is added in pieces; then nothing has changed.
+            False while a commit of the metric is added in pieces; then nothing has changed.
         """
-        return bool(self._seal([self.published, f"{{{self.app}}}:redo"], ["|".join(map(str, definition)), before]))
+        args = ["|".join(map(str, definition)), before, digest(definition[0])]
+        return bool(self._seal([self.published, f"{{{self.app}}}:redo"], args))
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
         """Move an entry that cannot be counted to the dead letters; False when this consumer no longer owns it."""

@@ -27,7 +27,7 @@ from deniable_aggregator.store.script import Script
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = ["CHUNK", "Piece", "Staging"]
+__all__ = ["CHUNK", "Piece", "Staging", "digest"]
 
 _LIFE = 3600  # seconds for which what is staged may wait to be made to count
 CHUNK = 1 << 20
@@ -120,7 +120,7 @@ class Staging:
             Entries that this consumer no longer owns. If there is one, nothing counts.
         """
         outcome: int | list[bytes] = 0
-        metrics = sorted({_digest(piece.name.partition("|")[0]) for piece in pieces})
+        metrics = sorted({digest(piece.name.partition("|")[0]) for piece in pieces})
         while outcome == 0:  # what was staged is not all there: the store was emptied, or an hour has passed
             token = uuid4().hex
             staged = self._key(token)
@@ -147,7 +147,7 @@ class Staging:
         metric
             Whose tallies are read; None for those of all.
         """
-        field = "decided" if metric is None else _digest(metric)
+        field = "decided" if metric is None else digest(metric)
         last, done = self._numbers(field, "done")
         return last if last <= done else None
 
@@ -180,6 +180,6 @@ class Staging:
         return f"{self._prefix}staged:{token}"
 
 
-def _digest(metric: str) -> str:
+def digest(metric: str) -> str:
     """Digest a name, so that it does not stay once the metric is erased."""
     return sha1(metric.encode(), usedforsecurity=False).hexdigest()

@@ -8,6 +8,7 @@ import fakeredis
 import pytest
 
 from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.room import Room
 
 DAY = 86_400
 SECRET = "{shop}:seen:secret"
@@ -119,3 +120,37 @@ def test_nobody_without_the_secret_can_tell_where_an_upload_is_remembered(client
         assert len(field) == 10
         names.add(field)
     assert len(names) == 5
+
+
+class Full(Room):
+    """A store that has no room for uploads."""
+
+    def take(self, client, size):  # noqa: ARG002 - nothing is asked
+        return False
+
+
+def remembered(client):
+    """Return how many days ago the days were of which uploads are remembered."""
+    today = int(time.time()) // DAY
+    names = [key.decode().split(":") for key in client.scan_iter() if b":seen:" in key]
+    return sorted((today - int(name[2]) for name in names if len(name) == 4), reverse=True)
+
+
+def test_the_oldest_day_goes_where_there_is_no_room(store, client, caplog):
+    """One day a minute is forgotten, for all processes together, and today's uploads never."""
+    for ago in (3, 1, 0):
+        append(store, f"of {ago}")
+        today = int(time.time()) // DAY
+        for key in list(client.scan_iter(match=f"{{shop}}:seen:{today}:*")):
+            if ago:
+                client.rename(key, key.replace(f":{today}:".encode(), f":{today - ago}:".encode()))
+    full = [Store(client, "shop", room=Full()) for _ in range(2)]
+    for expected in ([1, 0], [0], [0]):
+        assert [append(each, "more").outcome for each in full] == ["no room"] * 2
+        assert remembered(client) == expected
+        assert 0 < client.ttl("{shop}:seen:dropped") <= 60
+        client.delete("{shop}:seen:dropped")
+    assert append(store, "of 0").outcome == "duplicate"
+    told = [record.getMessage() for record in caplog.records if record.name == "deniable.store"]
+    assert len(told) == 2
+    assert "is counted twice" in told[0]

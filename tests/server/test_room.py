@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from base64 import b64encode
 from dataclasses import replace
 
@@ -123,6 +124,20 @@ def test_a_store_that_is_full_beyond_that(served, limited, again):
     assert not upload(served, 4)["duplicate"]
     served.drain()
     assert served.get("/api/v1/metrics/ui.theme").get_json()["n"] == 4
+
+
+def test_what_is_remembered_of_earlier_days_takes_no_room_for_long(served, limited, again):
+    """Many small uploads of yesterday fill the store: after the first upload that is refused there is room again."""
+    assert upload(served, 2)["accepted"] == 2
+    yesterday = int(time.time()) // 86_400 - 1
+    for bucket in range(100):
+        served.store.redis.hset(f"{{shop}}:seen:{yesterday}:{bucket:x}", bytes(10), bytes(3 * MB // 10))
+    limited(8 * MB)
+    again()
+    assert upload(served, 4) is None
+    again()
+    assert upload(served, 4)["accepted"] == 2
+    assert upload(served, 2)["duplicate"]
 
 
 class TestLimits:

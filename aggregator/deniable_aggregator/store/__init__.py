@@ -227,10 +227,11 @@ class Store:
             same; sent again with its key, it is appended once.
         """
         self.ensure()
-        if self._room and not self._room.take(self.redis, len(entry)):
-            return Appended("no room")
         all_limits = [*limits, *volumes]
         try:
+            if self._room and not self._room.take(self.redis, len(entry)):
+                self._seen.make_room(ttl)
+                return Appended("no room")
             outcome, more = self._seen.ask(
                 self._append,
                 key,

@@ -1,8 +1,10 @@
 """Room in the store: uploads may take a part of its memory, so that counting, queries and the operator never lack any.
 
 Whoever has the public key can send uploads until there is no room for more. Where the store has a limit (`maxmemory`), uploads
-are refused before it is reached: what they took is counted or forgotten in time, keys can be revoked meanwhile, and nothing else
-is refused. How much is used is looked up now and then: at most a second, or a hundredth of the limit, lies between two looks.
+are refused before it is reached: what waits is counted, what is remembered of earlier days is forgotten a day a minute
+(`deniable_aggregator.store.uploads`), what is remembered of today stays until midnight (UTC); keys can be revoked meanwhile, and
+nothing else is refused. How much is used is looked up now and then: at most a second, or a hundredth of the limit, lies between
+two looks.
 """
 
 from __future__ import annotations

@@ -96,9 +96,11 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
     assert found["memory"] in ("warning", "fault")  # the one above three quarters, the other a little below
     assert served.get("/api/v1/metrics").status_code == 200
 
-    again()
     refused = len(first) - 1
+    served.store.redis.config_set("maxmemory", most - 2 * MB)  # what the commands gave back is no room for uploads
+    again()
     assert upload(served, refused) is None
+    served.store.redis.config_set("maxmemory", most)
     backlog = served.store.backlog()
     assert backlog == refused
     served.drain()

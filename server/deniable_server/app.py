@@ -75,7 +75,8 @@ def create_app(settings: Settings | None = None) -> Flask:
     flask = _Server(__name__)
     flask.jinja_options = {"finalize": _shown}
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
-    flask.session_interface = _Sessions()
+    if settings.serves != "ingest":  # which signs nobody in, and must not know what cookies are signed with
+        flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     flask.extensions["deniable"] = Service(settings, apps, Ring(client, apps, given), Limits(client, settings), Sessions(client))
@@ -120,6 +121,8 @@ class _Sessions(SecureCookieSessionInterface):
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
         if request.path in gate.SHARED:  # looking for a cookie takes longer than to check a report
             return self.make_null_session(app)
+        if self.get_cookie_name(app) not in request.cookies:
+            return self.session_class()
         try:
             return super().open_session(app, request)
         except RedisError:  # nobody is signed in while the store is away

@@ -580,7 +580,7 @@ def erase_and_expire(store, watch, work):
     watch.set(f"{{shop}}:tally:{names[0]}", b"\0" * 8)
     watch.hset("{shop}:releases:older", names[1], '{"closed": true}')
     watch.set(f"{{shop}}:release:{names[1]}", b"\0" * 8)
-    watch.hset("{shop}:alarms", "old", '{"fingerprint": "0", "tested": {"2020-01-01|": [9, 0]}, "alarms": []}')
+    watch.hset("{shop}:alarms", f"old|1|{'0' * 16}", '{"tested": {"2020-01-01|": [9, 0]}, "alarms": []}')
     watch.xadd("{shop}:dead", {"reason": "x", "d": b"of plugin"})
     assert run(store, "erase", "--metric", "plugin").endswith("--yes does it, for good\n")
     assert "dead letters 1" in run(store, "erase", "--metric", "plugin", "--yes")

@@ -52,7 +52,7 @@ STORE = (
             "of an upload, under its day: a keyed hash of its Idempotency-Key, eight bytes of a hash of its bytes and that key, "
             "and how many of its reports were accepted and rejected"
         ),
-        "72 hours (DENIABLE_IDEMPOTENCY_TTL), rounded up to the day",
+        "72 hours (DENIABLE_IDEMPOTENCY_TTL), rounded up to the day; less where the store has no room",
     ),
     Kept("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT),
     Kept("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT),

@@ -71,9 +71,9 @@ def fill(store: Store, loaded: Registry, days: int) -> None:
                 index[stratum] = Release(1, hour, closed=True, first=name, n=int(counts.sum())).note()
                 pipeline.set(shelf_.key(stratum), counts.astype(">i8").tobytes())
         pipeline.hset(shelf_.index(metric.id), mapping=index)
-        field = "|".join(map(str, definition))
+        field = tallies.name(definition)
         told = {"n": days * len(PLATFORMS) * REPORTS, "updated": hour, "last": names[-1], "closed": names[-1]}
-        pipeline.hset(release.published(store), mapping={f"{field}|{member}": value for member, value in told.items()})
+        pipeline.hset(store.published, mapping={f"{field}|{member}": value for member, value in told.items()})
         pipeline.sadd(store.metrics, metric.id)
         pipeline.execute()
 

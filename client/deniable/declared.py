@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
 
-__all__ = ["Declared"]
+__all__ = ["Declared", "Definition"]
+
+Definition = tuple[str, int, str]
+"""What reports are counted under: metric, version and fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +60,6 @@ class Declared:
         return f"{self.metric.id}@{self.metric.version}"
 
     @property
-    def definition(self) -> tuple[str, int, str]:
+    def definition(self) -> Definition:
         """What it is counted under: metric, version and fingerprint."""
         return self.metric.id, self.metric.version, self.fingerprint

@@ -21,11 +21,13 @@ from deniable_aggregator import tally
 from deniable_aggregator.alarms import checks, volume
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.store import tallies
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from deniable.declared import Definition
     from deniable.registry import Registry
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
@@ -42,9 +44,6 @@ _LEAST_REPORTS = 100  # of fewer, no test could tell much
 _MOST_KEPT = 100  # alarms of a metric
 _MOST_PERIODS = 90  # whose numbers are kept, to tell growth and what is usual
 _HOUR = 3600  # the finest time that is kept of anything that has to do with reports
-
-Definition = tuple[str, int, str]
-"""Metric, version and fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,7 @@ def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, 
     dict
         By definition, of those that have any.
     """
-    names = [_field(each) for each in definitions]
+    names = [tallies.name(each) for each in definitions]
     texts = cast("list[bytes | None]", store.redis.hmget(store.alarms, names)) if names else []
     found = {}
     for definition, text in zip(definitions, texts, strict=True):
@@ -248,7 +247,7 @@ class Watch:
                 else:  # a part of a commit may look made-up
                     whole = False
         raised = self._raise(units, hour)
-        written: dict[Any, Any] = {_field(unit.definition): unit.kept.write() for unit in units}
+        written: dict[Any, Any] = {tallies.name(unit.definition): unit.kept.write() for unit in units}
         if written:
             self._store.redis.hset(self._store.alarms, mapping=written)
         if whole:  # else the next look goes as far back as this one
@@ -260,7 +259,7 @@ class Watch:
         definition = question.definition
         strata = {each: updated for each, updated in self._store.strata(question.metric.id).items() if each[:3] == definition}
         units: list[_Unit] = []
-        kept = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, _field(definition))))
+        kept = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, tallies.name(definition))))
         for period in sorted({stratum.period for stratum, updated in strata.items() if updated >= since}):
             chosen = [stratum for stratum in strata if stratum.period == period]
             units += self._units(question, kept, period, chosen, hour)
@@ -325,11 +324,6 @@ def _volume(unit: _Unit, hour: int) -> Iterator[Alarm]:
         test, what = "share", "the odds of this segment in the median of the periods before"
     if times is not None:
         yield unit.alarm(test, None, f"{times:.3g} times {what}", hour)
-
-
-def _field(definition: Definition) -> str:
-    """Name a definition in the hash of alarms."""
-    return "|".join(map(str, definition))
 
 
 def _odds(part: int, whole: int) -> float:

@@ -13,7 +13,6 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable_aggregator.deletion.holdings import COUNTED, INDEXES, Holdings
-from deniable_aggregator.publish import release
 from deniable_aggregator.store import batch, refused_reports
 from deniable_aggregator.store.dead_letters import DeadLetters
 from deniable_aggregator.store.script import Script
@@ -161,7 +160,7 @@ class Removal:
         """List the fields that go, by the hash that they are in."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
         found = {held.index(word): held.fields(word, self._wanted) for word in INDEXES}
-        for key in (self._store.expired, self._store.alarms, release.published(self._store), *refused_reports.keys(self._store)):
+        for key in (self._store.expired, self._store.alarms, self._store.published, *refused_reports.keys(self._store)):
             fields = cast("list[bytes]", self._store.redis.hkeys(key))
             found[key] = [field for field in fields if field.startswith(start)]
         return {key: fields for key, fields in found.items() if fields}

@@ -190,9 +190,9 @@ class Retention:
         def of_it(stratum: Stratum) -> bool:
             return _whole(stratum) == whole
 
-        index, definition = held.index("releases"), "|".join(map(str, whole[:3]))
+        index, definition = held.index("releases"), tallies.name(whole[:3])
         gone = Release.read(note).n if note and indexes is PUBLISHED else 0
-        names = [index, self._store.expired, release.published(self._store), *map(held.index, indexes), *keys(of_it)]
+        names = [index, self._store.expired, self._store.published, *map(held.index, indexes), *keys(of_it)]
         fields: set[bytes] = set()
         for word in indexes:
             fields.update(held.fields(word, of_it))

@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 from deniable_aggregator.publish import release
 
 if TYPE_CHECKING:
-    from deniable.declared import Declared
+    from deniable.declared import Declared, Definition
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
 
 __all__ = ["strata", "unpublished"]
 
-_Definition = tuple[str, int, str]  # metric, version and fingerprint
 
-
-def strata(store: Store, definition: _Definition) -> dict[Stratum, list[Stratum]]:
+def strata(store: Store, definition: Definition) -> dict[Stratum, list[Stratum]]:
     """List the strata of each period of a definition (metric, version, fingerprint), in order."""
     found: dict[Stratum, list[Stratum]] = {}
     for stratum in sorted(store.strata(definition[0])):

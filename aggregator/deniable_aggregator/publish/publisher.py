@@ -37,6 +37,7 @@ from deniable_aggregator.store.tallies import name
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
+    from deniable.declared import Definition
     from deniable.layout import Layout
     from deniable.registry import Metric, Registry
     from deniable.report import Stratum
@@ -99,7 +100,7 @@ class Publisher:
         self._next = 0.0
         self._settled: int | None = None
         self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
-        self._waiting: dict[tuple[str, int, str], list[Stratum]] = {}  # by definition
+        self._waiting: dict[Definition, list[Stratum]] = {}  # by definition
         self._publish = Script(store.redis, "chain", "place", "publish")
         self._audit = AuditLog(store.redis, store.app)
         self._questions = [_Published(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
@@ -248,7 +249,7 @@ class Publisher:
         if not self._still_settled(whole.metric):
             return False
         shelf = self._released
-        kept = [self._store.snapshots.key(name(whole)), self._audit.key, release.published(self._store)]
+        kept = [self._store.snapshots.key(name(whole)), self._audit.key, self._store.published]
         state = [name(whole), known.note() if known else ""]
         cells: list[str | int] = []
         staged = [_bytes(each) for each in (*(each for _, each in releases.values()), *([snapshot] if snapshot else []))]
@@ -257,7 +258,7 @@ class Publisher:
         lengths = [len(each) for each in staged[len(releases) :]]
         first, _ = releases[whole]
         more = first.n - (known.n if known else 0)
-        summed = ["|".join(map(str, whole[:3])), more, whole.period, int(first.closed), first.published]
+        summed = [name(whole[:3]), more, whole.period, int(first.closed), first.published]
         told: dict[str, str | int] = {"metric": whole.metric, "version": whole.version, "period": whole.period, "segment": ""}
         with self._store.staging.strings(staged) as places:
             pairs = zip(places, (shelf.key(name(stratum)) for stratum in releases), strict=False)

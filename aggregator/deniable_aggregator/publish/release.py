@@ -21,15 +21,13 @@ from deniable_aggregator.store.tallies import Shelf, name
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from deniable.declared import Definition
     from deniable.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["Release", "Summary", "listed", "noted", "published", "shelf", "summaries", "summary"]
+__all__ = ["Release", "Summary", "listed", "noted", "shelf", "summaries", "summary"]
 
 _HOUR = 3600
-
-Definition = tuple[str, int, str]
-"""Metric, version and fingerprint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,29 +121,20 @@ class Summary:
 
 def summary(store: Store, definition: Definition) -> Summary:
     """Read what was published of one definition."""
-    names = [f"{_field(definition)}|{each.name}" for each in fields(Summary)]
-    told = cast("list[bytes | None]", store.redis.hmget(published(store), names))
+    names = [f"{name(definition)}|{each.name}" for each in fields(Summary)]
+    told = cast("list[bytes | None]", store.redis.hmget(store.published, names))
     return _summary({each.name: value for each, value in zip(fields(Summary), told, strict=True) if value is not None})
 
 
 def summaries(store: Store) -> dict[Definition, Summary]:
     """Read what was published of each definition, of those of which there is anything."""
     found: dict[Definition, dict[str, bytes]] = {}
-    for written, value in cast("dict[bytes, bytes]", store.redis.hgetall(published(store))).items():
+    for written, value in cast("dict[bytes, bytes]", store.redis.hgetall(store.published)).items():
         metric, version, fingerprint, member = written.decode().split("|")
         found.setdefault((metric, int(version), fingerprint), {})[member] = value
     return {definition: _summary(members) for definition, members in found.items() if "last" in members}
 
 
-def published(store: Store) -> str:
-    """Name the key of the summaries."""
-    return store.published
-
-
 def _summary(members: Mapping[str, bytes]) -> Summary:
     last, closed, first_open = (members.get(member, b"").decode() for member in ("last", "closed", "open"))
     return Summary(int(members.get("n", 0)), int(members.get("updated", 0)), last, closed, first_open)
-
-
-def _field(definition: Definition) -> str:
-    return "|".join(map(str, definition))

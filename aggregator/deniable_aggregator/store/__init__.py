@@ -61,6 +61,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from deniable.declared import Definition
     from deniable.layout import Layout
     from deniable.report import Stratum
     from deniable_aggregator.store.durability import Durability
@@ -321,7 +322,7 @@ class Store:
             args += [name, *_changes(cells)]
         return cast("list[bytes]", self._commit(keys=keys, args=args))
 
-    def seal(self, definition: tuple[str, int, str], before: str) -> bool:
+    def seal(self, definition: Definition, before: str) -> bool:
         """Have nothing more counted in the periods of a definition before one: what comes of them counts in that one.
 
         Parameters
@@ -336,7 +337,7 @@ class Store:
         bool
             False while a commit of the metric is added in pieces; then nothing has changed.
         """
-        args = ["|".join(map(str, definition)), before, digest(definition[0])]
+        args = [tallies.name(definition), before, digest(definition[0])]
         return bool(self._seal([self.published, f"{{{self.app}}}:redo"], args))
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:

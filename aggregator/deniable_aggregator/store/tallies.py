@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from deniable.declared import Definition
     from deniable.layout import Layout
     from deniable_aggregator.tally import Tally
 
@@ -75,9 +76,9 @@ def cells(value: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.frombuffer(value, ">i8").astype(np.int64)
 
 
-def name(stratum: Stratum) -> str:
-    """Write a stratum as the name of keys and fields."""
-    return _SEPARATOR.join(map(str, stratum))
+def name(of: Stratum | Definition) -> str:
+    """Write a stratum, or a definition, as the name of keys and fields."""
+    return _SEPARATOR.join(map(str, of))
 
 
 def stratum(name: str) -> Stratum:

@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 
     from flask import Response
 
+    from deniable.declared import Definition
     from deniable.registry import Metric, Value
     from deniable_aggregator.decode.estimate import Estimate
-    from deniable_aggregator.publish.release import Definition, Release
+    from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
     from deniable_server.service import App, Question
 

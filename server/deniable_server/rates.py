@@ -59,12 +59,8 @@ def parse(variable: str, text: str) -> Rate | None:
     ConfigurationError
         Naming the variable, the rule and the value.
     """
-    if text == "off":
-        return None
-    found = _RATE.fullmatch(text)
-    if not found:
-        raise ConfigurationError(f"{variable} is written N/{'|'.join(_UNITS)}, e.g. 600/minute, or off; got {text!r}")
-    return Rate(int(found[1]), _UNITS[found[2]])
+    found = _read(variable, text, _RATE, f"N/{'|'.join(_UNITS)}, e.g. 600/minute")
+    return None if found is None else Rate(*found)
 
 
 def parse_volume(variable: str, text: str) -> Volume | None:
@@ -75,12 +71,18 @@ def parse_volume(variable: str, text: str) -> Volume | None:
     ConfigurationError
         Naming the variable, the rule and the value.
     """
+    found = _read(variable, text, _VOLUME, f"NMB/{'|'.join(_UNITS)}, e.g. 16MB/minute")
+    return None if found is None else Volume(found[0] * _MB, found[1])
+
+
+def _read(variable: str, text: str, pattern: re.Pattern[str], form: str) -> tuple[int, int] | None:
+    """Read an amount and the seconds of its window; None for ``off``."""
     if text == "off":
         return None
-    found = _VOLUME.fullmatch(text)
+    found = pattern.fullmatch(text)
     if not found:
-        raise ConfigurationError(f"{variable} is written NMB/{'|'.join(_UNITS)}, e.g. 16MB/minute, or off; got {text!r}")
-    return Volume(int(found[1]) * _MB, _UNITS[found[2]])
+        raise ConfigurationError(f"{variable} is written {form}, or off; got {text!r}")
+    return int(found[1]), _UNITS[found[2]]
 
 
 def _unit(seconds: int) -> str:

@@ -179,7 +179,6 @@ def _try(trial: Path, folder: Path) -> None:
 
 def _replace(source: Path, target: Path) -> None:
     """Copy a file so that nobody ever reads a part of it."""
-    target.parent.mkdir(parents=True, exist_ok=True)
     unfinished = target.with_name(f".{target.name}.new")
     shutil.copyfile(source, unfinished)
     unfinished.replace(target)

@@ -13,8 +13,9 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, period
+from deniable.declared import Declared
 from deniable.errors import ParameterError, PayloadError
-from deniable.report import FORMAT, MAX_BODY_BYTES, MAX_INFLATED_BYTES, Report, Stratum, fingerprint
+from deniable.report import FORMAT, MAX_BODY_BYTES, MAX_INFLATED_BYTES, Report, Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -193,7 +194,7 @@ def _metric(group: dict[str, Any], registry: Registry) -> Metric:
         raise Refusal(400, "unknown_metric")
     if group["version"] != metric.version:
         raise Refusal(400, "unknown_version")
-    if group["fingerprint"] != fingerprint(metric, mechanisms.of(metric).canonical):
+    if group["fingerprint"] != Declared.of(metric).fingerprint:
         raise Refusal(400, "definition_mismatch")
     if metric.expired(datetime.now(UTC).date()):
         raise Refusal(400, "metric_expired")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from deniable.report import fingerprint
+from deniable.declared import Declared
 from deniable_aggregator.publish import release
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def look(store: Store, facts: MetricFacts) -> Published:
         If the store cannot be used.
     """
     metric, layout = facts.metric, facts.mechanism.layout
-    defined = metric.version, fingerprint(metric, facts.mechanism.canonical)
+    definition = Declared.of(metric).definition
     listed = release.listed(store, metric.id)
-    current = {stratum: each for stratum, each in listed.items() if (stratum.version, stratum.fingerprint) == defined}
+    current = {stratum: each for stratum, each in listed.items() if stratum[:3] == definition}
     whole = {stratum: each for stratum, each in current.items() if not stratum.segment}
     return Published(
         metric=metric.id,

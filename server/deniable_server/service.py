@@ -101,6 +101,7 @@ class App:
     store: Store
     envelope: Envelope | None = None
     questions: dict[str, Question] = field(init=False, compare=False, repr=False)
+    _by_metric: dict[str, list[Question]] = field(init=False, default_factory=dict, compare=False, repr=False)
     audit: AuditLog = field(init=False, compare=False, repr=False)
     budgets: Budgets = field(init=False, compare=False, repr=False)
     collected: dict[tuple[str, int, str, str, str], Collected] = field(
@@ -108,8 +109,9 @@ class App:
     )
 
     def __post_init__(self) -> None:
-        highest = {metric.id: self.versions[metric.id, metric.version] for metric in self.registry.metrics.values()}
-        object.__setattr__(self, "questions", highest)
+        for metric, version in sorted(self.versions, reverse=True):
+            self._by_metric.setdefault(metric, []).append(self.versions[metric, version])
+        object.__setattr__(self, "questions", {metric: self._by_metric[metric][0] for metric in self.registry.metrics})
         object.__setattr__(self, "audit", AuditLog(self.store.redis, self.name))
         object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
 
@@ -137,7 +139,7 @@ class App:
 
     def versions_of(self, metric: str) -> list[Question]:
         """List the versions of a metric, the highest first."""
-        return [self.versions[each] for each in sorted(self.versions, reverse=True) if each[0] == metric]
+        return self._by_metric.get(metric, [])
 
     def find(self, name: str) -> Question | None:
         """Return what is named ``metric@version``, or the highest version of what is named ``metric``; None if unknown."""

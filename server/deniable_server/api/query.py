@@ -113,7 +113,7 @@ def metrics() -> Response:
     begin = 0 if after is None else ids.index(after) + 1
     shown = ids[begin : begin + limit]
     known = release.summaries(app.store)
-    listed = [describe(app, app.questions[id_], known) for id_ in shown]
+    listed = [describe(app, id_, known) for id_ in shown]
     return jsonify(app=app.name, trial=app.trial, metrics=listed, next=shown[-1] if begin + limit < len(ids) else None)
 
 
@@ -171,11 +171,10 @@ def level_asked() -> float:
     return level
 
 
-def describe(app: App, question: Question, known: Mapping[Definition, Summary]) -> dict[str, Any]:
+def describe(app: App, id_: str, known: Mapping[Definition, Summary]) -> dict[str, Any]:
     """Describe a metric and how much of it was published, in the highest version and in each."""
-    versions = versions_known(app, question.metric.id, known)
-    first = next(each for each in versions if each["version"] == question.metric.version)
-    return description(app, question) | {"n": first["n"], "updated": first["updated"], "versions": versions}
+    question, versions = app.questions[id_], versions_known(app, id_, known)
+    return description(app, question) | {"n": versions[0]["n"], "updated": versions[0]["updated"], "versions": versions}
 
 
 def versions_known(app: App, id_: str, known: Mapping[Definition, Summary]) -> list[dict[str, Any]]:
@@ -223,7 +222,8 @@ class _Measured(NamedTuple):
     """What was published of one version, and what is said of it."""
 
     question: Question
-    counted: Tally
+    values: Sequence[int]
+    estimate: Estimate
     answer: dict[str, Any]
 
 
@@ -260,7 +260,7 @@ def measure(app: App, name: str, period: str | None = None, segment: str | None 
             found.append(_measure(app, question, period, segment, level))
         except Problem as each:
             problem = problem or each
-    answered = [each for each in found if each.counted.n]
+    answered = [each for each in found if each.estimate.n]
     if problem and not answered:
         raise problem
     first = (answered or found)[0]
@@ -274,12 +274,8 @@ def _merged(several: Sequence[_Measured], level: float) -> dict[str, Any] | None
     """Estimate the values that mean the same in all versions, each version weighted by its precision."""
     if len(several) < 2 or any(each.question.metric.discover for each in several):  # noqa: PLR2004
         return None
-    decoded = [_decoded(each.question, each.counted) for each in several]
-    places = [
-        {_meaning(each.question.metric, position): place for place, position in enumerate(values)}
-        for each, (values, _) in zip(several, decoded, strict=True)
-    ]
-    estimates = [estimate for _, estimate in decoded]
+    places = [{_meaning(each.question.metric, position): place for place, position in enumerate(each.values)} for each in several]
+    estimates = [each.estimate for each in several]
 
     def known(meaning: _Meaning) -> bool:  # candidates that share all their hashes are not
         each = zip(places, estimates, strict=True)
@@ -290,18 +286,18 @@ def _merged(several: Sequence[_Measured], level: float) -> dict[str, Any] | None
         return None
     combined = combine(estimates, [[own[meaning] for meaning in common] for own in places])
     columns = (combined.frequency, combined.stderr, *combined.interval(level), *combined.interval(level, simultaneous=True))
-    first, (values, _) = several[0].question.metric, decoded[0]
+    first, values = several[0].question.metric, several[0].values
     return {
         "versions": [
             {
                 "version": each.question.metric.version,
-                "n": each.counted.n,
+                "n": each.estimate.n,
                 "weight": float(weight),
                 "included": each.answer["included"],
             }
             for each, weight in zip(several, combined.weights, strict=True)
         ],
-        "n": sum(each.counted.n for each in several),
+        "n": sum(each.estimate.n for each in several),
         "p_value": finite(combined.p_value),
         "estimates": [
             {
@@ -381,8 +377,9 @@ def _measure(app: App, question: Question, period: str | None, segment: str | No
     chosen = {stratum: each for stratum, each in within.items() if stratum.segment == cell}
     if not chosen and (within or period is not None):
         raise missing(app, question, breakdown, cell, {stratum.segment for stratum in within})
-    counted = release.shelf(app.store).read(question.mechanism.layout, list(chosen))
-    numbers = estimated(question, counted, level)
+    counted = release.shelf(app.store).read(question.layout, list(chosen))
+    values, estimate = _decoded(question, counted)
+    numbers = _numbers(question, counted, values, estimate, level)
     answer = description(app, question) | {
         "updated": _updated(chosen),
         "closed": all(each.closed for each in chosen.values()),
@@ -395,12 +392,16 @@ def _measure(app: App, question: Question, period: str | None, segment: str | No
         "warnings": _warnings(question, numbers["estimates"]) if cell else [],
         **numbers,
     }
-    return _Measured(question, counted, answer)
+    return _Measured(question, values, estimate, answer)
 
 
 def estimated(question: Question, counted: Tally, level: float) -> dict[str, Any]:
     """Estimate a metric from reports, whichever they are; the names are those of `measure`."""
-    values, estimate = _decoded(question, counted)
+    return _numbers(question, counted, *_decoded(question, counted), level)
+
+
+def _numbers(question: Question, counted: Tally, values: Sequence[int], estimate: Estimate, level: float) -> dict[str, Any]:
+    """Write what was decoded of a metric."""
     rest, rest_stderr = estimate.unallocated(1 - level) if estimate.n else (nan, nan)
     return {
         "n": estimate.n,
@@ -505,7 +506,7 @@ def releases_of(app: App, question: Question) -> dict[Stratum, Release]:
     return {
         stratum: each
         for stratum, each in release.listed(app.store, question.metric.id).items()
-        if (stratum.version, stratum.fingerprint) == (question.metric.version, question.fingerprint)
+        if stratum[:3] == question.definition
     }
 
 

@@ -229,7 +229,8 @@ def test_what_is_not_closed_is_not_asked_about(few):
     count(few, {"macos": 40}, BEFORE)
     count(few, {"beos": 500})
     refused += [post(few), post(few, period=BEFORE)]
-    Publisher(few.store, few.app.registry).publish(time() + 2.5 * 86_400)
+    midnight = time() // 86_400 * 86_400
+    Publisher(few.store, few.app.registry).publish(midnight + 2.2 * 86_400)  # BEFORE is over by then, TODAY is not
     refused += [post(few, period=BEFORE)]
     said = {answer.get_data(as_text=True).partition('"instance"')[0] for answer in refused}
     assert (len(said), refusal(refused[0])) == (1, (404, "nothing_published"))

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable import google_rappor, mechanisms
+from deniable import mechanisms
+from deniable.mechanisms import google_rappor
 from deniable_aggregator.decode import joint, likelihood
 
 if TYPE_CHECKING:

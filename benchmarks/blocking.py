@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 
 from processes import Redis, servers
 
-from deniable.layout import MAX_CELLS
-from deniable.report import Stratum
+from deniable.wire.layout import MAX_CELLS
+from deniable.wire.report import Stratum
 from deniable_aggregator import store
 from deniable_aggregator.store import Store, connect, staging
 

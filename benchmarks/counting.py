@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.layout import Layout
+from deniable.wire.layout import Layout
 from deniable_aggregator.tally import kernels
 
 if TYPE_CHECKING:

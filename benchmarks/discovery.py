@@ -77,8 +77,8 @@ def ours(name: str, kind: str, epsilon: float, values: list[Any], counts: Any, s
     """Return the values detected, the seconds of the decoder, and the frequency it says is found half of the time."""
     import numpy as np
 
-    from deniable import text
     from deniable.mechanisms.prefix import Pem, TreeHist
+    from deniable.registry import text
     from deniable_aggregator import tally
     from deniable_aggregator.decode import hash_lookup
     from deniable_aggregator.decode.discovery import discover

@@ -41,10 +41,12 @@ INSIDE = sys.argv[1:2] == ["--inside"]
 
 # Where inputs lead to is followed in all of our modules but the compiled kernels, which are imported later.
 with atheris.instrument_imports(include=["deniable", "deniable_aggregator", "deniable_server"]) if INSIDE else nullcontext():
-    from deniable import mechanisms, period, registry
+    from deniable import mechanisms, registry
+    from deniable.declared import fingerprint
     from deniable.errors import PayloadError
-    from deniable.layout import Layout
-    from deniable.report import Report, Stratum, encode, fingerprint
+    from deniable.registry import period
+    from deniable.wire.layout import Layout
+    from deniable.wire.report import Report, Stratum, encode
     from deniable_aggregator import tally
     from deniable_aggregator.counting.worker import Worker
     from deniable_aggregator.store import Store, batch, connect, embedded

@@ -32,9 +32,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import requests
 from flask import Flask, request
 
-from deniable import mechanisms, period, report
+from deniable import mechanisms
 from deniable import registry as registries
-from deniable.report import Report, Stratum
+from deniable.registry import period
+from deniable.wire import report
+from deniable.wire.report import Report, Stratum
 from deniable_aggregator.store import Store, connect, embedded
 from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable import published
 from deniable.declared import Declared
-from deniable.report import Stratum
+from deniable.registry import published
+from deniable.wire.report import Stratum
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release

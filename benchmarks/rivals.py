@@ -114,7 +114,7 @@ class Scheme(NamedTuple):
 def ours(mechanism: str, d: int, epsilon: float, **options: int) -> Scheme:
     """Set up our side."""
     from deniable import mechanisms
-    from deniable.hashing import PoolFamily
+    from deniable.exact.hashing import PoolFamily
     from deniable_aggregator import decode, tally
 
     m: Any = mechanisms.make(mechanism, domain_size=d, epsilon=epsilon, **options)

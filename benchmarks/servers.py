@@ -33,9 +33,11 @@ from typing import TYPE_CHECKING, Any
 import ingest
 from gunicorn.workers.base import Worker
 
-from deniable import mechanisms, period
+from deniable import mechanisms
 from deniable import registry as registries
-from deniable.report import Stratum, fingerprint
+from deniable.declared import fingerprint
+from deniable.registry import period
+from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker as CountingWorker
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, batch, connect, embedded

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from deniable import mechanisms, text
-from deniable.hashing import PoolFamily
+from deniable import mechanisms
+from deniable.exact.hashing import PoolFamily
 from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.sketch import Sketch
+from deniable.registry import text
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import hash_lookup
 

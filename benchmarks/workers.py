@@ -18,7 +18,7 @@ import time
 from threading import Event
 
 from deniable import mechanisms
-from deniable.report import Stratum
+from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import Store, batch, connect, embedded, health
 

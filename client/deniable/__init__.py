@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from deniable.budget import Budget
-    from deniable.caps import Caps
     from deniable.client import Client
+    from deniable.device.journal import Entry
     from deniable.errors import (
         ConfigurationError,
         DeniableError,
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
     )
     from deniable.explanation import Explanation
     from deniable.handle import MetricHandle
+    from deniable.limits.caps import Caps
     from deniable.registry import Registry
-    from deniable.sent import Entry
+    from deniable.registry.tables import Budget
     from deniable.transport import SenderSettings
 
 __all__ = [
@@ -65,12 +65,12 @@ __version__ = "0.1.0"
 
 # An app pays for the client when it calls `init`; one that never does, or only catches our errors, pays for next to nothing.
 _HOMES = {
-    "Budget": "budget",
-    "Caps": "caps",
+    "Budget": "registry.tables",
+    "Caps": "limits.caps",
     "Client": "client",
     "ConfigurationError": "errors",
     "DeniableError": "errors",
-    "Entry": "sent",
+    "Entry": "device.journal",
     "Explanation": "explanation",
     "MetricHandle": "handle",
     "ParameterError": "errors",
@@ -104,7 +104,7 @@ def init(
     """Start the process's client; a second call replaces the first. See `Client` for the parameters."""
     global _client  # noqa: PLW0603 - one client for the process is what this function is for
     from deniable.client import Client  # noqa: PLC0415 - the price of the client, paid by those who use it
-    from deniable.exits import at_exit  # noqa: PLC0415
+    from deniable.process.exits import at_exit  # noqa: PLC0415
 
     if _client is None:
         at_exit(close, _EXIT_SECONDS)

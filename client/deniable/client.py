@@ -13,30 +13,30 @@ from pathlib import Path
 from threading import Thread, local
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from deniable.allowance import MICRO
-from deniable.caps import Caps
+from deniable.device.journal import Entry, Journal
+from deniable.device.ledger import Ledger
+from deniable.device.permanent_responses import Memo
+from deniable.device.state import State
 from deniable.dsn import Dsn
 from deniable.environment import sender_settings, state_directory, switched_off
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, StateError, without_locals
 from deniable.explanation import Explanation
 from deniable.handle import MetricHandle
-from deniable.ledger import Ledger
-from deniable.memo import Memo
-from deniable.notice import tell
+from deniable.limits.allowance import MICRO
+from deniable.limits.caps import Caps
+from deniable.process.notice import tell
 from deniable.question import Question, questions
 from deniable.registry import Registry, load
-from deniable.report import Report
-from deniable.sent import Entry, Journal
 from deniable.source import OS
-from deniable.spool import Spool
-from deniable.state import State
 from deniable.transport import Batch, Post, Sender, SenderSettings
+from deniable.transport.spool import Spool
+from deniable.wire.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from deniable.allowance import Allowance
+    from deniable.limits.allowance import Allowance
     from deniable.question import Occasion
     from deniable.registry import Metric
     from deniable.source import Source
@@ -235,7 +235,7 @@ class Client:
                 self._doubt(self._consent, None)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
-        from deniable.served import Fetcher  # noqa: PLC0415 - only apps whose registry is served need it
+        from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps whose registry is served need it
 
         return Fetcher(dsn, key, bundled, directory, use=self._use, refuse=self._refuse)
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms
-from deniable.report import fingerprint
 
 if TYPE_CHECKING:
-    from deniable.layout import Layout
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
+    from deniable.wire.layout import Layout
 
-__all__ = ["Declared", "Definition"]
+__all__ = ["Declared", "Definition", "fingerprint"]
 
 Definition = tuple[str, int, str]
 """What reports are counted under: metric, version and fingerprint."""
@@ -63,3 +64,25 @@ class Declared:
     def definition(self) -> Definition:
         """What it is counted under: metric, version and fingerprint."""
         return self.metric.id, self.metric.version, self.fingerprint
+
+
+def fingerprint(metric: Metric, mechanism: str) -> str:
+    """Digest what a metric means: its answers in order, and the integers of its mechanism.
+
+    A device and a server whose registries differ for the same id and version would count each other's reports wrongly, and
+    nothing in the sums would show it. Their fingerprints differ, so the reports are refused instead.
+
+    Parameters
+    ----------
+    metric
+        The declared metric.
+    mechanism
+        The canonical text of the mechanism it resolves to, ``Mechanism.canonical``.
+
+    Returns
+    -------
+    str
+        Sixteen hexadecimal digits.
+    """
+    meaning = json.dumps([metric.id, metric.version, metric.type, metric.values, metric.period, metric.segments, mechanism])
+    return sha256(meaning.encode()).hexdigest()[:16]

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from deniable.state import default_directory
+from deniable.device.state import default_directory
 from deniable.transport import SenderSettings
 
 __all__ = ["VARIABLES", "sender_settings", "state_directory", "switched_off"]

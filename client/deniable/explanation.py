@@ -7,14 +7,14 @@ from math import exp
 from typing import TYPE_CHECKING
 
 from deniable import mechanisms
-from deniable.allowance import MICRO, Allowance
 from deniable.errors import ParameterError
-from deniable.exposure import Exposure
-from deniable.mechanisms.chain import Chain
+from deniable.limits.allowance import MICRO, Allowance
+from deniable.limits.exposure import Exposure
+from deniable.mechanisms.permanent import Chain
 
 if TYPE_CHECKING:
-    from deniable.budget import Budget
     from deniable.registry import Registry
+    from deniable.registry.tables import Budget
 
 __all__ = ["Explanation"]
 

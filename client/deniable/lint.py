@@ -8,21 +8,21 @@ from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry
-from deniable.allowance import MICRO, Allowance, reserved, unfit
-from deniable.caps import Caps
 from deniable.errors import Fault, ParameterError, RegistryError
-from deniable.exposure import Exposure
-from deniable.lookalike import alike, spelt
-from deniable.publication import delay
-from deniable.published import MEANING
+from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
+from deniable.limits.caps import Caps
+from deniable.limits.exposure import Exposure
+from deniable.registry.lookalike import alike, spelt
+from deniable.registry.published import MEANING
+from deniable.registry.tables import delay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from deniable.budget import Budget
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
+    from deniable.registry.tables import Budget
 
 __all__ = ["Change", "Lint", "diff", "lint"]
 

@@ -16,7 +16,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError, PayloadError
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable.source import Source
 
 if TYPE_CHECKING:

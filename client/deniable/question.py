@@ -5,21 +5,22 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
-from deniable import mechanisms, period
-from deniable.allowance import check, reserved
-from deniable.exposure import Exposure
-from deniable.mechanisms.chain import Chain
-from deniable.report import Stratum
+from deniable import mechanisms
+from deniable.limits.allowance import check, reserved
+from deniable.limits.exposure import Exposure
+from deniable.mechanisms.permanent import Chain
+from deniable.registry import period
 from deniable.source import OS
+from deniable.wire.report import Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import date, datetime
 
-    from deniable.allowance import Allowance
-    from deniable.budget import Budget
-    from deniable.caps import Caps
+    from deniable.limits.allowance import Allowance
+    from deniable.limits.caps import Caps
     from deniable.registry import Metric, Registry
+    from deniable.registry.tables import Budget
     from deniable.source import Source
 
 __all__ = ["Occasion", "Question", "questions"]

@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from deniable.text import visible
+from deniable.registry.text import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from redis import RedisError
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.errors import ConfigurationError
-from deniable.text import visible
+from deniable.registry.text import visible
 from deniable_aggregator.commands.options import opened
 from deniable_aggregator.store.durability import Durability
 from deniable_aggregator.store.room import Room

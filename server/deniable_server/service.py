@@ -15,9 +15,9 @@ from deniable_aggregator.store import Store
 if TYPE_CHECKING:
     import redis
 
-    from deniable.layout import Layout
     from deniable.registry import Registry
-    from deniable.signature import Envelope
+    from deniable.served_registry.signature import Envelope
+    from deniable.wire.layout import Layout
     from deniable_aggregator.store.durability import Durability
     from deniable_aggregator.store.room import Room
     from deniable_server.access.key_ring import Ring

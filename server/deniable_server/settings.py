@@ -10,10 +10,11 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from deniable import published, registry
+from deniable import registry
 from deniable.errors import ConfigurationError
-from deniable.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
-from deniable.signature import Envelope
+from deniable.registry import published
+from deniable.served_registry.signature import Envelope
+from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable_aggregator.process import logs
 from deniable_aggregator.store import durability as durability_
 from deniable_server import rates

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deniable import mechanisms
-from deniable.allowance import MICRO
 from deniable.errors import ParameterError
+from deniable.limits.allowance import MICRO
 from deniable.proof import distribution
 from deniable_aggregator.accounting import losses
 from deniable_aggregator.accounting.losses import together

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from deniable import mechanisms, period
-from deniable.allowance import MICRO
-from deniable.budget import Budget
-from deniable.caps import Caps
+from deniable import mechanisms
 from deniable.client import Client
 from deniable.errors import ParameterError
+from deniable.limits.allowance import MICRO
+from deniable.limits.caps import Caps
 from deniable.proof import distribution
-from deniable.registry import load, parse
+from deniable.registry import load, parse, period
+from deniable.registry.tables import Budget
 from deniable.transport import SenderSettings
 from deniable_aggregator.accounting.plan import periods, plan
 from deniable_aggregator.accounting.statement import statement

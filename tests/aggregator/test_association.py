@@ -9,8 +9,9 @@ import pytest
 from scipy.optimize import minimize
 from scipy.stats import chi2_contingency
 
-from deniable import google_rappor, mechanisms, proof
+from deniable import mechanisms, proof
 from deniable.errors import ParameterError
+from deniable.mechanisms import google_rappor
 from deniable_aggregator import tally
 from deniable_aggregator.decode import joint, joint_table, likelihood
 

@@ -17,13 +17,13 @@ import pytest
 from scipy.stats import binom
 
 from deniable import cli, mechanisms
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.client import Client
 from deniable.errors import ParameterError, PayloadError
-from deniable.mechanisms.chain import Chain
+from deniable.limits.caps import Caps
+from deniable.mechanisms.permanent import Chain
 from deniable.proof import distribution
 from deniable.registry import parse
+from deniable.registry.tables import Budget
 from deniable.source import OS
 from deniable.transport import SenderSettings
 from deniable_aggregator.attack import observer

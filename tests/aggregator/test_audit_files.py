@@ -13,8 +13,8 @@ import fakeredis
 import pytest
 import redis
 
-from deniable import disk
 from deniable.cli import main
+from deniable.device import files as disk
 from deniable.errors import ConfigurationError
 from deniable_aggregator.audit import files as audit_files
 from deniable_aggregator.audit.entry import whole

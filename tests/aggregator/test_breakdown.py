@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from deniable.errors import ParameterError
-from deniable.hierarchy import parents
 from deniable.registry import OTHER, parse
+from deniable.registry.hierarchy import parents
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.suppression.cube import Cube
 

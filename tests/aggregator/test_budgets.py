@@ -8,9 +8,9 @@ from threading import Barrier, Thread
 
 import pytest
 
-from deniable.allowance import MICRO
-from deniable.analysts import Analysts
-from deniable.report import Stratum
+from deniable.limits.allowance import MICRO
+from deniable.registry.tables import Analysts
+from deniable.wire.report import Stratum
 from deniable_aggregator.questions.budgets import Asked, Budgets, BudgetSpent
 from deniable_aggregator.store import Store
 
@@ -200,8 +200,8 @@ def test_threads_that_ask_at_once_spend_no_more_than_there_is(real_redis):
 
 PROCESS = """
 import sys
-from deniable.analysts import Analysts
-from deniable.report import Stratum
+from deniable.registry.tables import Analysts
+from deniable.wire.report import Stratum
 from deniable_aggregator.questions.budgets import Asked, Budgets, BudgetSpent
 from deniable_aggregator.store import Store, connect
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from deniable.allowance import MICRO
 from deniable.errors import ParameterError
+from deniable.limits.allowance import MICRO
 from deniable_aggregator.questions import central_noise
 
 COSTS = [10_000, 100_000, 300_000, 333_333, 700_000, MICRO, 1_234_567, 20 * MICRO]

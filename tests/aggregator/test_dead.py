@@ -7,8 +7,8 @@ import threading
 import pytest
 
 from deniable.cli import main
-from deniable.layout import Layout
-from deniable.report import Stratum
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import Store, batch
 from deniable_aggregator.store.batch import Group

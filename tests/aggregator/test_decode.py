@@ -8,9 +8,10 @@ from math import sqrt
 import numpy as np
 import pytest
 
-from deniable import mechanisms, text
+from deniable import mechanisms
 from deniable.errors import ParameterError
-from deniable.hashing import PoolFamily
+from deniable.exact.hashing import PoolFamily
+from deniable.registry import text
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import hash_lookup, transforms
 

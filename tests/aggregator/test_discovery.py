@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deniable import text
 from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import Pem, TreeHist
 from deniable.mechanisms.prefix import extend as extend_one
 from deniable.proof import distribution
+from deniable.registry import text
 from deniable_aggregator import tally
 from deniable_aggregator.decode import discovery, hash_lookup
 from deniable_aggregator.decode.discovery import discover, extend

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from redis.exceptions import NoPermissionError
 
-from deniable.report import Stratum
+from deniable.wire.report import Stratum
 from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.store import GROUP, Store, connect, embedded
 from deniable_aggregator.store.compaction import Erasure

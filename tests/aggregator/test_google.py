@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from deniable import cli
-from deniable.google_rappor import PRESETS, Params, bloom
-from deniable.layout import Layout
+from deniable.mechanisms.google_rappor import PRESETS, Params, bloom
+from deniable.wire.layout import Layout
 from deniable_aggregator.rappor import decode, files
 from deniable_aggregator.tally import Tally
 

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.google_rappor import PRESETS, Params, positions
+from deniable.mechanisms.google_rappor import PRESETS, Params, positions
 from deniable_aggregator.rappor import files
 
 FILES = json.loads((Path(__file__).parents[1] / "vectors" / "google_rappor.json").read_text("utf-8"))["files"]

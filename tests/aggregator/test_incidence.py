@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deniable.errors import ParameterError
-from deniable.field import Field
+from deniable.exact.finite_field import Field
 from deniable.mechanisms.projective import Projective, points
 from deniable_aggregator import tally
 from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from deniable.layout import Layout
+from deniable.wire.layout import Layout
 from deniable_aggregator.tally import kernels
 
 BACKENDS = ["numba", "numpy"]
@@ -247,7 +247,7 @@ def test_without_a_directory_for_machine_code_numba_counts():
 GUARDED = """
 import ctypes, mmap
 import numpy as np
-from deniable.layout import Layout
+from deniable.wire.layout import Layout
 from deniable_aggregator.tally import kernels
 memory = mmap.mmap(-1, 2 * mmap.PAGESIZE)
 message = np.frombuffer(memory, np.uint8)

@@ -7,9 +7,11 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from deniable import mechanisms, period, registry
+from deniable import mechanisms, registry
 from deniable.cli import main
-from deniable.report import Stratum, fingerprint
+from deniable.declared import fingerprint
+from deniable.registry import period
+from deniable.wire.report import Stratum
 from deniable_aggregator.store import Store
 
 NOW = 1795260480

@@ -16,7 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from deniable import mechanisms, registry
-from deniable.report import Stratum, fingerprint
+from deniable.declared import fingerprint
+from deniable.wire.report import Stratum
 from deniable_aggregator import decode, store
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.audit.log import AuditLog

@@ -12,8 +12,9 @@ import redis
 
 from deniable import mechanisms, registry
 from deniable.cli import main
-from deniable.layout import Layout
-from deniable.report import Stratum, fingerprint
+from deniable.declared import fingerprint
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.counting.worker import Worker

@@ -13,8 +13,9 @@ import pytest
 import redis
 
 from deniable import mechanisms, registry
-from deniable.layout import Layout
-from deniable.report import Stratum, fingerprint
+from deniable.declared import fingerprint
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 from deniable_aggregator.alarms import watcher
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.erase import Removal

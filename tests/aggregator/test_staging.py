@@ -13,8 +13,8 @@ import pytest
 from redis import ConnectionError, RedisError  # noqa: A004 - as the store raises it
 from redis.connection import AbstractConnection
 
-from deniable.layout import Layout
-from deniable.report import Stratum
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 from deniable_aggregator import store, tally
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import GROUP, Store, Weights, batch, connect, tallies

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from deniable import mechanisms
-from deniable.layout import Layout
-from deniable.report import Stratum
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import GROUP, Store, batch, connect
 from deniable_aggregator.store.batch import Group

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from deniable.hierarchy import parents
+from deniable.registry.hierarchy import parents
 from deniable_aggregator.publish import suppression
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.suppression import Published, nearest, nested, publishable

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from deniable import mechanisms
 from deniable.errors import ParameterError, PayloadError
-from deniable.layout import Layout
+from deniable.wire.layout import Layout
 from deniable_aggregator import tally
 
 LAYOUTS = [

@@ -11,7 +11,7 @@ import redis
 
 from deniable import mechanisms
 from deniable.errors import ConfigurationError
-from deniable.report import Stratum
+from deniable.wire.report import Stratum
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import Store, batch

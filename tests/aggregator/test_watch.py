@@ -15,8 +15,8 @@ import pytest
 import redis
 
 from deniable import mechanisms, registry
-from deniable.declared import Declared
-from deniable.report import Stratum, fingerprint
+from deniable.declared import Declared, fingerprint
+from deniable.wire.report import Stratum
 from deniable_aggregator.alarms import checks, forgery, volume, watcher
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.counting.prometheus import Vitals

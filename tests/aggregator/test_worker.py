@@ -8,8 +8,8 @@ import time
 import numpy as np
 import pytest
 
-from deniable.layout import Layout
-from deniable.report import Stratum
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import GROUP, Store, batch

@@ -118,7 +118,7 @@ def _quiet_environment(monkeypatch, state_directory):
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch):
     """Let every test be told what another one was told."""
-    monkeypatch.setattr("deniable.notice._told", set())
+    monkeypatch.setattr("deniable.process.notice._told", set())
 
 
 @pytest.fixture(scope="session")
@@ -149,7 +149,7 @@ def given_away(monkeypatch):
         if os.geteuid() == 0:
             os.chown(path, 54321, -1, follow_symlinks=False)
         else:
-            monkeypatch.setattr("deniable.disk._me", lambda: 54321)
+            monkeypatch.setattr("deniable.device.files._me", lambda: 54321)
 
     return give
 
@@ -186,7 +186,7 @@ def in_child():
 def sealed():
     """Sign a registry's text, by a key of the tests or another; `sealed.public` is the key to pin."""
     pytest.importorskip("cryptography", reason="deniable[signed] is not installed")
-    from deniable.signature import generate, seal
+    from deniable.served_registry.signature import generate, seal
 
     keys = {name: generate() for name in ("ours", "theirs")}
 

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deniable import mechanisms, period
-from deniable.allowance import MICRO, Allowance, check, cost, reserved, unfit
-from deniable.budget import Budget
+from deniable import mechanisms
 from deniable.errors import ConfigurationError
-from deniable.registry import Metric, parse
+from deniable.limits.allowance import MICRO, Allowance, check, cost, reserved, unfit
+from deniable.registry import Metric, parse, period
+from deniable.registry.tables import Budget
 
 HEAD = 'format = 1\napp = "shop"\n'
 REST = 'description = "d"\nowner = "o"\n'

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from deniable.batch import Batch
 from deniable.errors import PayloadError
-from deniable.report import Report, Stratum
+from deniable.wire.batch import Batch
+from deniable.wire.report import Report, Stratum
 
 FIRST = Stratum("m", 1, "0" * 16, "2026-01-01", "")
 SECOND = Stratum("n", 2, "1" * 16, "2026-01-01", "platform=linux")

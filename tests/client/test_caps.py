@@ -9,12 +9,12 @@ from math import inf, log, nan
 import pytest
 
 from deniable import mechanisms
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.exposure import Exposure
+from deniable.exact.epsilon import UNIT, weight
+from deniable.limits.caps import Caps
+from deniable.limits.exposure import Exposure
 from deniable.registry import Metric, Registry
-from deniable.weight import UNIT, weight
+from deniable.registry.tables import Budget
 
 
 def asked(mechanism="auto", size=4, epsilon="1", **changes):

@@ -12,13 +12,13 @@ import pytest
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
+from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.mechanisms import auto
 from deniable.mechanisms.base import mean_variance
-from deniable.mechanisms.chain import MAX_ROWS, Chain
+from deniable.mechanisms.permanent import MAX_ROWS, Chain
 from deniable.proof import distribution, prove
 from deniable.registry import Metric
 from deniable.source import OS
-from deniable.weight import UNIT, exact, weight
 
 TWO_STEPS = ("l_grr", "l_osue", "loloha", "rappor")
 CHAINS = (*TWO_STEPS, "dbitflip")

@@ -10,7 +10,7 @@ import pytest
 
 from deniable import cli, mechanisms
 from deniable.errors import ConfigurationError
-from deniable.weight import UNIT, weight
+from deniable.exact.epsilon import UNIT, weight
 
 SOUND = """
 format = 1
@@ -186,10 +186,10 @@ def test_a_proof_that_fails(run, monkeypatch):
     """A false claim fails, with the claim in words."""
     from dataclasses import replace
 
-    from deniable import commands
+    from deniable.commands import prove as command
     from deniable.proof import prove
 
-    monkeypatch.setattr(commands, "proof_of", lambda m: replace(prove(m), faults=("epsilon is 2, above the 1 asked for",)))
+    monkeypatch.setattr(command, "proof_of", lambda m: replace(prove(m), faults=("epsilon is 2, above the 1 asked for",)))
     status, out, _ = run("prove", "grr", "--domain-size", "2", "--epsilon", "1")
     assert status == 1
     assert "above the 1 asked for" in out

@@ -17,14 +17,14 @@ import pytest
 
 import deniable
 from deniable import mechanisms
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.client import Client
+from deniable.declared import fingerprint
 from deniable.dsn import Dsn
 from deniable.environment import sender_settings
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, RegistryError
+from deniable.limits.caps import Caps
 from deniable.registry import parse
-from deniable.report import fingerprint
+from deniable.registry.tables import Budget
 from deniable.testing import StubServer
 from deniable.transport import HttpPost, SenderSettings
 
@@ -864,7 +864,7 @@ def test_explain_refuses(client_of):
 def module(monkeypatch):
     """Give the package as before `init`, whatever the tests did with it."""
     monkeypatch.setattr(deniable, "_client", None)
-    monkeypatch.setattr("deniable.exits.at_exit", lambda *_: None)
+    monkeypatch.setattr("deniable.process.exits.at_exit", lambda *_: None)
     yield deniable
     deniable.close(5)
 

@@ -9,11 +9,11 @@ from email.utils import formatdate
 
 import pytest
 
-from deniable.batch import Batch
-from deniable.courier import Courier, Orders
-from deniable.delivery import Delivery, _retry_after, _verdict
 from deniable.dsn import Dsn
-from deniable.report import Report, Stratum
+from deniable.transport.delivery import Delivery, _retry_after, _verdict
+from deniable.transport.network import Courier, Orders
+from deniable.wire.batch import Batch
+from deniable.wire.report import Report, Stratum
 
 BATCH = Batch.of(tuple(Report(Stratum("m", 1, "0" * 16, "2026-01-01", ""), bytes([i])) for i in range(4)))
 DSN = Dsn("http://t.example", "public-key", "shop")

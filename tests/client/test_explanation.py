@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from deniable import mechanisms
-from deniable.budget import Budget
 from deniable.errors import ParameterError
 from deniable.explanation import Explanation
 from deniable.registry import parse
+from deniable.registry.tables import Budget
 
 KEPT = """
 format = 1

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deniable.exposure import Exposure, groups
-from deniable.memo import row_of
+from deniable.device.permanent_responses import row_of
+from deniable.device.state import State
+from deniable.limits.exposure import Exposure, groups
 from deniable.proof import distribution
 from deniable.registry import parse
-from deniable.state import State
 
 HEAD = (
     'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos", "windows"]\nversion = ["1", "2"]\nunused = ["a", "b"]\n'

@@ -14,8 +14,8 @@ from time import monotonic, sleep
 import pytest
 
 from deniable.dsn import Dsn
-from deniable.report import Report, Stratum
 from deniable.transport import Sender, SenderSettings, Spool
+from deniable.wire.report import Report, Stratum
 
 STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
 SETTINGS = SenderSettings(flush_at=50, flush_interval=60, timeout=1, max_tries=2)
@@ -191,7 +191,7 @@ def eventually(condition, seconds: float = 15) -> bool:
 )
 def test_counted_once(server, sending, monkeypatch, fault):
     """Whatever went wrong with an attempt, also after it was counted, every report is counted once in the end."""
-    monkeypatch.setattr("deniable.delivery.jitter", lambda _longest: 0.0)
+    monkeypatch.setattr("deniable.transport.delivery.jitter", lambda _longest: 0.0)
     server.faults = [fault, fault]
     sender = sending(PATIENT)
     record(sender, 0, 20)

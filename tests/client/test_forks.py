@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from deniable import forks
+from deniable.process import forks
 
 
 @pytest.fixture

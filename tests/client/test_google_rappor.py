@@ -25,9 +25,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from deniable import google_rappor
 from deniable.errors import ParameterError
-from deniable.google_rappor import PRESETS, Params
+from deniable.mechanisms import google_rappor
+from deniable.mechanisms.google_rappor import PRESETS, Params
 from deniable.proof import Tape
 from deniable.source import Source
 

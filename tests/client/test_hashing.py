@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.hashing import KEY_SPACE, LinearFamily, LineFamily, PoolFamily, data, is_prime, key
+from deniable.exact.hashing import KEY_SPACE, LinearFamily, LineFamily, PoolFamily, data, is_prime, key
 
 FAMILIES = [
     (2, 2),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from deniable.errors import RegistryError
-from deniable.hierarchy import MAX_STEPS, parents
 from deniable.registry import parse
+from deniable.registry.hierarchy import MAX_STEPS, parents
 
 METRIC = '[metrics.m]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
 HEAD = 'format = 1\napp = "shop"\n'

@@ -13,7 +13,7 @@ from math import log
 import pytest
 
 from deniable import mechanisms
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable.proof import distribution
 
 REPORTS = 3

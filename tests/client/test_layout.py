@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError, PayloadError
-from deniable.layout import MAX_CELLS, Layout
+from deniable.wire.layout import MAX_CELLS, Layout
 
 layouts = st.one_of(
     st.builds(Layout, st.integers(1, 700), st.integers(2, 700), st.just("index")),

@@ -12,26 +12,26 @@ from shutil import rmtree
 
 import pytest
 
-from deniable import period
-from deniable.allowance import MICRO, Allowance
-from deniable.budget import Budget
-from deniable.ledger import Ledger, account
+from deniable.device.ledger import Ledger, account
+from deniable.device.state import State
+from deniable.limits.allowance import MICRO, Allowance
 from deniable.question import Occasion
-from deniable.report import Stratum
-from deniable.state import State
+from deniable.registry import period
+from deniable.registry.tables import Budget
+from deniable.wire.report import Stratum
 
 DAY = 86_400.0
 
 SPEND = """
 import sys
 from pathlib import Path
-from deniable import state
-from deniable.allowance import MICRO, Allowance
-from deniable.budget import Budget
-from deniable.ledger import Ledger
+from deniable.device import state
+from deniable.limits.allowance import MICRO, Allowance
+from deniable.registry.tables import Budget
+from deniable.device.ledger import Ledger
 from deniable.question import Occasion
-from deniable.report import Stratum
-from deniable.state import State
+from deniable.wire.report import Stratum
+from deniable.device.state import State
 state._PATIENCE = 60.0  # what is asked is what they spend, not how long they wait
 ledger = Ledger(State(Path(sys.argv[1])), Budget(window=30, per_window=40, lifetime=None), lambda: 1.8e9)
 allowance = Allowance("m", "m", MICRO // 10, 400, 0, 40 * MICRO, None)
@@ -340,7 +340,7 @@ def test_trouble_passes(tmp_path, monkeypatch):
     (tmp_path / "shop").mkdir()
     ledger = Ledger(State(tmp_path / "shop"), FREE)
     now = 0.0
-    monkeypatch.setattr("deniable.ledger.time.monotonic", lambda: now)
+    monkeypatch.setattr("deniable.device.ledger.time.monotonic", lambda: now)
     assert spend(ledger, asks()) == "state"
     (tmp_path / "shop").rmdir()
     now = 11.0

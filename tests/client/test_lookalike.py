@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from deniable.lookalike import alike, spelt
+from deniable.registry.lookalike import alike, spelt
 
 
 @pytest.mark.parametrize(

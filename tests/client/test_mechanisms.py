@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
+from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.mechanisms import auto
 from deniable.mechanisms.base import mean_variance
 from deniable.proof import distribution, prove
 from deniable.source import OS
-from deniable.weight import UNIT, exact, weight
 
 EPSILONS = ["0.1", "0.5", "1", "1.0986122886681098", "2.5"]
 ANY_SIZE = (
@@ -625,7 +625,7 @@ def test_google_rappor_is_proved(changes):
 
 def test_google_rappor_in_two_steps():
     """A report is distributed as the noise of an instantaneous response over one of a random permanent one."""
-    from deniable import google_rappor
+    from deniable.mechanisms import google_rappor
 
     mechanism = mechanisms.make("google_rappor", domain_size=6, epsilon=8, **PARAMETERS | {"cohorts": 1})
     params, f = mechanism.params, mechanism.params.effective_f

@@ -13,15 +13,15 @@ from random import Random
 
 import pytest
 
-from deniable import mechanisms, period
-from deniable.allowance import MICRO, Allowance
-from deniable.budget import Budget
-from deniable.ledger import Ledger
-from deniable.memo import Memo
+from deniable import mechanisms
+from deniable.device.ledger import Ledger
+from deniable.device.permanent_responses import Memo
+from deniable.device.state import State
+from deniable.limits.allowance import MICRO, Allowance
 from deniable.question import Question
-from deniable.registry import Metric
+from deniable.registry import Metric, period
+from deniable.registry.tables import Budget
 from deniable.source import OS
-from deniable.state import State
 
 DAY = 86_400.0
 FREE = Budget(per_window=None, lifetime=None)
@@ -31,13 +31,13 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from deniable import mechanisms
-from deniable.allowance import Allowance
-from deniable.budget import Budget
-from deniable.ledger import Ledger
-from deniable.memo import Memo
+from deniable.limits.allowance import Allowance
+from deniable.registry.tables import Budget
+from deniable.device.ledger import Ledger
+from deniable.device.permanent_responses import Memo
 from deniable.question import Question
 from deniable.registry import Metric
-from deniable.state import State
+from deniable.device.state import State
 state, budget = State(Path(sys.argv[1])), Budget()
 memo = Memo(state, Ledger(state, budget))
 metric = Metric("m", "categorical", tuple("abcdefgh"), "1", epsilon_permanent="2", mechanism="rappor")
@@ -311,7 +311,7 @@ def test_a_refusal_by_the_budget_leaves_the_period_open(device, monkeypatch):
     two = metric("two", answers_per_window=2)
     assert isinstance(mine.answer(metric("one", answers_per_window=2), 5), bytes)
     now = 0.0
-    monkeypatch.setattr("deniable.memo.time.monotonic", lambda: now)
+    monkeypatch.setattr("deniable.device.permanent_responses.time.monotonic", lambda: now)
     assert [mine.answer(two, 5), mine.answer(two, 5)] == ["budget", "budget"]
     with mine.state.transaction() as db:
         db.execute("DELETE FROM spends")
@@ -325,7 +325,7 @@ def test_a_held_state_takes_no_time_twice(device, monkeypatch):
     mine = device()
     assert isinstance(mine.answer(BARE, 5), bytes)
     now = 0.0
-    monkeypatch.setattr("deniable.memo.time.monotonic", lambda: now)
+    monkeypatch.setattr("deniable.device.permanent_responses.time.monotonic", lambda: now)
     (mine.directory / "state.db").rename(mine.directory / "elsewhere")
     assert mine.answer(BARE, 5, days=1) == "state"
     (mine.directory / "elsewhere").rename(mine.directory / "state.db")

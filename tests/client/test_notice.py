@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deniable.notice import tell
+from deniable.process.notice import tell
 
 
 def test_once_for_each_subject_and_reason(caplog):

@@ -13,11 +13,11 @@ from time import monotonic, sleep
 import pytest
 
 from deniable import mechanisms
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.client import Client
 from deniable.errors import ConfigurationError
+from deniable.limits.caps import Caps
 from deniable.registry import parse
+from deniable.registry.tables import Budget
 from deniable.transport import SenderSettings
 
 DSN = "https://canary-key@t.example/shop"

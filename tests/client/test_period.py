@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deniable import period
 from deniable.errors import ParameterError
+from deniable.registry import period
 
 lengths = st.sampled_from(period.LENGTHS)
 moments = st.datetimes(

@@ -15,7 +15,7 @@ from time import monotonic
 
 import pytest
 
-from deniable.post import Http, HttpPost
+from deniable.transport.http import Http, HttpPost
 
 OPEN_FILES = Path("/proc/self/fd")
 NO_ANSWER = (OSError,)  # what a sender understands

@@ -14,14 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.field import Field, is_order
-from deniable.layout import MAX_CELLS
+from deniable.exact.epsilon import UNIT, exact, weight
+from deniable.exact.finite_field import Field, is_order
 from deniable.mechanisms.base import mean_variance
 from deniable.mechanisms.projective import Projective, points
 from deniable.mechanisms.subset import Subset
 from deniable.proof import Tape, prove
 from deniable.source import OS
-from deniable.weight import UNIT, exact, weight
+from deniable.wire.layout import MAX_CELLS
 
 # Domain and epsilon, and the geometry they lead to.
 GEOMETRIES = {

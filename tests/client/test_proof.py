@@ -10,15 +10,15 @@ import pytest
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
-from deniable.mechanisms.chain import second_flip
+from deniable.exact.epsilon import UNIT, weight
 from deniable.mechanisms.direct import Grr, shifts
 from deniable.mechanisms.l_grr import LGrr
 from deniable.mechanisms.l_osue import LOsue
+from deniable.mechanisms.permanent import second_flip
 from deniable.mechanisms.rappor import Rappor
 from deniable.mechanisms.subset import Subset
 from deniable.mechanisms.unary import Sue
 from deniable.proof import Tape, distribution, prove
-from deniable.weight import UNIT, weight
 
 if TYPE_CHECKING:
     from deniable.source import Source

@@ -8,8 +8,9 @@ from hashlib import sha256
 
 import pytest
 
-from deniable import published, registry
+from deniable import registry
 from deniable.errors import ConfigurationError, RegistryError
+from deniable.registry import published
 
 FIRST = """
 format = 1

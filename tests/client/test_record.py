@@ -7,13 +7,13 @@ from fractions import Fraction
 import pytest
 
 from deniable import mechanisms
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.client import Client
-from deniable.hashing import KEY_SPACE
-from deniable.mechanisms.chain import Chain
+from deniable.exact.hashing import KEY_SPACE
+from deniable.limits.caps import Caps
+from deniable.mechanisms.permanent import Chain
 from deniable.proof import Tape, distribution
 from deniable.registry import Metric, Registry
+from deniable.registry.tables import Budget
 from deniable.transport import Sender
 
 DAY = 86_400

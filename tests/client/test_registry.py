@@ -11,13 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable import mechanisms
-from deniable.analysts import Analysts
-from deniable.budget import Budget
 from deniable.errors import ParameterError, RegistryError
-from deniable.publication import Publication
 from deniable.registry import load, parse
-from deniable.retention import Retention
-from deniable.rules import MAX_VALUES
+from deniable.registry.rules import MAX_VALUES
+from deniable.registry.tables import Analysts, Budget, Publication, Retention
 
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'
 SOUND = {
@@ -52,7 +49,7 @@ FAULTS = [
     (
         f"surprise = 1\n{HEAD}{metric()}",
         "-",
-        "a key is one of format, revision, app, budget, segments, generalize, publication, retention, analysts, metrics",
+        "a key is one of format, revision, app, segments, generalize, budget, publication, retention, analysts, metrics",
         "surprise",
     ),
     (f"metric = 1\n{HEAD}{metric()}", "-", "(did you mean metrics?)", "metric"),
@@ -63,14 +60,19 @@ FAULTS = [
     (f"revision = true\n{HEAD}{metric()}", "-", "revision is a whole number above 0", True),
     (f"revision = 1.5\n{HEAD}{metric()}", "-", "revision is a whole number above 0", 1.5),
     (f"budget = 3\n{HEAD}{metric()}", "-", "budget is a table such as { window = 30", 3),
-    (f"budget = {{ month = 3 }}\n{HEAD}{metric()}", "-", "a budget has window, per_window and lifetime", "month"),
+    (f"budget = {{ month = 3 }}\n{HEAD}{metric()}", "-", "the keys of budget are window, per_window, lifetime", "month"),
     (f"budget = {{ window = 0 }}\n{HEAD}{metric()}", "-", "budget: window is a number of days above 0", 0),
     (f"budget = {{ per_window = true }}\n{HEAD}{metric()}", "-", "budget: per_window is a number of nats above 0", True),
     (f"budget = {{ lifetime = inf }}\n{HEAD}{metric()}", "-", "budget: lifetime is a number of nats", float("inf")),
     (f"budget = {{ lifetime = 9 }}\n{HEAD}{metric()}", "-", "budget: lifetime goes with per_window, and is not below it: 32", 9),
     (f'budget = {{ lifetime = "9" }}\n{HEAD}{metric()}', "-", "budget: lifetime is a number of nats", "9"),
     (f"publication = 3\n{HEAD}{metric()}", "-", "publication is a table such as { min_reports = 100", 3),
-    (f"publication = {{ least = 3 }}\n{HEAD}{metric()}", "-", "a publication has min_reports, grace, early, trial", "least"),
+    (
+        f"publication = {{ least = 3 }}\n{HEAD}{metric()}",
+        "-",
+        "the keys of publication are min_reports, grace, early, trial",
+        "least",
+    ),
     (f'publication = {{ grace = "soon" }}\n{HEAD}{metric()}', "-", "publication: grace is a number of hours or days", "soon"),
     (f'publication = {{ grace = "31d" }}\n{HEAD}{metric()}', "-", "publication: grace is a number of hours or days", "31d"),
     (f"publication = {{ grace = 12 }}\n{HEAD}{metric()}", "-", "publication: grace is a number of hours or days", 12),
@@ -82,7 +84,7 @@ FAULTS = [
     ),
     (f"publication = {{ early = 1 }}\n{HEAD}{metric()}", "-", "publication: early is true or false", 1),
     (f"retention = 3\n{HEAD}{metric()}", "-", "retention is a table such as { tallies = 30", 3),
-    (f"retention = {{ logs = 3 }}\n{HEAD}{metric()}", "-", "a retention has tallies, releases, alarms", "logs"),
+    (f"retention = {{ logs = 3 }}\n{HEAD}{metric()}", "-", "the keys of retention are tallies, releases, alarms", "logs"),
     (f"retention = {{ tallies = 0 }}\n{HEAD}{metric()}", "-", "retention: tallies is a whole number of days from 1 to 36500", 0),
     (f"retention = {{ alarms = 36501 }}\n{HEAD}{metric()}", "-", "retention: alarms is a whole number of days", 36501),
     (f"retention = {{ alarms = true }}\n{HEAD}{metric()}", "-", "retention: alarms is a whole number of days", True),
@@ -94,7 +96,7 @@ FAULTS = [
         19,
     ),
     (f"analysts = 3\n{HEAD}{metric()}", "-", "analysts is a table such as { epsilon = 1.0", 3),
-    (f"analysts = {{ month = 3 }}\n{HEAD}{metric()}", "-", "analysts have epsilon and per_key", "month"),
+    (f"analysts = {{ month = 3 }}\n{HEAD}{metric()}", "-", "the keys of analysts are epsilon, per_key", "month"),
     (f"analysts = {{ epsilon = -1 }}\n{HEAD}{metric()}", "-", "analysts: epsilon is a number of nats from 0 to 20", -1),
     (f"analysts = {{ epsilon = true }}\n{HEAD}{metric()}", "-", "analysts: epsilon is a number of nats from 0 to 20", True),
     (f"analysts = {{ per_key = 20.5 }}\n{HEAD}{metric()}", "-", "analysts: per_key is a number of nats from 0 to 20", 20.5),

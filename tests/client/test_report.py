@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deniable.declared import fingerprint
 from deniable.registry import Metric
-from deniable.report import Report, Stratum, encode, fingerprint
+from deniable.wire.report import Report, Stratum, encode
 
 THEME = Stratum("ui.theme", 1, "0123456789abcdef", "2026-11-21", "platform=linux")
 METRIC = Metric(id="m", type="categorical", values=("a", "b"), epsilon="1", description="d", owner="o")

@@ -8,11 +8,11 @@ from datetime import date
 
 import pytest
 
-from deniable.caps import Caps
 from deniable.errors import ServedRegistryError
+from deniable.limits.caps import Caps
 from deniable.question import questions
 from deniable.registry import Metric, Registry, parse
-from deniable.restrict import restricted
+from deniable.served_registry.restrictions import restricted
 
 BUNDLED = """
 format = 1

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from deniable.device.journal import Journal
+from deniable.device.state import State
 from deniable.errors import StateError
-from deniable.report import Report, Stratum
-from deniable.sent import Journal
-from deniable.state import State
+from deniable.wire.report import Report, Stratum
 
 
 def report(number: int, segment: str = "") -> Report:

@@ -16,8 +16,8 @@ import pytest
 from deniable.dsn import Dsn
 from deniable.errors import ConfigurationError
 from deniable.registry import parse
-from deniable.served import Fetcher, HttpGet
-from deniable.signature import MAX_BYTES
+from deniable.served_registry.fetch import Fetcher, HttpGet
+from deniable.served_registry.signature import MAX_BYTES
 
 TEXT = """
 format = 1
@@ -325,7 +325,7 @@ def test_a_disk_that_fills_up_leaves_no_scraps(sealed, tmp_path, monkeypatch):
     def full(_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("deniable.cache.os.fsync", full)
+    monkeypatch.setattr("deniable.served_registry.cache.os.fsync", full)
     device.gets(sealed(text(3)))
     assert device.revisions == [2, 3]
     assert [file.name for file in tmp_path.iterdir()] == ["registry-2.json"]

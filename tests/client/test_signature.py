@@ -10,7 +10,7 @@ from hashlib import sha256
 import pytest
 
 from deniable.errors import ConfigurationError, ServedRegistryError
-from deniable.signature import MAX_BYTES, Envelope, check_public_key, generate, seal
+from deniable.served_registry.signature import MAX_BYTES, Envelope, check_public_key, generate, seal
 
 TEXT = 'format = 1\r\nrevision = 3\napp = "caf\u00e9"\n'
 # RFC 8032, section 7.1, test 1: a key pair that everybody has.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from deniable import cli
-from deniable.signature import MAX_BYTES, Envelope
+from deniable.served_registry.signature import MAX_BYTES, Envelope
 
 pytest.importorskip("cryptography", reason="deniable[signed] is not installed")
 

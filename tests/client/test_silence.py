@@ -12,10 +12,10 @@ from uuid import UUID
 
 import pytest
 
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.client import Client
+from deniable.limits.caps import Caps
 from deniable.registry import parse
+from deniable.registry.tables import Budget
 from deniable.transport import SenderSettings
 
 DAY = 86_400.0

@@ -15,10 +15,10 @@ from subprocess import PIPE
 
 import pytest
 
-from deniable.batch import Batch
 from deniable.errors import ParameterError
-from deniable.report import Report, Stratum
-from deniable.spool import Spool, _lock
+from deniable.transport.spool import Spool, _lock
+from deniable.wire.batch import Batch
+from deniable.wire.report import Report, Stratum
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners are those of POSIX")
 STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
@@ -149,11 +149,11 @@ def test_a_batch_finished_meanwhile_is_not_taken(spool, directory, monkeypatch):
     lock = _lock
 
     def late(descriptor: int) -> bool:
-        monkeypatch.setattr("deniable.spool._lock", lock)
+        monkeypatch.setattr("deniable.transport.spool._lock", lock)
         Spool(directory).done(kept)
         return lock(descriptor)
 
-    monkeypatch.setattr("deniable.spool._lock", late)
+    monkeypatch.setattr("deniable.transport.spool._lock", late)
     assert spool.take() is None
     assert not spool.counts
 
@@ -326,7 +326,7 @@ def test_a_full_disk(spool, directory, monkeypatch, function):
     """A batch that cannot be written is refused, leaves nothing behind, and the next one is tried."""
     spool.put(batch())
     with monkeypatch.context() as patch:
-        patch.setattr(f"deniable.spool.os.{function}", _failing)
+        patch.setattr(f"deniable.transport.spool.os.{function}", _failing)
         assert spool.put(batch()) is False
     assert len(files(directory)) == 1
     assert spool.put(batch())
@@ -362,7 +362,7 @@ def test_atomic(spool, directory, monkeypatch):
         seen.append(files(directory))
         fsync(descriptor)
 
-    monkeypatch.setattr("deniable.spool.os.fsync", look)
+    monkeypatch.setattr("deniable.transport.spool.os.fsync", look)
     kept = batch()
     spool.put(kept)
     assert seen == [[f"{kept.key}.json.gz.tmp"], [f"{kept.key}.json.gz"]]
@@ -374,7 +374,7 @@ def test_atomic(spool, directory, monkeypatch):
 TAKE_ALL = """
 import sys
 from pathlib import Path
-from deniable.spool import Spool, _lock
+from deniable.transport.spool import Spool, _lock
 spool = Spool(Path(sys.argv[1]))
 print("ready", flush=True)
 sys.stdin.readline()

@@ -13,15 +13,15 @@ from shutil import rmtree
 
 import pytest
 
+from deniable.device.state import State, default_directory
 from deniable.errors import StateError
-from deniable.state import State, default_directory
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners are those of POSIX")
 WRITE = """
 import sys
 from pathlib import Path
 from deniable.errors import StateError
-from deniable.state import State
+from deniable.device.state import State
 state = State(Path(sys.argv[1]))
 done = 0
 while done < int(sys.argv[2]):
@@ -149,13 +149,13 @@ def test_a_folder_of_somebody_else_or_of_a_group(tmp_path, monkeypatch):
         status = real(path, *rest, **more)
         return os.stat_result((*status[:4], 4711, *status[5:])) if str(path) == str(folder) else status
 
-    monkeypatch.setattr("deniable.disk.os.stat", belongs)
+    monkeypatch.setattr("deniable.device.files.os.stat", belongs)
     with pytest.raises(StateError, match=f"{folder} belongs to user 4711"):
         lifetime(state)
     monkeypatch.undo()
     folder.chmod(0o775)
     for private, fits in ((False, False), (True, True)):
-        monkeypatch.setattr("deniable.disk._is_private", lambda _, private=private: private)
+        monkeypatch.setattr("deniable.device.files._is_private", lambda _, private=private: private)
         if fits:
             assert lifetime(state) == 0
         else:
@@ -322,7 +322,7 @@ def test_another_may_begin_between_two_looks(tmp_path, monkeypatch):
 def test_what_the_dead_left_is_removed(tmp_path, monkeypatch):
     """A directory that a process was making when it died goes with a beginning an hour later, and nothing of another name."""
     with monkeypatch.context() as dying:
-        dying.setattr("deniable.state.rmtree", lambda *_args, **_options: None)
+        dying.setattr("deniable.device.state.rmtree", lambda *_args, **_options: None)
         dying.setattr(Path, "rename", lambda *_: (tmp_path / "nothing").stat())
         with pytest.raises(StateError):
             lifetime(State(tmp_path / "shop"))
@@ -385,7 +385,7 @@ def test_fork_amid_a_transaction(state, in_child):
 
 def test_fork_within_a_transaction_that_does_not_end(state, in_child, monkeypatch):
     """A fork does not wait for ever."""
-    monkeypatch.setattr("deniable.forks._PATIENCE", 0.1)
+    monkeypatch.setattr("deniable.process.forks._PATIENCE", 0.1)
     inside, leave = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -15,11 +15,11 @@ from time import time
 
 import pytest
 
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.client import Client
+from deniable.limits.caps import Caps
 from deniable.registry import parse
-from deniable.settings import SenderSettings
+from deniable.registry.tables import Budget
+from deniable.transport.settings import SenderSettings
 
 pytest.importorskip("requests")
 

@@ -11,11 +11,11 @@ from time import monotonic, sleep
 
 import pytest
 
-from deniable.batch import Batch
 from deniable.dsn import Dsn
 from deniable.errors import ParameterError
-from deniable.report import Report, Stratum
 from deniable.transport import Sender, SenderSettings, Spool
+from deniable.wire.batch import Batch
+from deniable.wire.report import Report, Stratum
 
 DSN = Dsn("http://t.example", "public-key", "shop")
 STRATUM = Stratum("m", 1, "0" * 16, "2026-01-01", "")
@@ -1066,7 +1066,7 @@ EXIT = """
 import sys
 from pathlib import Path
 from deniable.dsn import Dsn
-from deniable.report import Report, Stratum
+from deniable.wire.report import Report, Stratum
 from deniable.transport import Sender, SenderSettings, Spool
 sender = Sender(Dsn(sys.argv[1], "key", "shop"), SenderSettings(), spool=Spool(Path(sys.argv[2])))
 for i in range(30):
@@ -1093,7 +1093,7 @@ SPAWN = """
 import multiprocessing, sys
 from pathlib import Path
 from deniable.dsn import Dsn
-from deniable.report import Report, Stratum
+from deniable.wire.report import Report, Stratum
 from deniable.transport import Sender, SenderSettings, Spool
 
 def post(body, headers, timeout):

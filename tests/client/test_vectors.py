@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from deniable import mechanisms
+from deniable.declared import fingerprint
 from deniable.errors import ParameterError, PayloadError
-from deniable.layout import Layout
 from deniable.registry import Metric
-from deniable.report import Report, Stratum, encode, fingerprint
+from deniable.wire.layout import Layout
+from deniable.wire.report import Report, Stratum, encode
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deniable.errors import ParameterError
-from deniable.weight import MAX_EPSILON, UNIT, exact, spent, weight
+from deniable.exact.epsilon import MAX_EPSILON, UNIT, exact, spent, weight
 
 EPSILONS = [
     *(

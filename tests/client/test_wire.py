@@ -10,8 +10,8 @@ import pytest
 
 from deniable import mechanisms
 from deniable.cli import main
+from deniable.commands.sheet import sheet
 from deniable.registry import parse
-from deniable.wire import sheet
 
 HEAD = 'format = 1\napp = "shop"\n'
 METRIC = '[metrics."{name}"]\ntype = "{type}"\n{more}\nepsilon = 1\ndescription = "d"\nowner = "o@shop.example"\n'

@@ -26,7 +26,7 @@ import requests
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from deniable import mechanisms, registry
-from deniable.report import fingerprint
+from deniable.declared import fingerprint
 from deniable_aggregator.alarms import watcher
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.publish import suppression

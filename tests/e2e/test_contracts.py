@@ -39,9 +39,9 @@ def test_contracts_hold(copy):
     ("contract", "file", "line"),
     [
         ("server -> aggregator -> client", "aggregator/deniable_aggregator/tally/__init__.py", "import deniable_server.settings"),
-        ("server -> aggregator -> client", "client/deniable/report.py", "import deniable_aggregator.store.batch"),
-        ("floors of the client", "client/deniable/layout.py", "import deniable.mechanisms"),
-        ("floors of the client", "client/deniable/registry.py", "import deniable.transport"),
+        ("server -> aggregator -> client", "client/deniable/wire/report.py", "import deniable_aggregator.store.batch"),
+        ("floors of the client", "client/deniable/wire/layout.py", "import deniable.mechanisms"),
+        ("floors of the client", "client/deniable/registry/metric.py", "import deniable.transport"),
         ("floors of the aggregator", "aggregator/deniable_aggregator/store/script.py", "import deniable_aggregator.decode"),
         ("floors of the aggregator", "aggregator/deniable_aggregator/publish/release.py", "import deniable_aggregator.deletion"),
         ("floors of the server", "server/deniable_server/api/ingest.py", "import deniable_server.pages"),

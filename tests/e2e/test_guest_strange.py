@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import deniable
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.client import Client
 from deniable.errors import DeniableError
+from deniable.limits.caps import Caps
 from deniable.registry import load
+from deniable.registry.tables import Budget
 from deniable.transport import SenderSettings
 
 DSN = "http://key@127.0.0.1:9/shop"

@@ -26,11 +26,12 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from deniable import mechanisms, period
+from deniable import mechanisms
 from deniable.cli import main
+from deniable.declared import fingerprint
 from deniable.errors import ConfigurationError
-from deniable.registry import load
-from deniable.report import Stratum, fingerprint
+from deniable.registry import load, period
+from deniable.wire.report import Stratum
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.publish.publisher import Publisher

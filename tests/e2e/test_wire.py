@@ -19,17 +19,19 @@ import foreign
 import pytest
 import requests
 
-from deniable import hashing, mechanisms, memo, period, text
-from deniable import layout as layouts
-from deniable.allowance import MICRO, Allowance
-from deniable.budget import Budget
-from deniable.ledger import Ledger
+from deniable import mechanisms
+from deniable.commands.sheet import sheet
+from deniable.device import permanent_responses as memo
+from deniable.device.ledger import Ledger
+from deniable.device.state import State
+from deniable.exact import hashing
+from deniable.limits.allowance import MICRO, Allowance
 from deniable.question import Question
-from deniable.registry import load, parse
-from deniable.report import Report, Stratum, encode
+from deniable.registry import load, parse, period, text
+from deniable.registry.tables import Budget
 from deniable.source import Source
-from deniable.state import State
-from deniable.wire import sheet
+from deniable.wire import layout as layouts
+from deniable.wire.report import Report, Stratum, encode
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 

@@ -26,8 +26,10 @@ import requests
 from processes import APP, Redis, Workers, children, end
 from proxy import Proxy
 
-from deniable import mechanisms, period, registry
-from deniable.report import Stratum, fingerprint
+from deniable import mechanisms, registry
+from deniable.declared import fingerprint
+from deniable.registry import period
+from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import GROUP, Store, connect
 from deniable_aggregator.store.dead_letters import DeadLetters

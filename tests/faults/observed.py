@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 from processes import Redis, children, end, servers
 from prometheus_client.parser import text_string_to_metric_families
 
-from deniable import mechanisms, period, registry
-from deniable.report import fingerprint
+from deniable import mechanisms, registry
+from deniable.declared import fingerprint
+from deniable.registry import period
 from deniable_aggregator.store import Store, connect
 from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings

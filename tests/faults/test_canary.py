@@ -21,8 +21,9 @@ from uuid import UUID
 import pytest
 
 import deniable
-from deniable import mechanisms, period, registry
-from deniable.report import fingerprint
+from deniable import mechanisms, registry
+from deniable.declared import fingerprint
+from deniable.registry import period
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store, connect, embedded, tallies
 from deniable_server.local.stack import Stack, free_port

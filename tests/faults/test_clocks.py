@@ -9,8 +9,8 @@ import time
 import pytest
 from processes import Redis, preloaded, servers
 
-from deniable.layout import Layout
-from deniable.report import Stratum
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import GROUP, Store, batch, connect, health
 from deniable_aggregator.store.batch import Group

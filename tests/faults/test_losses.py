@@ -13,8 +13,8 @@ import pytest
 from processes import Redis, preloaded, servers
 from proxy import Proxy
 
-from deniable.layout import Layout
-from deniable.report import Stratum
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import Store, batch, connect, tallies
 from deniable_aggregator.store.batch import Group

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from deniable import mechanisms
-from deniable.allowance import MICRO, Allowance
-from deniable.budget import Budget
-from deniable.ledger import Ledger
-from deniable.memo import Memo
+from deniable.device.ledger import Ledger
+from deniable.device.permanent_responses import Memo
+from deniable.device.state import State
+from deniable.limits.allowance import MICRO, Allowance
 from deniable.question import Occasion, Question
 from deniable.registry import Metric
-from deniable.report import Stratum
-from deniable.state import State
+from deniable.registry.tables import Budget
+from deniable.wire.report import Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,12 +53,15 @@ def at(period: str) -> Occasion:
 DEVICE = f"""
 import os, sys, time
 from pathlib import Path
-from deniable import ledger, mechanisms, memo, state
-from deniable.allowance import Allowance
-from deniable.budget import Budget
+from deniable import mechanisms
+from deniable.device import ledger
+from deniable.device import permanent_responses as memo
+from deniable.device import state
+from deniable.limits.allowance import Allowance
+from deniable.registry.tables import Budget
 from deniable.question import Occasion, Question
 from deniable.registry import Metric
-from deniable.report import Stratum
+from deniable.wire.report import Stratum
 ledger._REPORTS = 3  # so that a lease is renewed all the time
 ledger.TROUBLE_PAUSE = memo.TROUBLE_PAUSE = 0.01
 state._PATIENCE = 0.05

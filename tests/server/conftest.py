@@ -10,8 +10,9 @@ from time import time
 
 import pytest
 
-from deniable import mechanisms, period
-from deniable.report import fingerprint
+from deniable import mechanisms
+from deniable.declared import fingerprint
+from deniable.registry import period
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_server import create_app

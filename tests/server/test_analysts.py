@@ -13,7 +13,7 @@ import pytest
 import redis
 from scipy.stats import chisquare
 
-from deniable import period
+from deniable.registry import period
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.publish.publisher import Publisher

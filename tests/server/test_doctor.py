@@ -19,7 +19,8 @@ import pytest
 from redis import AuthenticationError, RedisError
 
 from deniable import cli, mechanisms, registry
-from deniable.report import Stratum, fingerprint
+from deniable.declared import fingerprint
+from deniable.wire.report import Stratum
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect, embedded, health

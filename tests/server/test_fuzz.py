@@ -22,8 +22,8 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from deniable.errors import PayloadError
-from deniable.layout import Layout
-from deniable.report import MAX_INFLATED_BYTES, Stratum
+from deniable.wire.layout import Layout
+from deniable.wire.report import MAX_INFLATED_BYTES, Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import GROUP, batch
 from deniable_aggregator.store.batch import Group

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import redis
 
-from deniable import period
+from deniable.registry import period
 from deniable_server.api import ingest
 
 

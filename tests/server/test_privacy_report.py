@@ -17,9 +17,9 @@ from markdown_it import MarkdownIt
 
 from deniable import cli, mechanisms, registry
 from deniable.lint import lint
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable.proof import distribution
-from deniable.text import visible
+from deniable.registry.text import visible
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.statement import statement
 from deniable_aggregator.attack.observer import Observer

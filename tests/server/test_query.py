@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from deniable import period
+from deniable.registry import period
 from deniable_aggregator import decode
 
 

@@ -11,13 +11,13 @@ from threading import Thread
 import pytest
 from werkzeug.serving import make_server
 
-from deniable.budget import Budget
-from deniable.caps import Caps
 from deniable.client import Client
 from deniable.errors import ConfigurationError, RegistryError, ServedRegistryError
+from deniable.limits.caps import Caps
 from deniable.registry import parse
-from deniable.settings import SenderSettings
-from deniable.signature import Envelope, generate, seal
+from deniable.registry.tables import Budget
+from deniable.served_registry.signature import Envelope, generate, seal
+from deniable.transport.settings import SenderSettings
 
 INGEST, READ = "pk_test_12345678", "rk_test_12345678"
 PRIVATE, PUBLIC = generate()

@@ -9,10 +9,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from deniable import period
-from deniable.registry import Registry
-from deniable.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
+from deniable.registry import Registry, period
 from deniable.testing import StubServer
+from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 
 DAY = timedelta(days=1)
 

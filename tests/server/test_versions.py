@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from deniable import published
 from deniable.declared import Declared
+from deniable.registry import published
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.publish import counted
 from deniable_server.access.keys import KeyStore

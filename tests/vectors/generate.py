@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from deniable import mechanisms
+from deniable.declared import fingerprint
 from deniable.errors import ParameterError
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable.registry import Metric
-from deniable.report import Report, Stratum, encode, fingerprint
 from deniable.source import Source
+from deniable.wire.report import Report, Stratum, encode
 
 HERE = Path(__file__).parent
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from math import ceil
 from typing import TYPE_CHECKING
 
-from deniable.allowance import MICRO
 from deniable.errors import ConfigurationError
+from deniable.limits.allowance import MICRO
 from deniable_aggregator.accounting import checks, sums
 from deniable_aggregator.accounting.spend import merged
 

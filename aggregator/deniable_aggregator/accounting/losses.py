@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from deniable.allowance import MICRO
+from deniable.limits.allowance import MICRO
 from deniable_aggregator.accounting import checks
 from deniable_aggregator.accounting.spend import merged
 

@@ -8,20 +8,21 @@ from fractions import Fraction
 from math import ceil, inf
 from typing import TYPE_CHECKING
 
-from deniable import mechanisms, period
-from deniable.allowance import MICRO, Allowance, unfit
-from deniable.caps import Caps
+from deniable import mechanisms
 from deniable.errors import ParameterError
-from deniable.mechanisms.chain import Chain
+from deniable.limits.allowance import MICRO, Allowance, unfit
+from deniable.limits.caps import Caps
+from deniable.mechanisms.permanent import Chain
+from deniable.registry import period
 from deniable_aggregator.accounting import checks
 from deniable_aggregator.accounting.spend import Spend, telling
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable.budget import Budget
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
+    from deniable.registry.tables import Budget
 
 __all__ = ["Plan", "Use", "periods", "plan"]
 
@@ -142,7 +143,7 @@ def periods(length: str, days: int) -> int:
     Parameters
     ----------
     length
-        One of `deniable.period.LENGTHS`.
+        One of `deniable.registry.period.LENGTHS`.
     days
         At least 1.
     """

@@ -7,9 +7,9 @@ from fractions import Fraction
 from math import ceil, exp, inf, nextafter
 from typing import TYPE_CHECKING, Self
 
-from deniable.allowance import MICRO, cost
 from deniable.errors import ParameterError
-from deniable.weight import exact
+from deniable.exact.epsilon import exact
+from deniable.limits.allowance import MICRO, cost
 from deniable_aggregator.accounting import checks
 
 if TYPE_CHECKING:

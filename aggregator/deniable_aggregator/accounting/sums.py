@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import e, expm1, fsum, log, sqrt, tanh
 from typing import TYPE_CHECKING
 
-from deniable.allowance import MICRO
+from deniable.limits.allowance import MICRO
 from deniable_aggregator.accounting import checks
 
 if TYPE_CHECKING:

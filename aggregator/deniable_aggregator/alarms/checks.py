@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from deniable.hashing import PoolFamily
+from deniable.exact.hashing import PoolFamily
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
 from deniable.mechanisms.projective import Projective

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable.declared import Declared
-from deniable.period import end
+from deniable.registry.period import end
 from deniable_aggregator import tally
 from deniable_aggregator.alarms import checks, volume
 from deniable_aggregator.counting.events import Events
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Definition
     from deniable.registry import Registry
-    from deniable.report import Stratum
+    from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
 __all__ = ["EVERY_SECONDS", "Alarm", "Watch", "alarms", "forget", "looked"]

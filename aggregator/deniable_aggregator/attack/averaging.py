@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable.source import OS
 from deniable_aggregator.attack.devices import Forgetful, Losing, Remembering
 from deniable_aggregator.attack.observer import Observer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable.source import OS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp, xlog1py, xlogy
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable.proof import distribution
 from deniable.source import ONE, ZERO, Source
 from deniable_aggregator import tally

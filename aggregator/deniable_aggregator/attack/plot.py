@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
 from deniable.errors import ConfigurationError
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, cast
 
-from deniable import disk
+from deniable.device import files as disk
 from deniable.errors import ConfigurationError
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.audit.log import Rotated

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from deniable import mechanisms
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.published import newest
+from deniable.registry.published import newest
 from deniable_aggregator.accounting import checks, library
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.spend import Spend

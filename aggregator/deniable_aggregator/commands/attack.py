@@ -10,8 +10,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deniable import mechanisms
 from deniable.errors import ConfigurationError
-from deniable.mechanisms.chain import Chain
-from deniable.weight import exact
+from deniable.exact.epsilon import exact
+from deniable.mechanisms.permanent import Chain
 from deniable_aggregator.attack.averaging import averaging
 from deniable_aggregator.attack.observer import LARGEST_DOMAIN, Observer
 

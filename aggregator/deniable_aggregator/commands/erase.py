@@ -7,8 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-from deniable import published
 from deniable.errors import ConfigurationError
+from deniable.registry import published
 from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.commands import options

@@ -55,7 +55,7 @@ def _apps(paths: str | None) -> list[str]:
     paths = paths or os.environ.get("DENIABLE_REGISTRY", "")
     if not paths:
         return []
-    from deniable import published  # noqa: PLC0415 - who names the apps needs no registries
+    from deniable.registry import published  # noqa: PLC0415 - who names the apps needs no registries
 
     return list(published.load_all(paths))
 

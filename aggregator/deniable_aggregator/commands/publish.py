@@ -6,8 +6,8 @@ import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from deniable import published
 from deniable.errors import ConfigurationError
+from deniable.registry import published
 from deniable_aggregator.commands import options
 from deniable_aggregator.publish.publisher import Publisher
 

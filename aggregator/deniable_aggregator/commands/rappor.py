@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from deniable.google_rappor import Params
+    from deniable.mechanisms.google_rappor import Params
 
 __all__ = ["rappor"]
 

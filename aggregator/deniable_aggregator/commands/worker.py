@@ -9,7 +9,7 @@ import sys
 from threading import Event, Timer
 from typing import TYPE_CHECKING
 
-from deniable.layout import Layout
+from deniable.wire.layout import Layout
 from deniable_aggregator import tally
 from deniable_aggregator.commands import options
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
@@ -89,7 +89,7 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
 
 def _watches(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Callable[[], bool | None]]:
     """Make what looks at each app whose registry is given, what publishes it, and what deletes of it what is due."""
-    from deniable import published  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
+    from deniable.registry import published  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
 
     loaded = published.load_all(paths or "")
     for store in stores:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deniable.errors import PayloadError
-from deniable.report import Stratum
+from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import Weights
 from deniable_aggregator.tally import set_bits
@@ -17,7 +17,7 @@ from deniable_aggregator.tally import set_bits
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from deniable.layout import Layout
+    from deniable.wire.layout import Layout
     from deniable_aggregator.store import batch
 
 __all__ = ["Deltas", "count", "countable"]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.hashing import LinearFamily, LineFamily
-from deniable.layout import MAX_CELLS
+from deniable.exact.hashing import LinearFamily, LineFamily
 from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
@@ -23,6 +22,7 @@ from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms, Sketch
 from deniable.mechanisms.unary import members
+from deniable.wire.layout import MAX_CELLS
 from deniable_aggregator.decode import bucket_estimate, hash_lookup
 from deniable_aggregator.decode.estimate import Estimate, Fitted, Supported
 from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard

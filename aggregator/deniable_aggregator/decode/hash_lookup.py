@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from deniable.hashing import key
+from deniable.exact.hashing import key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from deniable.hashing import PoolFamily
+    from deniable.exact.hashing import PoolFamily
 
 __all__ = ["hashes", "keys", "lookup", "multipliers"]
 

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
-from deniable.hashing import PoolFamily
+from deniable.exact.hashing import PoolFamily
 from deniable.mechanisms.coin import Coin
 from deniable.mechanisms.direct import Grr
 from deniable.mechanisms.subset import Subset

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import fft
 
 from deniable.errors import ParameterError
-from deniable.field import Field
+from deniable.exact.finite_field import Field
 from deniable.mechanisms.projective import points
 
 if TYPE_CHECKING:

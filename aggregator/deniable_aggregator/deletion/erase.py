@@ -20,7 +20,7 @@ from deniable_aggregator.store.script import Script
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from deniable.report import Stratum
+    from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.dead_letters import DeadLetter
 

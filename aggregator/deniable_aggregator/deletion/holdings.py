@@ -14,7 +14,7 @@ from deniable_aggregator.store import tallies
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deniable.report import Stratum
+    from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
 __all__ = ["COUNTED", "INDEXES", "PUBLISHED", "Holdings"]

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import redis
 
-from deniable import period
 from deniable.declared import Declared
-from deniable.publication import GRACE, delay
+from deniable.registry import period
+from deniable.registry.tables import GRACE, delay
 from deniable_aggregator.alarms import watcher
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from deniable.registry import Registry
-    from deniable.report import Stratum
+    from deniable.wire.report import Stratum
     from deniable_aggregator.publish.publisher import Publisher
     from deniable_aggregator.store import Store
 
 __all__ = ["EVERY_SECONDS", "Retention"]
 
-log = logging.getLogger("deniable.retention")
+log = logging.getLogger("deniable.registry.tables")
 
 EVERY_SECONDS = 3600.0
 """Between looks."""

@@ -8,7 +8,7 @@ from deniable_aggregator.publish import release
 
 if TYPE_CHECKING:
     from deniable.declared import Declared, Definition
-    from deniable.report import Stratum
+    from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
 __all__ = ["strata", "unpublished"]

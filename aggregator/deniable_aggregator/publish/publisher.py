@@ -20,8 +20,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from deniable import period
 from deniable.declared import Declared
+from deniable.registry import period
 from deniable_aggregator import tally
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.counting.events import Events
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from deniable.declared import Definition
-    from deniable.layout import Layout
     from deniable.registry import Metric, Registry
-    from deniable.report import Stratum
+    from deniable.wire.layout import Layout
+    from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
     from deniable_aggregator.tally import Tally
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from deniable.declared import Definition
-    from deniable.report import Stratum
+    from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
 __all__ = ["Release", "Summary", "listed", "noted", "shelf", "summaries", "summary"]

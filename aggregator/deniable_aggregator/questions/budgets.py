@@ -19,15 +19,15 @@ from hashlib import sha256
 from secrets import token_hex
 from typing import TYPE_CHECKING, cast
 
-from deniable.allowance import MICRO
+from deniable.limits.allowance import MICRO
 from deniable_aggregator.store import tallies
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deniable.analysts import Analysts
-    from deniable.report import Stratum
+    from deniable.registry.tables import Analysts
+    from deniable.wire.report import Stratum
     from deniable_aggregator.publish.breakdown import Box
     from deniable_aggregator.store import Store
 

@@ -21,8 +21,8 @@ from functools import lru_cache
 from math import ceil, exp, inf, log, log1p, nextafter, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
-from deniable.allowance import MICRO
 from deniable.errors import ParameterError
+from deniable.limits.allowance import MICRO
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable import text
 from deniable.errors import ParameterError
-from deniable.layout import Layout
+from deniable.exact.epsilon import MAX_EPSILON
 from deniable.mechanisms.rappor import GoogleRappor
-from deniable.weight import MAX_EPSILON
+from deniable.registry import text
+from deniable.wire.layout import Layout
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import likelihood
 from deniable_aggregator.decode.estimate import Estimate, Supported
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.google_rappor import Params
+    from deniable.mechanisms.google_rappor import Params
 
 __all__ = ["OTHER", "Variable", "associate", "bits", "load_candidates", "load_tally", "strings"]
 

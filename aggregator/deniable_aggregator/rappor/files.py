@@ -6,7 +6,7 @@
 ``counts.csv``
     no header; a row for each cohort: its reports, then how often each bit was set, bit 0 first;
 ``map.csv``
-    no header; a row for each candidate: its text, then its `deniable.google_rappor.positions`;
+    no header; a row for each candidate: its text, then its `deniable.mechanisms.google_rappor.positions`;
 ``reports.csv``
     a header, then a row for each report, its bits as digits, the *highest* first.
 
@@ -32,8 +32,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.google_rappor import Params, positions
-from deniable.layout import Layout
+from deniable.mechanisms.google_rappor import Params, positions
+from deniable.wire.layout import Layout
 from deniable_aggregator import tally
 
 if TYPE_CHECKING:
@@ -184,7 +184,8 @@ def load_map(path: str | PathLike[str], params: Params) -> list[str]:
     Returns
     -------
     list of str
-        The candidates in the order of the file. Their positions are `deniable.google_rappor.positions` of their UTF-8 bytes.
+        The candidates in the order of the file. `deniable.mechanisms.google_rappor.positions` gives their positions, from their
+        UTF-8 bytes.
 
     Raises
     ------

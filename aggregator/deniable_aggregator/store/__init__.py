@@ -62,8 +62,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.declared import Definition
-    from deniable.layout import Layout
-    from deniable.report import Stratum
+    from deniable.wire.layout import Layout
+    from deniable.wire.report import Stratum
     from deniable_aggregator.store.durability import Durability
     from deniable_aggregator.store.room import Room
     from deniable_aggregator.tally import Tally

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import msgspec
 
 from deniable.errors import PayloadError
-from deniable.layout import Layout
-from deniable.report import Stratum
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

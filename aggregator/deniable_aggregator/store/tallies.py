@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from deniable.report import Stratum
+from deniable.wire.report import Stratum
 from deniable_aggregator import tally as tallies
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import redis
 
     from deniable.declared import Definition
-    from deniable.layout import Layout
+    from deniable.wire.layout import Layout
     from deniable_aggregator.tally import Tally
 
 __all__ = ["Shelf", "cells", "name", "stratum"]

@@ -18,7 +18,7 @@ from deniable_aggregator.tally import kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from deniable.layout import Layout
+    from deniable.wire.layout import Layout
 
 __all__ = ["Tally", "count", "empty", "from_cells", "merge", "plain", "sift", "valid"]
 

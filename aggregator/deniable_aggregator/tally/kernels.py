@@ -1,6 +1,6 @@
 """Counting: what turns the payloads of many reports into the cells of a tally.
 
-There is one kernel for each kind of `deniable.layout.Layout`. Payloads lie end to end in one array of bytes, just as they
+There is one kernel for each kind of `deniable.wire.layout.Layout`. Payloads lie end to end in one array of bytes, just as they
 arrive, and were validated before: a number past the table or a set padding bit is not looked for here. Counts are added
 in place. Where numba is installed they run as machine code without the GIL, near the speed of memory; otherwise numpy
 gives the same counts, unary ones some 20 to 100 times slower. Numba is first loaded when something is counted.

@@ -15,7 +15,7 @@ from deniable_aggregator.tally import kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from deniable.layout import Layout
+    from deniable.wire.layout import Layout
 
 __all__ = ["count"]
 

@@ -8,8 +8,8 @@ from math import log
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable.errors import ParameterError
-from deniable.layout import MAX_REPORT_BYTES
 from deniable.mechanisms.base import Mechanism
+from deniable.wire.layout import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
     from fractions import Fraction

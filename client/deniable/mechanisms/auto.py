@@ -7,12 +7,12 @@ from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
-from deniable.layout import MAX_REPORT_BYTES
 from deniable.mechanisms.direct import Binary, Grr
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
 from deniable.mechanisms.subset import Subset
 from deniable.mechanisms.unary import Oue, Sue
+from deniable.wire.layout import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
     from fractions import Fraction

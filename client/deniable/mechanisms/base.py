@@ -9,14 +9,14 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
+from deniable.exact.epsilon import exact, spent
 from deniable.source import OS, home, settle
-from deniable.weight import exact, spent
 
 if TYPE_CHECKING:
     from fractions import Fraction
 
-    from deniable.layout import Layout
     from deniable.source import Source
+    from deniable.wire.layout import Layout
 
 __all__ = ["Mechanism", "mean_variance"]
 

@@ -8,10 +8,10 @@ from math import gcd
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
-from deniable.layout import Layout
-from deniable.mechanisms.chain import MAX_ROWS, Chain, flips
+from deniable.exact.epsilon import UNIT, weight
+from deniable.mechanisms.permanent import MAX_ROWS, Chain, flips
 from deniable.mechanisms.unary import members
-from deniable.weight import UNIT, weight
+from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
     from deniable.source import Source

@@ -6,9 +6,9 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
-from deniable.layout import Layout
+from deniable.exact.epsilon import UNIT, weight
 from deniable.mechanisms.base import Mechanism
-from deniable.weight import UNIT, weight
+from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
     from deniable.source import Source

@@ -8,10 +8,10 @@ from math import gcd, isqrt
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from deniable.errors import ParameterError
-from deniable.layout import Layout
+from deniable.exact.epsilon import UNIT, weight
 from deniable.mechanisms.base import Mechanism
 from deniable.mechanisms.hadamard import column
-from deniable.weight import UNIT, weight
+from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
     from deniable.source import Source

@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from deniable.mechanisms.chain import Chain, flips, second_flip
+from deniable.exact.epsilon import UNIT, weight
+from deniable.mechanisms.permanent import Chain, flips, second_flip
 from deniable.mechanisms.unary import Oue, draw, place
-from deniable.weight import UNIT, weight
 
 if TYPE_CHECKING:
     from deniable.source import Source

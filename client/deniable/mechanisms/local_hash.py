@@ -7,11 +7,11 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
-from deniable.hashing import LinearFamily, is_prime
-from deniable.layout import MAX_CELLS, Layout
+from deniable.exact.epsilon import UNIT, weight
+from deniable.exact.hashing import LinearFamily, is_prime
 from deniable.mechanisms.base import Mechanism, mean_variance
 from deniable.mechanisms.direct import shifts
-from deniable.weight import UNIT, weight
+from deniable.wire.layout import MAX_CELLS, Layout
 
 if TYPE_CHECKING:
     from deniable.source import Source

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.chain import MAX_ROWS
 from deniable.mechanisms.l_grr import Shifted
 from deniable.mechanisms.local_hash import LocalHash, best_family
+from deniable.mechanisms.permanent import MAX_ROWS
 
 if TYPE_CHECKING:
-    from deniable.hashing import LinearFamily
+    from deniable.exact.hashing import LinearFamily
 
 __all__ = ["Loloha"]
 

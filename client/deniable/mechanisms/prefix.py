@@ -17,10 +17,10 @@ from math import isqrt
 from typing import Any, ClassVar
 
 from deniable.errors import ParameterError
-from deniable.hashing import PoolFamily
-from deniable.layout import Layout
+from deniable.exact.epsilon import UNIT, weight
+from deniable.exact.hashing import PoolFamily
 from deniable.mechanisms.sketch import FastLocalHash, best_width
-from deniable.weight import UNIT, weight
+from deniable.wire.layout import Layout
 
 __all__ = ["GOLDEN", "MAX_STEP", "MULTIPLIERS", "Pem", "PrefixTree", "TreeHist", "extend"]
 

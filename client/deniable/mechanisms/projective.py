@@ -10,11 +10,11 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
-from deniable.field import Field, is_order
-from deniable.layout import MAX_CELLS, Layout
+from deniable.exact.epsilon import UNIT, weight
+from deniable.exact.finite_field import Field, is_order
 from deniable.mechanisms.base import Mechanism, mean_variance
 from deniable.source import ONE, ZERO
-from deniable.weight import UNIT, weight
+from deniable.wire.layout import MAX_CELLS, Layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ from fractions import Fraction
 from math import log
 from typing import TYPE_CHECKING, Any
 
-from deniable import google_rappor
 from deniable.errors import ParameterError
-from deniable.hashing import PoolFamily, data, key
-from deniable.layout import Layout
-from deniable.mechanisms.chain import Chain, flips, second_flip
-from deniable.weight import UNIT, exact, weight
+from deniable.exact.epsilon import UNIT, exact, weight
+from deniable.exact.hashing import PoolFamily, data, key
+from deniable.mechanisms import google_rappor
+from deniable.mechanisms.permanent import Chain, flips, second_flip
+from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
     from deniable.source import Source
@@ -214,7 +214,7 @@ class GoogleRappor(Bloom):
     Parameters
     ----------
     preset
-        Name of a set of parameters in `deniable.google_rappor.PRESETS`, of which those given replace some.
+        Name of a set of parameters in `deniable.mechanisms.google_rappor.PRESETS`, of which those given replace some.
     bits, hashes, cohorts
         k, h and m.
     prob_p, prob_q, prob_f
@@ -224,7 +224,7 @@ class GoogleRappor(Bloom):
 
     See Also
     --------
-    deniable.google_rappor.permanent : The permanent response of such a client.
+    deniable.mechanisms.google_rappor.permanent : The permanent response of such a client.
     """
 
     name = "google_rappor"

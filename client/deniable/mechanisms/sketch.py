@@ -8,12 +8,12 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from deniable.errors import ParameterError
-from deniable.hashing import LinearFamily, LineFamily, PoolFamily, key
-from deniable.layout import MAX_CELLS, Layout
+from deniable.exact.epsilon import UNIT, weight
+from deniable.exact.hashing import LinearFamily, LineFamily, PoolFamily, key
 from deniable.mechanisms.base import Mechanism
 from deniable.mechanisms.direct import shifts
 from deniable.mechanisms.local_hash import best_family
-from deniable.weight import UNIT, weight
+from deniable.wire.layout import MAX_CELLS, Layout
 
 if TYPE_CHECKING:
     from deniable.source import Source

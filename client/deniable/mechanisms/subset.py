@@ -5,10 +5,10 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from deniable.layout import Layout
+from deniable.exact.epsilon import UNIT, weight
 from deniable.mechanisms.base import Mechanism, mean_variance
 from deniable.mechanisms.unary import members
-from deniable.weight import UNIT, weight
+from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
     from deniable.source import Source

@@ -12,10 +12,11 @@ from binascii import Error as Base64Error
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms, period
+from deniable import mechanisms
 from deniable.declared import Declared
 from deniable.errors import ParameterError, PayloadError
-from deniable.report import FORMAT, MAX_BODY_BYTES, MAX_INFLATED_BYTES, Report, Stratum
+from deniable.registry import period
+from deniable.wire.report import FORMAT, MAX_BODY_BYTES, MAX_INFLATED_BYTES, Report, Stratum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -103,7 +104,7 @@ def check(body: bytes, registry: Registry | None) -> tuple[dict[str, Any], list[
     Parameters
     ----------
     body
-        JSON, as `deniable.report.encode` writes it.
+        JSON, as `deniable.wire.report.encode` writes it.
     registry
         What is collected; None to look at the batch's shape alone.
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
 
-    from deniable.report import Report
+    from deniable.wire.report import Report
 
 __all__ = ["Attempt", "Received", "StubServer"]
 

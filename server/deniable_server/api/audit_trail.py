@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, cast
 import redis
 from flask import Flask, Response, current_app, g, request
 
-from deniable import period
 from deniable.errors import ParameterError
+from deniable.registry import period
 from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish.breakdown import Breakdown

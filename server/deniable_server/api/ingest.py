@@ -21,9 +21,10 @@ import redis
 from flask import Blueprint, Response, g, request
 from werkzeug.wsgi import get_content_length
 
-from deniable import period, report
 from deniable.errors import ParameterError
-from deniable.report import Stratum
+from deniable.registry import period
+from deniable.wire import report
+from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import batch, refused_reports
 from deniable_server.api.auth import app_by_ingest_key, uploader

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Blueprint, g, jsonify, request
 
 from deniable.errors import ParameterError
-from deniable.period import bounds
+from deniable.registry.period import bounds
 from deniable_aggregator import tally
 from deniable_aggregator.alarms import watcher
 from deniable_aggregator.alarms.checks import about, influence

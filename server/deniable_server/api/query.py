@@ -12,10 +12,10 @@ import redis
 from flask import Blueprint, jsonify, request
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.chain import Chain
+from deniable.mechanisms.permanent import Chain
 from deniable.mechanisms.prefix import PrefixTree
-from deniable.period import bounds
-from deniable.report import Stratum
+from deniable.registry.period import bounds
+from deniable.wire.report import Stratum
 from deniable_aggregator import decode
 from deniable_aggregator.decode.combination import combine
 from deniable_aggregator.decode.discovery import discover
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from flask import Response
 
     from deniable.declared import Definition
-    from deniable.registry import Metric, Value
+    from deniable.registry import Metric
+    from deniable.registry.metric import Value
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from flask import Blueprint, Response, g, jsonify, request
 
-from deniable import period
-from deniable.allowance import MICRO
 from deniable.errors import ParameterError
+from deniable.limits.allowance import MICRO
+from deniable.registry import period
 from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.publish import counted, release
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -30,7 +30,7 @@ from deniable_server.http.problem import Problem
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from deniable.report import Stratum
+    from deniable.wire.report import Stratum
     from deniable_aggregator.publish.breakdown import Box
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.questions.budgets import Answer

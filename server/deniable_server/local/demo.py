@@ -27,8 +27,8 @@ from rich.table import Table
 
 from deniable import Budget, Caps, Client, mechanisms, registry, terminal
 from deniable.errors import ConfigurationError
+from deniable.exact.epsilon import MAX_EPSILON, exact
 from deniable.transport import SenderSettings
-from deniable.weight import MAX_EPSILON, exact
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect
 from deniable_server.local import population

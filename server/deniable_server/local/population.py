@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from deniable import text
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.rules import MAX_VALUES
-from deniable.text import MAX_LENGTH
+from deniable.registry import text
+from deniable.registry.rules import MAX_VALUES
+from deniable.registry.text import MAX_LENGTH
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from deniable.allowance import MICRO
+from deniable.limits.allowance import MICRO
 from deniable_aggregator.accounting.account import METHODS
 from deniable_aggregator.store import inventory
 from deniable_server.privacy import words

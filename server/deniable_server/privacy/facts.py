@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 from deniable import mechanisms
 from deniable.explanation import Explanation
 from deniable.lint import lint
-from deniable.published import newest
+from deniable.registry.published import newest
 from deniable_aggregator.accounting.plan import Plan, plan
 from deniable_aggregator.accounting.statement import Statement, statement
 from deniable_server.privacy.guess import Guess, guesses
 
 if TYPE_CHECKING:
-    from deniable.allowance import Allowance
+    from deniable.limits.allowance import Allowance
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from math import exp, inf, log
 from typing import TYPE_CHECKING
 
-from deniable.allowance import cost
-from deniable.mechanisms.chain import Chain
+from deniable.limits.allowance import cost
+from deniable.mechanisms.permanent import Chain
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import periods
 from deniable_aggregator.accounting.spend import Spend

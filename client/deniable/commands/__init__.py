@@ -1,0 +1,1 @@
+"""The subcommands that need nothing but the SDK, one each."""

@@ -1,0 +1,187 @@
+"""``deniable registry``: check, compare, publish, show and sign registries."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable.commands.sheet import sheet
+from deniable.errors import ConfigurationError, RegistryError
+from deniable.lint import diff, lint
+from deniable.registry import load, parse, published
+from deniable.served_registry.restrictions import restricted
+from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, generate, seal
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    Run = Callable[[argparse.Namespace], int]
+
+__all__ = ["registry"]
+
+
+def registry(parser: argparse.ArgumentParser) -> Run:
+    """``deniable registry lint | diff | publish | show | keygen | sign | verify``."""
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("lint", help="explain each fault of a registry with file, metric, rule and value")
+    check.add_argument("files", nargs="+", metavar="FILE", help="or a folder of published registries")
+    check.set_defaults(run=lambda given: max(_lint(file) for file in given.files))
+    compare = actions.add_parser("diff", help="name what a change to a published registry would break")
+    compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
+    compare.add_argument("proposed", metavar="PROPOSED")
+    compare.set_defaults(run=lambda given: _diff(given.published, given.proposed))
+    add = actions.add_parser("publish", help="add a registry to the folder of all that were published, if it breaks none of them")
+    add.add_argument("file", metavar="FILE")
+    add.add_argument("folder", metavar="FOLDER", help="made where there is none; DENIABLE_REGISTRY names it")
+    add.set_defaults(run=lambda given: _publish(Path(given.file), Path(given.folder)))
+    show = actions.add_parser("show", help="tell what a client in another language needs: fingerprints, layouts, constants")
+    show.add_argument("file", nargs="?", default="metrics.toml", metavar="FILE", help="default: metrics.toml")
+    show.add_argument("--json", action="store_true", help="all of it, as docs/wire.md explains")
+    show.set_defaults(run=lambda given: _show(given.file, as_json=given.json))
+    keys = actions.add_parser(
+        "keygen", help="draw a key pair to sign registries with, and print the public key to pin in the app"
+    )
+    keys.add_argument("--out", required=True, metavar="FILE", help="where the private key goes; must not exist")
+    keys.set_defaults(run=lambda given: _keygen(given.out))
+    sign = actions.add_parser("sign", help="sign a registry that a server is to hand to devices")
+    sign.add_argument("file", metavar="FILE")
+    sign.add_argument("--key", required=True, metavar="FILE", help="private key, from keygen")
+    sign.add_argument("--out", metavar="FILE", help="default: metrics.signed.json beside metrics.toml")
+    sign.set_defaults(run=lambda given: _sign(Path(given.file), given.key, given.out))
+    verify = actions.add_parser("verify", help="check a signed registry as devices do")
+    verify.add_argument("file", metavar="FILE")
+    verify.add_argument("--public-key", required=True, metavar="KEY", help="as pinned in the app")
+    verify.add_argument("--against", metavar="FILE", help="the metrics.toml that the app brings along")
+    verify.set_defaults(run=lambda given: _verify(given.file, given.public_key, given.against))
+
+    def run(arguments: argparse.Namespace) -> int:
+        status: int = arguments.run(arguments)
+        return status
+
+    return run
+
+
+def _lint(path: str) -> int:
+    """Check a file, or each of a folder and then all of them together."""
+    found = published.files(path)
+    if max(_lint_file(str(file)) for file in found):
+        return 1
+    try:
+        published.load(path)
+    except RegistryError as error:
+        for fault in error.faults:
+            print(f"error: {fault}")
+        return 1
+    return 0
+
+
+def _lint_file(file: str) -> int:
+    found = lint(file)
+    for fault in found.faults:
+        print(f"error: {fault}")
+    for warning in found.warnings:
+        print(f"warning: {warning}")
+    for note in found.notes:
+        print(f"{file}: {note}")
+    print(f"{file}: {len(found.faults)} errors, {len(found.warnings)} warnings")
+    return 1 if found.faults else 0
+
+
+def _diff(before: str, proposed: str) -> int:
+    changes = diff(published.load(before), load(proposed))
+    for change in changes:
+        print(change)
+    breaking = sum(change.breaking for change in changes)
+    print(f"{len(changes)} changes, {breaking} breaking")
+    return 1 if breaking else 0
+
+
+def _publish(file: Path, folder: Path) -> int:
+    """Add a registry to a folder, unless it has faults, breaks what is published, or is the last one again."""
+    if _lint_file(str(file)):
+        return 1
+    earlier = published.files(folder) if any(folder.glob("*.toml")) else []
+    if earlier and earlier[-1].read_bytes() == file.read_bytes():
+        print(f"{file} is published already: {earlier[-1]}")
+        return 0
+    if earlier and _diff(str(folder), str(file)):
+        print("nothing was published: mend what is BREAKING")
+        return 1
+    print(f"published as {published.add(file, folder)}; start the server and the worker anew with DENIABLE_REGISTRY={folder}")
+    return 0
+
+
+def _show(file: str, *, as_json: bool) -> int:
+    written = sheet(load(file))
+    if as_json:
+        print(json.dumps(written, indent=2))
+        return 0
+    for id_, metric in written["metrics"].items():
+        layout = metric["layout"]
+        shape = f"{layout['rows']} x {layout['width']} {layout['kind']}, {layout['payload_bytes']} bytes"
+        print(f"{id_} version {metric['version']}: {metric['fingerprint']}, {metric['mechanism']}, {shape}")
+    return 0
+
+
+def _keygen(out: str) -> int:
+    private, public = generate()
+    try:
+        with os.fdopen(os.open(out, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
+            file.write(private)
+    except OSError as error:
+        raise ConfigurationError(f"the key cannot be written to a new file: {error}") from None
+    print(public)
+    return 0
+
+
+def _sign(file: Path, key: str, out: str | None) -> int:
+    if _lint(str(file)):
+        return 1
+    text = _read(str(file)).decode()  # not as text, which would change the ends of lines
+    revision = parse(text, str(file)).revision
+    if not revision:
+        print(f"error: {file}: -: a registry that is served has a revision, raised with every publication; got none")
+        return 1
+    envelope, public = seal(text, _read(key))
+    written = envelope.write()
+    if len(written) > MAX_BYTES:
+        print(f"error: {file}: -: an envelope has at most {MAX_BYTES} bytes; got {len(written)}")
+        return 1
+    target = Path(out) if out else file.with_suffix(".signed.json")
+    try:
+        target.write_bytes(written)
+    except OSError as error:
+        raise ConfigurationError(f"the envelope cannot be written: {error}") from None
+    print(f"{target}: revision {revision}, SHA-256 of the text {envelope.digest}, public key {public}")
+    return 0
+
+
+def _verify(file: str, public_key: str, against: str | None) -> int:
+    try:
+        envelope = Envelope.read(_read(file))
+        if envelope is None:
+            print(f"error: {file}: this is no envelope")
+            return 1
+        envelope.verify(public_key)
+        served = parse(envelope.text, FILE)
+        if not served.revision:
+            print(f"error: {file}: a registry that is served has a revision; got none")
+            return 1
+        if against:
+            restricted(load(against), served)
+    except RegistryError as error:
+        for fault in error.faults:
+            print(f"error: {fault}")
+        return 1
+    print(f"{file}: revision {served.revision} of {served.app}, SHA-256 of the text {envelope.digest}")
+    return 0
+
+
+def _read(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError as error:
+        raise ConfigurationError(f"a file cannot be read: {error}") from None

@@ -1,0 +1,111 @@
+"""The sheet of a registry: all that a client in another language needs to know of it, as docs/wire.md explains.
+
+Numbers that may exceed 2^53, which some languages cannot read from JSON, are texts; so are exact fractions.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import isinf
+from typing import TYPE_CHECKING, Any
+
+from deniable import mechanisms
+from deniable.limits.allowance import MICRO, Allowance
+from deniable.limits.caps import Caps
+from deniable.mechanisms.permanent import Chain
+
+if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric, Registry
+    from deniable.registry.tables import Budget
+
+__all__ = ["FORMAT", "sheet"]
+
+FORMAT = 1
+
+
+def sheet(registry: Registry) -> dict[str, Any]:
+    """Write down what a client needs to know of a registry.
+
+    Parameters
+    ----------
+    registry
+        As loaded.
+
+    Returns
+    -------
+    dict
+        Ready for JSON.
+
+    Raises
+    ------
+    ParameterError
+        If a metric has no mechanism.
+    """
+    budget = Caps().tightened(registry.budget)
+    return {
+        "format": FORMAT,
+        "app": registry.app,
+        "revision": registry.revision,
+        "segments": {name: list(values) for name, values in registry.segments.items()},
+        "budget": {"window_days": budget.window, "window": _micro(budget.per_window), "lifetime": _micro(budget.lifetime)},
+        "metrics": {id_: _metric(metric, budget) for id_, metric in registry.metrics.items()},
+    }
+
+
+def _metric(metric: Metric, budget: Budget) -> dict[str, Any]:
+    mechanism = mechanisms.of(metric)
+    layout = mechanism.layout
+    allowance = Allowance.of(metric, mechanism, budget)
+    return {
+        "version": metric.version,
+        "type": metric.type,
+        "values": None if metric.open else [list(value) if isinstance(value, tuple) else value for value in metric.values],
+        "factors": [name for name, _ in metric.factors] or None,
+        "max_length": metric.max_length or None,
+        "none": metric.none,
+        "other": metric.other,
+        "period": metric.period,
+        "grace": metric.grace,
+        "expires": metric.expires.isoformat() if metric.expires else None,
+        "segments": list(metric.segments),
+        "sample": metric.sample,
+        "epsilon": metric.epsilon,
+        "epsilon_permanent": metric.epsilon_permanent,
+        "mechanism": mechanism.name,
+        "canonical": mechanism.canonical,
+        "fingerprint": allowance.tag,
+        "layout": {
+            "kind": layout.kind,
+            "rows": layout.rows,
+            "width": layout.width,
+            "row_bytes": layout.row_size,
+            "payload_bytes": layout.payload_size,
+        },
+        "constants": _written(mechanism.constants),
+        "allowance": _allowance(metric, mechanism, allowance),
+    }
+
+
+def _allowance(metric: Metric, mechanism: Mechanism, allowance: Allowance) -> dict[str, Any]:
+    kept = metric.kept and isinstance(mechanism, Chain)
+    return {
+        "cost": allowance.cost,
+        "per_period": allowance.per_period,
+        "window": allowance.window,
+        "lifetime": allowance.lifetime,
+        "answers": allowance.answers if kept else None,
+        "answers_ever": None if not kept or isinf(allowance.answers_ever) else int(allowance.answers_ever),
+    }
+
+
+def _micro(nats: float | None) -> int | None:
+    return None if nats is None else int(nats * MICRO)
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _written(each) for name, each in value.items()}
+    if isinstance(value, Fraction):
+        return f"{value.numerator}/{value.denominator}"
+    return list(value) if isinstance(value, tuple) else value

@@ -1,0 +1,1 @@
+"""What a device keeps: state, what it spent, permanent responses, what it sent."""

@@ -1,0 +1,91 @@
+"""What was sent: the randomised reports, kept on the device for whoever wants to look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deniable.device.state import State
+    from deniable.wire.report import Report
+
+__all__ = ["Entry", "Journal"]
+
+_LENGTH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A report that the server has taken.
+
+    Parameters
+    ----------
+    metric, version, period, segment
+        What it is counted with.
+    payload
+        All that it says, in hexadecimal. It is random: see `deniable.explain`.
+    """
+
+    metric: str
+    version: int
+    period: str
+    segment: str
+    payload: str
+
+    def __str__(self) -> str:
+        counted = f"{self.metric} (version {self.version}) for {self.period}{', ' * bool(self.segment)}{self.segment}"
+        return f"{counted}: {self.payload}"
+
+
+class Journal:
+    """Remembers the last thousand reports that were sent.
+
+    Parameters
+    ----------
+    state
+        Where.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def add(self, reports: Iterable[Report]) -> None:
+        """Write down what was sent.
+
+        Raises
+        ------
+        StateError
+            If the state cannot be used.
+        """
+        rows = [(r.stratum.metric, r.stratum.version, r.stratum.period, r.stratum.segment, r.payload) for r in reports]
+        with self._state.transaction() as db:
+            db.executemany("INSERT INTO journal (metric, version, period, segment, payload) VALUES (?, ?, ?, ?, ?)", rows)
+            db.execute("DELETE FROM journal WHERE id <= (SELECT max(id) FROM journal) - ?", (_LENGTH,))
+
+    def clear(self) -> None:
+        """Forget what was sent.
+
+        Raises
+        ------
+        StateError
+            If the state cannot be used.
+        """
+        if self._state.begun:
+            with self._state.transaction() as db:
+                db.execute("DELETE FROM journal")
+
+    def entries(self) -> list[Entry]:
+        """Return what was sent, the newest first.
+
+        Raises
+        ------
+        StateError
+            If the state cannot be used.
+        """
+        if not self._state.begun:
+            return []
+        with self._state.transaction() as db:
+            columns = "metric, version, period, segment, lower(hex(payload))"
+            return [Entry(*row) for row in db.execute(f"SELECT {columns} FROM journal ORDER BY id DESC")]  # noqa: S608

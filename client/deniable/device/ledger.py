@@ -1,0 +1,281 @@
+"""The ledger: what this device has spent on each metric, in millionths of a nat, as a plain sum.
+
+Each metric has its part of the budget reserved (`deniable.limits.allowance`), and makes a fixed number of reports a period at
+most. So what one metric may spend does not depend on the answers to another. After an update of the app that changes the parts,
+what was spent before still counts: the sums over all metrics are checked, too.
+
+Spending is written before a report exists. To write for every report would take the app's time, so a process takes a few reports
+of the period ahead for itself, a *lease*. It gives back what it does not use. What it holds when it dies counts as spent.
+
+A metric's periods never run back: a clock that is set back brings neither reports nor budget back.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deniable.errors import StateError
+from deniable.limits.allowance import MICRO
+from deniable.source import home, settle
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from sqlite3 import Connection
+
+    from deniable.device.state import State
+    from deniable.limits.allowance import Allowance
+    from deniable.question import Occasion
+    from deniable.registry.tables import Budget
+
+__all__ = ["TROUBLE_PAUSE", "Ledger", "Spent"]
+
+TROUBLE_PAUSE = 10.0
+"""Seconds between tries at a state that could not be used: each may take the app's time."""
+
+_DAY = 86_400
+_PARTS = 64  # of the reports that are left, the most a lease takes: another process, or a crash, is to leave something
+_REPORTS = 1024  # that a lease is for, at most
+_PAUSE = 60.0  # seconds between looks at what was spent
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a device has spent and may still spend, in nats.
+
+    Parameters
+    ----------
+    window, window_left
+        In the window that ends now; `window_left` is infinite without a bound.
+    lifetime, lifetime_left
+        Ever; likewise.
+    """
+
+    window: float
+    window_left: float
+    lifetime: float
+    lifetime_left: float
+
+
+@dataclass(slots=True)
+class _Lease:
+    """Reports of a period that a process may still make."""
+
+    allowance: Allowance
+    occasion: Occasion
+    left: int
+    unspent: int  # of those already used: paid for, but not sampled
+    device: bytes  # whose state it was taken from: the directory may be removed, and the device begun anew
+
+    @property
+    def rest(self) -> int:
+        """Reports that were paid for and not made."""
+        return self.left + self.unspent
+
+
+class _Refusal(NamedTuple):
+    """Why there was no report lately, and until when it is not tried again, on the monotonic clock."""
+
+    why: str
+    period: str
+    until: float
+
+
+class Ledger:
+    """Spends within a budget. All processes of the device share it through the state's file.
+
+    Parameters
+    ----------
+    state
+        Where it is kept.
+    budget
+        What may be spent on all metrics together.
+    clock
+        Seconds since the epoch.
+    """
+
+    def __init__(self, state: State, budget: Budget, clock: Callable[[], float] = time.time) -> None:
+        self._state = state
+        self._clock = clock
+        self.budget = budget
+        self._forget()
+
+    def _forget(self) -> None:
+        self._lock, self._home = self._state.lock, settle()
+        self._leases: dict[str, _Lease] = {}
+        self._refusals: dict[str, _Refusal] = {}
+
+    def spend(self, allowance: Allowance, occasion: Occasion, *, sampled: bool = True) -> str | None:
+        """Debit a report; return None, or why it may not exist: ``"this_period"``, ``"budget"`` or ``"state"``.
+
+        Parameters
+        ----------
+        allowance
+            Of the metric.
+        occasion
+            When it is made.
+        sampled
+            False for an answer that is not to be reported: it takes the place of a report in the period, and costs nothing.
+        """
+        with self._state.lock:
+            if self._lock is not self._state.lock or self._home != home():  # this is a fork, and the leases are its parent's
+                self._forget()
+            period = occasion.stratum.period
+            lease = self._leases.get(allowance.tag)
+            if lease is not None and lease.left and lease.occasion.stratum.period == period:
+                lease.left -= 1
+                lease.unspent += not sampled
+                return None
+            refusal = self._refusals.get(allowance.tag)
+            if refusal is not None and refusal.period == period and time.monotonic() < refusal.until:
+                return refusal.why
+            return self._renew(allowance, occasion, sampled=sampled)
+
+    def _renew(self, allowance: Allowance, occasion: Occasion, *, sampled: bool) -> str | None:
+        try:
+            with self._state.transaction() as db:
+                self._settle(db, allowance.tag)
+                free = self._free(db, allowance, occasion)
+                if isinstance(free, int):
+                    number = max(1, min(free // _PARTS, _REPORTS))
+                    self._debit(db, allowance, occasion, number, number - (not sampled))
+                    self._leases[allowance.tag] = _Lease(allowance, occasion, number - 1, 0, _fact(db, "secret"))
+                    return None
+        except StateError:
+            self._leases.pop(allowance.tag, None)  # what was to be written down was not
+            free = "state"
+        pause = TROUBLE_PAUSE if free == "state" else _PAUSE
+        self._refusals[allowance.tag] = _Refusal(free, occasion.stratum.period, time.monotonic() + pause)
+        return free
+
+    def _free(self, db: Connection, allowance: Allowance, occasion: Occasion) -> int | str:
+        """Return how many reports may be made now, or why none may."""
+        last, reports, spent = account(db, allowance.tag)
+        period = occasion.stratum.period
+        free = allowance.per_period - (reports if period == last else 0)
+        if period < last or free <= 0:
+            return "this_period"
+        window = _micro(self.budget.per_window) - self._spent_since(db)
+        own = inf if allowance.lifetime is None else allowance.lifetime - spent
+        free = int(min(free, min(window, own, self._lifetime_left(db)) // allowance.cost))
+        return free if free > 0 else "budget"
+
+    def _debit(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, paid: int) -> None:
+        """Write down so many reports of the period, of which some are paid for; or take back, where a number is negative."""
+        amount = paid * allowance.cost
+        self.note(db, allowance, occasion, reports, amount)
+        db.execute(
+            "INSERT INTO spends VALUES (?, ?, ?) ON CONFLICT (tag, until) DO UPDATE SET cost = cost + excluded.cost",
+            (allowance.tag, occasion.until, amount),
+        )
+
+    def settle(self) -> None:
+        """Give back what leases have left."""
+        with self._state.lock:
+            if self._lock is self._state.lock and self._home == home() and any(lease.rest for lease in self._leases.values()):
+                with suppress(StateError), self._state.transaction() as db:  # else it stays spent
+                    for tag in tuple(self._leases):
+                        self._settle(db, tag)
+
+    def _settle(self, db: Connection, tag: str) -> None:
+        lease = self._leases.pop(tag, None)  # first: if this fails, it stays spent
+        if lease is not None and lease.rest and lease.device == _fact(db, "secret"):
+            self._debit(db, lease.allowance, lease.occasion, -lease.left, -lease.rest)
+
+    # What follows is for use within a transaction.
+
+    @property
+    def begin(self) -> int:
+        """When the window began that ends now, in seconds since 1970. What ended before no longer counts."""
+        return int(self._clock() - self.budget.window * _DAY)
+
+    def _spent_since(self, db: Connection, *, without: str = "") -> int:
+        query = "SELECT coalesce(sum(cost), 0) FROM spends WHERE until > ? AND tag <> ?"
+        return int(db.execute(query, (self.begin, without)).fetchone()[0])
+
+    def _lifetime_left(self, db: Connection) -> float:
+        left: float = _micro(self.budget.lifetime) - _fact(db, "lifetime")
+        return left
+
+    def note(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, amount: int = 0) -> None:
+        """Write down that a metric was asked, and what it has spent of the lifetime.
+
+        Parameters
+        ----------
+        db
+            In a transaction.
+        allowance, occasion
+            As for `spend`.
+        reports
+            Of the period; negative where some are taken back.
+        amount
+            Millionths of a nat; likewise.
+        """
+        last, before, spent = account(db, allowance.tag)
+        period = occasion.stratum.period
+        if period > last:
+            last, before = period, 0
+        if period == last:  # else a lease of an earlier period is given back
+            before += reports
+        row = (allowance.tag, last, before, spent + amount)
+        db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
+        db.execute("UPDATE facts SET value = value + ? WHERE name = 'lifetime'", (amount,))
+        # By their number and not by the clock, which may be wrong for a while: what is forgotten by mistake would be spent again.
+        old = "SELECT until FROM spends WHERE tag = ? ORDER BY until DESC LIMIT 1 OFFSET ?"
+        tag = allowance.tag
+        db.execute(f"DELETE FROM spends WHERE tag = ? AND until <= ({old})", (tag, tag, allowance.remembered))  # noqa: S608
+
+    def reserve(self, db: Connection, allowance: Allowance, occasion: Occasion) -> bool:
+        """Debit a report of a kept response; return whether the budget allows.
+
+        All that is reserved for the metric counts from its first report on: in the lifetime for good, and in every window in
+        which it is reported. How many different answers there were does not show in what is left.
+
+        Parameters
+        ----------
+        db
+            In a transaction.
+        allowance, occasion
+            As for `spend`.
+        """
+        due = max(0, allowance.due - account(db, allowance.tag)[2])
+        window = _micro(self.budget.per_window) - self._spent_since(db, without=allowance.tag)
+        if window < allowance.window or self._lifetime_left(db) < due:
+            return False
+        self.note(db, allowance, occasion, 1, due)
+        db.execute("DELETE FROM spends WHERE tag = ?", (allowance.tag,))
+        db.execute("INSERT INTO spends VALUES (?, ?, ?)", (allowance.tag, occasion.until, allowance.window))
+        return True
+
+    def spent(self) -> Spent:
+        """Read what was spent; leases count in full, and metrics with kept responses with all that is reserved for them.
+
+        Raises
+        ------
+        StateError
+            If the state cannot be used.
+        """
+        window, lifetime, left = 0, 0, _micro(self.budget.lifetime)
+        if self._state.begun:  # to look is no reason to begin
+            with self._state.transaction() as db:
+                window, lifetime, left = self._spent_since(db), _fact(db, "lifetime"), self._lifetime_left(db)
+        return Spent(window / MICRO, (_micro(self.budget.per_window) - window) / MICRO, lifetime / MICRO, left / MICRO)
+
+
+def account(db: Connection, tag: str) -> tuple[str, int, int]:
+    """Return a metric's last period, its reports in that, and what was spent on it ever, in millionths of a nat."""
+    found: tuple[str, int, int] | None
+    found = db.execute("SELECT period, reports, spent FROM accounts WHERE tag = ?", (tag,)).fetchone()
+    return found or ("", 0, 0)
+
+
+def _fact(db: Connection, name: str) -> Any:
+    return db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()[0]
+
+
+def _micro(bound: float | None) -> float:
+    """Return a bound in millionths of a nat, rounded down."""
+    return inf if bound is None else int(bound * MICRO)

@@ -1,0 +1,192 @@
+"""Permanent responses: drawn once for an answer, kept, and reported once a period through fresh noise.
+
+A response is kept under the digest of a secret of this device. Whoever has the file has the secret, too, and can try all answers:
+the file tells which answers were given. Losing a response makes no other one free: a new one counts as another.
+
+Whether there is a report says nothing about the answer. A metric reports so many different responses in a window, and draws so
+many ever; beyond that the last one is reported again: silence would tell that the answer has changed. An answer that is not
+declared has a response like any other: that of a declared answer, drawn once for the device and metric.
+"""
+
+from __future__ import annotations
+
+import hmac
+import time
+from math import lcm
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.device.ledger import TROUBLE_PAUSE, account
+from deniable.errors import StateError
+from deniable.source import OS
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from deniable.device.ledger import Ledger
+    from deniable.device.state import State
+    from deniable.mechanisms.permanent import Chain
+    from deniable.question import Occasion, Question
+    from deniable.source import Source
+
+__all__ = ["Memo", "row_of"]
+
+_KEY_BYTES = 16
+_PAUSE = 60.0  # seconds between looks at a budget that has no room
+
+
+class _Kept(NamedTuple):
+    """What a device keeps of a metric besides its responses."""
+
+    stand_in: int  # the answer that is reported for one that is not declared
+    last: bytes | None  # key of the response that was reported last
+    drawn: int  # responses that were ever drawn
+
+
+def row_of(db: Connection, rows: int, source: Source) -> int:
+    """Return this device's row in a metric of so many rows.
+
+    A device has one place between 0 and 1, uniformly drawn and only as finely as its metrics need. Its row is the one of `rows`
+    equal parts that the place lies in. So all metrics of as many rows put it in the same one, and any number of metrics show
+    little more than the one of most rows: see `deniable.limits.exposure.groups`.
+
+    Parameters
+    ----------
+    db
+        In a transaction.
+    rows
+        Number of rows, at least 1.
+    source
+        Where chance comes from.
+    """
+    (written,) = db.execute("SELECT value FROM facts WHERE name = 'place'").fetchone()
+    place, parts = map(int, written.split("/"))
+    finer = lcm(parts, rows) // parts
+    if finer > 1:
+        place, parts = place * finer + source.below(finer), parts * finer
+        db.execute("UPDATE facts SET value = ? WHERE name = 'place'", (f"{place}/{parts}",))
+    return place * rows // parts
+
+
+class Memo:
+    """Keeps the permanent responses of a device.
+
+    Parameters
+    ----------
+    state
+        Where.
+    ledger
+        What pays for them.
+    source
+        Where chance comes from.
+
+    Attributes
+    ----------
+    repeated : int
+        Reports of an earlier answer, as the metric has no room for the one given.
+    """
+
+    def __init__(self, state: State, ledger: Ledger, source: Source = OS) -> None:
+        self._state = state
+        self._ledger = ledger
+        self._source = source
+        self._reported: dict[str, str] = {}  # the last period of each metric, as far as this process knows
+        self._retries: dict[str, float] = {}  # until when a metric is not tried again
+        self._retry = 0.0  # the same of all of them
+        self.repeated = 0
+
+    def respond(self, question: Question, occasion: Occasion, value: int | None, *, sampled: bool = True) -> bytes | str:
+        """Report once in a period, from the permanent response to the answer.
+
+        Parameters
+        ----------
+        question
+            A metric whose responses are kept.
+        occasion
+            When it is answered.
+        value
+            The answer's place in the domain; None for an answer that is not declared.
+        sampled
+            False to let the period pass without a report.
+
+        Returns
+        -------
+        bytes or str
+            A payload, or why there is none: ``"this_period"``, ``"budget"``, ``"state"``, ``"not_sampled"``.
+        """
+        chain, tag, period = question.chain, question.allowance.tag, occasion.stratum.period
+        assert chain is not None  # noqa: S101 - the caller knows
+        if period <= self._reported.get(tag, ""):  # also when the clock went back: names of periods sort as they follow
+            return "this_period"
+        now = time.monotonic()
+        if now < self._retry:
+            return "state"
+        if now < self._retries.get(tag, 0.0):
+            return "budget"
+        try:
+            with self._state.transaction() as db:
+                kept = self._kept(db, question, chain, occasion, value, sampled=sampled)
+        except StateError:
+            self._retry = now + TROUBLE_PAUSE
+            return "state"
+        if kept == "budget":
+            self._retries[tag] = now + _PAUSE
+        else:
+            self._reported[tag] = period
+        if isinstance(kept, str):
+            return kept
+        return chain.respond_instantly(*chain.layout.unpack(kept), self._source)
+
+    def _kept(
+        self, db: Connection, question: Question, chain: Chain, occasion: Occasion, value: int | None, *, sampled: bool
+    ) -> bytes | str:
+        """Return the response to report, as a payload, or why there is none."""
+        allowance = question.allowance
+        if occasion.stratum.period <= account(db, allowance.tag)[0]:
+            return "this_period"
+        if not sampled:
+            self._ledger.note(db, allowance, occasion, 1)
+            return "not_sampled"
+        if not self._ledger.reserve(db, allowance, occasion):
+            return "budget"
+        row = row_of(db, chain.layout.rows, self._source)
+        kept = self._of(db, question)
+        value = kept.stand_in if value is None else value
+        key = self._key(db, allowance.tag, chain.memo_key(row, value))
+        content = self._content(db, key)
+        full = key not in (active := self._active(db, allowance.tag)) and len(active) >= allowance.answers
+        if full or (content is None and kept.drawn >= allowance.answers_ever):
+            last = None if kept.last is None else self._content(db, kept.last)
+            if kept.last is not None and last is not None:
+                key, content = kept.last, last
+                self.repeated += 1
+        drawn = kept.drawn
+        if content is None:
+            if drawn >= allowance.answers_ever:  # the file has lost those that were drawn
+                return "budget"
+            content, drawn = chain.layout.pack(row, chain.respond_permanently(row, value, self._source)), drawn + 1
+        db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", (key, allowance.tag, content, occasion.until))
+        db.execute("UPDATE kept SET last = ?, drawn = ? WHERE tag = ?", (key, drawn, allowance.tag))
+        return content
+
+    def _of(self, db: Connection, question: Question) -> _Kept:
+        tag = question.allowance.tag
+        found = db.execute("SELECT stand_in, last, drawn FROM kept WHERE tag = ?", (tag,)).fetchone()
+        if found is None:
+            found = (str(question.metric.stand_in(self._source)), None, 0)
+            db.execute("INSERT INTO kept VALUES (?, ?, ?, ?)", (tag, *found))
+        return _Kept(int(found[0]), *found[1:])
+
+    def _active(self, db: Connection, tag: str) -> set[bytes]:
+        """Return the keys of the responses that were reported in the window that ends now."""
+        found = db.execute("SELECT key FROM responses WHERE tag = ? AND until > ?", (tag, self._ledger.begin))
+        return {key for (key,) in found}
+
+    @staticmethod
+    def _content(db: Connection, key: bytes) -> bytes | None:
+        found = db.execute("SELECT content FROM responses WHERE key = ?", (key,)).fetchone()
+        return None if found is None else bytes(found[0])
+
+    @staticmethod
+    def _key(db: Connection, tag: str, key: int) -> bytes:
+        (secret,) = db.execute("SELECT value FROM facts WHERE name = 'secret'").fetchone()
+        return hmac.digest(secret, f"{tag} {key}".encode(), "sha256")[:_KEY_BYTES]

@@ -1,0 +1,268 @@
+"""What a device keeps between runs, in one SQLite file that only its owner can read.
+
+The file lies in a directory of the app's own, and the two come into being together: a directory without its file is one whose
+file was deleted. Then nobody knows what was spent, so nothing may be recorded; and a damaged file is treated alike. Whoever wants
+to begin anew removes the directory.
+
+A connection lives no longer than a transaction, so there is none that a fork could copy.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from shutil import rmtree
+from threading import RLock
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
+
+from deniable.device.files import require_own, sync
+from deniable.errors import StateError
+from deniable.process.forks import over_forks
+from deniable.source import OS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from sqlite3 import Connection
+
+__all__ = ["State", "default_directory"]
+
+_FILE = "state.db"
+_FORMAT = 1
+_PATIENCE = 0.25  # seconds to wait for another process: the host app waits, too
+_SECRET_BITS = 256
+_OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # when what was read is not what was written
+_UNFINISHED_AGE = 3600.0  # seconds: whoever made it has died
+# Over a truncated journal a commit is on disk for good. A deleted one may be back after a power failure, and with it what was
+# spent before. Other systems than macOS know no fullfsync; what is forgotten is overwritten.
+_SETTINGS = """
+    PRAGMA journal_mode = TRUNCATE;
+    PRAGMA synchronous = FULL;
+    PRAGMA fullfsync = ON;
+    PRAGMA secure_delete = ON;
+"""
+_SCHEMA = f"""
+    CREATE TABLE facts (name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+    CREATE TABLE accounts (
+        tag TEXT PRIMARY KEY, period TEXT NOT NULL, reports INTEGER NOT NULL, spent INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE spends (
+        tag TEXT NOT NULL, until INTEGER NOT NULL, cost INTEGER NOT NULL, PRIMARY KEY (tag, until)
+    ) WITHOUT ROWID;
+    CREATE TABLE kept (tag TEXT PRIMARY KEY, stand_in TEXT NOT NULL, last BLOB, drawn INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE responses (
+        key BLOB PRIMARY KEY, tag TEXT NOT NULL, content BLOB NOT NULL, until INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE TABLE journal (
+        id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL, segment TEXT NOT NULL,
+        payload BLOB NOT NULL
+    );
+    CREATE INDEX spent_since ON spends (until);
+    PRAGMA user_version = {_FORMAT};
+"""
+
+
+def default_directory() -> Path:
+    """Return where states are kept unless an app says otherwise, as the operating system wants it.
+
+    Raises
+    ------
+    StateError
+        If the person has no home directory.
+    """
+    try:
+        if sys.platform == "win32":
+            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "deniable"
+        if sys.platform == "darwin":
+            return Path.home() / "Library" / "Application Support" / "deniable"
+        return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "deniable"
+    except RuntimeError:
+        raise StateError(
+            "there is no home directory to keep the budget in: say where with state= or DENIABLE_STATE_DIR"
+        ) from None
+
+
+class State:
+    """A device's file, one transaction at a time.
+
+    Parameters
+    ----------
+    directory
+        The app's own directory; made, with the file, by the first transaction. None for memory, which ends with the process.
+
+    Attributes
+    ----------
+    lock : RLock
+        Guards what is derived from the file and kept in memory; a fork waits for it. Transactions have a lock of their own: who
+        needs nothing but memory does not wait for the disk. Who wants both takes this one first.
+    trouble : str or None
+        Why a transaction failed; None since one has written something. What was found damaged stays so.
+    """
+
+    _alive: ClassVar[WeakSet[State]] = WeakSet()
+
+    def __init__(self, directory: Path | None) -> None:
+        self.directory = directory
+        self.lock = RLock()
+        self._writing = RLock()
+        self._amid = False
+        self._damaged = False
+        self.trouble: str | None = None
+        self._memory: Connection | None = None
+        self._alive.add(self)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was ever kept."""
+        if self.directory is None:
+            return self._memory is not None
+        try:
+            return self.directory.exists()
+        except OSError:  # in a directory that is closed to us; whoever uses it is told so
+            return True
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Read and write, durably by the end; nothing is written if the block raises.
+
+        Raises
+        ------
+        StateError
+            If the file is missing, damaged, not ours alone to write, or busy for too long.
+        """
+        import sqlite3  # noqa: PLC0415 - an app without consent never needs it
+
+        process = os.getpid()
+        with self._writing:
+            if self._amid:  # it would wait for itself
+                raise StateError("a transaction ends before another begins; this one is of a signal handler, or a finaliser")
+            self._amid = True
+            try:
+                connection = self._connect()
+                before = connection.total_changes
+                try:
+                    connection.execute("BEGIN IMMEDIATE")
+                    with connection:  # commits, or rolls back
+                        yield connection
+                        if os.getpid() != process:  # a signal handler forked amid this
+                            raise StateError("a transaction is its process's, and this is a copy of that")
+                    if connection.total_changes != before and not self._damaged:  # to be read says nothing of writing
+                        self.trouble = None
+                finally:
+                    if connection is not self._memory:
+                        connection.close()
+            except StateError as error:
+                self.trouble = str(error)
+                raise
+            except (sqlite3.Error, OSError, *_OF_DAMAGE) as error:
+                self._damaged = self._damaged or isinstance(error, _OF_DAMAGE)
+                self.trouble = f"the state in {self.directory or 'memory'} cannot be used: {type(error).__name__}: {error}"
+                raise StateError(self.trouble) from None
+            finally:
+                self._amid = False
+
+    def _connect(self) -> Connection:
+        import sqlite3  # noqa: PLC0415
+
+        if self.directory is None:
+            if self._memory is None:
+                self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+                _lay_out(self._memory)
+            return self._memory
+        file = self.directory / _FILE
+        # In this order: another process may make both in between.
+        if not self.directory.exists():
+            self._make(self.directory)
+        require_own(self.directory)  # also when it was just made: another one's may have been put in its place
+        if not file.exists():
+            raise StateError(
+                f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
+                f"To begin anew, which is a new spend, remove {self.directory}"
+            )
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE)
+        try:
+            connection.executescript(_SETTINGS)
+            (format_,) = connection.execute("PRAGMA user_version").fetchone()
+        except BaseException:
+            connection.close()
+            raise
+        if format_ != _FORMAT:
+            connection.close()
+            raise StateError(f"{file} is no state of this version (format {format_}, not {_FORMAT}); remove {self.directory}")
+        return connection
+
+    @staticmethod
+    def _make(directory: Path) -> None:
+        """Make directory and file as one: under another name first, and renamed when both are on disk."""
+        import sqlite3  # noqa: PLC0415
+
+        _make_folder(directory.parent)
+        require_own(directory)
+        _remove_unfinished(directory)
+        fresh = directory.with_name(f".{directory.name}.{OS.below(1 << 64):016x}")
+        fresh.mkdir(mode=0o700)
+        try:
+            file = fresh / _FILE
+            os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            connection = sqlite3.connect(file, isolation_level=None)
+            try:
+                _lay_out(connection)
+            finally:
+                connection.close()
+            sync(fresh)
+            try:
+                fresh.rename(directory)
+            except OSError:
+                if not (directory / _FILE).exists():  # else another process was first
+                    raise
+            sync(directory.parent)
+        finally:
+            rmtree(fresh, ignore_errors=True)
+
+    def begin(self) -> None:
+        """Begin in a forked child, with locks that nobody holds."""
+        self.lock = RLock()
+        self._writing = RLock()
+        self._amid = False
+
+    @classmethod
+    def begin_all(cls) -> None:
+        """Begin with every state of this process."""
+        for each in cls._alive:
+            each.begin()
+
+    @classmethod
+    def locks(cls) -> Iterator[RLock]:
+        """List the locks of every state of this process, in the order in which they are taken."""
+        for each in cls._alive:
+            yield from (each.lock, each._writing)  # noqa: SLF001 - our own
+
+
+def _lay_out(connection: Connection) -> None:
+    secret = OS.below(1 << _SECRET_BITS).to_bytes(_SECRET_BITS // 8, "little")
+    connection.executescript(f"BEGIN; {_SCHEMA} COMMIT;")
+    connection.execute("INSERT INTO facts VALUES ('secret', ?), ('lifetime', 0), ('place', '0/1')", (secret,))
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, for good."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        sync(folder.parent)
+
+
+def _remove_unfinished(directory: Path) -> None:
+    """Remove what processes left that died while they made this directory."""
+    name = re.compile(rf"\.{re.escape(directory.name)}\.[0-9a-f]{{16}}")
+    with suppress(OSError):  # another process does the same
+        for each in directory.parent.iterdir():
+            if name.fullmatch(each.name) and time.time() - each.stat().st_mtime > _UNFINISHED_AGE:
+                rmtree(each, ignore_errors=True)
+
+
+over_forks(State.locks, State.begin_all)

@@ -1,0 +1,1 @@
+"""Exact arithmetic: epsilon as a ratio of whole numbers, finite fields, public hash families."""

@@ -1,0 +1,129 @@
+"""Finite fields of prime or of even order, in whole numbers.
+
+An element is one of 0 to q - 1. In a field of prime order it is a residue. In a field of 2^k elements its bits are the
+coefficients of a polynomial over the field of two elements, modulo the least primitive polynomial of degree k: sums are
+exclusive ors, and products go by a table of logarithms, made when a field is first used.
+
+References
+----------
+R. Lidl, H. Niederreiter: Finite fields. Cambridge University Press, 2nd ed. 1997, chapters 1, 2 and 9.1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import lru_cache
+from operator import mul
+from typing import TYPE_CHECKING
+
+from deniable.errors import ParameterError
+from deniable.exact.hashing import is_prime
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["MAX_DEGREE", "Field", "is_order"]
+
+MAX_DEGREE = 12
+"""Largest k of a field of 2^k elements: its tables then have some 20,000 entries."""
+
+
+def is_order(n: int) -> bool:
+    """Tell whether a field of n elements is one of these."""
+    return is_prime(n) or (n > 1 and n.bit_count() == 1 and n.bit_length() <= MAX_DEGREE + 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A finite field.
+
+    Parameters
+    ----------
+    order
+        Number of elements: a prime, or a power of two up to ``2**MAX_DEGREE``.
+
+    Attributes
+    ----------
+    powers, logarithms : tuple of int
+        Of an order above 2 that is even: ``powers[logarithms[a] + logarithms[b]]`` is the product of a and b, also where
+        one is 0. Else empty.
+
+    Raises
+    ------
+    ParameterError
+        If it is neither.
+    """
+
+    order: int
+    powers: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    logarithms: tuple[int, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not is_order(self.order):
+            rule = f"the order of a field is a prime number or a power of two up to 2^{MAX_DEGREE}"
+            raise ParameterError(rule, self.order)
+        even = self.order > 2 and not self.order & 1  # noqa: PLR2004
+        powers, logarithms = _tables(self.order.bit_length() - 1) if even else ((), ())
+        object.__setattr__(self, "powers", powers)
+        object.__setattr__(self, "logarithms", logarithms)
+
+    @property
+    def polynomial(self) -> int:
+        """The modulus of products of an even order above 2, its bits the coefficients; 0 where products are modulo the order."""
+        return self.order ^ self.powers[self.order.bit_length() - 1] if self.powers else 0
+
+    def add(self, a: int, b: int) -> int:
+        """Add two elements."""
+        return a ^ b if self.powers else (a + b) % self.order
+
+    def neg(self, a: int) -> int:
+        """Return what an element lacks to 0; in even order this is the element itself."""
+        return a if self.powers else -a % self.order
+
+    def mul(self, a: int, b: int) -> int:
+        """Multiply two elements."""
+        return self.powers[self.logarithms[a] + self.logarithms[b]] if self.powers else a * b % self.order
+
+    def inv(self, a: int) -> int:
+        """Invert an element.
+
+        Raises
+        ------
+        ParameterError
+            If it is 0.
+        """
+        if not a:
+            raise ParameterError("an element with an inverse is not zero", a)
+        return self.powers[self.order - 1 - self.logarithms[a]] if self.powers else pow(a, -1, self.order)
+
+    def dot(self, first: Iterable[int], second: Iterable[int]) -> int:
+        """Compute the inner product of two vectors of one length."""
+        if self.powers:
+            total, powers, logarithms = 0, self.powers, self.logarithms
+            for a, b in zip(first, second, strict=True):
+                total ^= powers[logarithms[a] + logarithms[b]]
+            return total
+        total = sum(map(mul, first, second))
+        return total % self.order
+
+
+@lru_cache(maxsize=MAX_DEGREE)
+def _tables(degree: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Make the powers of the polynomial x, twice round and then zeros, and the logarithms that find them.
+
+    0 has a logarithm so large that a sum with it falls among the zeros: products need no question whether a factor is 0.
+    """
+    order = 1 << degree
+    powers: list[int] = []
+    modulus = order - 1
+    while len(powers) < order - 1:  # x has fewer powers unless the modulus is primitive
+        modulus += 2
+        powers, power = [1], 2
+        while power != 1:
+            powers.append(power)
+            power <<= 1
+            power ^= modulus & -(power >> degree)
+    logarithms = [2 * order] * order
+    for exponent, power in enumerate(powers):
+        logarithms[power] = exponent
+    return tuple(powers * 2 + [0] * (2 * order + 3)), tuple(logarithms)

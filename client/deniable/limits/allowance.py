@@ -1,0 +1,198 @@
+"""What each metric may spend: numbers that follow from the registry and the budget alone, and from no answer.
+
+Every metric has its own part of the budget reserved. So when one falls silent, that tells nothing of the answers to another.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, inf, log, nextafter
+from typing import TYPE_CHECKING
+
+from deniable import mechanisms
+from deniable.declared import fingerprint
+from deniable.errors import ConfigurationError
+from deniable.mechanisms.permanent import Chain
+from deniable.registry import period
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric, Registry
+    from deniable.registry.tables import Budget
+
+__all__ = ["MICRO", "Allowance", "Unfit", "check", "cost", "reserved", "unfit"]
+
+_REMEMBERED = 400.0  # days
+
+MICRO = 1_000_000
+"""Parts of a nat that are counted in."""
+
+
+def cost(ratio: Fraction) -> int:
+    """Return ln(ratio) in millionths of a nat, rounded up.
+
+    Parameters
+    ----------
+    ratio
+        A worst likelihood ratio, at least 1.
+    """
+    loss = log(ratio.numerator) - log(ratio.denominator)
+    return ceil(nextafter(loss, inf) * MICRO)
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """What a device may spend on one metric.
+
+    Parameters
+    ----------
+    metric
+        Its id.
+    tag
+        Fingerprint of the metric's meaning. With another meaning or version, everything begins anew, at new cost.
+    cost
+        What a report costs, or a kept response where responses are kept, in millionths of a nat.
+    per_period
+        Reports in a period, at most.
+    answers
+        Different kept responses reported in a window, at most; 0 where none are kept.
+    window
+        What is reserved of any window of the budget, in millionths of a nat.
+    lifetime
+        What is reserved of its lifetime, likewise; None where that has no bound.
+    remembered
+        Periods whose spends are remembered: those of any window, and of any 400 days, which an update may make the window.
+    """
+
+    metric: str
+    tag: str
+    cost: int
+    per_period: int
+    answers: int
+    window: int
+    lifetime: int | None
+    remembered: int = 10_000
+
+    @classmethod
+    def of(cls, metric: Metric, mechanism: Mechanism, budget: Budget) -> Allowance:
+        """Work out what a metric may spend.
+
+        In a window it spends what all periods that the window touches may spend; or, where responses are kept, what as many
+        different ones cost as may be reported in it. Over a lifetime it spends as many times more as the budget's lifetime is
+        larger than its window.
+
+        Parameters
+        ----------
+        metric, mechanism
+            As declared, and as it resolves.
+        budget
+            Of the device.
+        """
+        occasions = period.touched(metric.period, budget.window) * metric.per_period
+        answers, each, most = 0, cost(mechanism.ratio), inf
+        if metric.kept and isinstance(mechanism, Chain) and mechanism.permanent_ratio is not None:
+            most = inf if metric.open else mechanism.kept_responses
+            answers = occasions = int(min(metric.answers_per_window, most, occasions))
+            each = cost(mechanism.permanent_ratio)
+        window, lifetime = occasions * each, None
+        if budget.per_window is not None and budget.lifetime is not None:
+            share = int(window * Fraction(budget.lifetime) / Fraction(budget.per_window))
+            # A budget at its least, one window for life, pays for what a window may hold.
+            lifetime = int(min(share - share % each, most * each))
+        tag = fingerprint(metric, mechanism.canonical)
+        remembered = period.touched(metric.period, max(budget.window, _REMEMBERED))
+        return cls(metric.id, tag, each, metric.per_period, answers, window, lifetime, remembered)
+
+    @property
+    def answers_ever(self) -> float:
+        """Different kept responses that the device ever draws, at most; infinite without a bound."""
+        return inf if self.lifetime is None else self.lifetime // self.cost
+
+    @property
+    def due(self) -> int:
+        """What is spent of the lifetime at the first report where responses are kept: all that is reserved.
+
+        Were it spent one by one, the rest would tell how many different answers there were.
+        """
+        return self.window if self.lifetime is None else self.lifetime
+
+
+def reserved(registry: Registry, budget: Budget) -> dict[str, Allowance]:
+    """Work out what each metric of a registry may spend.
+
+    Parameters
+    ----------
+    registry
+        As loaded.
+    budget
+        Of the device.
+
+    Raises
+    ------
+    ParameterError
+        If a metric has no mechanism.
+    """
+    return {id_: Allowance.of(metric, mechanisms.of(metric), budget) for id_, metric in registry.metrics.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A registry that asks for more than a budget has.
+
+    Parameters
+    ----------
+    rule
+        What does not hold, and what would fit, in words.
+    value
+        What each metric asks for, the largest first.
+    """
+
+    rule: str
+    value: str
+
+
+_NAMED = 5  # metrics that a message names
+
+
+def unfit(allowances: Iterable[Allowance], budget: Budget) -> Unfit | None:
+    """Tell whether the reserved parts of all metrics together exceed the budget; None if they do not.
+
+    The lifetime needs no look of its own: its parts are those of the window, times the same number.
+
+    Parameters
+    ----------
+    allowances
+        Of all metrics whose collection has not ended.
+    budget
+        Of the device.
+    """
+    largest = sorted(allowances, key=lambda each: -each.window)
+    total = sum(each.window for each in largest)
+    if budget.per_window is None or total <= int(budget.per_window * MICRO):
+        return None
+    words = [f"{each.metric} {each.window / MICRO:.4g}" for each in largest[:_NAMED]]
+    if len(largest) > _NAMED:
+        words.append(f"{len(largest) - _NAMED} others {sum(each.window for each in largest[_NAMED:]) / MICRO:.4g}")
+    least = ceil(total / MICRO * 10) / 10
+    rule = (
+        f"all metrics together fit into the budget of {budget.per_window:g} nats in any {budget.window:g} days, and they ask for "
+        f"{total / MICRO:.4g}: raise per_window to {least:g} (in [budget] and in the app's Caps), or ask for less: a smaller "
+        f"epsilon, a longer period, epsilon_permanent where a question is asked again and again"
+    )
+    return Unfit(rule, ", ".join(words))
+
+
+def check(allowances: Iterable[Allowance], budget: Budget) -> None:
+    """Refuse a registry that asks for more than a budget has.
+
+    Raises
+    ------
+    ConfigurationError
+        Naming what each metric asks for, and what would fit.
+    """
+    found = unfit(allowances, budget)
+    if found is not None:
+        raise ConfigurationError(f"{found.rule}; got {found.value}")

@@ -1,0 +1,139 @@
+"""What an app allows any registry to ask of a device, compiled into the app: a registry can only stay below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from math import inf, isfinite, log
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError, ParameterError
+from deniable.mechanisms.permanent import MAX_ROWS, Chain
+from deniable.registry.tables import Budget
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from deniable.limits.exposure import Exposure
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric
+
+__all__ = ["Caps"]
+
+_LARGEST = 1e6  # nats: far beyond use, and e to its power is still a number
+_MAX_SEGMENTS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caps:
+    """Bounds that no registry, from a file or from a server, can exceed.
+
+    Parameters
+    ----------
+    epsilon
+        Largest privacy loss of one report of any metric, in nats.
+    permanent
+        Largest privacy loss of all reports of one kept answer, in nats.
+    metrics
+        Of single metrics, by id: a largest privacy loss of one report that is stricter than `epsilon`.
+    mechanisms
+        Names of the mechanisms allowed; None for all.
+    domain_size
+        Largest number of listed answers; None for no bound. Texts and keys are bounded by `mechanisms` alone.
+    rows
+        Largest number of groups that devices fall into by their rows (cohorts, hash functions) in all metrics with permanent
+        responses together. A row stays the same and is part of each report: with many groups, few devices share one.
+    segments
+        Largest number of combinations of the segments that reports carry. They travel in clear.
+    budget
+        What the device may spend in all. Each metric has its part of it reserved.
+
+    Raises
+    ------
+    ParameterError
+        If a bound is none.
+    """
+
+    epsilon: float = 4
+    permanent: float = 4
+    metrics: Mapping[str, float] = field(default_factory=dict, hash=False)
+    mechanisms: Collection[str] | None = None
+    domain_size: int | None = None
+    rows: int = MAX_ROWS
+    segments: int = _MAX_SEGMENTS
+    budget: Budget = field(default_factory=Budget)
+
+    def __post_init__(self) -> None:
+        for name, nats in (("epsilon", self.epsilon), ("permanent", self.permanent), *self.metrics.items()):
+            wrong = isinstance(nats, bool) or not isinstance(nats, int | float)
+            if wrong or not isfinite(nats) or not 0 < nats <= _LARGEST:
+                raise ParameterError(f"the cap of {name} is a number of nats above 0 and at most {_LARGEST:.0f}", nats)
+        if isinstance(self.mechanisms, str):
+            raise ParameterError("mechanisms is a set of names", self.mechanisms)
+        object.__setattr__(self, "metrics", dict(self.metrics))  # nobody else's to change
+        if self.mechanisms is not None:
+            object.__setattr__(self, "mechanisms", frozenset(self.mechanisms))
+        sizes = (("domain_size", self.domain_size, 2), ("rows", self.rows, 1), ("segments", self.segments, 1))
+        for name, size, least in sizes:
+            if size is None and name == "domain_size":
+                continue
+            if isinstance(size, bool) or not isinstance(size, int) or size < least:
+                raise ParameterError(f"{name} is a whole number of at least {least}", size)
+
+    def tightened(self, budget: Budget | None) -> Budget:
+        """Return what a device may spend: the stricter of the app's budget and a registry's, if it has one."""
+        return self.budget if budget is None else self.budget.tightened(budget)
+
+    def check(self, metric: Metric, mechanism: Mechanism) -> None:
+        """Refuse a metric that exceeds a bound. The losses are those of the mechanism's integers, not those declared.
+
+        Raises
+        ------
+        ConfigurationError
+            Naming the metric, the bound and what exceeds it.
+        """
+        if self.mechanisms is not None and mechanism.name not in self.mechanisms:
+            allowed = ", ".join(sorted(self.mechanisms)) or "none"
+            raise ConfigurationError(f"{metric.id}: this app allows the mechanisms {allowed}; got {mechanism.name}")
+        if self.domain_size is not None and not metric.open and metric.domain_size > self.domain_size:
+            raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {metric.domain_size}")
+        self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
+        if metric.kept:
+            permanent = mechanism.permanent_ratio if isinstance(mechanism, Chain) else None
+            self._check_loss(metric, "a kept answer", permanent, self.permanent)
+
+    def check_exposure(self, exposure: Exposure) -> None:
+        """Refuse a registry that tells devices apart more finely than this app allows.
+
+        Raises
+        ------
+        ConfigurationError
+            Naming the bound and what exceeds it.
+        """
+        if exposure.rows > self.rows:
+            got = f"{exposure.rows} in all metrics together ({exposure.row_bits:.1f} bits)"
+            raise ConfigurationError(f"this app allows {self.rows} groups of devices by their rows; got {got}")
+        if exposure.segments > self.segments:
+            got = f"{exposure.segments} ({exposure.segment_bits:.1f} bits)"
+            raise ConfigurationError(f"this app allows {self.segments} combinations of segments; got {got}")
+
+    @staticmethod
+    def _check_loss(metric: Metric, what: str, ratio: Fraction | None, most: float) -> None:
+        """Compare a likelihood ratio with e^most, exactly; None is a ratio without a bound."""
+        power = Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(str(most)))
+        if ratio is None or ratio > Fraction(power):
+            loss = "more than any number" if ratio is None else f"{log(ratio.numerator) - log(ratio.denominator):.6g}"
+            raise ConfigurationError(f"{metric.id}: this app allows {most:g} nats for {what}; the registry asks {loss}")
+
+
+def _worst(mechanism: Mechanism) -> Fraction | None:
+    """Return the likelihood ratio that a mechanism states, or a larger one that its p and q give away; None for no bound.
+
+    To support a value, and not to support it, are events whose likelihoods for two answers no mechanism lets differ by more than
+    its ratio. A mechanism in which p is not above q is a mistake.
+    """
+    p, q = mechanism.p, mechanism.q
+    if not q < p < 1:
+        return None
+    return max(mechanism.ratio, (1 - q) / (1 - p), p / q if q > 0 else mechanism.ratio)

@@ -1,0 +1,292 @@
+"""The registry: every metric that an app may ask, declared in ``metrics.toml`` before anything is collected.
+
+::
+
+    format = 1
+    app = "shop"
+
+    [segments]
+    platform = ["linux", "macos", "windows"]
+    version = ["2.4.0", "2.4.1", "3.0"]
+
+    [generalize]                  # a rare value is shown within a more common one; optional
+    version = "."                 # 2.4.1, 2.4, 2
+
+    [publication]                 # of what was counted; optional
+    min_reports = 1000            # that anything published rests on; a metric may have a number of its own
+    grace = "12h"                 # for which a period takes reports after its end; likewise
+
+    [analysts]                    # what questions about withheld numbers of reports may cost; optional
+    epsilon = 1.0                 # nats, of all keys together, about the reports of a month
+    per_key = 0.5                 # of that, what one key may spend
+
+    [retention]                   # days after a period has closed; optional
+    tallies = 30                  # the exact sums
+    releases = 1095               # what was published
+
+    [budget]                      # of a device, over all metrics; optional
+    window = 30                   # days
+    per_window = 16.0
+    lifetime = 160.0
+
+    [metrics."ui.theme"]
+    type = "categorical"
+    values = ["light", "dark", "system"]
+    epsilon = 1.0                 # of one report
+    epsilon_permanent = 2.0       # of all reports of one answer, for a question that is asked every day; optional
+    period = "day"
+    other = "system"              # stands for every answer that is not listed; optional
+    segments = ["platform"]
+    description = "Which theme people use"
+    owner = "design@shop.example"
+    expires = 2027-12-31
+
+    [metrics."home.page"]
+    type = "string"
+    candidates = "pages.txt"      # or: discover = true
+    epsilon = 2.0
+    description = "Which home page is set"
+    owner = "core@shop.example"
+
+A published metric is immutable: its reports can only be decoded with what it said when they were made. To change it, raise its
+``version``, which begins a new count.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field, fields
+from decimal import Decimal
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.registry import hierarchy, text
+from deniable.registry.metric import Metric
+from deniable.registry.rules import COIN_EPSILON, faults_of
+from deniable.registry.tables import Analysts, Budget, Publication, Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = ["OTHER", "Metric", "Registry", "load", "parse", "read"]
+
+OTHER = "(other)"
+"""The value of each segment for reports of none that is listed; no listed one is written so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All metrics of an app.
+
+    Parameters
+    ----------
+    app
+        The app's name, a lower-case word.
+    metrics
+        By id.
+    segments
+        Declared values of each public breakdown, by its name.
+    budget
+        What a device may spend in all, or None where only the app's caps say so.
+    revision
+        Raised with every publication of the file, where it is served to devices; 0 where it is not.
+    file
+        Where it was read from; files that it names are looked for beside it.
+    generalize
+        Of a segment, what each word generalises to (see `deniable.registry.hierarchy`).
+    publication
+        How what was counted is published.
+    retention
+        How long it is kept.
+    analysts
+        What questions about withheld numbers of reports may cost.
+    digest
+        SHA-256 of its text, or of the texts of all files one after another.
+    older
+        Versions of metrics that earlier registries declared and apps may still use (see `deniable.registry.published`).
+    """
+
+    app: str
+    metrics: Mapping[str, Metric]
+    segments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    budget: Budget | None = None
+    revision: int = 0
+    file: str = field(default="metrics.toml", compare=False)
+    generalize: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    publication: Publication = field(default_factory=Publication)
+    retention: Retention = field(default_factory=Retention)
+    analysts: Analysts = field(default_factory=Analysts)
+    digest: str = field(default="", compare=False)
+    older: tuple[Metric, ...] = ()
+
+    @property
+    def definitions(self) -> tuple[Metric, ...]:
+        """All versions of all metrics that reports may be of."""
+        return (*self.metrics.values(), *self.older)
+
+    def candidates(self, metric: Metric) -> tuple[int, ...]:
+        """Read the file of a metric's candidates, as places in its domain; none where the metric names no file.
+
+        Raises
+        ------
+        RegistryError
+            With every fault of the file: not readable, empty, a line that is no answer to the metric, or one that stands twice.
+        """
+        if metric.candidates is None:
+            return ()
+        path = Path(self.file).parent / metric.candidates
+        try:
+            lines = text.lines(path)
+        except (OSError, UnicodeDecodeError) as error:
+            rule = "candidates is a readable UTF-8 file of answers, one to a line"
+            raise RegistryError([Fault(self.file, metric.id, rule, str(error))]) from None
+        faults, found = [], dict[int, int]()
+        for number, line in enumerate(lines, 1):
+            where = f"line {number}: {line!r}"
+            try:
+                position = metric.position(int(line)) if metric.type == "key" else _candidate(line, metric.max_length)
+            except ValueError as error:  # ParameterError is one
+                words = error.rule if isinstance(error, ParameterError) else "a key is a whole number in [0, 2^64)"
+                faults.append(Fault(str(path), metric.id, words, where))
+                continue
+            if position in found:
+                rule = f"a candidate is listed once; this one is on line {found[position]}"
+                faults.append(Fault(str(path), metric.id, rule, where))
+            found.setdefault(position, number)
+        if not lines:
+            faults.append(Fault(str(path), metric.id, "a candidate file has at least one line", "an empty file"))
+        if faults:
+            raise RegistryError(faults)
+        return tuple(found)
+
+    def segment(self, metric: Metric, given: Mapping[str, str]) -> str:
+        """Write a report's segment, e.g. ``platform=linux,version=2.4``; empty where the metric has none.
+
+        Parameters
+        ----------
+        metric
+            A metric of this registry.
+        given
+            Value of each breakdown that the metric declares; others are not looked at.
+
+        Raises
+        ------
+        ParameterError
+            If a declared breakdown is missing or its value is not declared.
+        """
+        words = []
+        for name in metric.segments:
+            if given.get(name) not in self.segments[name]:
+                raise ParameterError(f"segment {name} is one of {', '.join(self.segments[name])}", given.get(name))
+            words.append(f"{name}={given[name]}")
+        return ",".join(words)
+
+    def filed(self, metric: Metric, written: str) -> str:
+        """Rewrite a report's segment with the values that this registry lists; any other one counts as `OTHER`.
+
+        Raises
+        ------
+        ParameterError
+            If it does not give a value of each breakdown that the metric declares, in their order, and of no other.
+        """
+        pairs = [part.partition("=") for part in written.split(",") if written]
+        if tuple(name if equals else None for name, equals, _ in pairs) != metric.segments:
+            shape = ",".join(f"{name}=..." for name in metric.segments) or "as an empty text"
+            raise ParameterError(f"the segment of {metric.id} is written {shape}", written[:60])
+        return ",".join(f"{name}={value if value in self.segments[name] else OTHER}" for name, _, value in pairs)
+
+
+def _candidate(line: str, length: int) -> int:
+    """Read a candidate strictly: what a device would cut or replace is a fault of the file."""
+    if not line:
+        raise ParameterError("a candidate is a text", "an empty line")
+    return text.encode(line, length)
+
+
+def load(path: str | Path) -> Registry:
+    """Read a registry file.
+
+    Raises
+    ------
+    RegistryError
+        With every fault of the file.
+    """
+    return parse(read(path), str(path))
+
+
+def read(path: str | Path) -> str:
+    """Read the text of a registry file, to the byte.
+
+    Raises
+    ------
+    RegistryError
+        If the file cannot be read.
+    """
+    try:
+        return Path(path).read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RegistryError([Fault(str(path), "-", "the registry is a readable UTF-8 file", str(error))]) from None
+
+
+def parse(text: str, file: str = "metrics.toml", publication: Publication | None = None) -> Registry:
+    """Read a registry from TOML text.
+
+    Parameters
+    ----------
+    text
+        TOML.
+    file
+        Name to use in faults.
+    publication
+        How metrics are published that do not say it themselves; the text says it if this is None.
+
+    Raises
+    ------
+    RegistryError
+        With every fault of the text.
+    """
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RegistryError([Fault(file, "-", "the registry is valid TOML", str(error))]) from None
+    faults = [Fault(file, *rest) for rest in faults_of(document, _KEYS)]
+    if faults:
+        raise RegistryError(faults)
+    segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
+    publication = publication or Publication(**document.get("publication", {}))
+    metrics = {id_: _metric(id_, table, publication) for id_, table in document["metrics"].items()}
+    return Registry(
+        document["app"],
+        metrics,
+        segments,
+        budget=Budget(**document["budget"]) if "budget" in document else None,
+        revision=document.get("revision", 0),
+        file=file,
+        generalize={name: hierarchy.parents(segments[name], given) for name, given in document.get("generalize", {}).items()},
+        publication=publication,
+        retention=Retention(**document.get("retention", {})),
+        analysts=Analysts(**document.get("analysts", {})),
+        digest=sha256(text.encode()).hexdigest(),
+    )
+
+
+def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric:
+    given: dict[str, Any] = {"min_reports": publication.min_reports, "grace": publication.grace} | table
+    factors = tuple((name, tuple(listed)) for name, listed in given.pop("factors", {}).items())
+    values = (False, True) if given["type"] == "boolean" else tuple(given.pop("values", ()))
+    if factors:
+        values = tuple(product(*(listed for _, listed in factors)))
+    given["factors"] = factors
+    parameters = tuple(sorted(given.pop("parameters", {}).items()))
+    given.setdefault("epsilon", COIN_EPSILON)
+    for name in ("epsilon", "epsilon_permanent", "sample"):
+        if name in given:
+            given[name] = f"{Decimal(str(given[name])).normalize():f}"  # 1 and 1.0 are the same
+    segments = tuple(given.pop("segments", ()))
+    return Metric(id=id_, values=values, segments=segments, parameters=parameters, **given)
+
+
+_KEYS = tuple(f.name for f in fields(Metric) if f.init and f.name != "id")

@@ -1,0 +1,223 @@
+"""A metric: one thing that an app asks its users, as the registry declares it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from deniable.errors import ParameterError
+from deniable.exact.hashing import KEY_SPACE
+from deniable.registry import period, text
+from deniable.registry.rules import ANSWERS_PER_WINDOW, OPEN_TYPES
+from deniable.registry.tables import GRACE, MIN_REPORTS, delay
+from deniable.wire.layout import MAX_REPORT_BYTES
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+
+    from deniable.source import Source
+
+__all__ = ["Metric", "Value"]
+
+Value = str | bool | int | tuple[str, ...]
+_MAX_LENGTH = {True: 16, False: 64}  # of a text to be discovered, and of one that is looked for
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One question that an app asks.
+
+    Parameters
+    ----------
+    id
+        Lower-case words joined by dots or dashes.
+    type
+        ``boolean``, ``categorical``, ``ordinal`` (values in order; decoded like categorical for now), ``product`` (an answer to
+        several questions at once), ``string``, or ``key`` (a whole number below 2^64).
+    values
+        The possible answers, in the order of the domain; a boolean's are False and True, a product's the combinations of its
+        factors' values, the last changing fastest. None are listed for a string or key.
+    epsilon
+        Privacy loss of one report in nats, as written.
+    description, owner
+        What is asked and why, and whom to ask about it.
+    version
+        Raised with every change of meaning; each version is counted apart.
+    mechanism
+        A name of `deniable.mechanisms.names`, or ``auto``.
+    period
+        Collection window: ``hour``, ``day``, ``week`` or ``month``.
+    segments
+        Names of the declared public breakdowns that reports carry.
+    expires
+        Last day of collection, or None.
+    min_reports
+        Reports that anything published of it rests on, and that any two things published differ by; 1 or more.
+    grace
+        How long a period takes reports after its end, such as ``12h`` or ``2d``.
+    max_report_bytes
+        Largest payload that ``auto`` may choose.
+    candidates
+        Of a string or key: the file of the answers to look for, one to a line. Devices do not need it.
+    discover
+        Of a string or key: whether the common answers are to be found without a list.
+    max_length
+        Longest string, in bytes of UTF-8.
+    parameters
+        What the mechanism lets one choose, as pairs of name and value.
+    factors
+        Of a product: each question with its answers.
+    epsilon_permanent
+        Privacy loss of all reports of one answer together, as written; None for a question whose reports are independent. The
+        device then keeps a permanent response to each answer, and reports once a period.
+    sample
+        Share of answers that are recorded at all, as written; drawn before an answer is looked at.
+    none
+        The answer that ``None`` stands for, so that having no answer is an answer, too; None where it is not one.
+    other
+        The answer that stands for every answer that is not declared; None where a random one does.
+    per_period
+        Reports that a device makes of it in a period, at most.
+    answers_per_window
+        Where responses are kept: different ones that a device reports in a window of its budget, at most. Beyond that it reports
+        the last one again.
+    """
+
+    id: str
+    type: Literal["boolean", "categorical", "ordinal", "product", "string", "key"]
+    values: tuple[Value, ...]
+    epsilon: str
+    description: str = ""
+    owner: str = ""
+    version: int = 1
+    mechanism: str = "auto"
+    period: str = "day"
+    segments: tuple[str, ...] = ()
+    expires: date | None = None
+    min_reports: int = MIN_REPORTS
+    grace: str = GRACE
+    max_report_bytes: int = MAX_REPORT_BYTES
+    candidates: str | None = None
+    discover: bool = False
+    max_length: int = 0
+    parameters: tuple[tuple[str, int | float | str], ...] = ()
+    factors: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    epsilon_permanent: str | None = None
+    sample: str = "1"
+    none: str | None = None
+    other: str | None = None
+    per_period: int = 1
+    answers_per_window: int = ANSWERS_PER_WINDOW
+    _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_positions", {value: i for i, value in enumerate(self.values)})
+        if self.type == "string" and not self.max_length:
+            object.__setattr__(self, "max_length", _MAX_LENGTH[self.discover])
+
+    @property
+    def open(self) -> bool:
+        """Whether the possible answers are too many to be listed."""
+        return self.type in OPEN_TYPES
+
+    @property
+    def kept(self) -> bool:
+        """Whether devices keep a permanent response to each answer, and report it once a period."""
+        return self.epsilon_permanent is not None
+
+    @property
+    def domain_size(self) -> int:
+        """Number of possible answers."""
+        if self.open:
+            return KEY_SPACE if self.type == "key" else text.domain_size(self.max_length)
+        return len(self.values)
+
+    def closes(self, name: str) -> datetime:
+        """Return when a period takes no more reports."""
+        return period.bounds(name, self.period)[1] + delay(self.grace)
+
+    def next_to_close(self, moment: datetime) -> str:
+        """Name the first period that still takes reports at a moment."""
+        return period.of(moment - delay(self.grace), self.period)
+
+    def position(self, value: object) -> int:
+        """Encode an answer as its place in the domain, in [0, domain_size). This method is run by the device.
+
+        Raises
+        ------
+        ParameterError
+            If it is no declared answer: see `stand_in`. The message does not repeat it.
+        """
+        if value is None:
+            value = self.none
+        if self.open:
+            return self._open_position(value)
+        if self.factors:
+            value = self._combination(value)
+        # An answer is of the declared kind: True == 1 == 1.0 as keys of a dict, and a host's object is not even hashed.
+        found = self._positions.get(value, -1) if type(value) is type(self.values[0]) else -1
+        if found < 0:
+            kind = "True or False" if self.type == "boolean" else f"one of the {self.domain_size} declared values"
+            if self.factors:
+                kind = f"a declared value each of {', '.join(name for name, _ in self.factors)}"
+            raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
+        return int(found)
+
+    def _combination(self, value: object) -> tuple[str, ...] | None:
+        """Read an answer to a product, by the methods of its base class; None if it is none."""
+        names = [name for name, _ in self.factors]
+        given: list[Any]
+        if isinstance(value, Mapping):
+            given = [value.get(name) for name in names] if len(value) == len(names) else []
+        elif isinstance(value, list | tuple):
+            base: Any = list if isinstance(value, list) else tuple
+            given = base.__getitem__(value, slice(len(names) + 1))
+        else:
+            given = []
+        return tuple(given) if len(given) == len(names) and all(type(part) is str for part in given) else None
+
+    def _open_position(self, value: object) -> int:
+        if self.type == "string" and isinstance(value, str):
+            return text.encode(text.fit(value, self.max_length), self.max_length)
+        if self.type == "key" and isinstance(value, int) and not isinstance(value, bool):
+            number = int.__index__(value)  # a plain number, whatever a subclass makes of comparisons
+            if 0 <= number < KEY_SPACE:
+                return number
+        kind = "a text" if self.type == "string" else "a whole number in [0, 2^64)"
+        raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
+
+    def stand_in(self, source: Source) -> int:
+        """Return the place of what is reported for an answer that is not declared. This method is run by the device.
+
+        Parameters
+        ----------
+        source
+            Draws a uniformly random answer where none is declared as `other`.
+        """
+        return source.below(self.domain_size) if self.other is None else self._positions[self.other]
+
+    def value(self, position: int) -> Value:
+        """Return the answer at a place of the domain.
+
+        Raises
+        ------
+        ParameterError
+            If no text is written by that number.
+        """
+        if self.open:
+            return position if self.type == "key" else text.decode(position, self.max_length)
+        return self.values[position]
+
+    def label(self, position: int) -> str:
+        """Write an answer for people, with nothing in it that steers a page or a terminal."""
+        value = self.value(position)
+        if isinstance(value, tuple):
+            return text.visible(", ".join(value))
+        if value == "":
+            return "(empty)"
+        return ("yes" if value else "no") if isinstance(value, bool) else text.visible(str(value))
+
+    def expired(self, today: date) -> bool:
+        """Tell whether collection has ended."""
+        return self.expires is not None and today > self.expires

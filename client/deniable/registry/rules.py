@@ -1,0 +1,293 @@
+"""The rules of a registry file: what must hold before it is one, each fault with the metric, the rule and the value."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import fields
+from datetime import date, datetime
+from itertools import chain
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import ParameterError
+from deniable.exact.epsilon import exact
+from deniable.registry import hierarchy, period, text
+from deniable.registry.hierarchy import WORD
+from deniable.registry.tables import GRACE, Analysts, Budget, Publication, Retention, delay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["ANSWERS_PER_WINDOW", "COIN_EPSILON", "FORMAT", "MAX_REVISION", "MAX_VALUES", "OPEN_TYPES", "faults_of"]
+
+FORMAT = 1
+COIN_EPSILON = "1.0986122886681098"  # ln 3, which two fair coins spend; the one epsilon that may be left out
+MAX_VALUES = 1 << 16
+OPEN_TYPES = ("string", "key")
+"""Types whose answers are too many to be listed."""
+MAX_REVISION = 1 << 53
+ANSWERS_PER_WINDOW = 2
+"""Different kept responses that a device reports in a window of its budget unless the metric says otherwise."""
+TYPES = ("boolean", "categorical", "ordinal", "product", *OPEN_TYPES)
+
+_TABLES: dict[str, tuple[type[Budget | Publication | Retention | Analysts], str]] = {
+    "budget": (Budget, "{ window = 30, per_window = 16.0, lifetime = 160.0 }"),
+    "publication": (Publication, "{ min_reports = 100, early = false }"),
+    "retention": (Retention, "{ tallies = 30, releases = 1095 }"),
+    "analysts": (Analysts, "{ epsilon = 1.0, per_key = 0.5 }"),
+}
+
+_ID = re.compile(r"[a-z][a-z0-9_]*(?:[.-][a-z0-9_]+)*")
+_MAX_ID = 80
+
+_Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
+_Broken = tuple[str, object]  # rule, value
+
+
+def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Iterator[_Rest]:
+    for key in table:
+        if key not in known:
+            from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a faulty file needs it
+
+            near = get_close_matches(key, known, 1)
+            hint = f" (did you mean {near[0]}?)" if near else ""
+            yield where, f"a key is one of {', '.join(known)}{hint}", key
+
+
+def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
+    """Find every fault of a registry.
+
+    Parameters
+    ----------
+    document
+        As TOML reads it.
+    keys
+        What a metric may declare.
+
+    Yields
+    ------
+    tuple
+        The metric (``"-"`` for the file as a whole), the rule that is broken, and the value that breaks it.
+    """
+    yield from _unknown(
+        "-",
+        ("format", "revision", "app", "segments", "generalize", *_TABLES, "metrics"),
+        document,
+    )
+    if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
+        yield "-", f"format is {FORMAT}, the registry format this version reads", document.get("format")
+    app = document.get("app")
+    if not isinstance(app, str) or not _ID.fullmatch(app) or len(app) > _MAX_ID:
+        yield "-", "app is a lower-case name such as shop", app
+    revision = document.get("revision", 1)
+    if isinstance(revision, bool) or not isinstance(revision, int) or not 1 <= revision < MAX_REVISION:
+        yield "-", "revision is a whole number above 0, raised with every publication", revision
+    for name in _TABLES:
+        yield from _table_faults(name, document.get(name, {}))
+    segments = document.get("segments", {})
+    if isinstance(segments, dict):
+        yield from _segments_faults(segments)
+    else:
+        yield "-", "segments is a table of lists of words", segments
+        segments = {}
+    yield from _generalize_faults(document.get("generalize", {}), segments)
+    metrics = document.get("metrics")
+    if not isinstance(metrics, dict) or not metrics:
+        yield "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', metrics
+        return
+    for id_, table in metrics.items():
+        if not _ID.fullmatch(id_) or len(id_) > _MAX_ID:
+            rule = f"an id is lower-case words joined by dots or dashes, at most {_MAX_ID} characters"
+            yield id_, rule, id_
+        if isinstance(table, dict):
+            yield from _metric_faults(id_, table, segments, keys)
+        else:
+            yield id_, "a metric is a table", table
+
+
+def _table_faults(name: str, table: object) -> Iterator[_Rest]:
+    """Find what is wrong with a table that holds for all metrics."""
+    made_of, example = _TABLES[name]
+    if not isinstance(table, dict):
+        yield "-", f"{name} is a table such as {example}", table
+        return
+    try:
+        made_of(**table)
+    except TypeError:
+        yield "-", f"the keys of {name} are {', '.join(each.name for each in fields(made_of))}", ", ".join(table)
+    except ParameterError as error:
+        yield "-", f"{name}: {error.rule}", error.value
+
+
+def _segments_faults(segments: dict[str, Any]) -> Iterator[_Rest]:
+    for name, values in segments.items():
+        if not WORD.fullmatch(name):
+            yield "-", "a segment's name is a word of letters, digits and _.+-", name
+        if not isinstance(values, list) or not values or not all(isinstance(v, str) and WORD.fullmatch(v) for v in values):
+            yield "-", f"segments.{name} is a list of words of letters, digits and _.+-", values
+        elif len(set(values)) != len(values):
+            yield "-", f"segments.{name} lists each value once", values
+
+
+def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
+    if not isinstance(table, dict):
+        yield "-", 'generalize is a table of segments, such as { version = "." }', table
+        return
+    for name, declared in table.items():
+        if name in segments and any(_segments_faults({name: segments[name]})):
+            continue  # said already
+        for rule, value in hierarchy.faults_of(name, segments.get(name), declared):
+            yield "-", rule, value
+
+
+def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
+    yield from _unknown(id_, keys, table)
+    for rule, value in chain(
+        _domain_faults(table),
+        _privacy_faults(table),
+        _parameters_faults(table),
+        _upkeep_faults(table),
+        _segment_faults(table, segments),
+    ):
+        yield id_, rule, value
+
+
+_BELONGS = {
+    "candidates": OPEN_TYPES,
+    "discover": OPEN_TYPES,
+    "max_length": OPEN_TYPES,
+    "factors": ("product",),
+    "none": ("categorical", "ordinal", "string"),
+    "other": ("categorical", "ordinal"),
+}
+
+
+def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    type_ = table.get("type")
+    if type_ not in TYPES:
+        yield f"type is one of {', '.join(TYPES)}", type_
+        return
+    if type_ in OPEN_TYPES:
+        yield from _open_faults(table)
+    elif type_ == "product":
+        yield from _factors_faults(table)
+    elif type_ != "boolean":
+        yield from _values_faults(table.get("values"))
+    elif "values" in table:
+        yield "a boolean's values are yes and no and are not listed", table["values"]
+    for key, types in _BELONGS.items():
+        if key in table and type_ not in types:
+            yield f"{key} belongs to a metric of type {' or '.join(types)}", table[key]
+    listed, none = table.get("values"), table.get("none")
+    if "none" in table and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed)):
+        yield "none is the answer that no answer stands for, one of the values where they are listed", none
+    if "other" in table and isinstance(listed, list) and table["other"] not in listed:
+        yield "other is the answer that stands for all that are not listed, one of the values", table["other"]
+
+
+def _factors_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    if "values" in table:
+        yield "a product's values are the combinations of its factors' and are not listed", table["values"]
+    factors = table.get("factors")
+    if not isinstance(factors, dict) or len(factors) < 2:  # noqa: PLR2004
+        yield 'factors is a table of two or more lists, such as { theme = ["light", "dark"], export = ["no", "yes"] }', factors
+        return
+    broken = [(f"factors.{name}: {rule}", value) for name, values in factors.items() for rule, value in _values_faults(values)]
+    yield from broken
+    size = 0 if broken else prod(map(len, factors.values()))
+    if size > MAX_VALUES:
+        yield f"factors have at most {MAX_VALUES} combinations", size
+
+
+def _open_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    if "values" in table:
+        yield f"answers of type {table['type']} are not listed as values: they have candidates, or are to be discovered", "values"
+    discover, candidates = table.get("discover", False), table.get("candidates")
+    if not isinstance(discover, bool):
+        yield "discover is true or false, without quotes", discover
+    elif candidates is not None and (not isinstance(candidates, str) or not candidates):
+        yield "candidates names a file, one answer to a line", candidates
+    elif discover == (candidates is not None):
+        rule = f'a metric of type {table["type"]} has either candidates = "file.txt" or discover = true'
+        yield rule, "both" if discover else "neither"
+    length = table.get("max_length", 1)
+    if isinstance(length, bool) or not isinstance(length, int) or not 1 <= length <= text.MAX_LENGTH:
+        yield f"max_length is a number of bytes from 1 to {text.MAX_LENGTH}", length
+    elif table["type"] == "key" and "max_length" in table:
+        yield "max_length belongs to a metric of type string; a key has 8 bytes", length
+
+
+def _values_faults(values: object) -> Iterator[_Broken]:
+    if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
+        yield "values is a list of texts", values
+    elif not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
+        yield f"values lists 2 to {MAX_VALUES} answers", len(values)
+    elif len(set(values)) != len(values):
+        yield "values lists each answer once", sorted(value for value, times in Counter(values).items() if times > 1)
+
+
+def _privacy_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    epsilon = table.get("epsilon", COIN_EPSILON if table.get("mechanism") == "coin" else None)
+    broken = list(_nats_faults("epsilon", epsilon))
+    yield from broken
+    if "epsilon_permanent" in table:
+        permanent = table["epsilon_permanent"]
+        faults = list(_nats_faults("epsilon_permanent", permanent))
+        yield from faults
+        if not broken and not faults and exact(permanent) < exact(epsilon):  # type: ignore[arg-type]
+            yield "epsilon_permanent is not below epsilon: a report is a noisy copy of the permanent response", permanent
+    sample = table.get("sample", 1)
+    if isinstance(sample, bool) or not isinstance(sample, int | float) or not 0 < sample <= 1:
+        yield "sample is a share above 0 and at most 1, such as 0.1", sample
+
+
+def _nats_faults(name: str, epsilon: object) -> Iterator[_Broken]:
+    if isinstance(epsilon, str) and epsilon is not COIN_EPSILON:
+        yield f"{name} is a number, without quotes", epsilon
+        return
+    try:
+        exact(epsilon)  # type: ignore[arg-type]
+    except ParameterError as error:
+        yield error.rule.replace("epsilon", name, 1), error.value
+
+
+def _parameters_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    parameters = table.get("parameters", {})
+    if not isinstance(parameters, dict) or not all(isinstance(value, int | float | str) for value in parameters.values()):
+        yield "parameters is a table of numbers and texts, such as { cohorts = 64 }", parameters
+    elif parameters and table.get("mechanism", "auto") == "auto":
+        yield "parameters go with a mechanism's name; auto has none", ", ".join(parameters)
+
+
+def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    for key, default in (("description", None), ("owner", None), ("mechanism", "auto")):
+        text = table.get(key, default)
+        if not isinstance(text, str) or not text.strip():
+            yield f"{key} is a text", text
+    for key in ("version", "min_reports", "max_report_bytes", "per_period", "answers_per_window"):
+        number = table.get(key, 1)
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            yield f"{key} is a whole number of at least 1", number
+    kept = "epsilon_permanent" in table
+    if kept and table.get("per_period", 1) != 1:
+        yield "per_period is 1 with epsilon_permanent: two copies of a kept response are not two answers", table["per_period"]
+    if not kept and "answers_per_window" in table:
+        yield "answers_per_window belongs to a metric with epsilon_permanent", table["answers_per_window"]
+    try:
+        delay(table.get("grace", GRACE))
+    except ParameterError as error:
+        yield error.rule, error.value
+    if table.get("period", "day") not in period.LENGTHS:
+        yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
+    expires = table.get("expires")
+    if expires is not None and (not isinstance(expires, date) or isinstance(expires, datetime)):
+        yield "expires is a date such as 2027-12-31, without quotes", expires
+
+
+def _segment_faults(table: dict[str, Any], segments: dict[str, Any]) -> Iterator[_Broken]:
+    named = table.get("segments", [])
+    if not isinstance(named, list) or any(not isinstance(name, str) or name not in segments for name in named):
+        yield f"segments lists names declared under [segments]: {', '.join(segments) or 'none is'}", named
+    elif len(set(named)) != len(named):
+        yield "segments lists each name once", named

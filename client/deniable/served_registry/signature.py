@@ -1,0 +1,229 @@
+"""The envelope of a registry that is served to devices: its text, and an Ed25519 signature that the app can check.
+
+::
+
+    {"format": 1, "registry": "the text of metrics.toml", "signature": "base64 of 64 bytes"}
+
+What is signed is the line ``deniable registry 1`` and then the text in UTF-8, so the revision is signed with the rest. A key is
+written as the base64 of its 32 bytes.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError, Fault, ServedRegistryError
+from deniable.process.imports import undisturbed
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = ["FILE", "FORMAT", "MAX_BYTES", "Envelope", "check_installed", "check_public_key", "generate", "refusal", "seal"]
+
+FORMAT = 1
+MAX_BYTES = 1024 * 1024
+"""Largest envelope."""
+FILE = "the served registry"
+"""What faults call it."""
+
+_HEADER = b"deniable registry 1\n"
+_MEMBERS = {"format", "registry", "signature"}
+_PLAIN = b"[metrics"  # a metrics.toml as it is, which nobody has signed
+
+
+def refusal(rule: str, value: object, metric: str = "-") -> ServedRegistryError:
+    """Make the error for one fault."""
+    return ServedRegistryError([Fault(FILE, metric, rule, value)])
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """A registry's text and its signature.
+
+    Parameters
+    ----------
+    text
+        The TOML.
+    signature
+        64 bytes.
+    """
+
+    text: str
+    signature: bytes
+
+    @classmethod
+    def read(cls, body: bytes) -> Envelope | None:
+        """Read an envelope; None if the bytes are something else altogether, such as the page of a hotel's network.
+
+        Raises
+        ------
+        ServedRegistryError
+            If it was meant for an envelope, and is not one.
+        """
+        if len(body) > MAX_BYTES:
+            raise refusal(f"an envelope has at most {MAX_BYTES} bytes", len(body))
+        try:
+            document = json.loads(body)
+        except (ValueError, RecursionError):
+            if _PLAIN in body and not body.lstrip().startswith(b"{"):  # an envelope that broke off is nobody's attempt
+                raise refusal("a served registry is signed", "a plain metrics.toml") from None
+            return None
+        if not isinstance(document, dict) or not {"registry", "signature"} & set(document):
+            return None
+        if set(document) != _MEMBERS:
+            raise refusal(f"an envelope has {', '.join(sorted(_MEMBERS))}, and nothing else", ", ".join(sorted(document)))
+        if document["format"] != FORMAT or isinstance(document["format"], bool):  # True == 1
+            raise refusal(f"the format of an envelope is {FORMAT}", document["format"])
+        text, written = document["registry"], document["signature"]
+        if not isinstance(text, str) or not isinstance(written, str):
+            raise refusal("registry and signature are texts", f"{type(text).__name__} and {type(written).__name__}")
+        return cls(text, _bytes(written, 64, "a signature"))
+
+    def write(self) -> bytes:
+        """Write the envelope as JSON."""
+        document = {"format": FORMAT, "registry": self.text, "signature": b64encode(self.signature).decode()}
+        return json.dumps(document, indent=1).encode() + b"\n"
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the text, in hexadecimal: if it is published, anyone can see that all devices are sent the same."""
+        return sha256(self.text.encode(errors="surrogatepass")).hexdigest()
+
+    def verify(self, public_key: str) -> None:
+        """Check the signature.
+
+        Parameters
+        ----------
+        public_key
+            The base64 of 32 bytes.
+
+        Raises
+        ------
+        ServedRegistryError
+            If another key signed, or the text is another.
+        ConfigurationError
+            If the key is none, or ``deniable[signed]`` is not installed.
+        """
+        from_bytes = _ed25519().Ed25519PublicKey.from_public_bytes
+        key: Ed25519PublicKey = from_bytes(check_public_key(public_key))
+        from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - see `_ed25519`
+
+        try:
+            key.verify(self.signature, _signed(self.text))
+        except InvalidSignature:
+            raise refusal("the signature is of this text, by the key that the app pins", "another signature") from None
+
+
+def check_installed() -> None:
+    """Look for what the standard library has not, without importing it.
+
+    Raises
+    ------
+    ConfigurationError
+        If ``deniable[signed]`` is not installed.
+    """
+    from importlib.util import find_spec  # noqa: PLC0415 - apps without a served registry do without
+
+    if find_spec("cryptography") is None:
+        rule = "a signed registry needs the package cryptography, which is not installed: pip install 'deniable[signed]'"
+        raise ConfigurationError(rule)
+
+
+def check_public_key(written: str) -> bytes:
+    """Read a public key.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is none.
+    """
+    try:
+        return _bytes(written, 32, "a public key")
+    except ServedRegistryError as error:
+        raise ConfigurationError(f"{error.faults[0].rule}; got {error.faults[0].value}") from None
+
+
+def generate() -> tuple[bytes, str]:
+    """Draw a key pair.
+
+    Returns
+    -------
+    private : bytes
+        PKCS #8 in PEM, not encrypted.
+    public : str
+        The base64 of 32 bytes, to be pinned in the app.
+    """
+    key: Ed25519PrivateKey = _ed25519().Ed25519PrivateKey.generate()
+    from cryptography.hazmat.primitives import serialization  # noqa: PLC0415 - see `_ed25519`
+
+    none = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none), _public(key)
+
+
+def seal(text: str, private_key: bytes) -> tuple[Envelope, str]:
+    """Sign a registry's text.
+
+    Parameters
+    ----------
+    text
+        TOML; that it is a good registry is the caller's to know.
+    private_key
+        PEM.
+
+    Returns
+    -------
+    envelope : Envelope
+        What to serve.
+    public : str
+        The key that it can be checked with.
+
+    Raises
+    ------
+    ConfigurationError
+        If the key is no Ed25519 key, is encrypted, or ``deniable[signed]`` is not installed.
+    """
+    ed25519 = _ed25519()
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415 - see `_ed25519`
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key  # noqa: PLC0415
+
+    try:
+        key = load_pem_private_key(private_key, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise ConfigurationError("a key file is what `deniable registry keygen` writes: an Ed25519 key in PEM, not encrypted")
+    return Envelope(text, key.sign(_signed(text))), _public(key)
+
+
+def _public(key: Ed25519PrivateKey) -> str:
+    return b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def _ed25519() -> ModuleType:
+    """Import it where it is used, in the sending thread: it takes its time."""
+    check_installed()
+    with undisturbed():
+        from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
+
+    return ed25519
+
+
+def _signed(text: str) -> bytes:
+    # A lone surrogate, which JSON can write, has no UTF-8: it is part of no text that anybody signed.
+    return _HEADER + text.encode(errors="surrogatepass")
+
+
+def _bytes(written: str, size: int, what: str) -> bytes:
+    try:
+        data = b64decode(written, validate=True)
+    except ValueError:  # binascii.Error is one, and a text that is not ASCII raises it, too
+        data = b""
+    if len(data) != size or b64encode(data).decode() != written:
+        raise refusal(f"{what} is the base64 of {size} bytes", "another text")
+    return data

@@ -1,0 +1,259 @@
+"""Sending: a bounded queue, two lazy daemon threads, and a spool for what could not be delivered.
+
+Only randomised reports pass here; the raw answer ended in `deniable.client`. Nothing in this folder raises into the host app or
+makes it wait, except `Sender.flush`, `Sender.close` and `Sender.purge`, whose deadlines always hold: one thread decides and
+writes the spool (`dispatch`), another talks to the network (`network`), and the app waits for neither longer than it said.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from contextlib import suppress
+from threading import Thread, current_thread
+from typing import TYPE_CHECKING, ClassVar
+from weakref import WeakSet
+
+from deniable.process.exits import at_exit
+from deniable.process.forks import over_forks
+from deniable.transport.backlog import Backlog
+from deniable.transport.delivery import Delivery
+from deniable.transport.dispatch import Dispatch
+from deniable.transport.http import HttpPost, Post
+from deniable.transport.network import Courier, Orders
+from deniable.transport.outbox import Outbox
+from deniable.transport.settings import SenderSettings
+from deniable.transport.spool import Spool
+from deniable.wire.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from threading import Condition
+
+    from deniable.dsn import Dsn
+    from deniable.wire.report import Report
+
+__all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool"]
+
+_EXIT_SECONDS = 1.0
+_SPOOL_SHARE = 0.25  # of the time to close, kept for the spool
+_PURGE_SECONDS = 1.0
+
+
+class Sender:
+    """Queue reports and send them from threads of its own.
+
+    Parameters
+    ----------
+    dsn
+        Where to.
+    settings
+        How to batch and retry.
+    post
+        How to send a request; HTTP, made in the thread on first use, when None.
+    spool
+        Where batches wait that could not be delivered; when None they are lost, and counted.
+    delivered
+        Called with each batch that the server took, in the thread that batches; what it raises is counted.
+    chore
+        Called in the thread that talks to the network when that starts, and again as many seconds later as it returned, or an
+        hour after an error, which is counted; not while paused.
+    """
+
+    _alive: ClassVar[WeakSet[Sender]] = WeakSet()
+
+    def __init__(
+        self,
+        dsn: Dsn,
+        settings: SenderSettings,
+        post: Post | None = None,
+        *,
+        spool: Spool | None = None,
+        delivered: Callable[[Batch], None] | None = None,
+        chore: Callable[[], float] | None = None,
+    ) -> None:
+        self._dsn = dsn
+        self._settings = settings
+        self._given_post = post
+        self._spool = spool
+        self._delivered = delivered
+        self._chore = chore
+        self._orders = Orders(spooled=spool is not None)
+        self._courier: Courier | None = None
+        self.begin()
+        self._alive.add(self)
+
+    def begin(self) -> None:
+        """Begin with an empty queue, no threads, no counts and locks that nobody holds."""
+        if self._courier is not None:
+            self._courier.forget()
+        if self._spool is not None:
+            self._spool.begin()
+        self._orders = self._orders.renewed()
+        self._outbox = Outbox(self._settings, self._orders)
+        self._backlog = Backlog(self._spool, self._orders)
+        self._courier = None
+        self._thread: Thread | None = None
+
+    @classmethod
+    def locks(cls) -> Iterator[Condition]:
+        """List the locks of every sender of this process."""
+        for each in cls._alive:
+            yield each._orders.changed  # noqa: SLF001 - our own
+
+    @classmethod
+    def begin_all(cls) -> None:
+        """Begin anew in a forked child: it has no sending threads, and its parent will send the parent's reports."""
+        for each in cls._alive:
+            each.begin()
+
+    @classmethod
+    def close_all(cls, timeout: float) -> None:
+        """Close, within `timeout` seconds for all of them, what the app forgot to close when it ends."""
+        deadline = time.monotonic() + timeout
+        left = [each for each in cls._alive if each.full != "closed"]
+        while left:
+            each = left.pop()
+            with suppress(Exception):
+                each.close(max(0.0, deadline - time.monotonic()) / (len(left) + 1))
+
+    @property
+    def counts(self) -> Counter[str]:
+        """What became of reports.
+
+        ``sent``, ``rejected``, ``spooled`` (later ``sent``, ``rejected`` or lost, maybe by another process); lost: ``purged``,
+        ``undelivered``, ``refused_key``, ``error``, ``http_`` and a status, ``spool_failed``, ``spool_full``, ``spool_expired``.
+        Of other things than reports: ``spool_damaged`` files, ``delivered_error`` and ``chore_error`` calls.
+        """
+        with self._orders.changed:
+            return self._outbox.counts + Counter(self._backlog.counts)
+
+    @property
+    def refusals(self) -> Counter[str]:
+        """Count the reports that the server refused, by metric and reason: ``rejected``, or lost as ``http_422``."""
+        with self._orders.changed:
+            return Counter(self._outbox.refusals)
+
+    @property
+    def full(self) -> str | None:
+        """Why `submit` would drop a report now; None if it would not."""
+        if self._orders.closed:
+            return "closed"
+        if self._orders.refused:
+            return "refused_key"
+        return "queue_full" if self._outbox.full else None
+
+    def submit(self, report: Report, process: int | None = None) -> str | None:
+        """Queue a report; return None, or why it was dropped: also when it was made by another process than this one."""
+        outbox = self._outbox  # if a signal handler forks now, the child puts the report where it is never sent from
+        if process is not None and process != os.getpid():
+            return "interrupted"
+        with self._orders.changed:
+            dropped = self.full
+            if dropped is not None:
+                return dropped
+            if self._thread is None and not self._start():
+                return "no_thread"
+            self._backlog.touch()
+            outbox.put(report)
+        return None if outbox is self._outbox else "interrupted"
+
+    def flush(self, timeout: float) -> bool:
+        """Send what is queued now; return whether all of it was settled within `timeout` seconds: sent, spooled or lost.
+
+        Reports recorded meanwhile are not waited for, and are batched as ever. Nor is anything else that would be in vain: while
+        paused, after `close`, and in the sending threads, this returns at once.
+        """
+        with self._orders.changed:
+            target = self._outbox.hurry()
+            self._orders.changed.wait_for(lambda: self._is_settled(target) or self._in_vain(), timeout)
+            return self._is_settled(target)
+
+    def close(self, timeout: float) -> bool:
+        """Send what is queued, keep the rest in the spool, all within `timeout` seconds, and stop for good.
+
+        Of that time a quarter is kept for the spool.
+        """
+        deadline = time.monotonic() + timeout
+        reserve = _SPOOL_SHARE * timeout if self._spool is not None else 0.0
+        self.flush(timeout - reserve)
+        with self._orders.changed:
+            target = self._outbox.submitted
+            if not self._in_vain() and self._is_settled(target):
+                # A server that answers gets the spool as well: an app that never runs for long has no better moment.
+                left = deadline - reserve - time.monotonic()
+                self._orders.changed.wait_for(lambda: not self._backlog.due or self._in_vain(), left)
+            self._orders.closed = True
+            self._orders.changed.notify_all()
+            if not self._inside():
+                self._orders.changed.wait_for(lambda: self._is_settled(target), deadline - time.monotonic())
+            return self._is_settled(target)
+
+    def purge(self) -> None:
+        """Drop everything not yet sent: what is queued, a batch that waits for another try or an answer, and the spool.
+
+        What is on the disk is gone when this returns, unless the disk takes longer than a second. An app that keeps recording
+        without consent purges all the time, so a spool just purged is left alone for a minute.
+        """
+        with self._orders.changed:
+            self._orders.purges += 1
+            self._outbox.purge()
+            self._orders.changed.notify_all()
+        self._backlog.purge(_PURGE_SECONDS)
+
+    def pause(self, paused: bool) -> None:  # noqa: FBT001 - it reads like the setting it is
+        """Send nothing, not even what is queued or spooled, and lose nothing, until told otherwise."""
+        with self._orders.changed:
+            self._orders.held = paused
+            self._orders.changed.notify_all()
+
+    def stop(self) -> None:
+        """Send nothing any more, whoever ends a pause."""
+        with self._orders.changed:
+            self._orders.stopped = True
+            self._orders.changed.notify_all()
+
+    def _start(self) -> bool:
+        """Start both threads; False where none can be, since the interpreter ends or the system has too many."""
+        # Both at once: while the interpreter ends, the one that runs could start no other.
+        courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error)
+        delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
+        dispatch = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered)
+        thread = Thread(target=self._run, args=(dispatch, courier), name="deniable-sender", daemon=True)
+        try:
+            courier.thread.start()
+            thread.start()
+        except RuntimeError:
+            courier.stop()
+            return False
+        self._courier, self._thread = courier, thread
+        return True
+
+    @staticmethod
+    def _run(dispatch: Dispatch, courier: Courier) -> None:
+        try:
+            dispatch.run()
+        finally:
+            courier.stop()
+
+    def _make_post(self) -> Post:
+        return self._given_post or HttpPost(f"{self._dsn.url}/v1/reports")
+
+    def _count_chore_error(self) -> None:
+        with self._orders.changed:
+            self._outbox.count("chore_error", 1)
+
+    def _inside(self) -> bool:
+        """Tell whether this is one of the sending threads, which would wait for itself."""
+        return self._courier is not None and current_thread() in (self._thread, self._courier.thread)
+
+    def _in_vain(self) -> bool:
+        return self._orders.closed or self._orders.paused or self._inside()
+
+    def _is_settled(self, target: int) -> bool:
+        return self._outbox.settled >= target and not self._backlog.purging
+
+
+over_forks(Sender.locks, Sender.begin_all)
+at_exit(Sender.close_all, _EXIT_SECONDS)

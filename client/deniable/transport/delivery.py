@@ -1,0 +1,190 @@
+"""One batch to the server: attempts, waits between them, and what the last answer means."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from deniable.process.notice import tell
+from deniable.source import jitter
+from deniable.wire.report import grouped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.dsn import Dsn
+    from deniable.transport.network import Answer, Courier, Orders
+    from deniable.wire.batch import Batch
+
+__all__ = ["Delivery", "Verdict"]
+
+log = logging.getLogger("deniable")
+
+_GZIP_ABOVE = 1024
+_NO_ANSWER = 0
+_RETRY = frozenset({_NO_ANSWER, 408, 429, 502, 503, 504})
+_STOP = frozenset({401, 403})
+_ACCEPTED, _TOO_LARGE = 202, 413
+_LONGEST_WAIT = 30.0
+_LONGEST_RETRY_AFTER = 300.0
+_LONGEST_CODE = 40
+_MOST_ERRORS = 100  # of a batch: a server tells no more
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What became of a batch.
+
+    Parameters
+    ----------
+    kind
+        ``"accepted"``; ``"large"``, to be split; ``"later"``, nobody took it yet; ``"refused"``, and so will all others be;
+        ``"dropped"``, nobody ever will.
+    status
+        Of the last answer, 0 if there was none.
+    accepted
+        Reports that the server took, of an accepted batch.
+    refusals
+        Reports that it did not take, by metric and reason, as far as it says.
+    """
+
+    kind: Literal["accepted", "large", "later", "refused", "dropped"]
+    status: int
+    accepted: int = 0
+    refusals: Counter[str] = field(default_factory=Counter)
+
+
+class Delivery:
+    """Brings batches to a server, one after another.
+
+    Parameters
+    ----------
+    dsn
+        Where to.
+    timeout
+        Seconds one request may take.
+    orders
+        What the app wants.
+    courier
+        Makes the requests.
+    """
+
+    def __init__(self, dsn: Dsn, timeout: float, orders: Orders, courier: Courier) -> None:
+        self._dsn = dsn
+        self._timeout = timeout
+        self._orders = orders
+        self._courier = courier
+        self._not_before = -math.inf  # what the server asked for, whichever batch it was that it answered
+
+    def deliver(self, batch: Batch, tries: int) -> Verdict:
+        """Try until there is an answer to stay with, tries end, or nobody wants the batch sent any more."""
+        answer: Any = None
+        status = _NO_ANSWER
+        seconds = 0.0
+        for attempt in range(tries):
+            if not self._wait(seconds):
+                break
+            status, headers, answer = self._try(batch)
+            if status not in _RETRY:
+                break
+            seconds = jitter(min(_LONGEST_WAIT, 2.0**attempt))
+            self._not_before = time.monotonic() + _retry_after(headers)
+        return _verdict(batch, status, answer)
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for as long as must be; False if nothing is to be sent after all."""
+        orders = self._orders
+        begun = time.monotonic()
+        with orders.changed:
+            while not orders.purged:
+                left = max(begun + seconds, self._not_before) - time.monotonic()
+                if orders.closed and (orders.spooled or orders.paused or left > 0):
+                    return False
+                if left <= 0 and not orders.paused:
+                    return True
+                orders.changed.wait(left if left > 0 else None)
+            return False
+
+    def _try(self, batch: Batch) -> Answer:
+        headers = {
+            "Authorization": f"Bearer {self._dsn.key}",
+            "Content-Type": "application/json",
+            "Idempotency-Key": batch.key,
+        }
+        body = batch.body
+        if len(body) > _GZIP_ABOVE:
+            import gzip  # noqa: PLC0415 - the app's thread never needs it
+
+            body = gzip.compress(body, mtime=0)
+            headers["Content-Encoding"] = "gzip"
+        try:
+            return self._courier.ask(body, headers, self._timeout)
+        except OSError as error:  # requests' exceptions are OSErrors
+            log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
+            return _NO_ANSWER, {}, None
+
+
+def _verdict(batch: Batch, status: int, answer: Any) -> Verdict:
+    document = answer if isinstance(answer, dict) else {}
+    reports = len(batch.reports)
+    refusals = _refusals(batch, document.get("errors"))
+    if status == _ACCEPTED:
+        accepted = document.get("accepted")
+        if type(accepted) is not int or not 0 <= accepted <= reports:
+            accepted = reports
+        return Verdict("accepted", status, accepted, refusals)
+    if status == _TOO_LARGE and reports > 1:
+        return Verdict("large", status)
+    code = _code(document)
+    if status in _RETRY:
+        log.warning("deniable: %d reports not delivered: status %d, code %s", reports, status, code)
+        return Verdict("later", status)
+    if not refusals:
+        tell(f"status {status}", code or "no code", _words(document))
+    return Verdict("refused" if status in _STOP else "dropped", status, refusals=refusals)
+
+
+def _refusals(batch: Batch, errors: Any) -> Counter[str]:
+    """Count the reports that a server says it refused, and tell why. It may lie: the metrics' names are the batch's own."""
+    refused: Counter[str] = Counter()
+    groups = grouped(batch.reports) if errors else []
+    for error in errors[:_MOST_ERRORS] if isinstance(errors, list) else ():
+        place, code = (error.get("group"), _code(error)) if isinstance(error, dict) else (None, None)
+        if code is None or type(place) is not int or not 0 <= place < len(groups):
+            continue
+        stratum, payloads = groups[place]
+        count = error.get("count")
+        refused[f"{stratum.metric}: {code}"] += count if type(count) is int and 0 < count < len(payloads) else len(payloads)
+        tell(stratum.metric, code, _words(error))
+    return refused
+
+
+def _code(document: dict[str, Any]) -> str | None:
+    code = document.get("code")
+    plain = isinstance(code, str) and code.isascii() and code.isidentifier() and len(code) <= _LONGEST_CODE
+    return code if plain else None
+
+
+def _words(document: dict[str, Any]) -> str:
+    detail = document.get("detail")
+    return f"the server says {detail!a}" if isinstance(detail, str) else "the server says nothing"
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    """Read how many seconds the server wants to be left alone, at most 300; 0 if it does not say so understandably."""
+    text = headers.get("Retry-After", "")
+    if text.isascii() and text.isdecimal():
+        return min(float(text), _LONGEST_RETRY_AFTER)
+    if not text.endswith("GMT"):
+        return 0.0
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - rare, and loaded with requests anyway
+
+    try:
+        seconds = parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+    return max(0.0, min(seconds, _LONGEST_RETRY_AFTER))

@@ -1,0 +1,205 @@
+"""The thread that makes batches, has them delivered, and sees to those that were not."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from deniable.process.imports import undisturbed
+from deniable.source import jitter
+from deniable.wire.batch import Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable.transport.backlog import Backlog
+    from deniable.transport.delivery import Delivery, Verdict
+    from deniable.transport.network import Orders
+    from deniable.transport.outbox import Outbox
+    from deniable.transport.settings import SenderSettings
+    from deniable.wire.report import Report
+
+__all__ = ["Dispatch"]
+
+log = logging.getLogger("deniable")
+
+_AFTER_ERROR = 1.0
+
+
+class Dispatch:
+    """What the sending thread does.
+
+    Parameters
+    ----------
+    settings
+        How to batch and retry.
+    orders
+        What the app wants.
+    outbox
+        Where reports come from.
+    backlog
+        Where batches go that nobody took.
+    delivery
+        Brings batches to the server.
+    delivered
+        Called with each batch that the server took.
+    """
+
+    def __init__(
+        self,
+        settings: SenderSettings,
+        orders: Orders,
+        outbox: Outbox,
+        backlog: Backlog,
+        delivery: Delivery,
+        delivered: Callable[[Batch], None] | None,
+    ) -> None:
+        self._settings = settings
+        self._orders = orders
+        self._outbox = outbox
+        self._backlog = backlog
+        self._delivery = delivery
+        self._delivered = delivered
+
+    def run(self) -> None:
+        """Work until closed."""
+        looked = False
+        while True:
+            try:
+                if not looked:
+                    with undisturbed():  # all that is imported later, where it is wanted
+                        import gzip  # noqa: F401, PLC0415
+                        import uuid  # noqa: F401, PLC0415
+                    self._backlog.look(self._interval())  # the app's last run may have left something
+                    looked = True
+                if not self._work():
+                    return
+            except Exception as error:  # noqa: BLE001 - the host app must never notice, nor a fault that stays eat its processor
+                log.warning("deniable: no batch can be made: %s", type(error).__name__)
+                with self._orders.changed:
+                    self._orders.changed.wait_for(lambda: self._orders.closed, _AFTER_ERROR)
+                looked = looked or self._orders.closed
+
+    def _interval(self) -> float:
+        """Draw the time to the next incomplete batch: without randomness, nothing is sent that could be timed."""
+        return 0.8 * self._settings.flush_interval + jitter(0.4 * self._settings.flush_interval)
+
+    def _work(self) -> bool:
+        """Do the next thing that is due; False when there will be none."""
+        reports = self._take()
+        if reports:
+            self._make_and_deliver(reports)
+        elif self._orders.closed:
+            return False
+        else:
+            self._drain()
+        return True
+
+    def _take(self) -> tuple[Report, ...]:
+        """Wait for a batch's worth of reports; empty means that something else is due."""
+        deadline = time.monotonic() + (0.0 if self._orders.closed else self._interval())
+        with self._orders.changed:
+            while not self._outbox.due:
+                if self._backlog.due:
+                    return ()
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    if len(self._outbox) and not self._orders.paused:
+                        break
+                    left = self._settings.flush_interval
+                self._orders.changed.wait(min(left, self._backlog.left))
+            return self._outbox.take()
+
+    def _make_and_deliver(self, reports: tuple[Report, ...]) -> None:
+        try:
+            batch = Batch.of(reports)
+        except Exception as error:  # noqa: BLE001 - as below
+            self._lose(error, len(reports), self._outbox.settle)
+        else:
+            self._deliver(batch)
+
+    def _deliver(self, batch: Batch) -> None:
+        try:
+            halves = self._deliver_whole(batch)
+        except Exception as error:  # noqa: BLE001 - the host app must never notice; the loss is counted
+            self._lose(error, len(batch.reports), self._outbox.settle)
+        else:
+            for half in halves:
+                self._deliver(half)
+
+    def _deliver_whole(self, batch: Batch) -> tuple[Batch, ...]:
+        """Deliver a batch and settle it, or return the halves that are to be delivered instead."""
+        if self._orders.refused:
+            with self._orders.changed:
+                self._outbox.settle("refused_key", len(batch.reports))
+            return ()
+        verdict = self._delivery.deliver(batch, self._settings.max_tries)
+        if verdict.kind == "large":
+            return batch.halves()
+        if verdict.kind == "later":
+            outcome = self._backlog.keep(batch)
+            with self._orders.changed:
+                self._outbox.settle(outcome, len(batch.reports))
+            return ()
+        if verdict.kind == "accepted":
+            with self._orders.changed:
+                self._backlog.look(0.0)
+        self._conclude(batch, verdict, self._outbox.settle)
+        return ()
+
+    def _drain(self) -> None:
+        """Send the oldest batch of the spool, once; one that is taken is followed by the next."""
+        batch = self._backlog.take()
+        if batch is None:
+            return
+        try:
+            verdict = self._delivery.deliver(batch, 1)
+            if verdict.kind == "large":
+                if not self._backlog.split(batch):
+                    with self._orders.changed:
+                        self._outbox.count("spool_failed", len(batch.reports))
+            elif verdict.kind == "refused":
+                self._stop()  # and leave the spool to a key that is known
+            elif verdict.kind != "later":
+                self._conclude(batch, verdict, self._outbox.count)
+                self._backlog.done(batch)
+        except Exception as error:  # noqa: BLE001 - a file that breaks the sender would break it at every start
+            self._backlog.done(batch)
+            self._lose(error, len(batch.reports), self._outbox.count)
+        else:
+            if verdict.kind == "later":
+                self._backlog.put_off()
+        finally:
+            self._backlog.release(batch)
+
+    def _conclude(self, batch: Batch, verdict: Verdict, count: Callable[[str, int], None]) -> None:
+        """Count a batch that need not be sent again, and tell of one that was taken."""
+        errors = 0
+        try:
+            if verdict.kind == "accepted" and self._delivered is not None:
+                self._delivered(batch)
+        except Exception as error:  # noqa: BLE001 - the batch was delivered all the same
+            log.debug("deniable: after a delivery: %s", type(error).__name__)
+            errors = 1
+        if verdict.kind == "refused":
+            self._stop()
+        with self._orders.changed:
+            self._outbox.count("delivered_error", errors)
+            self._outbox.refuse(verdict.refusals)
+            if verdict.kind == "accepted":
+                count("sent", verdict.accepted)
+                count("rejected", len(batch.reports) - verdict.accepted)
+            else:
+                count("refused_key" if verdict.kind == "refused" else f"http_{verdict.status}", len(batch.reports))
+
+    def _lose(self, error: Exception, reports: int, count: Callable[[str, int], None]) -> None:
+        log.warning("deniable: a batch was lost to an unexpected %s", type(error).__name__)
+        with self._orders.changed:
+            count("error", reports)
+
+    def _stop(self) -> None:
+        with self._orders.changed:
+            self._orders.refused = True
+            self._backlog.stop()
+            self._orders.changed.notify_all()

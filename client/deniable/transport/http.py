@@ -1,0 +1,223 @@
+"""One HTTP request, of which nothing can run away: neither its time, nor the size of the answer, nor where it goes.
+
+No cookies, no redirects, no proxies or credentials of the host app, and a connection of its own for each request: one that was
+kept open would show the server which batches come from one device, where the addresses of many devices look alike.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from threading import Lock, Timer
+from typing import TYPE_CHECKING, Any, Protocol
+
+from deniable.process.imports import undisturbed
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Mapping
+
+    from requests import Session
+
+__all__ = ["Http", "HttpPost", "Post"]
+
+_LARGEST_ANSWER = 64 * 1024
+_USER_AGENT = "deniable"  # without a version: it would single devices out
+
+
+class Post(Protocol):
+    """Sends one request; raises OSError when no answer came."""
+
+    def __call__(self, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, Mapping[str, str], Any]:
+        """Return status, headers and the JSON of the answer (None where there is none)."""
+
+
+class Http:
+    """Requests by the library of that name, which is imported only here, in a sending thread.
+
+    The timeout of a request bounds each wait for the server, not their sum. To bound the sum as well, give `total`,
+    or have another thread call `cut`.
+
+    ``REQUESTS_CA_BUNDLE`` or ``SSL_CERT_FILE`` names the certificates to trust, as it does for the rest of the host app.
+    """
+
+    def __init__(self) -> None:
+        with undisturbed():  # and so that no import is part of the first request
+            import encodings.idna  # noqa: F401, PLC0415 - for the name of the server
+
+            import requests  # noqa: F401, PLC0415
+        self._wire: _Wire | None = None
+
+    def __call__(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        timeout: float,
+        body: bytes | None = None,
+        *,
+        largest: int = _LARGEST_ANSWER,
+        total: float | None = None,
+    ) -> tuple[int, Mapping[str, str], bytes | None]:
+        """Send one request.
+
+        Parameters
+        ----------
+        method, url, headers, body
+            What to send.
+        timeout
+            Seconds to wait for the server at a time.
+        largest
+            Bytes of the answer that are read.
+        total
+            Seconds after which the request is cut, by a thread made for it; None if somebody else sees to that.
+
+        Returns
+        -------
+        tuple
+            Status, headers in any case of letters, and the answer; None instead of one with more bytes than that.
+
+        Raises
+        ------
+        OSError
+            If no answer came, or not all of it.
+        """
+        from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
+
+        wire = self._wire = _Wire()
+        watch = Timer(total, wire.cut) if total is not None else None
+        if watch is not None:
+            watch.daemon = True
+            with suppress(RuntimeError):  # the interpreter ends, and this thread with it
+                watch.start()
+        trusted = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or True
+        try:
+            with (
+                _session(wire) as session,
+                session.request(
+                    method,
+                    url,
+                    data=body,
+                    headers=dict(headers),
+                    timeout=timeout,
+                    verify=trusted,
+                    allow_redirects=False,
+                    stream=True,
+                ) as answer,
+            ):
+                # As sent: nothing asked for a compressed answer, and a small one may swell without end.
+                content = answer.raw.read(largest + 1, decode_content=False)
+                if wire.ended or (len(content) <= largest and answer.raw.length_remaining):  # urllib3 takes both for the end
+                    raise OSError("the answer was cut short")
+                return answer.status_code, answer.headers, content if len(content) <= largest else None
+        except HTTPError as error:
+            raise OSError(f"the answer ended early: {type(error).__name__}") from None
+        finally:
+            if watch is not None:
+                watch.cancel()
+            wire.close()
+
+    def cut(self) -> None:
+        """End the request under way in another thread, if there is one: it raises OSError there, soon."""
+        wire = self._wire
+        if wire is not None:
+            wire.cut()
+
+    def forget(self) -> None:
+        """In a forked child, close the connection that the parent had open. The parent's goes on."""
+        wire = self._wire
+        if wire is not None:
+            wire.forget()
+
+
+class HttpPost:
+    """`Post` over HTTP.
+
+    Parameters
+    ----------
+    url
+        Where to.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.http = Http()
+
+    def __call__(self, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, Mapping[str, str], Any]:
+        """Send one request."""
+        status, answered, content = self.http("POST", self._url, headers, timeout, body)
+        try:
+            document = json.loads(content or b"")
+        except (ValueError, RecursionError):
+            document = None
+        return status, answered, document
+
+
+class _Wire:
+    """The connection of one request, which another thread may cut."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.ended = False
+        self._socket: socket.socket | None = None  # a duplicate: TLS takes the first one over
+        self._connection: Any = None
+
+    def opened(self, opened: socket.socket, connection: Any) -> None:
+        with self._lock:
+            if self.ended:  # while the name was looked up, which nothing can interrupt
+                opened.close()
+                raise TimeoutError
+            self._connection = connection
+            self._socket = opened.dup()
+
+    def cut(self) -> None:
+        from socket import SHUT_RDWR  # noqa: PLC0415 - the app's thread never needs it
+
+        with self._lock:
+            self.ended = True
+            if self._socket is not None:
+                with suppress(OSError):
+                    self._socket.shutdown(SHUT_RDWR)  # wakes whoever reads; closing would not
+
+    def close(self) -> None:
+        with self._lock:
+            self.ended = True
+            if self._socket is not None:
+                self._socket.close()
+            self._connection = None
+
+    def forget(self) -> None:
+        # Without the lock, which a thread that the child does not have may hold, and without a word to the server.
+        for each in (self._socket, getattr(self._connection, "sock", None)):
+            if each is not None:
+                with suppress(OSError):
+                    os.close(each.detach())  # a mere close would wait for whoever reads from it
+
+
+def _session(wire: _Wire) -> Session:
+    import requests  # noqa: PLC0415 - see Http
+    from requests.adapters import HTTPAdapter  # noqa: PLC0415
+
+    class Adapter(HTTPAdapter):
+        def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> Any:
+            pool: Any = super().get_connection_with_tls_context(*args, **kwargs)
+
+            class Connection(pool.ConnectionCls):  # type: ignore[misc] # of http or https
+                def _new_conn(self) -> socket.socket:
+                    made: socket.socket = super()._new_conn()
+                    wire.opened(made, self)
+                    return made
+
+            pool.ConnectionCls = Connection
+            return pool
+
+    session = requests.Session()
+    session.trust_env = False
+    # Else requests reads the body of a redirect by itself, which may have no end, though it is not to follow it.
+    session.get_redirect_target = lambda resp: None  # type: ignore[method-assign] # noqa: ARG005
+    session.mount("http://", Adapter())
+    session.mount("https://", Adapter())
+    session.headers.clear()
+    session.headers["User-Agent"] = _USER_AGENT  # else urllib3 adds its own, with a version
+    return session

@@ -1,0 +1,304 @@
+"""Batches that wait on disk for a server that cannot be reached, or for the app's next start.
+
+One gzip file per batch, of what would have been sent anyway. Several processes share a directory: whoever takes a batch holds a
+lock on its file, and where a system has no such locks a batch sent twice has one key, hence counts once.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import time
+from collections import Counter
+from contextlib import suppress
+from threading import RLock
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.device.files import require_own, sync, write_new
+from deniable.errors import ParameterError, PayloadError, StateError
+from deniable.wire.batch import Batch
+
+if sys.platform != "win32":
+    import fcntl
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["Spool"]
+
+log = logging.getLogger("deniable")
+
+_NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json\.gz")
+_SUFFIX, _UNFINISHED = ".json.gz", ".tmp"
+_UNFINISHED_AGE = 3600.0  # a write that has not ended after this was cut off
+_LARGEST = 4 * 1024 * 1024  # of a file when read: more than any batch has
+
+
+class _Entry(NamedTuple):
+    changed: int  # nanoseconds since 1970
+    name: str
+    size: int
+
+
+class Spool:
+    """A directory of batches, within limits of number, size and age; the oldest give way, and are counted.
+
+    No method raises for what the disk does: a batch that cannot be written is refused, one that cannot be read is removed.
+
+    Parameters
+    ----------
+    directory
+        Where; made, for its owner only, when the first batch is put.
+    max_files
+        Batches kept.
+    max_bytes
+        Bytes kept, as files.
+    max_age
+        Seconds a batch is kept. Less than a server remembers idempotency keys, which is 72 hours.
+    """
+
+    def __init__(
+        self, directory: Path, *, max_files: int = 200, max_bytes: int = 5_000_000, max_age: float = 48 * 3600.0
+    ) -> None:
+        for name, limit in (("max_files", max_files), ("max_bytes", max_bytes), ("max_age", max_age)):
+            if not limit > 0:
+                raise ParameterError(f"{name} is a number above 0", limit)
+        self._directory = directory
+        self._max_files = max_files
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self.counts: Counter[str] = Counter()
+        """Reports lost here: ``spool_full``, ``spool_expired``, ``purged``; and ``spool_damaged``, in files."""
+        self._held: dict[str, int] = {}  # by key, descriptors of the files taken, which carry the locks
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with a lock that nobody holds, in a forked child without the files that its parent has taken.
+
+        To close a descriptor that came by a fork leaves the parent's lock in place.
+        """
+        self._lock = RLock()
+        self._stuck: set[str] = set()  # done with, but the disk would not let go of them
+        for descriptor in self._held.values():
+            with suppress(OSError):
+                os.close(descriptor)
+        self._held = {}
+
+    def __len__(self) -> int:
+        return len(self._entries())
+
+    def put(self, batch: Batch) -> bool:
+        """Keep a batch; return whether it is on the disk, whole and for good: not where anybody else can write."""
+        import gzip  # noqa: PLC0415 - the app's thread never needs it
+
+        path = self._directory / f"{batch.key}{_SUFFIX}"
+        unfinished = self._directory / f"{batch.key}{_SUFFIX}{_UNFINISHED}"
+        with self._lock:
+            if not self._is_own():
+                return False
+            try:
+                self._open_directory()
+                self._write(unfinished, gzip.compress(batch.write(), mtime=0))
+                unfinished.replace(path)
+                with suppress(OSError):  # the batch is kept, if not as surely
+                    sync(self._directory)
+            except OSError as error:
+                log.warning("deniable: the spool cannot be written: %s", type(error).__name__)
+                with suppress(OSError):
+                    unfinished.unlink()
+                return False
+            self._stuck.discard(path.name)
+            self._trim()
+            return True
+
+    def take(self) -> Batch | None:
+        """Take the oldest batch that no other process has taken; None if there is none, or somebody else may have put it there.
+
+        It stays on the disk until it is `done` with, and others leave it alone until then or until `release`.
+        """
+        with self._lock:
+            for entry in self._entries() if self._is_own() else []:
+                if entry.name.removesuffix(_SUFFIX) not in self._held and entry.name not in self._stuck:
+                    batch = self._open(entry)
+                    if batch is not None:
+                        return batch
+        return None
+
+    def done(self, batch: Batch) -> None:
+        """Remove a batch."""
+        with self._lock:
+            self._remove(f"{batch.key}{_SUFFIX}")
+            self.release(batch)
+
+    def release(self, batch: Batch) -> None:
+        """Leave a taken batch for later, or for another process."""
+        with self._lock:
+            descriptor = self._held.pop(batch.key, None)
+            if descriptor is not None:
+                _let_go(descriptor)
+
+    def purge(self) -> None:
+        """Remove all batches, also those that somebody has taken, and what is left of unfinished writes."""
+        with self._lock:
+            for entry in self._entries():
+                self._drop(entry, "purged")
+            self._remove_unfinished(0.0)
+
+    def _open(self, entry: _Entry) -> Batch | None:
+        """Lock and read a file; what is no batch of ours, or too old, is removed and counted."""
+        try:
+            descriptor = os.open(self._directory / entry.name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        except OSError:  # gone, or not ours to read, or the app has too many files open: it may do another time
+            return None
+        kept = False
+        try:
+            if not _lock(descriptor) or os.fstat(descriptor).st_nlink == 0:
+                return None  # another process sends it, or just did
+            batch = _read(descriptor)
+            if sys.platform == "win32":  # where no open file can be removed, and no lock asks for it to stay open
+                os.close(descriptor)
+                descriptor = -1
+            if batch is None or f"{batch.key}{_SUFFIX}" != entry.name:
+                self._drop(entry, "spool_damaged", 1)
+                return None
+            # A file from the future is as suspect as an old one: it would never expire.
+            if abs(time.time() - batch.made) > self._max_age:
+                self._drop(entry, "spool_expired", len(batch.reports))
+                return None
+            self._held[batch.key] = descriptor
+            kept = True
+        except OSError:
+            return None
+        else:
+            return batch
+        finally:
+            if not kept:
+                _let_go(descriptor)
+
+    def _entries(self) -> list[_Entry]:
+        """List the batches, oldest first. Files of other names are somebody else's."""
+        found: list[_Entry] = []
+        with suppress(OSError), os.scandir(self._directory) as entries:
+            for each in entries:
+                with suppress(OSError):  # gone meanwhile
+                    if _NAME.fullmatch(each.name) and each.is_file(follow_symlinks=False):
+                        status = each.stat(follow_symlinks=False)
+                        found.append(_Entry(status.st_mtime_ns, each.name, status.st_size))
+        return sorted(found)
+
+    def _trim(self) -> None:
+        entries = self._entries()
+        size = sum(entry.size for entry in entries)
+        oldest = (time.time() - self._max_age) * 1e9
+        for place, entry in enumerate(entries):
+            full = len(entries) - place > self._max_files or size > self._max_bytes
+            if not full and entry.changed >= oldest:
+                break
+            self._drop(entry, "spool_full" if full else "spool_expired")
+            size -= entry.size
+        self._remove_unfinished(_UNFINISHED_AGE)
+
+    def _drop(self, entry: _Entry, reason: str, reports: int | None = None) -> None:
+        if reports is None:
+            reports = self._count(entry)
+        if self._remove(entry.name):
+            self.counts[reason] += reports
+
+    def _count(self, entry: _Entry) -> int:
+        """Count the reports in a file; one that cannot be read counts as one."""
+        try:
+            descriptor = os.open(self._directory / entry.name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        except OSError:
+            return 1
+        try:
+            batch = _read(descriptor)
+        except OSError:
+            batch = None
+        finally:
+            os.close(descriptor)  # without unlocking: this descriptor has locked nothing
+        return len(batch.reports) if batch else 1
+
+    def _remove(self, name: str) -> bool:
+        """Remove a file; return whether it was there."""
+        try:
+            (self._directory / name).unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            log.warning("deniable: a spool file cannot be removed: %s", type(error).__name__)
+            self._stuck.add(name)  # else it would be taken again and again
+            return False
+        return True
+
+    def _remove_unfinished(self, age: float) -> None:
+        with suppress(OSError), os.scandir(self._directory) as entries:
+            for each in entries:
+                with suppress(OSError):
+                    ours = each.name.endswith(_UNFINISHED) and _NAME.fullmatch(each.name.removesuffix(_UNFINISHED))
+                    if ours and time.time() - each.stat(follow_symlinks=False).st_mtime >= age:
+                        self._remove(each.name)
+
+    def _is_own(self) -> bool:
+        try:
+            require_own(self._directory)
+        except StateError as error:
+            log.warning("deniable: the spool is not used: %s", error)
+            return False
+        except OSError as error:
+            log.warning("deniable: the spool cannot be looked at: %s", type(error).__name__)
+            return False
+        return True
+
+    def _open_directory(self) -> None:
+        # Not the directory above: without its state it would be one whose state was deleted.
+        self._directory.mkdir(mode=0o700, exist_ok=True)
+        if self._directory.stat().st_mode & 0o077:
+            self._directory.chmod(0o700)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with suppress(FileNotFoundError):
+            path.unlink()
+        write_new(path, data)
+        now = time.time_ns()
+        os.utime(path, ns=(now, now))  # the system's own stamps are too coarse to tell which of two was first
+
+
+def _read(descriptor: int) -> Batch | None:
+    """Read a batch, never more than it may have; None if it is none.
+
+    Raises
+    ------
+    OSError
+        If the disk fails.
+    """
+    import gzip  # noqa: PLC0415 - the app's thread never needs it
+    import zlib  # noqa: PLC0415
+
+    try:
+        with os.fdopen(descriptor, "rb", closefd=False) as raw, gzip.GzipFile(fileobj=raw) as file:
+            data = file.read(_LARGEST + 1)
+        return None if len(data) > _LARGEST else Batch.read(data)
+    except (gzip.BadGzipFile, EOFError, zlib.error, PayloadError):
+        return None
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock a file; False if another process has. Where there are no such locks, there is nothing to wait for."""
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:  # a file system without
+            return True
+    return True
+
+
+def _let_go(descriptor: int) -> None:
+    if sys.platform != "win32":
+        with suppress(OSError):  # a forked child may have the descriptor too: closing ours would not end the lock
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+    with suppress(OSError):
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""What crosses the network: the layout of a payload, reports, batches."""

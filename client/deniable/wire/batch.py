@@ -1,0 +1,118 @@
+"""An upload: reports encoded once, under a key that every attempt repeats."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from base64 import b64decode
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from deniable.errors import PayloadError
+from deniable.wire.report import Report, Stratum, encode
+
+__all__ = ["Batch"]
+
+_FORMAT = 1  # of a batch as `Batch.write` writes it, not of the body
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """An encoded upload; every attempt, also after a restart, sends these very bytes under this very key.
+
+    Parameters
+    ----------
+    key
+        The idempotency key, a random UUID.
+    body
+        The wire's JSON, see `deniable.wire.report`.
+    reports
+        What the body holds.
+    made
+        When it was made, in seconds since 1970. Stays on the device.
+    """
+
+    key: str
+    body: bytes
+    reports: tuple[Report, ...]
+    made: float
+
+    @classmethod
+    def of(cls, reports: tuple[Report, ...]) -> Batch:
+        """Encode reports under a fresh random key."""
+        from uuid import uuid4  # noqa: PLC0415 - the app's thread never needs it
+
+        return cls(str(uuid4()), encode(reports), reports, time.time())
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """Split a batch of two reports or more.
+
+        The keys and contents of the halves follow from the batch, so that a split done again after a crash, by this process or
+        another, sends nothing that the server would count twice.
+        """
+        reports = sorted(self.reports, key=lambda report: (report.stratum, report.payload))
+        half = len(reports) // 2
+        first, second = (
+            Batch(_derived(self.key, part), encode(some), tuple(some), self.made)
+            for part, some in enumerate((reports[:half], reports[half:]))
+        )
+        return first, second
+
+    def write(self) -> bytes:
+        """Write what another attempt needs. There is no ingest key in it, and nothing raw: only what would be sent anyway."""
+        document = {
+            "format": _FORMAT,
+            "key": self.key,
+            "made": int(self.made),
+            "reports": len(self.reports),
+            "body": self.body.decode(),
+        }
+        return json.dumps(document, separators=(",", ":")).encode()
+
+    @classmethod
+    def read(cls, data: bytes) -> Batch:
+        """Read a written batch back.
+
+        Raises
+        ------
+        PayloadError
+            If nothing written here could read so. The message does not repeat it.
+        """
+        from uuid import UUID  # noqa: PLC0415 - the app's thread never needs it
+
+        try:
+            document = json.loads(data)
+            _require(document["format"] == _FORMAT and str(UUID(document["key"])) == document["key"])
+            body = document["body"].encode()
+            reports = tuple(_decode(json.loads(body)))
+            batch = cls(document["key"], body, reports, float(document["made"]))
+            _require(0 < len(reports) == document["reports"] and math.isfinite(batch.made))
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
+            rule = "a batch holds a key, when it was made, a body and the number of reports in it"
+            raise PayloadError("spool_file", rule) from None
+        return batch
+
+
+def _decode(document: Any) -> list[Report]:
+    reports: list[Report] = []
+    for group in document["groups"]:
+        stratum = Stratum(**{name: group[name] for name in Stratum._fields})
+        _require(all(isinstance(part, int if name == "version" else str) for name, part in stratum._asdict().items()))
+        payloads, count = b64decode(group["payloads"], validate=True), group["count"]
+        size, rest = divmod(len(payloads), count)  # of no reports, an error that ends the reading
+        _require(size > 0 == rest)
+        reports += [Report(stratum, payloads[start : start + size]) for start in range(0, len(payloads), size)]
+    return reports
+
+
+def _require(holds: bool) -> None:  # noqa: FBT001 - what holds or does not
+    if not holds:
+        raise ValueError
+
+
+def _derived(key: str, part: int) -> str:
+    from uuid import UUID  # noqa: PLC0415 - the app's thread never needs it
+
+    return str(UUID(bytes=sha256(f"{key}/{part}".encode()).digest()[:16], version=4))

@@ -34,6 +34,7 @@ from flask import Flask, request
 
 from deniable import mechanisms
 from deniable import registry as registries
+from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire import report
 from deniable.wire.report import Report, Stratum
@@ -150,7 +151,7 @@ def bodies(path: Path, load: Load) -> list[bytes]:
             stratum = Stratum(
                 metric.id,
                 metric.version,
-                report.fingerprint(metric, mechanism.canonical),
+                fingerprint(metric, mechanism.canonical),
                 period.of(datetime.now(UTC), metric.period),
                 "platform=linux" if metric.segments else "",
             )

@@ -44,6 +44,10 @@ chaos *arguments:
 fuzz *arguments:
     python benchmarks/fuzz.py {{arguments}}
 
+# The site, with warnings as errors, into the folder site
+docs:
+    sphinx-build -q -W --keep-going -b dirhtml docs site
+
 # Figures of the README
 bench:
     python benchmarks/counting.py
@@ -55,6 +59,10 @@ pins:
     uv pip compile {{pin}} --extra server pyproject.toml -o deploy/requirements.txt
     python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
         | uv pip compile {{pin}} - -o deploy/requirements-build.txt
+
+# The wheel as it would be published
+wheel:
+    rm -rf dist && hatchling build && twine check --strict dist/* && check-wheel-contents dist/*.whl
 
 # Whether the pins can be installed, of which licences they are, and what vulnerabilities are known (needs a package index)
 scan:

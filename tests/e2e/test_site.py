@@ -1,0 +1,169 @@
+"""The site's pages hold: their code runs, their registries are sound, their tables say what the code says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+import pytest
+import requests
+
+from deniable import mechanisms, registry
+from deniable.client import Client
+from deniable.lint import lint
+from deniable.registry import rules, tables
+from deniable.registry.metric import Metric
+from deniable.testing import StubServer
+from deniable_server.local.stack import Stack, free_port
+from deniable_server.settings import Settings
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in [*DOCS.glob("*.md"), *DOCS.glob("api/*.md")]}
+HEAD = 'format = 1\napp = "shop"\n'
+SEGMENTS = '[segments]\nplatform = ["linux", "macos"]\n'
+METRIC = '[metrics."any"]\ntype = "boolean"\nepsilon = 1.0\ndescription = "Any"\nowner = "core@shop.example"\n'
+DECLARE, TUTORIAL = PAGES["declare.md"], PAGES["tutorial.md"]
+
+
+def blocks(language):
+    """Return the blocks of all pages, but for those that a marker hands to a test of their own, and tests that one copies."""
+    found = [
+        (page, block)
+        for page, text in PAGES.items()
+        for marked, block in re.findall(rf"(<!-- .* -->\n)?```{language}\n(.*?)```", text, re.DOTALL)
+        if not marked and "def test_" not in block
+    ]
+    assert found
+    return found
+
+
+def marked(text, marker, language):
+    found = re.findall(rf"<!-- {re.escape(marker)} -->\n```{language}\n(.*?)```", text, re.DOTALL)
+    assert found, f"no block is marked {marker}"
+    return found
+
+
+@pytest.mark.parametrize(("page", "code"), blocks("python"))
+def test_code_runs(page, code, tmp_path):
+    """Every block of Python of the site runs by itself."""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), page
+
+
+def test_registries_are_sound():
+    """Every block of TOML is a registry, or becomes one with a head and a metric."""
+    for page, text in blocks("toml"):
+        made = text if "format" in tomllib.loads(text) else HEAD + text
+        made += "" if "segments" in tomllib.loads(made) else SEGMENTS
+        made += "" if "metrics" in tomllib.loads(made) else METRIC
+        assert registry.parse(made, page).metrics
+
+
+def test_the_whole_registry_has_no_faults(tmp_path):
+    """The registry of the guide has neither faults nor warnings."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(*marked(DECLARE, "whole registry", "toml"), "utf-8")
+    found = lint(path)
+    assert (found.faults, found.warnings) == ((), ())
+
+
+def test_each_key_of_a_metric_is_in_the_guide():
+    """The guide has a row for every key that a metric may have, with its default, and for no others."""
+    table = DECLARE[DECLARE.index("## Keys of a metric") : DECLARE.index("## Tables for")]
+    rows = dict(re.findall(r"^\| `(\w+)` \| [^|]+ \| ([^|]+) \|", table, re.MULTILINE))
+    keys = {each.name: each.default for each in fields(Metric) if each.init and each.name != "id"}
+    assert set(rows) == set(keys)
+    for key, default in keys.items():
+        written = re.match(r"`\"?([^`\"]+)\"?`$", rows[key].strip())
+        if written and key != "sample":
+            assert written[1] == (str(default).lower() if isinstance(default, bool) else str(default)), key
+        elif not written:
+            assert default in (MISSING, None, 0, "", (), tables.GRACE, tables.MIN_REPORTS), key
+
+
+def test_each_key_of_a_table_is_in_the_guide():
+    """The guide has every key of the tables that hold for all metrics, with its default."""
+    table = DECLARE[DECLARE.index("## Tables for") : DECLARE.index("## Change")]
+    rows = re.findall(r"^\|.*\| `(\w+)` \| `\"?([^`\"]+)\"?` \|", table, re.MULTILINE)
+    kinds = (tables.Publication, tables.Retention, tables.Budget, tables.Analysts)
+    expected = [(each.name, str(each.default).lower()) for kind in kinds for each in fields(kind)]
+    assert rows == expected
+
+
+def test_each_type_is_in_the_guide_and_recorded_as_it_says():
+    """The guide has a row for every type; what it records is an answer to the metric of the example registry."""
+    table = DECLARE[DECLARE.index("## Kinds") : DECLARE.index("## Keys of a metric")]
+    rows = dict(re.findall(r"^\| `(\w+)` \|.* \| `(record\(.*\))` \|$", table, re.MULTILINE))
+    assert set(rows) == set(rules.TYPES)
+    declared = registry.load(ROOT / "deploy" / "metrics.toml")
+    with StubServer(declared) as server:
+        segments = {name: values[0] for name, values in declared.segments.items()}
+        client = Client(dsn=server.dsn, registry=declared, consent=True, segments=segments, state=None, strict=True)
+        for type_, call in rows.items():
+            taken = []
+            eval(call, {"record": lambda metric, answer, taken=taken: taken.append((metric, answer))})
+            ((metric, answer),) = taken
+            assert declared.metrics[metric].type == type_
+            client.record(metric, answer)
+        assert client.stats()["undeclared"] == 0
+        client.close()
+
+
+def test_the_tutorial(tmp_path):
+    """Whoever types what the tutorial says sees its figures."""
+    (tmp_path / "metrics.toml").write_text(*marked(TUTORIAL, "tutorial: metrics.toml", "toml"), "utf-8")
+    (tmp_path / "people.py").write_text(*marked(TUTORIAL, "tutorial: people.py", "python"), "utf-8")
+    told = []
+    for command in marked(TUTORIAL, "tutorial: run", "sh"):
+        words = [sys.executable, "-m", *command.split()]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        told.append(done.stdout)
+    error = re.search(r"standard error ([\d.]+) / sqrt\(n\)", TUTORIAL)
+    assert error[0] in told[0]
+    settings = Settings(
+        registry=str(tmp_path / "metrics.toml"), ingest_keys="shop:PUBLIC_KEY", read_keys="shop:rk_tutorial_key", dashboard="open"
+    )
+    with Stack(settings, bind=f"127.0.0.1:{free_port()}", log_file=tmp_path / "log") as stack:
+        environment = os.environ | {"DENIABLE_DSN": f"http://PUBLIC_KEY@{stack.bind}/shop"}
+        subprocess.run([sys.executable, "people.py"], cwd=tmp_path, env=environment, timeout=300, check=True)
+        asked = {"Authorization": "Bearer rk_tutorial_key"}
+        deadline = time.monotonic() + 60
+        while (answer := requests.get(f"{stack.url}/api/v1/metrics/ui.theme", headers=asked, timeout=10).json())["n"] < 2000:
+            stack.check()
+            assert time.monotonic() < deadline, answer
+            time.sleep(0.2)
+        assert requests.get(f"{stack.url}/m/ui.theme", timeout=10).status_code == 200
+    shares = {each["value"]: each["frequency"] for each in answer["estimates"]}
+    reach = 5 * float(error[1]) / 2000**0.5 + 0.05  # five standard errors, and those of who was drawn
+    for theme, share in (("light", 0.5), ("dark", 0.4), ("system", 0.1)):
+        assert abs(shares[theme] - share) < reach
+
+
+def test_every_mechanism_has_a_page(monkeypatch):
+    """The pages that are made have one for every mechanism, with its figures, and one for every command."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    import made
+
+    pages = dict(made.made())
+    assert {f"mechanisms/{name}.md" for name in mechanisms.names()} <= set(pages)
+    assert "| ln 3 | 3.0000 | 0.87 points | 1 |" in pages["mechanisms/coin.md"]
+    assert "## `registry`" in pages["commands.md"]
+    assert "| `DENIABLE_DSN` |" in pages["variables.md"]
+
+
+def test_what_two_coins_cost():
+    """The table of what two coins cost is what the exact variance says."""
+    rows = re.findall(r"^\| ([\d,]+) \| ± ([\d.]+)", PAGES["why.md"], re.MULTILINE)
+    assert len(rows) == 4
+    coin = mechanisms.make("coin", domain_size=2)
+    for reports, points in rows:
+        n = int(reports.replace(",", ""))
+        assert abs(196 * (coin.variance(0.5, n) + 0.25 / n) ** 0.5 / float(points) - 1) < 0.1

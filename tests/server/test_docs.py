@@ -23,7 +23,7 @@ def codes():
     found = set()
     for source in SOURCES:
         found |= set(re.findall(r'Problem\(\s*\d+,\s*"([a-z0-9_]+)"', source))
-    layout = (ROOT / "client" / "deniable" / "layout.py").read_text("utf-8")
+    layout = (ROOT / "client" / "deniable" / "wire" / "layout.py").read_text("utf-8")
     found |= set(re.findall(r'PayloadError\("([a-z_]+)"', layout))
     return sorted(found)
 

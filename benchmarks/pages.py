@@ -28,7 +28,7 @@ from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.store import Store, connect, embedded, tallies
+from deniable_aggregator.store import Store, connect, embedded, schema, tallies
 from deniable_server import create_app
 from deniable_server.settings import Settings
 
@@ -70,7 +70,7 @@ def fill(store: Store, loaded: Registry, days: int) -> None:
                 stratum = tallies.name(Stratum(*definition, name, cell))
                 index[stratum] = Release(1, hour, closed=True, first=name, n=int(counts.sum())).note()
                 pipeline.set(shelf_.key(stratum), counts.astype(">i8").tobytes())
-        pipeline.hset(shelf_.index(metric.id), mapping=index)
+        pipeline.hset(schema.RELEASES.of(store.app, metric.id), mapping=index)
         field = tallies.name(definition)
         told = {"n": days * len(PLATFORMS) * REPORTS, "updated": hour, "last": names[-1], "closed": names[-1]}
         pipeline.hset(store.published, mapping={f"{field}|{member}": value for member, value in told.items()})

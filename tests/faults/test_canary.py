@@ -25,7 +25,7 @@ from deniable import mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable_aggregator.publish import release
-from deniable_aggregator.store import Store, connect, embedded, tallies
+from deniable_aggregator.store import Store, connect, embedded, schema, tallies
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 
@@ -401,9 +401,9 @@ def breakages(served):
     served.drained()
     published, released = served.published("page")
     spoiled = tallies.name(published._replace(period="2020-01-01"))  # of which no worker knows
-    releases = release.shelf(served.store)
-    served.redis.hset(releases.index("page"), spoiled, replace(released, first="2020-01-01").note())
-    served.redis.set(releases.key(spoiled), b"odd")
+    index, copy = schema.RELEASES.of("shop", "page"), schema.RELEASE.of("shop", spoiled)
+    served.redis.hset(index, spoiled, replace(released, first="2020-01-01").note())
+    served.redis.set(copy, b"odd")
     assert served.ask("GET", "/api/v1/metrics/page?period=2020-01-01", Authorization=f"Bearer {READ}") == 500
-    served.redis.hdel(releases.index("page"), spoiled)
-    served.redis.delete(releases.key(spoiled))
+    served.redis.hdel(index, spoiled)
+    served.redis.delete(copy)

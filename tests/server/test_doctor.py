@@ -23,7 +23,7 @@ from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, connect, embedded, health
+from deniable_aggregator.store import Store, connect, embedded, health, schema
 from deniable_aggregator.store.health import Pulse
 from deniable_server.access.keys import KeyStore
 from deniable_server.doctor import host, pipeline, store
@@ -305,11 +305,10 @@ def test_releases_of_another_definition(examined, good, registry_file):
     """What was published of a metric that means something else by now, in the same version, is told by name."""
     declared = registry.load(registry_file).metrics["ui.theme"]
     tag = fingerprint(declared, mechanisms.of(declared).canonical)
-    shelf = release.shelf(Store(good.redis, "shop"))
 
     def publish(version, fingerprint_):
         stratum = Stratum("ui.theme", version, fingerprint_, "2026-11-21", "")
-        good.redis.hset(shelf.index("ui.theme"), "|".join(map(str, stratum)), release.Release().note())
+        good.redis.hset(schema.RELEASES.of("shop", "ui.theme"), "|".join(map(str, stratum)), release.Release().note())
 
     publish(1, tag)
     publish(2, "0" * 16)  # another version may be what it likes

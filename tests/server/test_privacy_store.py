@@ -21,9 +21,9 @@ from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.questions.budgets import Budgets
-from deniable_aggregator.store import health, inventory
+from deniable_aggregator.store import health, schema
 from deniable_server.access.keys import KeyStore
-from deniable_server.privacy import compose, gather
+from deniable_server.privacy import compose, elsewhere, gather
 from deniable_server.privacy.published import look
 
 from .conftest import INGEST, READ
@@ -96,8 +96,8 @@ def today():
     return datetime.now(UTC).date().isoformat()
 
 
-def test_the_inventory_is_complete(shop, store_url):
-    """After a run in which everything happens, every key of the store is in the inventory, and everything in it is found."""
+def test_the_schema_is_complete(shop, store_url):
+    """After a run in which everything happens, every key of the store is in the schema, and everything in it is found."""
     store, declared = shop.store, shop.app.registry
     seen = set()
 
@@ -141,33 +141,35 @@ def test_the_inventory_is_complete(shop, store_url):
     keys.create("read", "somebody")
     shop.http.get("/api/v1/metrics", headers={"Authorization": f"Bearer {READ}"}, environ_base=ELSEWHERE)
     shop.http.get("/api/v1/metrics", headers={"Authorization": "Bearer rk_of_nobody_1234"}, environ_base=ELSEWHERE)
-    shop.http.post("/v1/reports", data=b"{", headers={"Authorization": f"Bearer {INGEST}"}, environ_base=ELSEWHERE)
+    batch = {"format": 1, "groups": [shop.group("export", [1])]}
+    headers = {"Authorization": f"Bearer {INGEST}", "Idempotency-Key": "from-elsewhere"}
+    assert shop.http.post("/v1/reports", json=batch, headers=headers, environ_base=ELSEWHERE).status_code == 202
     with shop.flask.test_request_context(environ_base=ELSEWHERE):
         shop.service.limits.login()
     store.redis.hset("{shop}:keys:used", "somebody", today())
     shop.service.sessions.open("shop", "somebody")
     assert shop.service.sessions.secret()
     scan()
-    unknown = sorted(key for key in seen if inventory.find(key, "shop") is None)
+    unknown = sorted(key for key in seen if schema.find(key, "shop") is None)
     assert unknown == []
-    found = {inventory.find(key, "shop") for key in seen}
-    assert [kept.name for kept in inventory.STORE if kept not in found] == []
+    found = {schema.find(key, "shop") for key in seen}
+    assert [kind.name for kind in schema.ALL if kind not in found] == []
 
 
 def test_what_is_not_listed_is_not_found():
-    """Keys of another app, or of another name, are none of the inventory."""
-    assert inventory.find("{shop}:seen:20780:a1b", "shop").name == "{app}:seen:*"
-    assert inventory.find("{deniable}:source:2026-11-21", "shop").name == "{deniable}:source:*"
+    """Keys of another app, or of another name, are none of the schema."""
+    assert schema.find("{shop}:seen:20780:a1b", "shop") == schema.SEEN
+    assert schema.find("{deniable}:source:2026-11-21", "shop") == schema.SOURCE
     for key in ("{blog}:reports", "{shop}:devices", "{shop}:keys:more", "{deniable}:reports", "reports"):
-        assert inventory.find(key, "shop") is None
+        assert schema.find(key, "shop") is None
 
 
 def test_the_storage_table_has_the_registry_s_days(shop):
-    """Each thing of the inventory is in the report, under the app's name and with the days that the registry says."""
+    """Each thing that is kept is in the report, under the app's name and with the days that the registry says."""
     text = written(shop)[-1]
     section = text[text.index("### 6. ") : text.index("### 7. ")].replace("\\", "")
     cells = {name: until for name, _, until in re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \|$", section, re.MULTILINE)}
-    listed = [kept.name.replace("{app}", "{shop}") for kept in (*inventory.STORE, *inventory.SERVERS, *inventory.DEVICE)]
+    listed = [kept.name.replace("{app}", "{shop}") for kept in (*schema.ALL, *elsewhere.SERVERS, *elsewhere.DEVICE)]
     assert [name for name in cells if name not in ("Name", "---")] == listed
     assert cells["{shop}:tally:*"].startswith("7 days")
     assert cells["{shop}:weights:*"] == "the same"
@@ -222,7 +224,7 @@ def test_nothing_is_told_but_what_was_published(shop):
     *_, after = written(shop)
     assert after == before
     for key in list(shop.store.redis.scan_iter()):
-        if inventory.find(key.decode(), "shop").name.split(":")[1] in ("tally", "tallies", "weights", "snapshot"):
+        if schema.find(key.decode(), "shop") in (schema.TALLY, schema.TALLIES, schema.WEIGHTS, schema.SNAPSHOT):
             shop.store.redis.delete(key)
     assert written(shop)[-1] == before
 

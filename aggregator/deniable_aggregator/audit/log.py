@@ -1,8 +1,7 @@
 """The audit log of an app: what operators did and analysts asked, in a chain that shows whether anything was changed since.
 
-``{app}:audit``
-    list of entries, each one line as `deniable_aggregator.audit.entry` writes it. A list, since a user of the store who may RPUSH
-    can do no more than append; one who may XADD to a stream can trim it in the same breath.
+It is a list of entries, each one line as `deniable_aggregator.audit.entry` writes it. A list, since a user of the store who may
+RPUSH can do no more than append; one who may XADD to a stream can trim it in the same breath.
 
 Whoever appends hashes on his own side, on top of the last entry that he knows; a script appends what he made only if that entry
 still is the last one, and else hands out the last ones for another try. What the entry tells of can be done in the same script:
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 import redis
 
 from deniable_aggregator.audit.entry import Entry, genesis, whole
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class AuditLog:
     def __init__(self, client: redis.Redis, app: str) -> None:
         self.redis = client
         self.app = app
-        self.key = f"{{{app}}}:audit"
+        self.key = schema.AUDIT.of(app)
         self._append = Script(client, "chain", "audit")
         self._end: _End | None = None
 

@@ -1,9 +1,7 @@
 """Faults: what fails in a chore of the worker, or in one metric of it, stays there, and is noted until it passes.
 
 Only a store that is away, full or failing over holds up everything, since nothing can be done without it.
-
-``{app}:faults``
-    hash from what fails at present, such as ``publisher of ui.theme@1``, to the kind of error; other processes look at it.
+Other processes look at what is noted: what fails at present, such as ``publisher of ui.theme@1``, with the kind of error.
 """
 
 from __future__ import annotations

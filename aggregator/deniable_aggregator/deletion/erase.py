@@ -1,7 +1,7 @@
 """Removal: all that the store has of a metric, or of a version of one, goes for good.
 
-First ``{app}:erased`` is told, as digests, so that the store does not name what it was to forget: of a metric, the highest
-version that is gone with all before it; of a version, that it is gone alone. From that moment on nothing of it is counted,
+First the store is told, by digests, so that it does not name what it was to forget: of a metric, the highest version that is gone
+with all before it; of a version, that it is gone alone. From that moment on nothing of it is counted,
 neither what waits nor what devices still send. Then everything is deleted that is found. Whoever was about to write something
 just then may write it after: workers that have the registry look again every hour (`deniable_aggregator.deletion.retention`).
 """
@@ -13,7 +13,7 @@ from hashlib import sha1
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable_aggregator.deletion.holdings import COUNTED, INDEXES, Holdings
-from deniable_aggregator.store import batch, refused_reports
+from deniable_aggregator.store import batch, refused_reports, schema
 from deniable_aggregator.store.dead_letters import DeadLetters
 from deniable_aggregator.store.script import Script
 
@@ -55,7 +55,7 @@ class Erased:
     Parameters
     ----------
     told
-        ``{app}:erased`` as the store has it.
+        As the store has it.
     """
 
     def __init__(self, told: Mapping[bytes, bytes]) -> None:
@@ -137,7 +137,7 @@ class Removal:
         # Fields go last: by them the rest is found.
         for key, fields in self._fields(held).items():
             pipeline.hdel(key, *fields)
-        if all(map(self._wanted, held.strata(*COUNTED, "releases"))):
+        if all(map(self._wanted, held.strata(*COUNTED, schema.RELEASES))):
             pipeline.srem(self._store.metrics, self._metric)
         pipeline.execute()
 
@@ -159,7 +159,7 @@ class Removal:
     def _fields(self, held: Holdings) -> dict[str, list[bytes]]:
         """List the fields that go, by the hash that they are in."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
-        found = {held.index(word): held.fields(word, self._wanted) for word in INDEXES}
+        found = {held.index(kind): held.fields(kind, self._wanted) for kind in INDEXES}
         for key in (self._store.expired, self._store.alarms, self._store.published, *refused_reports.keys(self._store)):
             fields = cast("list[bytes]", self._store.redis.hkeys(key))
             found[key] = [field for field in fields if field.startswith(start)]

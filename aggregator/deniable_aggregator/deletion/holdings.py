@@ -1,6 +1,6 @@
 """Holdings: what the store has of one metric, as its indexes tell.
 
-Three hashes of each metric have fields that name a stratum: ``tallies`` and ``releases`` by its name alone, ``answers`` behind
+Three hashes of each metric have fields that name a stratum: its tallies and its releases by its name alone, its answers behind
 what was asked. From the names follow the keys of all that is kept of it.
 """
 
@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from deniable_aggregator.publish import release
-from deniable_aggregator.store import tallies
+from deniable_aggregator.store import schema, tallies
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.schema import Key
 
 __all__ = ["COUNTED", "INDEXES", "PUBLISHED", "Holdings"]
 
-COUNTED = ("tallies",)
+COUNTED = (schema.TALLIES,)
 """Indexes of what is exact."""
-PUBLISHED = ("releases", "answers")
+PUBLISHED = (schema.RELEASES, schema.ANSWERS)
 """Indexes of what was told."""
 INDEXES = (*COUNTED, *PUBLISHED)
 
@@ -45,34 +45,36 @@ class Holdings:
     def __init__(self, store: Store, metric: str) -> None:
         self._store, self._metric = store, metric
         self._fields = {
-            word: {field: _stratum(word, field) for field in cast("list[bytes]", store.redis.hkeys(self.index(word)))}
-            for word in INDEXES
+            kind: {field: _stratum(kind, field) for field in cast("list[bytes]", store.redis.hkeys(self.index(kind)))}
+            for kind in INDEXES
         }
 
-    def index(self, word: str) -> str:
-        """Name the key of an index."""
-        return f"{{{self._store.app}}}:{word}:{self._metric}"
+    def index(self, kind: Key) -> str:
+        """Write the key of an index."""
+        return kind.of(self._store.app, self._metric)
 
-    def strata(self, *words: str) -> set[Stratum]:
+    def strata(self, *kinds: Key) -> set[Stratum]:
         """List what indexes name."""
-        return {stratum for word in words for stratum in self._fields[word].values()}
+        return {stratum for kind in kinds for stratum in self._fields[kind].values()}
 
-    def fields(self, word: str, wanted: Callable[[Stratum], bool]) -> list[bytes]:
+    def fields(self, kind: Key, wanted: Callable[[Stratum], bool]) -> list[bytes]:
         """List the fields of an index that name something wanted."""
-        return [field for field, stratum in self._fields[word].items() if wanted(stratum)]
+        return [field for field, stratum in self._fields[kind].items() if wanted(stratum)]
 
     def counted(self, wanted: Callable[[Stratum], bool]) -> list[str]:
-        """Name the keys of the exact sums of what is wanted; some may not exist."""
+        """Write the keys of the exact sums of what is wanted; some may not exist."""
         strata = list(filter(wanted, self.strata(*INDEXES)))
-        names = sorted(map(tallies.name, strata))
-        snapshots = {self._store.snapshots.key(tallies.name(stratum._replace(segment=""))) for stratum in strata}
-        return [*map(self._store.tallies.key, names), *map(self._store.weights, names), *sorted(snapshots)]
+        wholes = {stratum._replace(segment="") for stratum in strata}
+        return [*self._keys(schema.TALLY, strata), *self._keys(schema.WEIGHTS, strata), *self._keys(schema.SNAPSHOT, wholes)]
 
     def published(self, wanted: Callable[[Stratum], bool]) -> list[str]:
-        """Name the keys of the releases of what is wanted; some may not exist."""
-        return [release.shelf(self._store).key(tallies.name(stratum)) for stratum in filter(wanted, self.strata(*INDEXES))]
+        """Write the keys of the releases of what is wanted; some may not exist."""
+        return self._keys(schema.RELEASE, filter(wanted, self.strata(*INDEXES)))
+
+    def _keys(self, kind: Key, strata: Iterable[Stratum]) -> list[str]:
+        return sorted(kind.of(self._store.app, tallies.name(stratum)) for stratum in strata)
 
 
-def _stratum(word: str, field: bytes) -> Stratum:
+def _stratum(kind: Key, field: bytes) -> Stratum:
     name = field.decode()
-    return tallies.stratum(name.split("|", 2)[2] if word == "answers" else name)
+    return tallies.stratum(name.split("|", 2)[2] if kind is schema.ANSWERS else name)

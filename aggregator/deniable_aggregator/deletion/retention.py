@@ -29,7 +29,7 @@ from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.deletion.holdings import COUNTED, PUBLISHED, Holdings
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.store import tallies
+from deniable_aggregator.store import schema, tallies
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.publish.publisher import Publisher
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.schema import Key
 
 __all__ = ["EVERY_SECONDS", "Retention"]
 
@@ -181,21 +182,21 @@ class Retention:
     def _delete(
         self,
         held: Holdings,
-        indexes: Sequence[str],
+        indexes: Sequence[Key],
         keys: Callable[[Callable[[Stratum], bool]], list[str]],
         whole: Stratum,
     ) -> int:
-        note = cast("bytes | None", self._store.redis.hget(held.index("releases"), tallies.name(whole))) or b""
+        note = cast("bytes | None", self._store.redis.hget(held.index(schema.RELEASES), tallies.name(whole))) or b""
 
         def of_it(stratum: Stratum) -> bool:
             return _whole(stratum) == whole
 
-        index, definition = held.index("releases"), tallies.name(whole[:3])
+        index, definition = held.index(schema.RELEASES), tallies.name(whole[:3])
         gone = Release.read(note).n if note and indexes is PUBLISHED else 0
         names = [index, self._store.expired, self._store.published, *map(held.index, indexes), *keys(of_it)]
         fields: set[bytes] = set()
-        for word in indexes:
-            fields.update(held.fields(word, of_it))
+        for kind in indexes:
+            fields.update(held.fields(kind, of_it))
         args: list[Any] = [tallies.name(whole), note, definition, whole.period, gone, len(indexes), *sorted(fields)]
         return int(self._expire(names, args))
 

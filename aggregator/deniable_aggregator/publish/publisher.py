@@ -30,7 +30,7 @@ from deniable_aggregator.publish import counted, release, suppression
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.publish.suppression.cube import Cube
-from deniable_aggregator.store import health
+from deniable_aggregator.store import health, schema
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.tallies import name
 
@@ -262,7 +262,8 @@ class Publisher:
         told: dict[str, str | int] = {"metric": whole.metric, "version": whole.version, "period": whole.period, "segment": ""}
         with self._store.staging.strings(staged) as places:
             pairs = zip(places, (shelf.key(name(stratum)) for stratum in releases), strict=False)
-            keys = [shelf.index(whole.metric), *kept, *chain.from_iterable(pairs), *places[len(releases) :]]
+            index = schema.RELEASES.of(self._store.app, whole.metric)
+            keys = [index, *kept, *chain.from_iterable(pairs), *places[len(releases) :]]
             entry = self._audit.append(
                 "release.published",
                 self._actor,

@@ -1,11 +1,8 @@
 """Releases: what is published of a metric and period, as a whole and of cells of its segments.
 
-``{app}:release:<stratum>``
-    a tally as of what was counted; the stratum's segment is a cell, such as ``platform=linux``, empty for all;
-``{app}:releases:<metric>``
-    hash from each such stratum to what is noted of its release;
-``{app}:published``
-    hash of a few numbers for each definition, kept true by whatever publishes or deletes: whoever lists metrics reads this alone.
+A release is a tally as of what was counted; its stratum's segment is a cell, such as ``platform=linux``, empty for all. An index
+of each metric has what is noted of its releases. A summary has a few numbers for each definition, kept true by whatever publishes
+or deletes: whoever lists metrics reads this alone.
 """
 
 from __future__ import annotations
@@ -16,7 +13,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from deniable_aggregator.store.tallies import Shelf, name
+from deniable_aggregator.store import schema
+from deniable_aggregator.store.tallies import Shelf, name, notes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -77,21 +75,22 @@ _decoder = msgspec.json.Decoder(Release)
 
 def shelf(store: Store) -> Shelf:
     """Open the released tallies of an app."""
-    return Shelf(store.redis, store.app, "release", "releases")
+    return Shelf(store.redis, store.app, schema.RELEASE)
 
 
 def listed(store: Store, metric: str) -> dict[Stratum, Release]:
     """List what was published of a metric, by cell and period."""
-    return {stratum: Release.read(note) for stratum, note in shelf(store).notes(metric).items()}
+    found = notes(store.redis, schema.RELEASES.of(store.app, metric))
+    return {stratum: Release.read(note) for stratum, note in found.items()}
 
 
 def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
     """Read what is noted of the releases of some strata; of those that there are."""
-    pipeline, own = store.redis.pipeline(transaction=False), shelf(store)
+    pipeline = store.redis.pipeline(transaction=False)
     for each in strata:
-        pipeline.hget(own.index(each.metric), name(each))
-    notes = cast("list[bytes | None]", pipeline.execute())
-    return {stratum: Release.read(note) for stratum, note in zip(strata, notes, strict=True) if note}
+        pipeline.hget(schema.RELEASES.of(store.app, each.metric), name(each))
+    found = cast("list[bytes | None]", pipeline.execute())
+    return {stratum: Release.read(note) for stratum, note in zip(strata, found, strict=True) if note}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,7 @@
 """The budget of an app's analysts: what its keys have spent on questions about withheld cells, and the answers that they got.
 
-``{app}:spent``
-    hash from a month to what all keys have spent on its reports, and from a month and a key's id to what this key has;
-``{app}:answers:<metric>``
-    hash from each question to its answer and a random word. The same question again has the same answer, whoever asks, and costs
-    nothing.
+Of each month it is kept what all keys have spent on its reports, and what each key has; of each question its answer and a random
+word. The same question again has the same answer, whoever asks, and costs nothing.
 
 All costs add up, whatever they are of. What is spent on a month never comes back, so no clock counts. One script spends and keeps
 the answer, or does neither.
@@ -20,7 +17,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, cast
 
 from deniable.limits.allowance import MICRO
-from deniable_aggregator.store import tallies
+from deniable_aggregator.store import schema, tallies
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -96,8 +93,8 @@ class Budgets:
     """
 
     def __init__(self, store: Store, analysts: Analysts) -> None:
-        self._redis = store.redis
-        self._answers, self._spent = f"{{{store.app}}}:answers:", f"{{{store.app}}}:spent"
+        self._redis, self._app = store.redis, store.app
+        self._spent = schema.SPENT.of(store.app)
         self._limits = [int(Decimal(str(nats)) * MICRO) for nats in (analysts.epsilon, analysts.per_key)]
         self._answer = Script(store.redis, "answer")
 
@@ -120,7 +117,7 @@ class Budgets:
         redis.RedisError
             If the store cannot be used. The question may have been paid for: asked again, it has its answer.
         """
-        answers = self._answers + asked.whole.metric
+        answers = schema.ANSWERS.of(self._app, asked.whole.metric)
         kept, cost = cast("bytes | None", self._redis.hget(answers, asked.field)), 0
         if kept is None:
             if asked.cost > min(self.left(key, asked.month)):

@@ -1,42 +1,4 @@
-"""The store: all that is shared, in Redis (7.0 command set), behind names that say what is meant.
-
-Keys of one app share a hash tag, so that one script may touch them all on a Redis Cluster too:
-
-``{app}:reports``
-    stream of validated batches not counted yet; an entry vanishes with the commit that counts it;
-``{app}:seen:...``
-    the uploads that were taken, so that one that is repeated is not counted again (`deniable_aggregator.store.uploads`);
-``{app}:tally:<stratum>``
-    string of big-endian int64 cells, so that BITFIELD adds to it in place and a read is one GET;
-``{app}:tallies:<metric>``
-    hash from each stratum of a metric to the hour of its last commit;
-``{app}:weights:<stratum>``
-    a string like that of the tally: how many reports set none, one, ... all of the bits, where reports have bits;
-``{app}:snapshot:<stratum>``
-    of a period that is open, a tally as it was: what the next early release holds (`deniable_aggregator.publish.publisher`);
-``{app}:alarms``
-    hash from each definition of a metric to what looks for made-up reports found, by `deniable_aggregator.alarms.watcher`;
-``{app}:watched``
-    the Unix time of the last such look;
-``{app}:dead``
-    capped stream of entries that could not be counted, with the reason;
-``{app}:workers``
-    sorted set of the workers that live, by the Unix time of their last sign of life;
-``{app}:caught``
-    up to which Unix time all that was appended is counted, as far as is known;
-``{app}:expired``
-    hash from each definition of a metric to the last of its periods that was deleted, by `deletion.retention`;
-``{app}:erased``
-    hash of digests of erased metrics, by `deniable_aggregator.deletion.erase`; of these two, nothing is counted any more;
-``{app}:faults``
-    hash of what fails at present of a worker's chores (`deniable_aggregator.counting.faults`);
-``{app}:staged:<token>``, ``{app}:redo``
-    what is too large for one script, in pieces (`deniable_aggregator.store.staging`);
-``{app}:metrics``
-    set of the metrics that any registry had, since what is kept of one that is declared no longer must go some day, too.
-
-What is published of the tallies has keys of its own, in `deniable_aggregator.publish.release`.
-"""
+"""The store: all that is shared, in Redis (7.0 command set), behind names that say what is meant."""
 
 from __future__ import annotations
 
@@ -49,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from deniable_aggregator.store import tallies, uploads
+from deniable_aggregator.store import schema, tallies, uploads
 from deniable_aggregator.store.limit import Excess, Limit, arguments
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.staging import Piece, Staging, digest
@@ -164,19 +126,19 @@ class Store:
         self.app = app
         self._durability = durability
         self._room = room
-        self.tallies = Shelf(client, app, "tally", "tallies")
-        self.snapshots = Shelf(client, app, "snapshot", "snapshots")  # its index is never written: a snapshot is of a period
-        self.stream = f"{{{app}}}:reports"
-        self.dead = f"{{{app}}}:dead"
-        self.workers = f"{{{app}}}:workers"
-        self.caught = f"{{{app}}}:caught"
-        self.alarms = f"{{{app}}}:alarms"
-        self.watched = f"{{{app}}}:watched"
-        self.expired = f"{{{app}}}:expired"
-        self.erased = f"{{{app}}}:erased"
-        self.published = f"{{{app}}}:published"
-        self.metrics = f"{{{app}}}:metrics"
-        self.faults = f"{{{app}}}:faults"
+        self.tallies = Shelf(client, app, schema.TALLY)
+        self.snapshots = Shelf(client, app, schema.SNAPSHOT)
+        self.stream = schema.REPORTS.of(app)
+        self.dead = schema.DEAD.of(app)
+        self.workers = schema.WORKERS.of(app)
+        self.caught = schema.CAUGHT.of(app)
+        self.alarms = schema.ALARMS.of(app)
+        self.watched = schema.WATCHED.of(app)
+        self.expired = schema.EXPIRED.of(app)
+        self.erased = schema.ERASED.of(app)
+        self.published = schema.PUBLISHED.of(app)
+        self.metrics = schema.METRICS.of(app)
+        self.faults = schema.FAULTS.of(app)
         self._seen = Seen(client, app)
         self._append = Script(client, "limit", "seen", "append")
         self.staging = Staging(client, app)
@@ -316,9 +278,9 @@ class Store:
         keys = [self.stream, self.expired, self.erased, self.published]
         args: list[Any] = [GROUP, consumer, hour, len(ids), *ids]
         for of, cells in deltas.items():
-            stratum, key = (of.stratum, self.weights) if isinstance(of, Weights) else (of, self.tallies.key)
+            stratum, kind = (of.stratum, schema.WEIGHTS) if isinstance(of, Weights) else (of, schema.TALLY)
             name = tallies.name(stratum)
-            keys += [key(name), self.tallies.index(stratum.metric)]
+            keys += [kind.of(self.app, name), schema.TALLIES.of(self.app, stratum.metric)]
             args += [name, *_changes(cells)]
         return cast("list[bytes]", self._commit(keys=keys, args=args))
 
@@ -338,7 +300,7 @@ class Store:
             False while a commit of the metric is added in pieces; then nothing has changed.
         """
         args = [tallies.name(definition), before, digest(definition[0])]
-        return bool(self._seal([self.published, f"{{{self.app}}}:redo"], args))
+        return bool(self._seal([self.published, schema.REDO.of(self.app)], args))
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
         """Move an entry that cannot be counted to the dead letters; False when this consumer no longer owns it."""
@@ -396,7 +358,8 @@ class Store:
 
     def strata(self, metric: str) -> dict[Stratum, int]:
         """List every stratum counted for a metric, with the Unix time of the hour of its last commit."""
-        return {stratum: int(updated) for stratum, updated in self.tallies.notes(metric).items()}
+        noted = tallies.notes(self.redis, schema.TALLIES.of(self.app, metric))
+        return {stratum: int(updated) for stratum, updated in noted.items()}
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""
@@ -405,15 +368,12 @@ class Store:
     def read_weights(self, layout: Layout, strata: Sequence[Stratum]) -> NDArray[np.int64]:
         """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros where none were counted."""
         total = np.zeros(layout.width + 1, np.int64)
-        values = cast("list[bytes | None]", self.redis.mget([self.weights(tallies.name(s)) for s in strata])) if strata else []
+        keys = [schema.WEIGHTS.of(self.app, tallies.name(stratum)) for stratum in strata]
+        values = cast("list[bytes | None]", self.redis.mget(keys)) if keys else []
         for value in filter(None, values):
             cells = tallies.cells(value)
             total[: len(cells)] += cells
         return total
-
-    def weights(self, name: str) -> str:
-        """Name the key of a stratum's weight tally."""
-        return f"{{{self.app}}}:weights:{name}"
 
 
 def _pieces(of: Stratum | Weights, cells: NDArray[np.int64], hour: int) -> Iterator[Piece]:

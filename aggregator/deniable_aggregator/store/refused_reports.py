@@ -1,14 +1,15 @@
 """How many reports were refused and why, by day: for who runs the service.
 
-``{app}:refused:<day>``
-    hash from ``<metric>|<version>|<code>`` to a number of reports, for `DAYS` days. What is of no metric that the registry
-    declares has an empty one, in version 0.
+Of each day a hash tells the number of reports by ``<metric>|<version>|<code>``. What is of no metric that the registry declares
+has an empty one, in version 0.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, cast
+
+from deniable_aggregator.store import schema
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,4 +57,4 @@ def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
 def keys(store: Store) -> list[str]:
     """Name the keys of all days that are kept, the latest first."""
     today = datetime.now(UTC).date()
-    return [f"{{{store.app}}}:refused:{today - timedelta(days=ago)}" for ago in range(DAYS)]
+    return [schema.REFUSED.of(store.app, str(today - timedelta(days=ago))) for ago in range(DAYS)]

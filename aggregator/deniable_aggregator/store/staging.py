@@ -1,16 +1,14 @@
 """Staging: what is too large to be sent with the script that makes it count lies in the store beforehand, in pieces.
 
-``{app}:staged:<token>``
-    a string, or a list of pieces; it expires unless it is made to count.
+Under `schema.STAGED` lies a string, or a list of pieces; it expires unless it is made to count.
 
 While a script runs the store answers nobody, so none may take long. Sums are staged, and *decided* in one script together with
 the removal of the batches they are of. From then on they count, and are added piece by piece, each exactly once, by whichever
 worker comes: additions do not depend on their order, nor on what else is added meanwhile. Whoever reads tallies of a metric and
 must not see a part of a commit asks `Staging.settled` before and after.
 
-``{app}:redo``
-    hash: how many such commits were ``decided`` and how many are ``done``, of those in between the token by number, and the
-    number of the last one of each metric, by its digest.
+Under `schema.REDO` a hash tells how many such commits were ``decided`` and how many are ``done``, of those in between the token
+by number, and the number of the last one of each metric, by its digest.
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ from uuid import uuid4
 
 import redis
 
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -40,7 +39,7 @@ class Piece(NamedTuple):
     Parameters
     ----------
     word
-        Whether it is of the tally or the weight tally, as their keys name them.
+        Whether it is of the ``tally`` or the ``weights``.
     name
         The stratum's.
     now
@@ -69,8 +68,8 @@ class Staging:
 
     def __init__(self, client: redis.Redis, app: str) -> None:
         self._redis = client
-        self._prefix = f"{{{app}}}:"
-        self._redo = f"{self._prefix}redo"
+        self._app = app
+        self._redo = schema.REDO.of(app)
         self._stage = Script(client, "stage")
         self._put = Script(client, "place", "put")
         self._decide = Script(client, "own", "decide")
@@ -165,11 +164,14 @@ class Staging:
         staged = self._key(token)
         header = (cast("bytes | None", self._redis.lindex(staged, 0)) or b"").decode()
         word, now, first, name = header.split("|", 3) if header else ("tally", "", "", "")
-        metric = name.partition("|")[0]
         keys = [
             self._redo,
             staged,
-            *(self._prefix + rest for rest in ("expired", "erased", f"{word}:{name}", f"tallies:{metric}", "published")),
+            schema.EXPIRED.of(self._app),
+            schema.ERASED.of(self._app),
+            (schema.WEIGHTS if word == "weights" else schema.TALLY).of(self._app, name),
+            schema.TALLIES.of(self._app, name.partition("|")[0]),
+            schema.PUBLISHED.of(self._app),
         ]
         self._apply(keys, [number, header, name, now, first])
 
@@ -177,7 +179,7 @@ class Staging:
         return [int(value or 0) for value in cast("list[bytes | None]", self._redis.hmget(self._redo, fields))]
 
     def _key(self, token: str) -> str:
-        return f"{self._prefix}staged:{token}"
+        return schema.STAGED.of(self._app, token)
 
 
 def digest(metric: str) -> str:

@@ -1,4 +1,4 @@
-"""A shelf: tallies kept in the store, by stratum, and an index of them by metric.
+"""Shelves: tallies kept in the store, by stratum, and indexes of them by metric.
 
 There are two of a kind: what was counted, to which every commit adds, and what was published, which is never changed.
 """
@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 
     from deniable.declared import Definition
     from deniable.wire.layout import Layout
+    from deniable_aggregator.store.schema import Key
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Shelf", "cells", "name", "stratum"]
+__all__ = ["Shelf", "cells", "name", "notes", "stratum"]
 
 _SEPARATOR = "|"
 
@@ -35,27 +36,16 @@ class Shelf:
         A redis client.
     app
         The app's name.
-    one, many
-        Words in the names of the keys: ``{app}:<one>:<stratum>`` holds a tally, ``{app}:<many>:<metric>`` an index.
+    kind
+        Of their keys.
     """
 
-    def __init__(self, client: redis.Redis, app: str, one: str, many: str) -> None:
-        self._redis = client
-        self._one = f"{{{app}}}:{one}:"
-        self._many = f"{{{app}}}:{many}:"
-
-    def index(self, metric: str) -> str:
-        """Name the key of a metric's index: a hash from the name of each stratum to what is noted of it."""
-        return self._many + metric
+    def __init__(self, client: redis.Redis, app: str, kind: Key) -> None:
+        self._redis, self._app, self._kind = client, app, kind
 
     def key(self, name: str) -> str:
-        """Name the key of a stratum's tally: big-endian int64 cells, those at the end missing where they are 0."""
-        return self._one + name
-
-    def notes(self, metric: str) -> dict[Stratum, bytes]:
-        """List the strata of a metric, with what is noted of each."""
-        found = cast("dict[bytes, bytes]", self._redis.hgetall(self.index(metric)))
-        return {stratum(written.decode()): note for written, note in found.items()}
+        """Write the key of a stratum's tally: big-endian int64 cells, those at the end missing where they are 0."""
+        return self._kind.of(self._app, name)
 
     def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
         """Read the tallies of some strata of one layout, all as they are at one moment; empty where there is none."""
@@ -69,6 +59,12 @@ class Shelf:
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""
         return tallies.merge(tallies.empty(layout), *self.each(layout, strata))
+
+
+def notes(client: redis.Redis, index: str) -> dict[Stratum, bytes]:
+    """Read an index: a hash from the name of each stratum of a metric to what is noted of it."""
+    found = cast("dict[bytes, bytes]", client.hgetall(index))
+    return {stratum(written.decode()): note for written, note in found.items()}
 
 
 def cells(value: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

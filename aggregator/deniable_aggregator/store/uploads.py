@@ -1,11 +1,13 @@
 """The uploads that were taken, by a digest of their Idempotency-Key: what is repeated is not counted again.
 
-``{app}:seen:<day>:<bucket>``
+Keys of the kind `schema.SEEN` end with
+
+``<day>:<bucket>``
     hash of uploads that came on a day (counted from 1970, in UTC by the store's clock): ten bytes of a keyed digest of the
     Idempotency-Key, and what is remembered of the upload, a few bytes;
-``{app}:seen:secret``
+``secret``
     the digest's key: 32 random bytes, drawn once;
-``{app}:seen:dropped``
+``dropped``
     for a minute after a day was forgotten before its time: the next one is not, before what that gave is seen.
 
 Small hashes are kept as plain lists of bytes, so an upload takes some 27 bytes and not the 300 of a key of its own. A day has as
@@ -27,6 +29,7 @@ from hashlib import blake2b
 from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -73,7 +76,7 @@ class Seen:
     """
 
     def __init__(self, client: redis.Redis, app: str) -> None:
-        self.base = f"{{{app}}}:seen:"
+        self.base = schema.SEEN.of(app, "")
         self._secret = token_bytes(32)  # until the store says which one it has
         self._recall = Script(client, "seen", "recall")
         self._drop = Script(client, "drop")

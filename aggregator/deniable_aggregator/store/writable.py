@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 import redis
 
+from deniable_aggregator.store import schema
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -21,7 +23,7 @@ REASONS: Final[Mapping[str, str]] = {
     "refused": "it answers with an error",
 }
 
-_PROBED = "{deniable}:source:probe"  # never there; every server may write keys of this kind
+_PROBED = schema.SOURCE.of("probe")  # never there; every server may write keys of this kind
 _WORDS = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
 

@@ -16,6 +16,8 @@ from secrets import token_bytes
 from threading import Lock
 from typing import TYPE_CHECKING, cast
 
+from deniable_aggregator.store import schema
+
 if TYPE_CHECKING:
     import redis
 
@@ -62,7 +64,7 @@ class Sources:
             if day != self._day:
                 midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
                 mine, life = token_bytes(32), int((midnight - now).total_seconds()) + _LATE
-                theirs = self._redis.set(f"{{deniable}}:source:{day}", mine, ex=life, nx=True, get=True)
+                theirs = self._redis.set(schema.SOURCE.of(day), mine, ex=life, nx=True, get=True)
                 self._secret = cast("bytes | None", theirs) or mine
                 self._day = day
             return self._secret

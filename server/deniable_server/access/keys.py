@@ -1,9 +1,7 @@
 """Keys of an app, in the store: what is kept of them is a hash, so nobody who reads the store can use one.
 
-``{app}:keys``
-    hash from a key's id to what is known of it, as JSON; changed only together with an entry of the audit log;
-``{app}:keys:used``
-    hash from a key's id to the day on which it was last used.
+A hash has by a key's id what is known of it, as JSON; it is changed only together with an entry of the audit log. Another one has
+the day on which it was last used.
 
 A key has 192 random bits. Nobody can guess such a number, so a plain SHA-256 hides it, and its first 64 bits are its id.
 """
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from deniable.errors import ParameterError
 from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.store import schema
 
 if TYPE_CHECKING:
     import redis
@@ -121,8 +120,8 @@ class KeyStore:
     def __init__(self, client: redis.Redis, app: str) -> None:
         self._redis = client
         self.app = app
-        self._keys = f"{{{app}}}:keys"
-        self._used = f"{{{app}}}:keys:used"
+        self._keys = schema.KEYS.of(app)
+        self._used = schema.KEYS_USED.of(app)
 
     def create(self, role: str, name: str) -> tuple[str, Key]:
         """Draw a key and keep its hash.

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from flask import g, request
 
+from deniable_aggregator.store import schema
 from deniable_aggregator.store.limit import Excess, Limit, Limiter
 from deniable_server.access.addresses import Sources
 from deniable_server.http.problem import Problem
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     import redis
 
+    from deniable_aggregator.store.schema import Key
     from deniable_server.settings import Settings
 
 __all__ = ["Limits"]
@@ -71,10 +73,10 @@ class Limits:
         Problem
             429, where a limit is known to be used up.
         """
-        limits = self._of_source(app, self._source)
+        limits = self._of_source(schema.RATE_SOURCE, app)
         self._recall(limits)
         if self._key:
-            limits.append(Limit(f"{{{app}}}:rate:key:{key}", *self._key))
+            limits.append(Limit(schema.RATE_KEY.of(app, key), *self._key))
             if self._ms(limits[-1]):
                 self.take(limits)
                 return []
@@ -91,7 +93,7 @@ class Limits:
             Bytes that the upload takes in the store.
         """
         number = self._number() if self._stored else None
-        return [Limit(f"{{{app}}}:rate:source:{number}:bytes", *self._stored, size)] if self._stored and number else []
+        return [Limit(schema.RATE_BYTES.of(app, number), *self._stored, size)] if self._stored and number else []
 
     def stranger(self) -> None:
         """Count a request with an unknown key for its source.
@@ -101,7 +103,7 @@ class Limits:
         Problem
             429, where the limit is used up.
         """
-        limits = self._of_source("deniable", self._source)
+        limits = self._of_source(schema.RATE_STRANGER)
         self._recall(limits)
         self.take(limits)
 
@@ -115,7 +117,7 @@ class Limits:
         """
         if self._login:
             number = self._number() or "local"
-            limits = [Limit(f"{{deniable}}:rate:login:{number}", *self._login)]
+            limits = [Limit(schema.RATE_LOGIN.of(number), *self._login)]
             self._recall(limits)
             self.take(limits)
 
@@ -153,14 +155,14 @@ class Limits:
             self._used_up.pop(limit.key, None)
         return ms
 
-    def _of_source(self, app: str, rate: Rate | None) -> list[Limit]:
-        if rate is None:
+    def _of_source(self, kind: Key, *app: str) -> list[Limit]:
+        if self._source is None:
             return []
         if not self._told and "X-Forwarded-For" in request.headers:
             self._told = True
             log.warning("a request names a proxy, but DENIABLE_TRUSTED_PROXIES is 0: all that it forwards is one source")
         number = self._number()
-        return [Limit(f"{{{app}}}:rate:source:{number}", *rate)] if number else []
+        return [Limit(kind.of(*app, number), *self._source)] if number else []
 
     def _number(self) -> str | None:
         """Return the number of the request's source, or None where there is none to speak of."""
@@ -171,9 +173,9 @@ class Limits:
 
 
 def _refusal(limit: Limit, ms: int) -> Problem:
-    if limit.key.endswith(":bytes"):
+    if schema.RATE_BYTES.names(limit.key):
         rule = f"uploads of this address may take {Volume(limit.amount, limit.seconds)} of the store"
     else:
-        who = "this key" if ":rate:key:" in limit.key else "this address"
+        who = "this key" if schema.RATE_KEY.names(limit.key) else "this address"
         rule = f"{who} may make {Rate(limit.amount, limit.seconds)}"
     return Problem(429, "rate_limited", f"{rule}; try again later", retry_after=-(-ms // 1000))

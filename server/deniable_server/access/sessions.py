@@ -1,9 +1,7 @@
 """Who is signed in to the dashboard, in the store, so that signing out ends it whatever becomes of the cookie.
 
-``{app}:session:<SHA-256 of its number>``
-    id of the key that opened it, for twelve hours;
-``{deniable}:session:secret``
-    what all servers sign cookies with, drawn by the first one.
+Of each session the store has the id of the key that opened it, for twelve hours, under the SHA-256 of its number; and what all
+servers sign cookies with, drawn by the first one.
 
 A number has 192 random bits and is in the browser's cookie alone: nobody who reads the store can use what is there.
 """
@@ -14,13 +12,15 @@ from hashlib import sha256
 from secrets import token_hex, token_urlsafe
 from typing import TYPE_CHECKING, cast
 
+from deniable_aggregator.store import schema
+
 if TYPE_CHECKING:
     import redis
 
 __all__ = ["Sessions"]
 
 _SECONDS = 12 * 3600
-_SECRET = "{deniable}:session:secret"  # noqa: S105 - its name
+_SECRET = schema.SESSION_SECRET.of()
 
 
 class Sessions:
@@ -66,4 +66,4 @@ class Sessions:
 
 
 def _place(app: str, number: str) -> str:
-    return f"{{{app}}}:session:{sha256(number.encode()).hexdigest()}"
+    return schema.SESSION.of(app, sha256(number.encode()).hexdigest())

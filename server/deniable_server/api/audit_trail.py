@@ -20,6 +20,7 @@ from deniable.registry import period
 from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.store import schema
 from deniable_server.service import App, Question, service
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _publisher() -> Callable[[], None]:
 
 
 def _publish(app: App) -> None:
-    audit, mark, digest = app.audit, f"{app.audit.key}:served", app.registry.digest
+    audit, mark, digest = app.audit, schema.AUDIT_SERVED.of(app.name), app.registry.digest
     told: dict[str, str | int] = {"digest": digest, "metrics": len(app.versions)}
     if app.registry.revision:  # one that is not served to devices may have none
         told["revision"] = app.registry.revision

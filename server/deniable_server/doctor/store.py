@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import redis
 from redis.exceptions import NoPermissionError
 
-from deniable_aggregator.store import durability, room, writable
+from deniable_aggregator.store import durability, room, schema, writable
 from deniable_aggregator.store.durability import Durability
 from deniable_server.doctor.finding import Finding
 
@@ -27,30 +27,30 @@ _TOO_FAR = 3600.0  # the shortest period
 
 # Commands that change nothing wherever they are allowed: what each process must be allowed, and what none needs to be.
 _INGEST: dict[str, tuple[Any, ...]] = {
-    "append batches": ("EVAL", "return 1", 2, "{%s}:reports", "{%s}:seen:"),
-    "append batches (XADD)": ("XADD", "{%s}:reports", "NOMKSTREAM", "0-0", "d", ""),  # an id that no store takes
-    "recognise repeated uploads": ("HGET", "{%s}:seen:doctor", ""),
-    "remember uploads": ("EXPIREAT", "{%s}:seen:doctor", 1),
-    "count refused reports": ("EXPIRE", "{%s}:refused:doctor", 1),
+    "append batches": ("EVAL", "return 1", 2, schema.REPORTS, schema.SEEN),
+    "append batches (XADD)": ("XADD", schema.REPORTS, "NOMKSTREAM", "0-0", "d", ""),  # an id that no store takes
+    "recognise repeated uploads": ("HGET", schema.SEEN, ""),
+    "remember uploads": ("EXPIREAT", schema.SEEN, 1),
+    "count refused reports": ("EXPIRE", schema.REFUSED, 1),
 }
 _QUERY: dict[str, tuple[Any, ...]] = {
-    "list releases": ("HGETALL", "{%s}:releases:doctor"),
-    "read releases": ("MGET", "{%s}:release:doctor"),
-    "read alarms": ("HMGET", "{%s}:alarms", "doctor"),
+    "list releases": ("HGETALL", schema.RELEASES),
+    "read releases": ("MGET", schema.RELEASE),
+    "read alarms": ("HMGET", schema.ALARMS, "doctor"),
 }
 _LIVE: dict[str, tuple[Any, ...]] = {
-    "read what is not published yet": ("MGET", "{%s}:tally:doctor"),
-    "read what was refused": ("HGETALL", "{%s}:refused:doctor"),
+    "read what is not published yet": ("MGET", schema.TALLY),
+    "read what was refused": ("HGETALL", schema.REFUSED),
 }
 """Of who answers admin keys, and of nobody else."""
 _BOTH: dict[str, tuple[Any, ...]] = {
-    "read keys": ("HGETALL", "{%s}:keys"),
-    "hold limits": ("EVAL", "return 1", 1, "{%s}:rate:doctor"),
-    "hold limits (EXPIRE)": ("EXPIRE", "{%s}:rate:doctor", 1),
+    "read keys": ("HGETALL", schema.KEYS),
+    "hold limits": ("EVAL", "return 1", 1, schema.RATE_KEY),
+    "hold limits (EXPIRE)": ("EXPIRE", schema.RATE_KEY, 1),
 }
 _NOBODY: dict[str, tuple[Any, ...]] = {
     "list all that is kept": ("SCAN", 0, "COUNT", 1),
-    "read batches that wait": ("XRANGE", "{%s}:reports", "+", "-"),  # from the end to the beginning: none
+    "read batches that wait": ("XRANGE", schema.REPORTS, "+", "-"),  # from the end to the beginning: none
     "see other users": ("ACL", "USERS"),
 }
 
@@ -216,13 +216,18 @@ def _may(client: redis.Redis, command: tuple[Any, ...], app: str) -> bool:
     """Tell whether a command is allowed, whatever else becomes of it."""
     try:
         client.execute_command(  # type: ignore[no-untyped-call]
-            *(part % app if isinstance(part, str) and "%s" in part else part for part in command)
+            *(_key(part, app) if isinstance(part, schema.Key) else part for part in command)
         )
     except NoPermissionError:
         return False
     except redis.ResponseError as error:
         return not str(error).startswith("NOPERM")
     return True
+
+
+def _key(kind: schema.Key, app: str) -> str:
+    """Write a key that is never there."""
+    return kind.of(app, *["doctor"] * kind.name.count("*"))
 
 
 def clock(client: redis.Redis, now: Callable[[], float] = time.time) -> Finding:

@@ -12,8 +12,8 @@ from markupsafe import Markup
 
 from deniable.limits.allowance import MICRO
 from deniable_aggregator.accounting.account import METHODS
-from deniable_aggregator.store import inventory
-from deniable_server.privacy import words
+from deniable_aggregator.store import schema
+from deniable_server.privacy import elsewhere, words
 from deniable_server.privacy.guess import posterior
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def compose(
             published=published,
             spent=spent,
             proved=proved,
-            inventory=inventory,
+            kept={"store": schema.ALL, "servers": elsewhere.SERVERS, "device": elsewhere.DEVICE},
             methods=METHODS,
             micro=MICRO,
         )

@@ -1,0 +1,142 @@
+"""The keys of the store: what each holds and for how long, and how it is written.
+
+No other module writes a key, and whoever lists keys reads them here. A test runs a service, looks at every key that its store
+then has, and finds each of them here, and none of these missing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One kind of thing that is kept.
+
+    Parameters
+    ----------
+    name
+        Of a key of the store, with a star for what differs; ``{app}`` stands for the app. Elsewhere a name in words.
+    what
+        What it says.
+    until
+        How long it is kept; ``{tallies}``, ``{releases}`` and ``{alarms}`` stand for the days of `Retention`. What is of a metric
+        goes before that if the metric is erased.
+    """
+
+    name: str
+    what: str
+    until: str
+
+
+class Key(Kept):
+    """One kind of key. Those of an app share a hash tag, so that one script may touch them all on a Redis Cluster, too."""
+
+    __slots__ = ()
+
+    def of(self, *parts: str) -> str:
+        """Write a key.
+
+        Parameters
+        ----------
+        parts
+            The app, where it is of one, then what takes the place of each star.
+        """
+        return self.name.replace("{app}", "{%s}").replace("*", "%s") % parts
+
+    def names(self, key: str, app: str = "*") -> bool:
+        """Tell whether a key is of this kind, and of an app if one is given."""
+        return fnmatchcase(key, self.name.replace("{app}", f"{{{app}}}"))
+
+
+_HANDED = "until it is counted: seconds as a rule; its trace in the store's append-only file within an hour more"
+_EXACT = "{tallies} days after its period has closed, once it is published; {releases} days if too few reports come"
+_PUBLISHED = "{releases} days after its period has closed"
+_FOR_GOOD = "for good"
+_WINDOW = "until the window of the limit ends: a minute by default, a day at most"
+
+REPORTS = Key("{app}:reports", "batches that wait to be counted: randomised reports, under the hour in which they came", _HANDED)
+DEAD = Key(
+    "{app}:dead",
+    "batches that could not be counted (randomised reports), with the reason",
+    "{tallies} days, or until an operator has them counted or purges them; at most some 10,000",
+)
+SEEN_SECRET = Key("{app}:seen:secret", "32 random bytes, the key of the digests of Idempotency-Keys", _FOR_GOOD)
+SEEN = Key(
+    "{app}:seen:*",
+    (
+        "of an upload, under its day: a keyed hash of its Idempotency-Key, eight bytes of a hash of its bytes and that key, "
+        "and how many of its reports were accepted and rejected"
+    ),
+    "72 hours (DENIABLE_IDEMPOTENCY_TTL), rounded up to the day; less where the store has no room",
+)
+TALLY = Key("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT)
+TALLIES = Key("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT)
+WEIGHTS = Key("{app}:weights:*", "how many reports set how many bits, by metric, period and segment", _EXACT)
+SNAPSHOT = Key(
+    "{app}:snapshot:*",
+    "of a period that may be published before it closes: its exact sums as they were, which are published next",
+    "until the period closes and is published",
+)
+RELEASE = Key("{app}:release:*", "what was published: sums of enough reports each", _PUBLISHED)
+RELEASES = Key("{app}:releases:*", "which releases there are, of how many reports, and the hour of each", _PUBLISHED)
+PUBLISHED = Key(
+    "{app}:published", "how many reports of each metric were published, up to which period, and the last hour", _FOR_GOOD
+)
+ANSWERS = Key("{app}:answers:*", "questions about withheld cells and the noisy answers that they got", _PUBLISHED)
+SPENT = Key("{app}:spent", "by month, what all keys and what each key has spent on questions about its reports", _FOR_GOOD)
+ALARMS = Key(
+    "{app}:alarms",
+    "alarms of made-up reports, by version of a metric: numbers to two digits",
+    "{alarms} days after their period has closed",
+)
+REFUSED = Key("{app}:refused:*", "how many reports were refused on a day, by metric and reason", "7 days after the last of them")
+WATCHED = Key("{app}:watched", "when made-up reports were last looked for", "until the next look")
+STAGED = Key(
+    "{app}:staged:*",
+    "sums on their way into the above, where these are too large for one step",
+    "for seconds; an hour at most",
+)
+REDO = Key("{app}:redo", "how many commits were made in pieces", _FOR_GOOD)
+FAULTS = Key("{app}:faults", "what fails of a worker's chores, by metric, with the kind of error", "until it passes; two hours")
+METRICS = Key("{app}:metrics", "names of the metrics that any registry of a worker had", "until the metric is erased")
+EXPIRED = Key("{app}:expired", "by definition of a metric, the last period whose sums were deleted", _FOR_GOOD)
+ERASED = Key("{app}:erased", "digests of the metrics that were erased, so that nothing of them is counted again", _FOR_GOOD)
+WORKERS = Key("{app}:workers", "names of processes that count, with their last sign of life", "for a minute after the last one")
+CAUGHT = Key("{app}:caught", "up to when everything is counted", "until the next time")
+KEYS = Key("{app}:keys", "SHA-256 of each key, its role, name and the day it was made", "until the key is revoked")
+KEYS_USED = Key("{app}:keys:used", "the day on which each key was last used", "until the key is revoked")
+AUDIT = Key(
+    "{app}:audit",
+    "what operators did and analysts asked, with the time to the second and the id of the key; nothing of devices",
+    "until it is moved to files ('deniable audit-log rotate')",
+)
+AUDIT_SERVED = Key("{app}:audit:served", "digest of the registry that is served", "until another one is served")
+RATE_KEY = Key("{app}:rate:key:*", "how often a key was used in this window", _WINDOW)
+RATE_BYTES = Key(
+    "{app}:rate:source:*:bytes",
+    "how many bytes a source sent in this window, under 20 bits of an HMAC of its address with the key of the day",
+    _WINDOW,
+)
+RATE_SOURCE = Key("{app}:rate:source:*", "how often it sent, likewise", _WINDOW)
+RATE_STRANGER = Key("{deniable}:rate:source:*", "the same, of requests without a good key", _WINDOW)
+RATE_LOGIN = Key("{deniable}:rate:login:*", "the same, of attempts to sign in", _WINDOW)
+SESSION = Key("{app}:session:*", "which key signed in to the dashboard, under a hash of the session's number", "twelve hours")
+SESSION_SECRET = Key("{deniable}:session:secret", "32 random bytes that the dashboard's cookies are signed with", _FOR_GOOD)
+SOURCE = Key("{deniable}:source:*", "the key of the day, drawn at random", "until five minutes after midnight (UTC)")
+
+ALL = tuple(each for each in list(globals().values()) if isinstance(each, Key))
+
+
+def find(key: str, app: str) -> Key | None:
+    """Find the kind of a key, or None for one that is not listed.
+
+    Parameters
+    ----------
+    key
+        As the store has it.
+    app
+        Whose store is looked at.
+    """
+    return next((each for each in ALL if each.names(key, app)), None)

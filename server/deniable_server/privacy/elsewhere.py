@@ -1,0 +1,44 @@
+"""All that is kept outside the store of people's reports and of those who read them: what, where, and for how long."""
+
+from __future__ import annotations
+
+from deniable_aggregator.store.schema import Kept
+
+__all__ = ["DEVICE", "SERVERS"]
+
+SERVERS = (
+    Kept(
+        "the store's append-only file",
+        (
+            "all that is written to the store, so that it survives a crash; batches already counted, too, with the "
+            "millisecond at which a process was handed them, until it is rewritten"
+        ),
+        "rewritten at least every hour, while a worker runs",
+    ),
+    Kept(
+        "files of the audit log",
+        "entries that were moved out of the store",
+        "as the operator says ('deniable audit-log rotate --retain DAYS'); for ever without it",
+    ),
+    Kept(
+        "logs of the processes",
+        "no address, key, header or content at any level; at level info one line for each request, with its time",
+        "as the operator's system keeps them",
+    ),
+    Kept("backups", "whatever the operator copies of the above", "not known to this software"),
+)
+"""On servers, outside the store."""
+
+DEVICE = (
+    Kept("permanent responses", "a noisy answer for each answer given to a metric that keeps them, under a digest", "for good"),
+    Kept("ledger", "what was spent, in any window and ever", "for good; single spends for 400 days at least"),
+    Kept("row", "the cohort, hash function or set of buckets that the device uses for a metric", "for good"),
+    Kept(
+        "journal",
+        "the last 1,000 reports sent, as they were sent, for the person to look at",
+        "until newer ones take their place",
+    ),
+    Kept("spool", "batches that could not be sent yet", "48 hours, or 5 MB, whatever comes first"),
+    Kept("registry", "the last one that the server handed out, with its signature", "until a newer one comes"),
+)
+"""On the device, in a directory that only its owner may read: everything but the spool and the registry in one file."""

@@ -73,7 +73,7 @@ def fill(store: Store, loaded: Registry, days: int) -> None:
         pipeline.hset(schema.RELEASES.of(store.app, metric.id), mapping=index)
         field = tallies.name(definition)
         told = {"n": days * len(PLATFORMS) * REPORTS, "updated": hour, "last": names[-1], "closed": names[-1]}
-        pipeline.hset(store.published, mapping={f"{field}|{member}": value for member, value in told.items()})
+        pipeline.hset(store.published.key, mapping={f"{field}|{member}": value for member, value in told.items()})
         pipeline.sadd(store.metrics, metric.id)
         pipeline.execute()
 

@@ -174,7 +174,7 @@ def test_nothing_of_an_erased_metric_is_left(shop, capsys):
     kept = {key: dumped for key, dumped in shop.all().items() if "ui.size" in key and "2026-11-23" not in key}
     assert {key for key in sizes if kept[key] != sizes[key]} == {"{shop}:tallies:ui.size"}  # of what waited its part was counted
     assert shop.stratum("ui.size", period="2026-11-23") in shop.store.strata("ui.size")
-    assert [field.partition(b"|")[0] for field in shop.redis.hkeys(shop.store.alarms)] == [b"ui.size"]
+    assert [field.partition(b"|")[0] for field in shop.store.alarms.names()] == [b"ui.size"]
     assert shop.redis.smembers(shop.store.metrics) == {b"ui.size"}
     # Dead letters keep their ids and whatever else they hold.
     left = list(DeadLetters(shop.store))
@@ -327,7 +327,7 @@ def test_digests_are_those_of_the_store(shop):
     for highest in (5, 7, 6):  # what is gone stays gone
         Removal(shop.store, "a").mark(highest)
     Removal(shop.store, "b", 2).mark(7)
-    erased = Erased(shop.redis.hgetall(shop.store.erased))
+    erased = Erased(shop.store.erased.all())
     found = {(metric, version) for metric in ("a", "b", "c") for version in range(1, 10) if erased.has(metric, version)}
     strata = [Stratum(metric, version, "f" * 16, TODAY, "") for metric in ("a", "b", "c") for version in range(1, 10)]
     shop.append(shop.batch(*strata))

@@ -254,7 +254,7 @@ def test_a_period_is_not_published_twice(shop, forgets):
     shop.retention.look(CLOSED + 20 * DAY + 1)
     assert shop.keys("release", "releases", *EXACT) == []
     if forgets:
-        shop.redis.delete(shop.store.expired, shop.store.published)
+        shop.redis.delete(shop.store.expired.key, shop.store.published.key)
     give_back(shop, put_aside(shop, shop.stratum()))
     again = TODAY if forgets else "2026-11-22"
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 100 * DAY) == [shop.stratum(period=again)]
@@ -303,14 +303,14 @@ def test_alarms_of_old_periods_go(shop):
         "tested": {f"{TODAY}|": [9000, ENDED], "2026-11-22|": [9000, ENDED]},
         "alarms": [found | {"period": TODAY}, found | {"period": "2026-11-22"}],
     }
-    shop.redis.hset(shop.store.alarms, "theme|1|f", json.dumps(kept))
+    shop.store.alarms.put({"theme|1|f": json.dumps(kept)})
     shop.retention.look(CLOSED + 5 * DAY)
-    assert json.loads(shop.redis.hget(shop.store.alarms, "theme|1|f")) == kept
+    assert json.loads(shop.store.alarms.get("theme|1|f")) == kept
     shop.retention.look(CLOSED + 5 * DAY + 1)
     assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-11-22"]
-    assert list(json.loads(shop.redis.hget(shop.store.alarms, "theme|1|f"))["tested"]) == ["2026-11-22|"]
+    assert list(json.loads(shop.store.alarms.get("theme|1|f"))["tested"]) == ["2026-11-22|"]
     shop.retention.look(CLOSED + 6 * DAY + 1)
-    assert not shop.redis.exists(shop.store.alarms)
+    assert not shop.store.alarms.all()
 
 
 def test_dead_letters_go_with_the_sums(shop):
@@ -341,7 +341,7 @@ def test_many_workers_delete_once(shop):
     assert sum(deleted) == 40 + 11
     assert shop.keys(*EXACT) == []
     assert len(release.listed(shop.store, "theme")) == 9
-    assert shop.redis.hgetall(shop.store.expired) == {"|".join(map(str, shop.stratum()[:3])).encode(): b"2026-11-20"}
+    assert shop.store.expired.all() == {"|".join(map(str, shop.stratum()[:3])).encode(): b"2026-11-20"}
 
 
 def test_what_was_written_while_a_metric_was_erased_goes(shop):
@@ -396,7 +396,7 @@ def test_it_makes_room_in_a_full_store(shop):
     shop.publisher.publish(CLOSED + 11)
     alarm = watcher.Alarm("volume", None, TODAY, "", 400, "x", (), ENDED)
     kept = {"tested": {}, "alarms": [asdict(each) for each in (alarm, replace(alarm, period="2026-12-12"))]}
-    shop.redis.hset(shop.store.alarms, "theme|1|f", json.dumps(kept))
+    shop.store.alarms.put({"theme|1|f": json.dumps(kept)})
     shop.redis.config_set("maxmemory", 1)
     try:
         assert shop.retention.look(CLOSED + 20 * DAY + 1) == 3

@@ -231,7 +231,7 @@ def test_pieces_of_what_was_erased_are_dropped(made, monkeypatch):
     deltas = {ONE: expected(1)[0].cells, TWO: np.array([0, 1, 0, 0, 1])}
     assert made.commit("w", [id_], deltas, 0) == []
     assert made.staging.settled() is None
-    made.redis.hset(made.erased, sha1(b"one").hexdigest(), 1)
+    made.erased.put({sha1(b"one").hexdigest(): 1})
     apply()
     assert made.strata("one") == {}
     assert not made.redis.exists(made.tallies.key(tallies.name(ONE)))

@@ -123,12 +123,12 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
     assert Watch(store, shop).look(NOW)
     assert store.staging.settled() is None
     assert standing(store, shop).keys() == {"plugin"}
-    assert {name.split(b"|")[0] for name in store.redis.hkeys(store.alarms)} == {b"plugin"}
+    assert {name.split(b"|")[0] for name in store.alarms.names()} == {b"plugin"}
     assert watcher.looked(store) is None  # so the next look goes as far back
     monkeypatch.setattr(Watch, "_grown", grown)
     apply()
     Watch(store, shop).look(NOW)
-    assert {name.split(b"|")[0] for name in store.redis.hkeys(store.alarms)} == {b"plugin", b"ui.theme"}
+    assert {name.split(b"|")[0] for name in store.alarms.names()} == {b"plugin", b"ui.theme"}
     assert watcher.looked(store) == NOW
 
 

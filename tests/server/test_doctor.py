@@ -333,7 +333,7 @@ def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeyp
 
     monkeypatch.setattr(Publisher, "_published", fail)
     assert publisher.publish(time.time()) == []
-    assert 0 < good.redis.ttl(shop.faults) <= 7200
+    assert 0 < good.redis.ttl(shop.faults.key) <= 7200
     status, found = examined(good)
     assert (status, wrong(found)) == (1, {"chores": "fault"})
     assert "publisher of plugin@1 fails (ValueError)" in found["chores"]["seen"]
@@ -341,7 +341,7 @@ def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeyp
     failing.clear()
     Publisher(shop, registry.load(registry_file)).publish(time.time())  # another worker
     assert examined(good)[0] == 0
-    assert not good.redis.exists(shop.faults)
+    assert not shop.faults.all()
     monkeypatch.setattr(Publisher, "publish", lambda *_: 1 / 0)
     publisher()
     assert "publisher fails (ZeroDivisionError)" in examined(good)[1]["chores"]["seen"]

@@ -240,7 +240,7 @@ def test_gauges_tell_the_state(watched):
     kept = [alarm | {"period": f"2026-11-2{i}", "since": hour} for i, hour in enumerate(hours)]
     from json import dumps
 
-    store.redis.hset(store.alarms, field, dumps({"tested": {}, "alarms": kept}))
+    store.alarms.put({field: dumps({"tested": {}, "alarms": kept})})
     found = samples(watched)
     assert found[series("workers", app="shop")] == found[series("dead_letters", app="shop")] == 1
     assert 100 <= found[series("lag_seconds", app="shop")] < 1000

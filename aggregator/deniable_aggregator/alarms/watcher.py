@@ -13,7 +13,7 @@ import logging
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from deniable.declared import Declared
 from deniable.registry.period import end
@@ -22,7 +22,6 @@ from deniable_aggregator.alarms import checks, volume
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.store import tallies
-from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,7 +93,7 @@ def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, 
         By definition, of those that have any.
     """
     names = [tallies.name(each) for each in definitions]
-    texts = cast("list[bytes | None]", store.redis.hmget(store.alarms, names)) if names else []
+    texts = store.alarms.some(names)
     found = {}
     for definition, text in zip(definitions, texts, strict=True):
         kept = _Kept.read(text).alarms.values()
@@ -126,8 +125,7 @@ def forget(store: Store, metric: str, before: float) -> bool:
     bool
         Whether there was anything to forget.
     """
-    texts = cast("dict[bytes, bytes]", store.redis.hgetall(store.alarms))
-    own = {name.decode(): text for name, text in texts.items() if name.startswith(f"{metric}|".encode())}
+    own = {name.decode(): text for name, text in store.alarms.all().items() if name.startswith(f"{metric}|".encode())}
     return sum(_forget(store, name, text, before) for name, text in own.items()) > 0
 
 
@@ -143,7 +141,7 @@ def _forget(store: Store, definition: str, text: bytes, before: float) -> bool:
     if len(kept.tested) + len(kept.alarms) == number:
         return False
     after = kept.write() if kept.tested or kept.alarms else ""
-    return bool(Script(store.redis, "replace")([store.alarms], [definition, text, after]))
+    return store.alarms.replace(definition, text, after)
 
 
 @dataclass(slots=True)
@@ -247,9 +245,7 @@ class Watch:
                 else:  # a part of a commit may look made-up
                     whole = False
         raised = self._raise(units, hour)
-        written: dict[Any, Any] = {tallies.name(unit.definition): unit.kept.write() for unit in units}
-        if written:
-            self._store.redis.hset(self._store.alarms, mapping=written)
+        self._store.alarms.put({tallies.name(unit.definition): unit.kept.write() for unit in units})
         if whole:  # else the next look goes as far back as this one
             self._store.redis.set(self._store.watched, now)
         return raised
@@ -259,7 +255,7 @@ class Watch:
         definition = question.definition
         strata = {each: updated for each, updated in self._store.strata(question.metric.id).items() if each[:3] == definition}
         units: list[_Unit] = []
-        kept = _Kept.read(cast("bytes | None", self._store.redis.hget(self._store.alarms, tallies.name(definition))))
+        kept = _Kept.read(self._store.alarms.get(tallies.name(definition)))
         for period in sorted({stratum.period for stratum, updated in strata.items() if updated >= since}):
             chosen = [stratum for stratum in strata if stratum.period == period]
             units += self._units(question, kept, period, chosen, hour)

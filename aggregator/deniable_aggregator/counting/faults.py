@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import redis
 
@@ -112,8 +112,8 @@ class Faults:
                 raise
             _tell(self._events, chore, about, error)
             with suppress(redis.ResponseError):  # that it cannot be noted is no fault of the next metric
-                self._store.redis.hset(self._store.faults, name, type(error).__name__)
-                self._store.redis.expire(self._store.faults, _LIFE)
+                self._store.faults.put({name: type(error).__name__})
+                self._store.redis.expire(self._store.faults.key, _LIFE)
             self._noted.add(name)
         else:
             self._passed(name)
@@ -124,11 +124,10 @@ class Faults:
                 self._noted = set(present(self._store))
                 self._until = time.monotonic() + _FRESH
             if name in self._noted:
-                self._store.redis.hdel(self._store.faults, name)
+                self._store.faults.drop(name)
                 self._noted.discard(name)
 
 
 def present(store: Store) -> dict[str, str]:
     """Return what fails at present of an app: the kind of error, by the chore and what of it."""
-    found = cast("dict[bytes, bytes]", store.redis.hgetall(store.faults))
-    return {name.decode(): error.decode() for name, error in sorted(found.items())}
+    return {name.decode(): error.decode() for name, error in sorted(store.faults.all().items())}

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha1
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from deniable_aggregator.deletion.holdings import COUNTED, INDEXES, Holdings
 from deniable_aggregator.store import batch, refused_reports, schema
 from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,11 +116,11 @@ class Removal:
         highest
             Where all versions go, the highest one; a later one may be counted.
         """
-        client, erased = self._store.redis, self._store.erased
+        erased = self._store.erased
         if self._version is not None:
-            client.hset(erased, _digest(self._metric, self._version), "")
-        elif highest > int(cast("bytes | None", client.hget(erased, _digest(self._metric))) or 0):
-            client.hset(erased, _digest(self._metric), highest)
+            erased.put({_digest(self._metric, self._version): ""})
+        elif highest > int(erased.get(_digest(self._metric)) or 0):
+            erased.put({_digest(self._metric): highest})
 
     def sweep(self) -> None:
         """Delete what is kept of it but for dead letters; what is not there is none the worse.
@@ -134,21 +134,18 @@ class Removal:
         pipeline = self._store.redis.pipeline(transaction=False)
         for key in self._keys(held):
             pipeline.delete(key)
-        # Fields go last: by them the rest is found.
-        for key, fields in self._fields(held).items():
-            pipeline.hdel(key, *fields)
-        if all(map(self._wanted, held.strata(*COUNTED, schema.RELEASES))):
-            pipeline.srem(self._store.metrics, self._metric)
         pipeline.execute()
+        # Fields go last: by them the rest is found.
+        for table, fields in self._fields(held).items():
+            table.drop(*fields)
+        if all(map(self._wanted, held.strata(*COUNTED, schema.RELEASES))):
+            self._store.redis.srem(self._store.metrics, self._metric)
 
     def rewrite(self) -> int:
         """Take it out of the dead letters; return how many had reports of it."""
-        changes: list[Any] = []
-        for letter in DeadLetters(self._store):
-            body = self._changed(letter)
-            if body is not None:
-                changes += [letter.id, body]
-        return int(Script(self._store.redis, "rewrite")([self._store.dead], changes)) if changes else 0
+        letters = DeadLetters(self._store)
+        changed = {letter.id: self._changed(letter) for letter in letters}
+        return letters.rewrite({id_: body for id_, body in changed.items() if body is not None})
 
     def _wanted(self, stratum: Stratum) -> bool:
         return stratum.metric == self._metric and self._version in (None, stratum.version)
@@ -156,14 +153,14 @@ class Removal:
     def _keys(self, held: Holdings) -> list[str]:
         return [*held.counted(self._wanted), *held.published(self._wanted)]
 
-    def _fields(self, held: Holdings) -> dict[str, list[bytes]]:
-        """List the fields that go, by the hash that they are in."""
+    def _fields(self, held: Holdings) -> dict[Table, list[bytes]]:
+        """List the fields that go, by the table that they are in."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
         found = {held.index(kind): held.fields(kind, self._wanted) for kind in INDEXES}
-        for key in (self._store.expired, self._store.alarms, self._store.published, *refused_reports.keys(self._store)):
-            fields = cast("list[bytes]", self._store.redis.hkeys(key))
-            found[key] = [field for field in fields if field.startswith(start)]
-        return {key: fields for key, fields in found.items() if fields}
+        refused = (Table(self._store.redis, key) for key in refused_reports.keys(self._store))
+        for table in (self._store.expired, self._store.alarms, self._store.published, *refused):
+            found[table] = [field for field in table.names() if field.startswith(start)]
+        return found
 
     def _changed(self, letter: DeadLetter) -> bytes | None:
         """Write what is left of a dead letter's batch, nothing where all of it goes; None where it has no part in this."""

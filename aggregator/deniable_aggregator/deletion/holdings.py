@@ -6,9 +6,10 @@ what was asked. From the names follow the keys of all that is kept of it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from deniable_aggregator.store import schema, tallies
+from deniable_aggregator.store.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -44,14 +45,11 @@ class Holdings:
 
     def __init__(self, store: Store, metric: str) -> None:
         self._store, self._metric = store, metric
-        self._fields = {
-            kind: {field: _stratum(kind, field) for field in cast("list[bytes]", store.redis.hkeys(self.index(kind)))}
-            for kind in INDEXES
-        }
+        self._fields = {kind: {field: _stratum(kind, field) for field in self.index(kind).names()} for kind in INDEXES}
 
-    def index(self, kind: Key) -> str:
-        """Write the key of an index."""
-        return kind.of(self._store.app, self._metric)
+    def index(self, kind: Key) -> Table:
+        """Open an index."""
+        return Table(self._store.redis, kind.of(self._store.app, self._metric))
 
     def strata(self, *kinds: Key) -> set[Stratum]:
         """List what indexes name."""

@@ -30,6 +30,7 @@ from deniable_aggregator.deletion.holdings import COUNTED, PUBLISHED, Holdings
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.store import schema, tallies
+from deniable_aggregator.store.dead_letters import DeadLetters
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -144,15 +145,14 @@ class Retention:
                 watcher.forget(self._store, metric, closed - self._days.alarms * _DAY)
             deleted += of_it
             yield of_it
-        oldest = int(now) - self._days.tallies * _DAY
-        self._store.redis.xtrim(self._store.dead, minid=f"{1000 * oldest}-0", approximate=False)
+        DeadLetters(self._store).forget(int(now) - self._days.tallies * _DAY)
         if deleted:
             log.info("deleted %d keys of %s whose time was over", deleted, self._store.app)
 
     def _sweep(self) -> set[str]:
         """Delete what was written of erased metrics while they were erased; return the names of all others."""
         client = self._store.redis
-        erased = Erased(cast("dict[bytes, bytes]", client.hgetall(self._store.erased)))
+        erased = Erased(self._store.erased.all())
         gone = {(metric, version) for metric, version, _ in self._declared if erased.has(metric, version)}
         for metric, version in sorted(gone):
             Removal(self._store, metric, version).sweep()
@@ -186,19 +186,19 @@ class Retention:
         keys: Callable[[Callable[[Stratum], bool]], list[str]],
         whole: Stratum,
     ) -> int:
-        note = cast("bytes | None", self._store.redis.hget(held.index(schema.RELEASES), tallies.name(whole))) or b""
+        releases, definition = held.index(schema.RELEASES), tallies.name(whole[:3])
+        note = releases.get(tallies.name(whole)) or b""
 
         def of_it(stratum: Stratum) -> bool:
             return _whole(stratum) == whole
 
-        index, definition = held.index(schema.RELEASES), tallies.name(whole[:3])
         gone = Release.read(note).n if note and indexes is PUBLISHED else 0
-        names = [index, self._store.expired, self._store.published, *map(held.index, indexes), *keys(of_it)]
+        tables = [releases, self._store.expired, self._store.published, *map(held.index, indexes)]
         fields: set[bytes] = set()
         for kind in indexes:
             fields.update(held.fields(kind, of_it))
         args: list[Any] = [tallies.name(whole), note, definition, whole.period, gone, len(indexes), *sorted(fields)]
-        return int(self._expire(names, args))
+        return int(self._expire([*(table.key for table in tables), *keys(of_it)], args))
 
 
 def _whole(stratum: Stratum) -> Stratum:

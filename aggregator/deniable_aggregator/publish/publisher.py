@@ -249,7 +249,7 @@ class Publisher:
         if not self._still_settled(whole.metric):
             return False
         shelf = self._released
-        kept = [self._store.snapshots.key(name(whole)), self._audit.key, self._store.published]
+        kept = [self._store.snapshots.key(name(whole)), self._audit.key, self._store.published.key]
         state = [name(whole), known.note() if known else ""]
         cells: list[str | int] = []
         staged = [_bytes(each) for each in (*(each for _, each in releases.values()), *([snapshot] if snapshot else []))]

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from deniable_aggregator.store import schema
-from deniable_aggregator.store.tallies import Shelf, name, notes
+from deniable_aggregator.store.table import Table
+from deniable_aggregator.store.tallies import Shelf, name, stratum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -80,8 +81,8 @@ def shelf(store: Store) -> Shelf:
 
 def listed(store: Store, metric: str) -> dict[Stratum, Release]:
     """List what was published of a metric, by cell and period."""
-    found = notes(store.redis, schema.RELEASES.of(store.app, metric))
-    return {stratum: Release.read(note) for stratum, note in found.items()}
+    found = Table(store.redis, schema.RELEASES.of(store.app, metric)).all()
+    return {stratum(written.decode()): Release.read(note) for written, note in found.items()}
 
 
 def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
@@ -90,7 +91,7 @@ def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
     for each in strata:
         pipeline.hget(schema.RELEASES.of(store.app, each.metric), name(each))
     found = cast("list[bytes | None]", pipeline.execute())
-    return {stratum: Release.read(note) for stratum, note in zip(strata, found, strict=True) if note}
+    return {each: Release.read(note) for each, note in zip(strata, found, strict=True) if note}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +122,14 @@ class Summary:
 def summary(store: Store, definition: Definition) -> Summary:
     """Read what was published of one definition."""
     names = [f"{name(definition)}|{each.name}" for each in fields(Summary)]
-    told = cast("list[bytes | None]", store.redis.hmget(store.published, names))
+    told = store.published.some(names)
     return _summary({each.name: value for each, value in zip(fields(Summary), told, strict=True) if value is not None})
 
 
 def summaries(store: Store) -> dict[Definition, Summary]:
     """Read what was published of each definition, of those of which there is anything."""
     found: dict[Definition, dict[str, bytes]] = {}
-    for written, value in cast("dict[bytes, bytes]", store.redis.hgetall(store.published)).items():
+    for written, value in store.published.all().items():
         metric, version, fingerprint, member = written.decode().split("|")
         found.setdefault((metric, int(version), fingerprint), {})[member] = value
     return {definition: _summary(members) for definition, members in found.items() if "last" in members}

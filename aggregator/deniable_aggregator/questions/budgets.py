@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from hashlib import sha256
 from secrets import token_hex
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from deniable.limits.allowance import MICRO
 from deniable_aggregator.store import schema, tallies
 from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +95,7 @@ class Budgets:
 
     def __init__(self, store: Store, analysts: Analysts) -> None:
         self._redis, self._app = store.redis, store.app
-        self._spent = schema.SPENT.of(store.app)
+        self._spent = Table(store.redis, schema.SPENT.of(store.app))
         self._limits = [int(Decimal(str(nats)) * MICRO) for nats in (analysts.epsilon, analysts.per_key)]
         self._answer = Script(store.redis, "answer")
 
@@ -117,14 +118,14 @@ class Budgets:
         redis.RedisError
             If the store cannot be used. The question may have been paid for: asked again, it has its answer.
         """
-        answers = schema.ANSWERS.of(self._app, asked.whole.metric)
-        kept, cost = cast("bytes | None", self._redis.hget(answers, asked.field)), 0
+        answers = Table(self._redis, schema.ANSWERS.of(self._app, asked.whole.metric))
+        kept, cost = answers.get(asked.field), 0
         if kept is None:
             if asked.cost > min(self.left(key, asked.month)):
                 raise BudgetSpent
             limits = (word for pair in zip(_accounts(key, asked.month), self._limits, strict=True) for word in pair)
             drawn = f"{draw()} {token_hex(8)}"  # so that the script knows it, should it be sent again
-            found = self._answer([answers, self._spent], [asked.field, drawn, asked.cost, *limits])
+            found = self._answer([answers.key, self._spent.key], [asked.field, drawn, asked.cost, *limits])
             if not found:
                 raise BudgetSpent
             kept, cost = found[0], asked.cost * found[1]
@@ -132,14 +133,14 @@ class Budgets:
 
     def left(self, key: str, month: str) -> tuple[int, int]:
         """Tell what is left of the app's budget for a month, and of a key's part of it, in millionths of a nat."""
-        spent = cast("list[bytes | None]", self._redis.hmget(self._spent, _accounts(key, month)))
+        spent = self._spent.some(_accounts(key, month))
         app, own = (max(0, limit - int(each or 0)) for limit, each in zip(self._limits, spent, strict=True))
         return app, own
 
     def spent(self) -> dict[str, dict[str, int]]:
         """List what was spent, in millionths of a nat: by month, and in it by the key's id; under the empty one by all keys."""
         found: dict[str, dict[str, int]] = {}
-        for account, micro in sorted(cast("dict[bytes, bytes]", self._redis.hgetall(self._spent)).items()):
+        for account, micro in sorted(self._spent.all().items()):
             month, _, key = account.decode().partition(" ")
             found.setdefault(month, {})[key] = int(micro)
         return found

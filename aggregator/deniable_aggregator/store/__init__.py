@@ -15,6 +15,7 @@ from deniable_aggregator.store import schema, tallies, uploads
 from deniable_aggregator.store.limit import Excess, Limit, arguments
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.staging import Piece, Staging, digest
+from deniable_aggregator.store.table import Table
 from deniable_aggregator.store.tallies import Shelf
 from deniable_aggregator.store.uploads import Seen
 
@@ -132,13 +133,13 @@ class Store:
         self.dead = schema.DEAD.of(app)
         self.workers = schema.WORKERS.of(app)
         self.caught = schema.CAUGHT.of(app)
-        self.alarms = schema.ALARMS.of(app)
+        self.alarms = Table(client, schema.ALARMS.of(app))
         self.watched = schema.WATCHED.of(app)
-        self.expired = schema.EXPIRED.of(app)
-        self.erased = schema.ERASED.of(app)
-        self.published = schema.PUBLISHED.of(app)
+        self.expired = Table(client, schema.EXPIRED.of(app))
+        self.erased = Table(client, schema.ERASED.of(app))
+        self.published = Table(client, schema.PUBLISHED.of(app))
         self.metrics = schema.METRICS.of(app)
-        self.faults = schema.FAULTS.of(app)
+        self.faults = Table(client, schema.FAULTS.of(app))
         self._seen = Seen(client, app)
         self._append = Script(client, "limit", "seen", "append")
         self.staging = Staging(client, app)
@@ -275,7 +276,7 @@ class Store:
         if most > AT_ONCE and sum(map(_cost, deltas.values())) > AT_ONCE:
             pieces = [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
             return self.staging.commit(self.stream, GROUP, consumer, ids, pieces)
-        keys = [self.stream, self.expired, self.erased, self.published]
+        keys = [self.stream, self.expired.key, self.erased.key, self.published.key]
         args: list[Any] = [GROUP, consumer, hour, len(ids), *ids]
         for of, cells in deltas.items():
             stratum, kind = (of.stratum, schema.WEIGHTS) if isinstance(of, Weights) else (of, schema.TALLY)
@@ -300,7 +301,7 @@ class Store:
             False while a commit of the metric is added in pieces; then nothing has changed.
         """
         args = [tallies.name(definition), before, digest(definition[0])]
-        return bool(self._seal([self.published, schema.REDO.of(self.app)], args))
+        return bool(self._seal([self.published.key, schema.REDO.of(self.app)], args))
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
         """Move an entry that cannot be counted to the dead letters; False when this consumer no longer owns it."""
@@ -358,8 +359,8 @@ class Store:
 
     def strata(self, metric: str) -> dict[Stratum, int]:
         """List every stratum counted for a metric, with the Unix time of the hour of its last commit."""
-        noted = tallies.notes(self.redis, schema.TALLIES.of(self.app, metric))
-        return {stratum: int(updated) for stratum, updated in noted.items()}
+        noted = Table(self.redis, schema.TALLIES.of(self.app, metric)).all()
+        return {tallies.stratum(name.decode()): int(updated) for name, updated in noted.items()}
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""

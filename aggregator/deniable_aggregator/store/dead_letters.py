@@ -13,7 +13,7 @@ from deniable_aggregator.store import batch
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.batch import Group
@@ -69,6 +69,7 @@ class DeadLetters:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._requeue = Script(store.redis, "requeue")
+        self._rewrite = Script(store.redis, "rewrite")
 
     def __len__(self) -> int:
         """Count them."""
@@ -110,6 +111,15 @@ class DeadLetters:
     def purge(self, ids: Sequence[str]) -> int:
         """Remove some for good; return how many there were."""
         return self._store.redis.xdel(self._store.dead, *ids) if ids else 0
+
+    def rewrite(self, bodies: Mapping[str, bytes]) -> int:
+        """Give some another batch by their ids, or remove those whose new one is empty; return how many there were."""
+        changes = [each for change in bodies.items() for each in change]
+        return int(self._rewrite([self._store.dead], changes)) if changes else 0
+
+    def forget(self, before: int) -> None:
+        """Remove those of before a Unix time."""
+        self._store.redis.xtrim(self._store.dead, minid=f"{1000 * before}-0", approximate=False)
 
 
 def _letter(entry: tuple[bytes, dict[bytes, bytes]]) -> DeadLetter:

@@ -1,4 +1,4 @@
-"""Shelves: tallies kept in the store, by stratum, and indexes of them by metric.
+"""Shelves: tallies kept in the store, by stratum.
 
 There are two of a kind: what was counted, to which every commit adds, and what was published, which is never changed.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.schema import Key
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Shelf", "cells", "name", "notes", "stratum"]
+__all__ = ["Shelf", "cells", "name", "stratum"]
 
 _SEPARATOR = "|"
 
@@ -59,12 +59,6 @@ class Shelf:
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:
         """Read and merge the tallies of some strata of one layout."""
         return tallies.merge(tallies.empty(layout), *self.each(layout, strata))
-
-
-def notes(client: redis.Redis, index: str) -> dict[Stratum, bytes]:
-    """Read an index: a hash from the name of each stratum of a metric to what is noted of it."""
-    found = cast("dict[bytes, bytes]", client.hgetall(index))
-    return {stratum(written.decode()): note for written, note in found.items()}
 
 
 def cells(value: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

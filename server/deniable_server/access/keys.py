@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from hashlib import sha256
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self
 
 from deniable.errors import ParameterError
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import schema
+from deniable_aggregator.store.table import Table
 
 if TYPE_CHECKING:
     import redis
@@ -120,8 +121,8 @@ class KeyStore:
     def __init__(self, client: redis.Redis, app: str) -> None:
         self._redis = client
         self.app = app
-        self._keys = schema.KEYS.of(app)
-        self._used = schema.KEYS_USED.of(app)
+        self._keys = Table(client, schema.KEYS.of(app))
+        self._used = Table(client, schema.KEYS_USED.of(app))
 
     def create(self, role: str, name: str) -> tuple[str, Key]:
         """Draw a key and keep its hash.
@@ -146,15 +147,13 @@ class KeyStore:
 
     def all(self) -> list[Key]:
         """Return all keys with the days on which they were last used, the oldest first."""
-        used = cast("dict[bytes, bytes]", self._redis.hgetall(self._used))
-        written = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys))
-        found = [self._read(text, used.get(id_)) for id_, text in written.items()]
+        used = self._used.all()
+        found = [self._read(text, used.get(id_)) for id_, text in self._keys.all().items()]
         return sorted(filter(None, found), key=lambda key: (key.created or date.min, key.name, key.id))
 
     def load(self) -> list[Key]:
         """Return all keys, in one call, without the days of use."""
-        written = cast("dict[bytes, bytes]", self._redis.hgetall(self._keys))
-        return [key for text in written.values() if (key := self._read(text))]
+        return [key for text in self._keys.all().values() if (key := self._read(text))]
 
     def _read(self, written: bytes, used: bytes | None = None) -> Key | None:
         """Read a key; None for what is none, which opens nothing and keeps nobody else out."""
@@ -176,17 +175,17 @@ class KeyStore:
         if not _ID.fullmatch(id_):
             return False
         forgotten = self._logged("key.revoked", actor, {"id": id_}, "HDEL", id_)
-        self._redis.hdel(self._used, id_)
+        self._used.drop(id_)
         return forgotten
 
     def _logged(self, event: str, actor: str, details: dict[str, str | int], command: str, *arguments: str) -> bool:
         """Change the keys and append to the audit log, or neither; tell whether anything was changed."""
         log = AuditLog(self._redis, self.app)
-        return log.append(event, actor, details, along=log.doing(command, self._keys, *arguments)) is not None
+        return log.append(event, actor, details, along=log.doing(command, self._keys.key, *arguments)) is not None
 
     def note(self, id_: str, day: date) -> None:
         """Remember that a key was used on a day."""
-        self._redis.hset(self._used, id_, day.isoformat())
+        self._used.put({id_: day.isoformat()})
 
 
 def _day(written: bytes | None) -> date | None:

@@ -25,7 +25,6 @@ from deniable.registry import published
 from deniable.wire.report import Stratum
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.deletion.retention import Retention
-from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.store import Store, connect, embedded, schema, tallies
@@ -58,7 +57,6 @@ def fill(store: Store, loaded: Registry, days: int) -> None:
     last = datetime.now(UTC).date() - timedelta(days=5)
     names = [(last - timedelta(days=day)).isoformat() for day in reversed(range(days))]
     hour = int(time.time()) // 3600 * 3600
-    shelf_ = release.shelf(store)
     for metric in loaded.metrics.values():
         definition = Declared.of(metric).definition
         pipeline = store.redis.pipeline(transaction=False)
@@ -69,7 +67,7 @@ def fill(store: Store, loaded: Registry, days: int) -> None:
             for cell, counts in cells.items():
                 stratum = tallies.name(Stratum(*definition, name, cell))
                 index[stratum] = Release(1, hour, closed=True, first=name, n=int(counts.sum())).note()
-                pipeline.set(shelf_.key(stratum), counts.astype(">i8").tobytes())
+                pipeline.set(store.releases.key(stratum), counts.astype(">i8").tobytes())
         pipeline.hset(schema.RELEASES.of(store.app, metric.id), mapping=index)
         field = tallies.name(definition)
         told = {"n": days * len(PLATFORMS) * REPORTS, "updated": hour, "last": names[-1], "closed": names[-1]}

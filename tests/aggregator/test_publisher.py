@@ -114,7 +114,7 @@ class Counted:
     def estimate(self, metric, period=TODAY, segment=""):
         """Estimate the share of yes: the number of reports, and the ends of a 95% interval."""
         mechanism = mechanisms.of(self.registry.metrics[metric])
-        released = release.shelf(self.store).read(mechanism.layout, [self.stratum(metric, period, segment)])
+        released = self.store.releases.read(mechanism.layout, [self.stratum(metric, period, segment)])
         lows, highs = decode.estimate(mechanism, released).interval(0.95)
         return released.n, lows[1], highs[1]
 
@@ -122,7 +122,7 @@ class Counted:
         """Return the number of reports in each release, by period and cell."""
         layout = mechanisms.of(self.registry.metrics[metric]).layout
         listed = release.listed(self.store, metric)
-        return {(each.period, each.segment): release.shelf(self.store).read(layout, [each]).n for each in listed}
+        return {(each.period, each.segment): self.store.releases.read(layout, [each]).n for each in listed}
 
 
 @pytest.fixture

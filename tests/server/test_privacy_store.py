@@ -200,7 +200,7 @@ def test_what_was_published(shop):
     (theme, export, gone), _, text = written(shop)
     question = shop.app.questions["theme"]
     listed = release.listed(shop.store, "theme")
-    n = release.shelf(shop.store).read(question.mechanism.layout, list(listed)).n
+    n = shop.store.releases.read(question.mechanism.layout, list(listed)).n
     (note,) = listed.values()
     assert (theme.periods, theme.closed, theme.releases, theme.cells) == ((today(),), 1, 1, 0)
     assert theme.reports == n == 200

@@ -93,7 +93,7 @@ class Publisher:
 
     def __init__(self, store: Store, registry: Registry, *, actor: str = "worker", events: Events | None = None) -> None:
         self._store = store
-        self._released = release.shelf(store)
+        self._released = store.releases
         self._early, self._trial = registry.publication.early, registry.publication.trial
         self._actor, self._faults = actor, Faults(store, events or Events())
         self._every = TRIAL_SECONDS if self._trial else EVERY_SECONDS

@@ -15,7 +15,7 @@ import msgspec
 
 from deniable_aggregator.store import schema
 from deniable_aggregator.store.table import Table
-from deniable_aggregator.store.tallies import Shelf, name, stratum
+from deniable_aggregator.store.tallies import name, stratum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["Release", "Summary", "listed", "noted", "shelf", "summaries", "summary"]
+__all__ = ["Release", "Summary", "listed", "noted", "summaries", "summary"]
 
 _HOUR = 3600
 
@@ -72,11 +72,6 @@ class Release:
 
 
 _decoder = msgspec.json.Decoder(Release)
-
-
-def shelf(store: Store) -> Shelf:
-    """Open the released tallies of an app."""
-    return Shelf(store.redis, store.app, schema.RELEASE)
 
 
 def listed(store: Store, metric: str) -> dict[Stratum, Release]:

@@ -129,6 +129,7 @@ class Store:
         self._room = room
         self.tallies = Shelf(client, app, schema.TALLY)
         self.snapshots = Shelf(client, app, schema.SNAPSHOT)
+        self.releases = Shelf(client, app, schema.RELEASE)
         self.stream = schema.REPORTS.of(app)
         self.dead = schema.DEAD.of(app)
         self.workers = schema.WORKERS.of(app)

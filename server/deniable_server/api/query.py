@@ -205,7 +205,7 @@ def latest(app: App, ids: Sequence[str], known: Mapping[Definition, Summary]) ->
     questions = [next((each for each in app.versions_of(id_) if each.definition in known), app.questions[id_]) for id_ in ids]
     wholes = [Stratum(*each.definition, known.get(each.definition, Summary()).last, "") for each in questions]
     notes = release.noted(app.store, wholes)
-    tallies = release.shelf(app.store).some([each.layout for each in questions], wholes)
+    tallies = app.store.releases.some([each.layout for each in questions], wholes)
     return [
         description(app, question)
         | {
@@ -378,7 +378,7 @@ def _measure(app: App, question: Question, period: str | None, segment: str | No
     chosen = {stratum: each for stratum, each in within.items() if stratum.segment == cell}
     if not chosen and (within or period is not None):
         raise missing(app, question, breakdown, cell, {stratum.segment for stratum in within})
-    counted = release.shelf(app.store).read(question.layout, list(chosen))
+    counted = app.store.releases.read(question.layout, list(chosen))
     values, estimate = _decoded(question, counted)
     numbers = _numbers(question, counted, values, estimate, level)
     answer = description(app, question) | {

@@ -17,7 +17,7 @@ from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
 from deniable_aggregator.audit.entry import LONGEST
-from deniable_aggregator.publish import counted, release
+from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.questions import central_noise
@@ -162,7 +162,7 @@ def _exact(app: App, question: Question, breakdown: Breakdown, whole: Stratum, n
     ]
     for stratum, each in zip(strata, app.store.tallies.each(layout, strata), strict=True):
         reports[breakdown.filed(stratum.segment)] += each.n
-    if reports.total() != release.shelf(app.store).read(layout, [whole]).n:
+    if reports.total() != app.store.releases.read(layout, [whole]).n:
         raise Problem(404, "not_kept", "the exact numbers that this release was made of are not kept, and this was never asked")
     return Cube.of(breakdown, reports)
 

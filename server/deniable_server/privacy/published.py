@@ -69,7 +69,7 @@ def look(store: Store, facts: MetricFacts) -> Published:
         closed=sum(each.closed for each in whole.values()),
         releases=sum(each.number for each in whole.values()),
         cells=len(current) - len(whole),
-        reports=release.shelf(store).read(layout, list(whole)).n,
+        reports=store.releases.read(layout, list(whole)).n,
         latest=datetime.fromtimestamp(max(each.published for each in whole.values()), UTC) if whole else None,
         former=len(listed) - len(current),
     )

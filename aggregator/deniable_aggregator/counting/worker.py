@@ -12,7 +12,7 @@ import os
 import socket
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import redis
@@ -21,10 +21,11 @@ from deniable.errors import PayloadError
 from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import LOST, alone, transient
-from deniable_aggregator.store import GROUP, Entry, Store, batch, health
+from deniable_aggregator.store import Store, batch, health
+from deniable_aggregator.store.deliveries import Deliveries, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from threading import Event
 
     from deniable_aggregator.counting.batch_sums import Deltas
@@ -84,13 +85,13 @@ class Worker:
         events: Events | None = None,
     ) -> None:
         self._stores = {store.stream: store for store in stores}
-        self._redis = stores[0].redis
         self._settings = settings or WorkerSettings()
         self._watches = watches
         self._events = events or Events()
         self._claim_at = self._beat_at = 0.0
         self._signs = {store.stream: health.Signs(store) for store in stores}
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+        self._deliveries = Deliveries(stores, self.consumer)
         self.counted = 0
         self.buried = 0
         self.cut_off = False
@@ -114,7 +115,7 @@ class Worker:
                     for store in self._stores.values():
                         store.join()
                     joined = True
-                entries = self._again() if again else self._claim() or self._read(block=not burst)
+                entries = self._deliveries.again(self._settings.batch) if again else self._claim() or self._read(block=not burst)
                 for stream, read in entries.items():
                     self._settle(self._stores[stream], read, stop)
                 self._beat()
@@ -144,19 +145,7 @@ class Worker:
             log.warning("left without telling the store (%s)", type(error).__name__)
 
     def _read(self, *, block: bool) -> dict[str, list[Entry]]:
-        reply = self._redis.xreadgroup(
-            GROUP,
-            self.consumer,
-            dict.fromkeys(self._stores, ">"),
-            count=self._settings.batch,
-            block=self._settings.block_ms if block else None,
-        )
-        return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply)}
-
-    def _again(self) -> dict[str, list[Entry]]:
-        """Read what is in our hands already: the store may have handed out entries in an answer that never came."""
-        reply = self._redis.xreadgroup(GROUP, self.consumer, dict.fromkeys(self._stores, "0"), count=self._settings.batch)
-        return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply) if read}
+        return self._deliveries.new(self._settings.batch, self._settings.block_ms if block else None)
 
     def _watch(self) -> bool:
         """Call the watches, once each; tell whether any has more to do at once."""
@@ -189,8 +178,7 @@ class Worker:
 
     def _age(self, store: Store) -> None:
         """Have what workers left that live no more count as idle: by a clock that was set back, it would not for long."""
-        holding = self._redis.xpending(store.stream, GROUP)["consumers"]
-        others = [each["name"].decode() for each in holding if each["name"] != self.consumer.encode()]
+        others = self._deliveries.others(store.stream)
         for name in self._signs[store.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
             store.age(name, self._settings.min_idle_ms)
 
@@ -200,19 +188,13 @@ class Worker:
         If one of them is what its worker died of, none but that one is tried again and again.
         """
         while True:
-            idle = cast(
-                "list[dict[str, Any]]",
-                self._redis.xpending_range(store.stream, GROUP, "-", "+", self._settings.batch, idle=self._settings.min_idle_ms),
-            )
-            ids = [each["message_id"] for each in idle if each["times_delivered"] == 1] or [
-                each["message_id"] for each in idle[:1]
-            ]
-            if not ids:
+            idle = self._deliveries.idle(store.stream, self._settings.batch, self._settings.min_idle_ms)
+            if not idle:
                 return []
-            entries = _entries(
-                cast("list[Any]", self._redis.xclaim(store.stream, GROUP, self.consumer, self._settings.min_idle_ms, ids))
-            )
-            if ids == [idle[0]["message_id"]] and idle[0]["times_delivered"] >= self._settings.max_deliveries:
+            first, times = idle[0]
+            ids = [id_ for id_, handed_out in idle if handed_out == 1] or [first]
+            entries = self._deliveries.claim(store.stream, ids, self._settings.min_idle_ms)
+            if ids == [first] and times >= self._settings.max_deliveries:
                 for entry in entries:
                     self._bury(store, entry, f"delivered more than {self._settings.max_deliveries} times")
             elif entries:
@@ -269,10 +251,6 @@ class Worker:
             self.buried += 1
             self._events.buried(store.app)
             log.error("a batch of %s was put aside: %s", store.app, reason, extra={"app": store.app})
-
-
-def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[Entry]:
-    return [Entry(id_, (fields or {}).get(b"d")) for id_, fields in read]
 
 
 def _groups(entry: Entry) -> list[batch.Group]:

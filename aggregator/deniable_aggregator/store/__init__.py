@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.room import Room
     from deniable_aggregator.tally import Tally
 
-__all__ = ["AT_ONCE", "GROUP", "Appended", "Entry", "Store", "Weights", "connect"]
+__all__ = ["AT_ONCE", "GROUP", "Appended", "Store", "Weights", "connect"]
 
 GROUP = "agg"
 _DEAD_LETTERS = 10_000
@@ -77,22 +77,6 @@ class Appended:
     outcome: str
     previous: bytes = b""
     excess: Excess | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A batch read from the stream.
-
-    Parameters
-    ----------
-    id
-        Its stream id.
-    body
-        Its bytes; None where it was deleted while it was pending.
-    """
-
-    id: bytes
-    body: bytes | None
 
 
 class Weights(NamedTuple):

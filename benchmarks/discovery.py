@@ -90,7 +90,7 @@ def ours(name: str, kind: str, epsilon: float, values: list[Any], counts: Any, s
     held = np.repeat(np.arange(len(values)), counts)
     rows = rng.integers(mechanism.rows, size=len(held))
     table = [[mechanism.key(level, number) for number in numbers] for level in range(len(mechanism.lengths))]
-    keys = np.array(table, np.uint64)[np.searchsorted(mechanism.bounds, rows, side="right") - 1, held]
+    keys = np.array(table, np.uint64)[np.searchsorted(mechanism.first_rows, rows, side="right") - 1, held]
     a, b, c = hash_lookup.multipliers(mechanism.family)[rows].T
     high = (a * (keys >> np.uint64(32)) + b * (keys & np.uint64(0xFFFFFFFF)) + c) >> np.uint64(32)
     cells = (high * np.uint64(mechanism.width) >> np.uint64(32)).astype(np.int64)

@@ -20,13 +20,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
 
 import numpy as np
 
 from deniable import mechanisms
 from deniable_aggregator import decode, tally
-from deniable_aggregator.alarms import checks, forgery, honest_bounds
+from deniable_aggregator.alarms import checks, tail_bounds
 from deniable_aggregator.tally import set_bits
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+
+import forgery
 
 VALUES = 128
 BETA = 0.05
@@ -41,14 +46,16 @@ class Population:
     def __init__(self, name: str, epsilon: float) -> None:
         options = BLOOM if name == "rappor_bloom" else {}
         self.mechanism = mechanisms.make(name.partition("_bloom")[0], domain_size=VALUES, epsilon=epsilon, **options)
-        self.law = honest_bounds.of(self.mechanism)
+        bounds = self.mechanism.bounds()
+        self.low, self.high = float(bounds.low), float(bounds.high)
+        self.ones = tail_bounds.binomial_sums(bounds.ones)
         layout = self.mechanism.layout
         self.table = None
         if layout.kind == "index":
             supports = np.zeros((VALUES, layout.rows * layout.width), bool)
             for cell in range(layout.rows * layout.width):
                 supports[list(self.mechanism.supported(layout.pack(*divmod(cell, layout.width)))), cell] = True
-            self.table = np.where(supports, self.law.high, self.law.low) / layout.rows
+            self.table = np.where(supports, self.high, self.low) / layout.rows
         elif layout.rows > 1:
             held = np.zeros((layout.rows, VALUES, layout.width), bool)
             for row in range(layout.rows):
@@ -59,7 +66,7 @@ class Population:
 
     def draw(self, n: int, shares: np.ndarray, rng: np.random.Generator) -> tuple[tally.Tally, np.ndarray | None]:
         held = rng.multinomial(n, shares)
-        layout, known = self.mechanism.layout, self.law
+        layout = self.mechanism.layout
         if self.table is not None:
             cells = sum(rng.multinomial(number, self.table[value]) for value, number in enumerate(held) if number)
             return tally.from_cells(layout, cells), None
@@ -71,9 +78,9 @@ class Population:
             rows = rng.multinomial(number, np.full(layout.rows, 1 / layout.rows))
             reports += rows
             own = self.held[:, value] if layout.rows > 1 else np.arange(layout.width)[None, :] == value
-            counts += rng.binomial(rows[:, None], np.where(own, known.high, known.low))
+            counts += rng.binomial(rows[:, None], np.where(own, self.high, self.low))
             for row in range(layout.rows) if layout.rows > 1 else (0,):
-                kind = known.weights[own[row].sum() - 1 if len(known.weights) > 1 else 0]
+                kind = self.ones[own[row].sum() - 1 if len(self.ones) > 1 else 0]
                 ones += rng.multinomial(rows[row], kind / kind.sum())
         return tally.Tally(layout, counts, reports), ones
 

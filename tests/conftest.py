@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     import redis
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))  # for `forgery`
 
 # The first count of a kind compiles a kernel, and CI machines pause: a time limit would only measure them.
 settings.register_profile("deniable", deadline=None)

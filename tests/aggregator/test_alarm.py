@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from itertools import product
 
+import forgery
 import numpy as np
 import pytest
 
 from deniable import mechanisms
 from deniable.proof import distribution
 from deniable_aggregator import tally
-from deniable_aggregator.alarms import checks, forgery, honest_bounds
+from deniable_aggregator.alarms import checks, tail_bounds
 from deniable_aggregator.tally import set_bits
 
 TINY = [
@@ -54,16 +55,18 @@ def test_no_p_value_is_too_small(name, domain_size, options):
 
 def simulated(mechanism, held, rng):
     """Draw the tally and the weights of honest reports of a population, each of them exactly distributed, in one go."""
-    layout, known = mechanism.layout, honest_bounds.of(mechanism)
+    layout, known = mechanism.layout, mechanism.bounds()
+    low, high = float(known.low), float(known.high)
     n = int(held.sum())
     if layout.kind == "bits":
-        counts = rng.binomial(held, known.high) + rng.binomial(n - held, known.low)
-        ones = rng.multinomial(n, known.weights[0] / known.weights[0].sum())
+        counts = rng.binomial(held, high) + rng.binomial(n - held, low)
+        kind = tail_bounds.binomial_sums(known.ones)[0]
+        ones = rng.multinomial(n, kind / kind.sum())
         return tally.Tally(layout, counts[None, :], np.array([n])), ones
     cells = np.zeros(layout.rows * layout.width, np.int64)
     for value, number in enumerate(held):
         supports = np.array([value in mechanism.supported(layout.pack(*divmod(c, layout.width))) for c in range(len(cells))])
-        cells += rng.multinomial(number, np.where(supports, known.high, known.low) / layout.rows)
+        cells += rng.multinomial(number, np.where(supports, high, low) / layout.rows)
     return tally.from_cells(layout, cells), None
 
 
@@ -136,11 +139,12 @@ def test_who_runs_the_mechanism_on_a_lie_is_not_seen():
 def test_counts_that_are_too_low_together():
     """Where each of many counts is low by no more than chance allows, all of them together are still found."""
     mechanism = mechanisms.make("general_hadamard", domain_size=100, epsilon=1)
-    known, n = honest_bounds.of(mechanism), 100_000
+    bounds, n = mechanism.bounds(), 100_000
     width = mechanism.layout.width
-    low = n * known.low - 2.5 * np.sqrt(n * known.low)
+    least = float(n * bounds.low)
+    low = least - 2.5 * np.sqrt(least)
     cells = np.full(width, int(low))
-    high = int(n * known.high)
+    high = int(n * bounds.high)
     raised = int((n - cells.sum()) / (high - low))
     cells[:raised] = high
     single, together = checks.examine(mechanism, tally.from_cells(mechanism.layout, cells))
@@ -179,7 +183,7 @@ def test_impossible_reports():
 
 
 def test_findings_of_nothing():
-    """Without reports, or without a law, nothing is found; without weights, all but these."""
+    """Without reports nothing is found; without weights, all but these."""
     mechanism = mechanisms.make("oue", domain_size=5, epsilon=1)
     assert checks.examine(mechanism, tally.empty(mechanism.layout)) == []
     counted = tally.count(mechanism.layout, mechanism.randomize(1))

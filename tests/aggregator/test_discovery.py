@@ -29,7 +29,7 @@ def simulate(mechanism, values, counts, rng):
     """Draw a tally of so many holders of each value from the exact probabilities, faster than devices do."""
     held = np.repeat(np.arange(len(values)), counts)
     rows = rng.integers(mechanism.rows, size=len(held))
-    levels = np.searchsorted(mechanism.bounds, rows, side="right") - 1
+    levels = np.searchsorted(mechanism.first_rows, rows, side="right") - 1
     keys = np.array([[mechanism.key(level, v) for v in values] for level in range(len(mechanism.lengths))], np.uint64)[
         levels, held
     ]

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from functools import partial
 
+import forgery
 import numpy as np
 import pytest
 import redis
@@ -17,7 +18,7 @@ import redis
 from deniable import mechanisms, registry
 from deniable.declared import Declared, fingerprint
 from deniable.wire.report import Stratum
-from deniable_aggregator.alarms import checks, forgery, volume, watcher
+from deniable_aggregator.alarms import checks, volume, watcher
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker

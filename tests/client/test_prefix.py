@@ -57,13 +57,13 @@ def test_levels_cut_the_bits_and_the_rows(bits, step, start, percent):
     assert search[-1] == last == mechanism.bits == bits
     assert search[0] == min(start, bits)
     assert all(0 < longer - shorter <= step for shorter, longer in pairwise(search))
-    assert mechanism.bounds[0] == 0
-    assert mechanism.bounds[-1] == 1000
-    assert all(first < second for first, second in pairwise(mechanism.bounds))
+    assert mechanism.first_rows[0] == 0
+    assert mechanism.first_rows[-1] == 1000
+    assert all(first < second for first, second in pairwise(mechanism.first_rows))
     assert mechanism.confirming == min(Fraction(max(10 * percent, 1), 1000), Fraction(1000 - len(search), 1000))
-    sizes = {second - first for first, second in pairwise(mechanism.bounds[:-1])}
+    sizes = {second - first for first, second in pairwise(mechanism.first_rows[:-1])}
     assert max(sizes) - min(sizes) <= 1
-    assert [mechanism.level(row) for row in mechanism.bounds[:-1]] == list(range(len(mechanism.lengths)))
+    assert [mechanism.level(row) for row in mechanism.first_rows[:-1]] == list(range(len(mechanism.lengths)))
 
 
 def test_keys_are_of_the_prefix_alone():

@@ -7,10 +7,11 @@ import time
 from base64 import b64encode
 from datetime import datetime
 
+import forgery
 import numpy as np
 import pytest
 
-from deniable_aggregator.alarms import checks, forgery
+from deniable_aggregator.alarms import checks
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_server.access.keys import KeyStore
 

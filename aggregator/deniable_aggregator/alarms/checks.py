@@ -1,7 +1,7 @@
 """Alarms: tests that honest reports pass, whatever people answer, and that made-up ones may fail.
 
-A mechanism bounds the probability of every part of a report (`honest_bounds`), and so what the sums can be. Each test is of one
-kind of excess, and its p-value holds at any number of reports and for the worst population (`tail_bounds`):
+A mechanism bounds the probability of every part of a report (`Mechanism.bounds`), and so what the sums can be. Each test is of
+one kind of excess, and its p-value holds at any number of reports and for the worst population (`tail_bounds`):
 
 ``weight``
     the ones of a report have a known distribution;
@@ -32,7 +32,7 @@ from deniable.mechanisms.local_hash import LocalHash
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms
 from deniable_aggregator import decode
-from deniable_aggregator.alarms import honest_bounds, tail_bounds
+from deniable_aggregator.alarms import tail_bounds
 from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
-    from deniable_aggregator.alarms.honest_bounds import Law
+    from deniable.mechanisms.base import Bounds
     from deniable_aggregator.tally import Tally
 
 __all__ = ["ALPHA", "Finding", "about", "examine", "influence", "raised"]
@@ -98,12 +98,12 @@ def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | Non
     list of Finding
         One for each test that the mechanism allows, whether anything was found or not; none without reports.
     """
-    known = honest_bounds.of(mechanism)
-    if known is None or not tally.n:
+    if not tally.n:
         return []
+    known = mechanism.bounds()
     found = [*_cells(known, tally), *_values(mechanism, tally)]
-    if known.weights is not None and weights is not None and weights.any():
-        found.append(_weight(known.weights, weights))
+    if known.ones and weights is not None and weights.any():
+        found.append(_weight(tail_bounds.binomial_sums(known.ones), weights))
     if tally.layout.rows > 1:
         found.append(_rows(tally))
     return found
@@ -156,13 +156,14 @@ def _rows(tally: Tally) -> Finding:
     return Finding("row", min(1.0, 2 * min(single, together)), what)
 
 
-def _cells(known: Law, tally: Tally) -> Iterator[Finding]:
+def _cells(known: Bounds, tally: Tally) -> Iterator[Finding]:
     """Test each cell or bit, all of them together where they exclude each other or are independent, and the largest sets."""
     layout = tally.layout
     unary, direct = layout.kind == "bits", known.direct
+    least, most = float(known.low), float(known.high)
     share = 1 if unary else layout.rows  # bits are compared with the reports of their row
     of = tally.reports[:, None] if unary else tally.n
-    low, high = known.low / share, known.high / share
+    low, high = least / share, most / share
     single, place = _furthest(tally.counts, of, low, high)
     seen, among = int(tally.counts.flat[place]), int(tally.reports[place // layout.width] if unary else tally.n)
     thing = f"bit {place % layout.width}" if unary else f"cell {place}"
@@ -176,9 +177,9 @@ def _cells(known: Law, tally: Tally) -> Iterator[Finding]:
     what = f"too many of the {len(counts):,} counts are below those of values that nobody holds, as where others were pushed up"
     yield Finding("cell", _together(counts, n, low, high), what)
     if direct:
-        p_value, size = tail_bounds.set_surplus(counts, n, known.high, known.low, exclusive=not unary)
+        p_value, size = tail_bounds.set_surplus(counts, n, most, least, exclusive=not unary)
         top = np.argsort(-counts, kind="stable")[:size]
-        total = (int(counts[top].sum()) - n * size * known.low) / (n * (known.high - known.low))
+        total = (int(counts[top].sum()) - n * size * least) / (n * (most - least))
         what = f"{size} value{'s' if size != 1 else ''} together have an estimated share of {total:.1%}"
         yield Finding("set", p_value, what, tuple(top[:_NAMED].tolist()))
 

@@ -7,15 +7,19 @@ people hold. So every probability here is exact for the worst population, or abo
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.special import bdtr, betainc, gammaln, rel_entr
+from scipy.special import bdtr, betainc, gammaln, rel_entr, xlog1py, xlogy
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from fractions import Fraction
+
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["at_least", "at_most", "log_choose", "set_surplus", "shortfall"]
+__all__ = ["at_least", "at_most", "binomial_sums", "log_choose", "set_surplus", "shortfall"]
 
 _LAMBDAS = np.linspace(0.02, 0.9, 45)
 _REACH = 32.0  # standard deviations, beyond which Chernoff's own bound serves
@@ -104,6 +108,26 @@ def _log_moments(of: int, least: float) -> NDArray[np.float64]:
 def log_choose(of: int, some: NDArray[np.int64]) -> NDArray[np.float64]:
     """Compute the logarithm of how many sets there are."""
     return np.asarray(gammaln(of + 1.0) - gammaln(some + 1.0) - gammaln(of - some + 1.0), np.float64)
+
+
+def binomial_sums(kinds: Sequence[Sequence[tuple[int, Fraction]]]) -> NDArray[np.float64]:
+    """Compute the distributions of sums of independent binomial counts.
+
+    Parameters
+    ----------
+    kinds
+        For each sum the trials and the probability of its parts. All sums have as many trials.
+
+    Returns
+    -------
+    float array (kinds, trials + 1)
+    """
+    return np.array([reduce(np.convolve, (_binomial(trials, float(chance)) for trials, chance in kind)) for kind in kinds])
+
+
+def _binomial(of: int, chance: float) -> NDArray[np.float64]:
+    k = np.arange(of + 1)
+    return np.asarray(np.exp(log_choose(of, k) + xlogy(k, chance) + xlog1py(of - k, -chance)), np.float64)
 
 
 def set_surplus(counts: NDArray[np.int64], of: int, p: float, q: float, *, exclusive: bool) -> tuple[float, int]:

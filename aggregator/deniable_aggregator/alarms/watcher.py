@@ -54,7 +54,7 @@ class Alarm:
     test
         `checks.Finding.test`; or ``"volume"`` or ``"share"``, which are rules.
     p_value
-        Probability of such an alarm in a look at honest reports, at most; None where there is no law to tell.
+        Probability of such an alarm in a look at honest reports, at most; None for a rule.
     period, segment
         What it is about; an empty segment stands for all of them together.
     n

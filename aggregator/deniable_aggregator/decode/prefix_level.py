@@ -224,5 +224,5 @@ class Part:
 
 def part_of(mechanism: PrefixTree, tally: Tally, level: int) -> Part:
     """Return the part of a tally that belongs to a level."""
-    rows = slice(*mechanism.bounds[level : level + 2])
+    rows = slice(*mechanism.first_rows[level : level + 2])
     return Part(mechanism, rows.start, tally.counts[rows], tally.reports[rows])

@@ -6,24 +6,51 @@ from abc import ABC, abstractmethod
 from dataclasses import FrozenInstanceError, dataclass, field
 from operator import index
 from time import monotonic
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact, spent
 from deniable.source import OS, home, settle
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from fractions import Fraction
 
     from deniable.source import Source
     from deniable.wire.layout import Layout
 
-__all__ = ["Mechanism", "mean_variance"]
+__all__ = ["Bounds", "Mechanism", "mean_variance"]
 
 _HELD = 1.0  # seconds for which noise is kept in hand: a snapshot of the machine copies it
 _GROWTH = 4  # how many times as much is drawn, where all was used by then
 _AHEAD = 256  # draws made ahead at most: enough to share the cost of a system call
 _AHEAD_BITS = 1 << 12  # but no more bits than this at a time, so that no call takes noticeably long
+
+
+class Bounds(NamedTuple):
+    """What holds of every honest report, whatever the answer behind it. Reports that go beyond it were made up.
+
+    Parameters
+    ----------
+    low, high
+        Least and greatest probability, given the row, that a cell is named or a bit set.
+    ones
+        The distributions of the number of ones, of which each report has one, depending on its answer and row. Each is that of a
+        sum of independent binomial counts, given by their trials and probability; the trials come to the width. Empty where a
+        report names a cell.
+    direct
+        Whether there is one row, and each cell or bit stands for the value of its number.
+    """
+
+    low: Fraction
+    high: Fraction
+    ones: tuple[tuple[tuple[int, Fraction], ...], ...] = ()
+    direct: bool = False
+
+    @classmethod
+    def of_bits(cls, low: Fraction, high: Fraction, width: int, own: Iterable[int] = (1,), *, direct: bool = False) -> Bounds:
+        """Return the bounds of independent bits, of which an answer has one of the numbers `own` with the high probability."""
+        return cls(low, high, tuple(((k, high), (width - k, low)) for k in own), direct)
 
 
 class _Sealed:
@@ -137,6 +164,10 @@ class Mechanism(_Sealed, ABC):
     def opposed(self, payload: bytes) -> set[int]:  # noqa: ARG002 - most payloads oppose nothing
         """Return the values that a payload speaks against, each of which it counts as a support less."""
         return set()
+
+    @abstractmethod
+    def bounds(self) -> Bounds:
+        """Bound the probabilities of the parts of a report, as tightly as they are met: alarms look for what goes beyond."""
 
     def support(self, value: int, true: int) -> Fraction:
         """Compute the probability that a payload of somebody who holds `true` supports `value`, less that it opposes it."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.base import Bounds, Mechanism
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -57,3 +57,7 @@ class Coin(Mechanism):
     def supported(self, payload: bytes) -> set[int]:
         """Return the answer given."""
         return {self.layout.unpack(payload)[1]}
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of an answer."""
+        return Bounds(self.q, self.p, direct=True)

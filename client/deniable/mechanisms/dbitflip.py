@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
+from deniable.mechanisms.base import Bounds
 from deniable.mechanisms.permanent import MAX_ROWS, Chain, flips
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import Layout
@@ -130,6 +131,11 @@ class DBitFlip(Chain):
         """Return the values whose bit is 1."""
         row, bits = self.layout.unpack(payload)
         return {(self.first(row) + place) % self.domain_size for place in members(bits)}
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a bucket's bit, of a device whose answer is in its set or not."""
+        everywhere = self.layout.rows == 1
+        return Bounds.of_bits(self.other, self.one, self.buckets, (1,) if everywhere else (0, 1), direct=everywhere)
 
     def variance(self, frequency: float, n: int) -> float:
         """Compute the exact variance of an estimated frequency over the randomness of the devices, their sets included.

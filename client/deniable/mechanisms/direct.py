@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.base import Bounds, Mechanism
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class Grr(Mechanism):
     def supported(self, payload: bytes) -> set[int]:
         """Return the value named."""
         return {self.layout.unpack(payload)[1]}
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a value."""
+        return Bounds(self.q, self.p, direct=True)
 
 
 class Binary(Grr):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.base import Bounds, Mechanism
 from deniable.mechanisms.hadamard import column
 from deniable.wire.layout import Layout
 
@@ -117,6 +117,11 @@ class GeneralHadamard(Mechanism):
     def supported(self, payload: bytes) -> set[int]:
         """Return the values whose set has the column named."""
         return self._signs(payload, 0)
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a column."""
+        low = 1 / (self.size // 2 * (self.ratio - 1) + self.layout.width)
+        return Bounds(low, self.ratio * low)
 
     def opposed(self, payload: bytes) -> set[int]:
         """Return the other values of its block."""

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.base import Bounds, Mechanism
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -73,3 +73,8 @@ class Hadamard(Mechanism):
         """Return the values whose set has the column named."""
         column = self.layout.unpack(payload)[1]
         return {value for value in range(self.domain_size) if not ((value + 1) & column).bit_count() & 1}
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a column."""
+        half = self.layout.width // 2
+        return Bounds((1 - self.p) / half, self.p / half)

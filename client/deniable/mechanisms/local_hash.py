@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import LinearFamily, is_prime
-from deniable.mechanisms.base import Mechanism, mean_variance
+from deniable.mechanisms.base import Bounds, Mechanism, mean_variance
 from deniable.mechanisms.direct import shifts
 from deniable.wire.layout import MAX_CELLS, Layout
 
@@ -77,6 +77,10 @@ class LocalHash(Mechanism):
         """Return the values whose hash is the cell named."""
         row, cell = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if self.family.hash(row, value) == cell}
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a cell."""
+        return Bounds((1 - self.p) / (self.family.range_size - 1), self.p)
 
 
 def best_family(domain_size: int, kept: int, max_rows: int = MAX_CELLS) -> LinearFamily | None:

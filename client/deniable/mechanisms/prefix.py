@@ -87,7 +87,7 @@ class PrefixTree(FastLocalHash):
         B.
     lengths : tuple of int
         Bits of the prefix that each level tells of; the last two levels have all B, one for the search and one to confirm.
-    bounds : tuple of int
+    first_rows : tuple of int
         First row of each level, then `rows`. Each row is equally likely.
     width : int
         Cells: the whole number of least variance, near e^eps + 1.
@@ -107,14 +107,14 @@ class PrefixTree(FastLocalHash):
     confirm: float | str | Fraction = 0
     bits: int = 0
     lengths: tuple[int, ...] = ()
-    bounds: tuple[int, ...] = ()
+    first_rows: tuple[int, ...] = ()
     _chunks: tuple[tuple[tuple[int, int], ...], ...] = ()
 
     def _parameters(self) -> dict[str, Any]:
         kept = weight(self.requested)
         width = best_width(kept, isqrt(MAX_CELLS))
-        lengths, bounds = self._levels(width)
-        bits, rows = lengths[-1], bounds[-1]
+        lengths, first_rows = self._levels(width)
+        bits, rows = lengths[-1], first_rows[-1]
         parts = tuple((bits - to, (1 << to - since) - 1) for since, to in zip((0, *lengths), lengths[:-1], strict=False))
         total = kept + (width - 1) * UNIT
         return {
@@ -126,7 +126,7 @@ class PrefixTree(FastLocalHash):
             "family": PoolFamily(self.name, rows, width),
             "bits": bits,
             "lengths": lengths,
-            "bounds": bounds,
+            "first_rows": first_rows,
             "width": width,
             "rows": rows,
             "_kept": kept,
@@ -166,12 +166,12 @@ class PrefixTree(FastLocalHash):
     @property
     def constants(self) -> dict[str, Any]:
         """The same as of fast local hashing, and what each level tells of."""
-        return super().constants | {"bits": self.bits, "lengths": self.lengths, "bounds": self.bounds}
+        return super().constants | {"bits": self.bits, "lengths": self.lengths, "bounds": self.first_rows}
 
     @property
     def canonical(self) -> str:
         """All that device and decoder must agree on."""
-        levels = " ".join(f"{length}:{row}" for length, row in zip(self.lengths, self.bounds, strict=False))
+        levels = " ".join(f"{length}:{row}" for length, row in zip(self.lengths, self.first_rows, strict=False))
         return f"{super().canonical} {levels}"
 
     @property
@@ -182,11 +182,11 @@ class PrefixTree(FastLocalHash):
     @property
     def confirming(self) -> Fraction:
         """Share of the devices whose reports confirm."""
-        return Fraction(self.rows - self.bounds[-2], self.rows)
+        return Fraction(self.rows - self.first_rows[-2], self.rows)
 
     def level(self, row: int) -> int:
         """Return the level that a row belongs to."""
-        return bisect_right(self.bounds, row) - 1
+        return bisect_right(self.first_rows, row) - 1
 
     def key(self, level: int, value: int) -> int:
         """Return the 64-bit key of the prefix of a value that a level tells of."""
@@ -197,7 +197,7 @@ class PrefixTree(FastLocalHash):
 
     def place(self, row: int, value: int) -> int:
         """Hash the prefix that a row's level tells of."""
-        return self.family.hash(row, self.key(bisect_right(self.bounds, row) - 1, value))
+        return self.family.hash(row, self.key(bisect_right(self.first_rows, row) - 1, value))
 
     def variance(self, frequency: float, n: int) -> float:
         """Compute the variance of the estimated frequency of a value found, to first order in 1 / n.
@@ -209,7 +209,7 @@ class PrefixTree(FastLocalHash):
 
     def confusion(self, squares: float) -> float:
         """Compute what the pool adds to the variance of a confirmed frequency, if no other value were accounted for."""
-        return squares / ((self.rows - self.bounds[-2]) * (self.width - 1))
+        return squares / ((self.rows - self.first_rows[-2]) * (self.width - 1))
 
 
 class Pem(PrefixTree):

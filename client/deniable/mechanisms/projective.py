@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.finite_field import Field, is_order
-from deniable.mechanisms.base import Mechanism, mean_variance
+from deniable.mechanisms.base import Bounds, Mechanism, mean_variance
 from deniable.source import ONE, ZERO
 from deniable.wire.layout import MAX_CELLS, Layout
 
@@ -151,6 +151,11 @@ class Projective(Mechanism):
         """Return the values whose hyperplane has the point named."""
         point = self._vector(self.layout.unpack(payload)[1])
         return {value for value in range(self.domain_size) if not self._product(point, self._vector(value))}
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a point."""
+        every, on = self.layout.width, points(self.field.order, self.dimension - 1)
+        return Bounds((1 - self.p) / (every - on), self.p / on)
 
     def _vector(self, point: int) -> int:
         return point + self._gaps[bisect(self._firsts, point)]

@@ -12,6 +12,7 @@ from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.exact.hashing import PoolFamily, data, key
 from deniable.mechanisms import google_rappor
+from deniable.mechanisms.base import Bounds
 from deniable.mechanisms.permanent import Chain, flips, second_flip
 from deniable.wire.layout import Layout
 
@@ -92,6 +93,10 @@ class Bloom(Chain):
         """Return the values all of whose bits are 1."""
         cohort, bits = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if not self.filter(cohort, value) & ~bits}
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a bit; hash functions of a cohort may share one, so an answer has from one to all of them."""
+        return Bounds.of_bits(self.other, self.one, self.bits, range(1, self.hashes + 1), direct=self.basic)
 
     def support(self, value: int, true: int) -> Fraction:
         """Compute the probability that all bits of `value` are 1 in a report of `true`."""

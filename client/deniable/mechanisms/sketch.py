@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import LinearFamily, LineFamily, PoolFamily, key
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.base import Bounds, Mechanism
 from deniable.mechanisms.direct import shifts
 from deniable.mechanisms.local_hash import best_family
 from deniable.wire.layout import MAX_CELLS, Layout
@@ -153,6 +153,10 @@ class Cms(Sketch):
         row, bits = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if bits >> self.place(row, value) & 1}
 
+    def bounds(self) -> Bounds:
+        """Bound the probability of a bit of a row."""
+        return Bounds.of_bits(self.other, self.p, self.width)
+
 
 class Hcms(Sketch):
     """Hadamard count mean sketch: one random coefficient of the row's Hadamard transform, its sign kept with odds e^eps.
@@ -203,6 +207,10 @@ class Hcms(Sketch):
         coefficient, sign = divmod(cell, 2)
         return {value for value in range(self.domain_size) if (coefficient & self.place(row, value)).bit_count() & 1 == sign}
 
+    def bounds(self) -> Bounds:
+        """Bound the probability of a sign of a coefficient, all of which are alike."""
+        return Bounds((1 - self.p) / self.width, self.p / self.width)
+
 
 class FastLocalHash(Sketch):
     """Local hashing with a pool of functions: hash the value to one of g cells and answer with GRR over them.
@@ -250,6 +258,10 @@ class FastLocalHash(Sketch):
         """Return the values whose hash is the cell named."""
         row, cell = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if self.place(row, value) == cell}
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a cell."""
+        return Bounds(self.other, self.p)
 
 
 def best_width(kept: int, most: int) -> int:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Mechanism, mean_variance
+from deniable.mechanisms.base import Bounds, Mechanism, mean_variance
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import Layout
 
@@ -67,6 +67,11 @@ class Subset(Mechanism):
     def supported(self, payload: bytes) -> set[int]:
         """Return the values named."""
         return members(self.layout.unpack(payload)[1])
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a value; as many are named in every report."""
+        ones = (self.size, Fraction(1)), (self.domain_size - self.size, Fraction(0))
+        return Bounds(self.q, self.p, (ones,), direct=True)
 
 
 def _support(d: int, w: int, kept: int) -> tuple[Fraction, Fraction]:

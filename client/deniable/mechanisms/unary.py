@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.base import Bounds, Mechanism
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ class _Unary(Mechanism):
     def supported(self, payload: bytes) -> set[int]:
         """Return the values whose bit is 1."""
         return members(self.layout.unpack(payload)[1])
+
+    def bounds(self) -> Bounds:
+        """Bound the probability of a value's bit."""
+        return Bounds.of_bits(self.q, self.p, self.domain_size, direct=True)
 
 
 class Sue(_Unary):

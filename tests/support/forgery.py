@@ -1,4 +1,4 @@
-"""Poisoning: reports made up to raise the estimates of some values as far as reports can. For tests of the alarms.
+"""Poisoning: reports made up to raise the estimates of some values as far as reports can.
 
 Whoever has the public key can send reports that no mechanism made. The *maximal gain* attack sends those that support as many of
 its target values at once as one report may.
@@ -21,7 +21,7 @@ from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sketch import Cms
 from deniable.mechanisms.subset import Subset
 from deniable.mechanisms.unary import members
-from deniable_aggregator.alarms import honest_bounds
+from deniable_aggregator.alarms import tail_bounds
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,10 +86,7 @@ def maximal_gain(
 
 def _bits(mechanism: Mechanism, targets: Sequence[int], count: int, rng: np.random.Generator, *, disguised: bool) -> bytes:
     """Set the bits of all targets, and others at random up to a weight that an honest report may have."""
-    known = honest_bounds.of(mechanism)
-    if known is None or known.weights is None:
-        raise ParameterError("an attack knows the weights of honest reports", mechanism.name)
-    layout, kind = mechanism.layout, known.weights[-1]
+    layout, kind = mechanism.layout, tail_bounds.binomial_sums(mechanism.bounds().ones)[-1]
     wanted = np.zeros((layout.rows, layout.width), np.bool_)
     for row in range(layout.rows):
         for target in targets:

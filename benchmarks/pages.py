@@ -123,7 +123,7 @@ def main() -> None:
             print(f"  {path_:42} {median:9.1f} ms, slowest {slowest:9.1f}; {median / base:7.0f} times /healthz")
         publisher = Publisher(store, loaded)
         retention = Retention(store, loaded, publisher)
-        for name, chore in (("publisher", publisher), ("watch", Watch(store, loaded)), ("retention", retention)):
+        for name, chore in (("publisher", publisher.run), ("watch", Watch(store, loaded).run), ("retention", retention.run)):
             began = time.perf_counter()
             _, slowest = timed(chore, given.metrics + 1)
             print(f"  {name:42} {slowest:9.1f} ms at most for one look, {time.perf_counter() - began:.1f} s for all")

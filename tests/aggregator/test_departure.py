@@ -14,10 +14,12 @@ import pytest
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
+from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import GROUP, Store, batch, connect
 from deniable_aggregator.store.batch import Group
-from deniable_aggregator.store.consumers import Departures
+from deniable_aggregator.store.consumers import forget
 
 LAYOUT = Layout(1, 5, "index")
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
@@ -55,12 +57,12 @@ def test_a_killed_worker_is_forgotten_by_one_that_lives(store, store_url):
     process.send_signal(signal.SIGKILL)
     process.wait(10)
     (killed,) = consumers(store)
-    Departures([store])()
+    forget(store)
     assert list(consumers(store)) == [killed]  # an hour is not over
     send(store, "b")
     store.redis.xreadgroup(GROUP, "killed later", {store.stream: ">"})
     await_(lambda: all(told["idle"] > 100 for told in store.redis.xinfo_consumers(store.stream, GROUP)))
-    Departures([store], idle=0.1)()
+    forget(store, idle=0.1)
     assert consumers(store) == {"killed later": 1}
 
 
@@ -70,12 +72,12 @@ def test_what_a_killed_worker_had_in_hand_is_counted_first(store):
     for key in ("a", "b", "c"):
         send(store, key)
     store.redis.xreadgroup(GROUP, "killed", {store.stream: ">"})
-    Departures([store], idle=0.0)()
+    forget(store, idle=0.0)
     assert consumers(store) == {"killed": 3}
-    watch = Departures([store], idle=0.02, every=0.0)
+    chore = Chore("departures", 0.0, lambda: forget(store, idle=0.02), Faults(store))
     time.sleep(0.03)  # the time after which entries are taken over is measured by the store
-    Worker([store], WorkerSettings(min_idle_ms=20, claim_every=0.0), watches=[watch]).run(threading.Event(), burst=True)
-    watch()
+    Worker([store], WorkerSettings(min_idle_ms=20, claim_every=0.0), chores=[chore]).run(threading.Event(), burst=True)
+    chore.do()
     assert "killed" not in consumers(store)
     assert store.read(LAYOUT, [THEME]).counts.tolist() == [[0, 3, 3, 0, 0]]
     assert store.backlog() == 0
@@ -104,16 +106,6 @@ def test_a_worker_that_only_waited_goes_on(store, store_url):
     assert store.read(LAYOUT, [THEME]).n + 2 * store.backlog() == 4
 
 
-def test_looks_are_seldom(store, monkeypatch):
-    """A worker looks at once and then every ten minutes, whatever it counts."""
-    asked = []
-    monkeypatch.setattr(store, "forget", lambda idle: asked.append(idle) or 0)
-    watch = Departures([store])
-    for _ in range(20):
-        watch()
-    assert asked == [3600.0]
-
-
 def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, caplog):
     """A worker whose user may not ask for consumers says so and counts on."""
     store.join()
@@ -122,7 +114,7 @@ def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, c
     try:
         older = Store(client, "shop")
         send(store, "a")
-        worker = Worker([older], watches=[Departures([older])])
+        worker = Worker([older], chores=[Chore("departures", 600.0, lambda: forget(older), Faults(older))])
         with caplog.at_level(logging.WARNING, "deniable.worker"):
             worker.run(threading.Event(), burst=True)
         assert worker.counted == 2

@@ -1,4 +1,4 @@
-"""Erasure: what was counted is gone from the disk of a real store."""
+"""Compaction: what was counted is gone from the disk of a real store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from redis.exceptions import NoPermissionError
 from deniable.wire.report import Stratum
 from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.store import GROUP, Store, connect, embedded
-from deniable_aggregator.store.compaction import Erasure
+from deniable_aggregator.store.compaction import Compaction
 
 SECRET = b"an-entry-that-was-counted"
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
@@ -59,7 +59,7 @@ def test_what_was_counted_leaves_the_disk(folder_and_store):
     while SECRET not in on_disk(folder):  # written within a second
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    Erasure([store])()
+    Compaction(store).run()
     await_rewriting(store)
     assert SECRET not in on_disk(folder)
     assert store.strata("ui.theme")
@@ -78,7 +78,7 @@ def test_an_erased_metric_leaves_the_disk(folder_and_store):
     removal = Removal(store, "to.forget")
     removal.mark(1)
     removal.sweep()
-    Erasure([store])()
+    Compaction(store).run()
     await_rewriting(store)
     assert b"to.forget" not in on_disk(folder)
     assert b"to.keep" in on_disk(folder)
@@ -87,19 +87,14 @@ def test_an_erased_metric_leaves_the_disk(folder_and_store):
 def test_many_ask_no_more_often_than_one(folder_and_store):
     """A look asks for nothing if there was a rewriting since the last one, and does if there was none."""
     _, store = folder_and_store
-    one, two = Erasure([store], every=0.0), Erasure([store], every=0.0)
-    one()
+    one, two = Compaction(store), Compaction(store)
+    one.run()
     first = await_rewriting(store)
     two._seen = first - 1
-    two()
+    two.run()
     assert await_rewriting(store) == first
-    two()
+    two.run()
     assert await_rewriting(store) == first + 1
-    lazy = Erasure([store])
-    lazy()
-    second = await_rewriting(store)
-    lazy()
-    assert await_rewriting(store) == second
 
 
 def test_a_store_that_refuses_is_told_of(folder_and_store, monkeypatch, caplog):
@@ -111,5 +106,5 @@ def test_a_store_that_refuses_is_told_of(folder_and_store, monkeypatch, caplog):
 
     monkeypatch.setattr(store.redis, "bgrewriteaof", refuse)
     with caplog.at_level(logging.WARNING):
-        Erasure([store])()
+        Compaction(store).run()
     assert "append-only file" in caplog.text

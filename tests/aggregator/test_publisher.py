@@ -21,6 +21,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator import decode, store
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.publish import publisher, release
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -526,7 +527,7 @@ def test_a_fault_in_one_metric_stays_in_it(shop, monkeypatch, caplog):
     shop.counted("theme", 100)
     shop.counted("export", 100, period="2026-11-10", segment="platform=linux,version=2.0")
     vitals = Vitals(["shop"])
-    Publisher(shop.store, shop.registry, events=vitals).publish(NOON)
+    Publisher(shop.store, shop.registry, faults=Faults(shop.store, vitals)).publish(NOON)
     assert shop.published("export")["2026-11-10", ""] == 100
     assert "publisher of theme@1 failed (ZeroDivisionError)" in caplog.text
     assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "publisher"}) == 1
@@ -589,7 +590,7 @@ def test_a_clock_that_is_ahead_publishes_nothing(real_redis, monkeypatch, ahead)
     now = time.time()
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: now + ahead)
-        shop.publisher()
+        shop.publisher.run()
     assert looks == [pytest.approx(min(now, now + ahead), abs=60)]
 
 

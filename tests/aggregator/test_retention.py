@@ -6,7 +6,6 @@ import json
 import threading
 import time
 from dataclasses import asdict, replace
-from math import inf
 
 import numpy as np
 import pytest
@@ -17,6 +16,8 @@ from deniable.declared import fingerprint
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.alarms import watcher
+from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.deletion.erase import Removal
 from deniable_aggregator.deletion.retention import Retention
@@ -75,6 +76,9 @@ class Shop:
         self.store = Store(client, "shop")
         self.publisher = Publisher(self.store, self.registry)
         self.retention = Retention(self.store, self.registry, self.publisher)
+
+    def chore(self):
+        return Chore("retention", 3600.0, self.retention.run, Faults(self.store))
 
     def stratum(self, metric="theme", period=TODAY, segment=""):
         declared = self.registry.metrics[metric]
@@ -357,15 +361,15 @@ def test_what_was_written_while_a_metric_was_erased_goes(shop):
 
 def test_it_is_called_now_and_then(shop, monkeypatch):
     """A worker calls it all the time; it looks at its start and each hour after."""
-    looks = []
+    looks, chore = [], shop.chore()
     monkeypatch.setattr(Retention, "_look", lambda _, now: iter(looks.append(now) or (0, 0)))
-    for _ in range(9):
-        shop.retention()
+    assert [chore.do() for _ in range(9)] == [True, True, *[False] * 7]
     assert len(looks) == 1
-    monkeypatch.setattr(time, "monotonic", lambda: inf)
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 3601)
     for _ in range(9):
-        shop.retention()
-    assert len(looks) > 1
+        chore.do()
+    assert len(looks) == 2
 
 
 def test_a_worker_that_stops_by_itself_looks_at_every_metric(shop):
@@ -374,7 +378,7 @@ def test_a_worker_that_stops_by_itself_looks_at_every_metric(shop):
         stratum = shop.stratum()._replace(metric=metric, fingerprint="1" * 16, period="2020-01-01")
         shop.count(400, stratum)
         shop.redis.sadd(shop.store.metrics, metric)
-    Worker([shop.store], watches=[shop.retention]).run(threading.Event(), burst=True)
+    Worker([shop.store], chores=[shop.chore()]).run(threading.Event(), burst=True)
     assert shop.keys(*EXACT) == []
 
 
@@ -386,7 +390,7 @@ def test_a_clock_that_is_ahead_deletes_nothing(shop, monkeypatch, ahead):
     now = time.time()
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: now + ahead)
-        shop.retention()
+        shop.retention.run()
     assert looks[0] == pytest.approx(min(now, now + ahead), abs=60)
 
 
@@ -417,14 +421,15 @@ def test_a_store_that_was_away_is_looked_at_again_soon(shop, monkeypatch):
 
     monkeypatch.setattr(time, "monotonic", lambda: clock[0])
     monkeypatch.setattr(Retention, "_counted", away)
+    chore = shop.chore()
     with pytest.raises(redis.ConnectionError):
-        shop.retention()
+        chore.do()
     looked = []
     monkeypatch.setattr(Retention, "_counted", lambda *given: looked.append(given) or counted(*given))
-    shop.retention()
+    chore.do()
     assert looked == []
     clock[0] += 61
-    shop.retention()
+    chore.do()
     assert len(looked) == 1
 
 
@@ -436,7 +441,7 @@ def test_a_store_that_refuses_is_told_and_nothing_else_stops(shop, monkeypatch, 
 
     monkeypatch.setattr(Retention, "_counted", refused)
     for _ in range(9):  # a call is for one metric
-        shop.retention()
+        shop.retention.run()
     assert "retention of theme failed (NoPermissionError)" in caplog.text
     assert "retention of export failed (NoPermissionError)" in caplog.text
 
@@ -445,4 +450,4 @@ def test_a_store_that_refuses_is_told_and_nothing_else_stops(shop, monkeypatch, 
 
     monkeypatch.setattr(Retention, "_counted", away)
     with pytest.raises(redis.ConnectionError):
-        Retention(shop.store, shop.registry, shop.publisher)()
+        Retention(shop.store, shop.registry, shop.publisher).run()

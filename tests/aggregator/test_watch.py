@@ -20,6 +20,8 @@ from deniable.declared import Declared, fingerprint
 from deniable.wire.report import Stratum
 from deniable_aggregator.alarms import checks, volume, watcher
 from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import Store, batch
@@ -196,16 +198,16 @@ def test_alarms_of_another_definition_are_gone(store, shop, registry_file):
 
 
 def test_workers_take_turns(store, shop, monkeypatch):
-    """A watch looks when it is time and no other has looked, whichever worker has it."""
+    """A watch looks when no other has looked of late, whichever worker has it."""
     looks = []
     monkeypatch.setattr(Watch, "look", lambda self, now: (looks.append(now), self._store.redis.set(self._store.watched, now)))
     first, second = Watch(store, shop), Watch(store, shop)
     for each in (first, first, second, second):
-        each()
+        each.run()
     assert len(looks) == 1
-    now_and_again = Watch(store, shop, every=0.0)
-    now_and_again()
-    now_and_again()
+    monkeypatch.setattr(watcher, "EVERY_SECONDS", 0.0)
+    for each in (first, second):
+        each.run()
     assert len(looks) == 3
 
 
@@ -221,23 +223,24 @@ def test_a_failing_look_does_not_stop_the_worker(store, shop, caplog):
     for key in range(3):
         group = Group(stratum, mechanism.layout, honest(shop, "ui.theme", 5))
         store.append(batch.encode([group]), key=str(key), remember=b"-", cap=10, ttl=60)
-    worker = Worker([store], watches=[broken])
+    worker = Worker([store], chores=[Chore("broken", 60.0, broken, Faults(store))])
     worker.run(threading.Event(), burst=True)
     assert worker.counted == 15
-    assert "function failed (ValueError)" in caplog.text
+    assert "broken failed (ValueError)" in caplog.text
     assert "123 counts" not in caplog.text
 
 
 def test_a_chore_that_the_store_refuses_holds_up_no_other(store, caplog):
     """What one chore may not do is told under its name, and the next one has its turn."""
 
-    class Refused:
-        def __call__(self):
-            raise redis.ResponseError("NOPERM")
+    def refused():
+        raise redis.ResponseError("NOPERM")
 
     looked = []
     vitals = Vitals(["shop"])
-    Worker([store], watches=[Refused(), lambda: looked.append(1)], events=vitals).run(threading.Event(), burst=True)
+    faults = Faults(store, vitals)
+    chores = [Chore("refused", 60.0, refused, faults), Chore("next", 60.0, lambda: looked.append(1), faults)]
+    Worker([store], chores=chores).run(threading.Event(), burst=True)
     assert looked
     assert "refused failed (ResponseError)" in caplog.text
     assert vitals.registry.get_sample_value("deniable_worker_faults_total", {"chore": "refused"}) == 1
@@ -249,7 +252,7 @@ def test_the_worker_looks_at_what_it_counts(store, shop):
     payloads = honest(shop, "plugin", 500) + made_up(shop, "plugin", 500)
     group = Group(Stratum("plugin", 1, tag, "2026-11-21", ""), mechanism.layout, payloads)
     store.append(batch.encode([group]), key="k", remember=b"-", cap=10, ttl=60)
-    Worker([store], watches=[Watch(store, shop, every=0.0)]).run(threading.Event(), burst=True)
+    Worker([store], chores=[Chore("watch", 0.0, Watch(store, shop).run, Faults(store))]).run(threading.Event(), burst=True)
     assert set(standing(store, shop)) == {"plugin"}
 
 

@@ -21,6 +21,8 @@ from redis import AuthenticationError, RedisError
 from deniable import cli, mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
+from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect, embedded, health, schema
@@ -343,7 +345,7 @@ def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeyp
     assert examined(good)[0] == 0
     assert not shop.faults.all()
     monkeypatch.setattr(Publisher, "publish", lambda *_: 1 / 0)
-    publisher()
+    Chore("publisher", 60.0, publisher.run, Faults(shop)).do()
     assert "publisher fails (ZeroDivisionError)" in examined(good)[1]["chores"]["seen"]
 
 

@@ -19,7 +19,6 @@ from deniable.declared import Declared
 from deniable.registry.period import end
 from deniable_aggregator import tally
 from deniable_aggregator.alarms import checks, volume
-from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.store import tallies
 
@@ -195,28 +194,19 @@ class Watch:
         Where it is counted.
     registry
         What its metrics are.
-    every
-        Seconds between looks.
-    events
-        Who hears of a metric that fails, alone.
+    faults
+        Where a metric that fails, alone, is noted.
     """
 
-    def __init__(self, store: Store, registry: Registry, *, every: float = EVERY_SECONDS, events: Events | None = None) -> None:
-        self._faults = Faults(store, events or Events())
-        self._store = store
-        self._every = every
-        self._next = 0.0
+    def __init__(self, store: Store, registry: Registry, *, faults: Faults | None = None) -> None:
+        self._store, self._faults = store, faults or Faults(store)
         self._questions = [Declared.of(metric) for metric in registry.definitions]
 
-    def __call__(self) -> None:
-        """Look, if it is time to, and no other worker has. Should two look at once, they find the same."""
-        if time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + self._every
+    def run(self) -> None:
+        """Look, unless another worker has of late. Should two look at once, they find the same."""
         now = int(time.time())
-        if not 0 <= now - (looked(self._store) or 0) < self._every:
-            with self._faults.alone("watch"):
-                self.look(now)
+        if not 0 <= now - (looked(self._store) or 0) < EVERY_SECONDS:
+            self.look(now)
 
     def look(self, now: int) -> list[Alarm]:
         """Test what has grown, and keep what is found.

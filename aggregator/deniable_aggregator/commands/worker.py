@@ -6,16 +6,18 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from threading import Event, Timer
 from typing import TYPE_CHECKING
 
 from deniable.wire.layout import Layout
 from deniable_aggregator import tally
 from deniable_aggregator.commands import options
+from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.process import logs, variables
-from deniable_aggregator.store.compaction import Erasure
-from deniable_aggregator.store.consumers import Departures
+from deniable_aggregator.store import compaction, consumers
 from deniable_aggregator.tally import set_bits
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
+    from deniable.registry import Registry
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Store
 
@@ -70,8 +73,7 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
             max_deliveries=int(max_deliveries),
         )
         events = _events(stores, arguments.metrics_bind)
-        chores = _watches(stores, arguments.registry, events)
-        counter = Worker(stores, settings, watches=[Erasure(stores), Departures(stores), *chores], events=events)
+        counter = Worker(stores, settings, chores=list(_chores(stores, arguments.registry, events)), events=events)
         stop = _stop_on_signals()
         for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
             tally.count(layout, b"\0")  # compiles the kernels now, if need be, and not while reports wait
@@ -87,22 +89,33 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     return run
 
 
-def _watches(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Callable[[], bool | None]]:
-    """Make what looks at each app whose registry is given, what publishes it, and what deletes of it what is due."""
+def _chores(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Chore]:
+    """List what is to be done beside counting: of the Redis, of each app, and of each app whose registry is given."""
     from deniable.registry import published  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
 
+    yield Chore("compaction", compaction.EVERY_SECONDS, compaction.Compaction(stores[0]).run, Faults(stores[0], events))
     loaded = published.load_all(paths or "")
     for store in stores:
-        if store.app not in loaded:
+        faults = Faults(store, events)
+        yield Chore("departures", consumers.EVERY_SECONDS, partial(consumers.forget, store), faults)
+        if store.app in loaded:
+            yield from _published(store, loaded[store.app], faults)
+        else:
             log.warning("nothing of %s is published by this worker: DENIABLE_REGISTRY names no registry of it", store.app)
-            continue
-        from deniable_aggregator.alarms.watcher import Watch  # noqa: PLC0415
-        from deniable_aggregator.deletion.retention import Retention  # noqa: PLC0415
-        from deniable_aggregator.publish.publisher import Publisher  # noqa: PLC0415
 
-        publisher = Publisher(store, loaded[store.app], events=events)
-        yield from (Watch(store, loaded[store.app], events=events), publisher)
-        yield Retention(store, loaded[store.app], publisher, events=events)
+
+def _published(store: Store, registry: Registry, faults: Faults) -> Iterator[Chore]:
+    """List what looks at an app for made-up reports, what publishes it, and what deletes of it what is due."""
+    from deniable_aggregator.alarms import watcher  # noqa: PLC0415
+    from deniable_aggregator.deletion import retention  # noqa: PLC0415
+    from deniable_aggregator.publish import publisher  # noqa: PLC0415
+
+    publishing = publisher.Publisher(store, registry, faults=faults)
+    often = publisher.TRIAL_SECONDS if registry.publication.trial else publisher.EVERY_SECONDS
+    yield Chore("watch", watcher.EVERY_SECONDS, watcher.Watch(store, registry, faults=faults).run, faults)
+    yield Chore("publisher", often, publishing.run, faults)
+    deleting = retention.Retention(store, registry, publishing, faults=faults)
+    yield Chore("retention", retention.EVERY_SECONDS, deleting.run, faults)
 
 
 def _events(stores: list[Store], bind: str | None) -> Events | None:

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 import redis
 
+from deniable_aggregator.counting.events import Events
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Store
 
-__all__ = ["LOST", "Faults", "alone", "present", "transient"]
+__all__ = ["LOST", "Faults", "present", "transient"]
 
 log = logging.getLogger("deniable.worker")
 
@@ -36,42 +37,6 @@ def transient(error: Exception) -> bool:
     return isinstance(error, _TRANSIENT) or (isinstance(error, redis.RedisError) and str(error).startswith(_TRANSIENT_WORDS))
 
 
-@contextmanager
-def alone(events: Events, chore: str, about: str = "") -> Iterator[None]:
-    """Let what fails here fail alone, under its own name.
-
-    Parameters
-    ----------
-    events
-        Who hears of it.
-    chore
-        What fails.
-    about
-        Of what, such as a metric.
-
-    Raises
-    ------
-    redis.RedisError
-        If the store cannot be used.
-    """
-    try:
-        yield
-    except Exception as error:
-        if transient(error):
-            raise
-        _tell(events, chore, about, error)
-
-
-def _tell(events: Events, chore: str, about: str, error: Exception) -> None:
-    events.faulted(chore)
-    # The text of an error may hold counts, so only its type is told.
-    log.error("%s failed (%s)", _name(chore, about), type(error).__name__)
-
-
-def _name(chore: str, about: str) -> str:
-    return f"{chore} of {about}" if about else chore
-
-
 class Faults:
     """Lets chores of an app fail alone, and notes in its store what fails until it passes, in whichever worker.
 
@@ -83,14 +48,14 @@ class Faults:
         Who hears of it.
     """
 
-    def __init__(self, store: Store, events: Events) -> None:
-        self._store, self._events = store, events
+    def __init__(self, store: Store, events: Events | None = None) -> None:
+        self._store, self._events = store, events or Events()
         self._noted: set[str] = set()
         self._until = 0.0
 
     @contextmanager
     def alone(self, chore: str, about: str = "") -> Iterator[None]:
-        """Do as the function `alone` does, and note it.
+        """Let what fails here fail alone: tell of it under its own name, and note it.
 
         Parameters
         ----------
@@ -104,19 +69,24 @@ class Faults:
         redis.RedisError
             If the store cannot be used.
         """
-        name = _name(chore, about)
+        name = f"{chore} of {about}" if about else chore
         try:
             yield
         except Exception as error:
             if transient(error):
                 raise
-            _tell(self._events, chore, about, error)
-            with suppress(redis.ResponseError):  # that it cannot be noted is no fault of the next metric
-                self._store.faults.put({name: type(error).__name__})
-                self._store.redis.expire(self._store.faults.key, _LIFE)
-            self._noted.add(name)
+            self._events.faulted(chore)
+            self._note(name, type(error).__name__)
         else:
             self._passed(name)
+
+    def _note(self, name: str, kind: str) -> None:
+        """Note what failed; the text of an error may hold counts, so only its type is told."""
+        log.error("%s failed (%s)", name, kind)
+        with suppress(redis.ResponseError):  # that it cannot be noted is no fault of the next metric
+            self._store.faults.put({name: kind})
+            self._store.redis.expire(self._store.faults.key, _LIFE)
+        self._noted.add(name)
 
     def _passed(self, name: str) -> None:
         with suppress(redis.ResponseError):

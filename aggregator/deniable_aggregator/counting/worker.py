@@ -20,15 +20,16 @@ import redis
 from deniable.errors import PayloadError
 from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.counting.faults import LOST, alone, transient
+from deniable_aggregator.counting.faults import LOST, transient
 from deniable_aggregator.store import Store, batch, health
 from deniable_aggregator.store.deliveries import Deliveries, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Iterable, Sequence
     from threading import Event
 
     from deniable_aggregator.counting.batch_sums import Deltas
+    from deniable_aggregator.counting.chores import Chore
 
 __all__ = ["Worker", "WorkerSettings"]
 
@@ -69,9 +70,8 @@ class Worker:
         One for each app, of one Redis.
     settings
         How to read.
-    watches
-        Called after every commit, and whenever there is nothing to read. Each decides whether it is time to look at what was
-        counted.
+    chores
+        Done after a commit, and whenever there is nothing to read, if it is time to.
     events
         Who hears what happens.
     """
@@ -81,12 +81,12 @@ class Worker:
         stores: Sequence[Store],
         settings: WorkerSettings | None = None,
         *,
-        watches: Sequence[Callable[[], bool | None]] = (),
+        chores: Sequence[Chore] = (),
         events: Events | None = None,
     ) -> None:
         self._stores = {store.stream: store for store in stores}
         self._settings = settings or WorkerSettings()
-        self._watches = watches
+        self._chores = chores
         self._events = events or Events()
         self._claim_at = self._beat_at = 0.0
         self._signs = {store.stream: health.Signs(store) for store in stores}
@@ -105,7 +105,7 @@ class Worker:
         stop
             When set, the entries in hand are committed and nothing more is read.
         burst
-            Return as soon as the stream is empty and no watch has more to do.
+            Return as soon as the stream is empty and no chore has more to do.
         """
         joined = again = False
         pause = 0.1
@@ -119,10 +119,10 @@ class Worker:
                 for stream, read in entries.items():
                     self._settle(self._stores[stream], read, stop)
                 self._beat()
-                more = self._watch()
+                more = [chore.do() for chore in self._chores]
                 self.cut_off = False
                 pause = 0.1
-                if burst and not again and not entries and not more:
+                if burst and not again and not entries and not any(more):
                     break
                 again = again and bool(entries)
             except redis.RedisError as error:
@@ -146,14 +146,6 @@ class Worker:
 
     def _read(self, *, block: bool) -> dict[str, list[Entry]]:
         return self._deliveries.new(self._settings.batch, self._settings.block_ms if block else None)
-
-    def _watch(self) -> bool:
-        """Call the watches, once each; tell whether any has more to do at once."""
-        more = False
-        for watch in self._watches:
-            with alone(self._events, type(watch).__name__.lower()):
-                more = bool(watch()) or more
-        return more
 
     def _beat(self) -> None:
         if time.monotonic() >= self._beat_at:

@@ -12,7 +12,6 @@ The store's append-only file forgets what was deleted when it is rewritten, whic
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
@@ -23,7 +22,6 @@ from deniable.declared import Declared
 from deniable.registry import period
 from deniable.registry.tables import GRACE, delay
 from deniable_aggregator.alarms import watcher
-from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.deletion.holdings import COUNTED, PUBLISHED, Holdings
@@ -48,13 +46,12 @@ log = logging.getLogger("deniable.registry.tables")
 
 EVERY_SECONDS = 3600.0
 """Between looks."""
-_AGAIN_SECONDS = 60.0  # until the next look, where the store was away or full in the midst of one
 
 _DAY = 86_400
 
 
 class Retention:
-    """A watch of the worker that deletes what is due of one app.
+    """Deletes what is due of one app.
 
     Parameters
     ----------
@@ -64,53 +61,32 @@ class Retention:
         How long it is kept.
     publisher
         Who publishes it, and knows which periods wait; to be called before.
-    every
-        Seconds between looks.
-    events
-        Who hears of a metric that fails, alone.
+    faults
+        Where a metric that fails, alone, is noted.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        registry: Registry,
-        publisher: Publisher,
-        *,
-        every: float = EVERY_SECONDS,
-        events: Events | None = None,
-    ) -> None:
-        self._faults = Faults(store, events or Events())
-        self._store, self._publisher = store, publisher
-        self._days, self._every = registry.retention, every
+    def __init__(self, store: Store, registry: Registry, publisher: Publisher, *, faults: Faults | None = None) -> None:
+        self._store, self._publisher, self._faults = store, publisher, faults or Faults(store)
+        self._days = registry.retention
         self._graces: dict[str, timedelta] = {}  # by metric the longest of any version
         for metric in registry.definitions:
             self._graces[metric.id] = max(delay(metric.grace), self._graces.get(metric.id, timedelta()))
-        self._next = 0.0
         self._left: Iterator[int] | None = None  # what a look has still to do
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
         self._expire = Script(store.redis, "expire")
 
-    def __call__(self) -> bool:
-        """Delete what is due of the next metric, if it is time to look: counting waits for one metric at a time.
+    def run(self) -> bool:
+        """Delete what is due of the next metric: counting waits for one metric at a time.
 
         Returns
         -------
         bool
             Whether metrics are left.
         """
-        if self._left is None and time.monotonic() < self._next:
-            return False
-        left, self._left = self._left, None
-        try:
-            with self._faults.alone("retention"):
-                if left is None:
-                    self._next = time.monotonic() + self._every
-                    left = self._look(self._store.now())
-                if next(left, None) is not None:
-                    self._left = left
-        except redis.RedisError:  # the store is away or full
-            self._next = time.monotonic() + min(self._every, _AGAIN_SECONDS)
-            raise
+        left, self._left = self._left, None  # a look in which something fails is none
+        left = left or self._look(self._store.now())
+        if next(left, None) is not None:
+            self._left = left
         return self._left is not None
 
     def look(self, now: float) -> int:

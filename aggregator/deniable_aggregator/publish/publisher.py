@@ -24,7 +24,6 @@ from deniable.declared import Declared
 from deniable.registry import period
 from deniable_aggregator import tally
 from deniable_aggregator.audit.log import AuditLog
-from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import counted, release, suppression
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -87,17 +86,15 @@ class Publisher:
         What its metrics are, and how they are published.
     actor
         Who publishes, for the audit log.
-    events
-        Who hears of a metric that fails, alone.
+    faults
+        Where a metric that fails, alone, is noted.
     """
 
-    def __init__(self, store: Store, registry: Registry, *, actor: str = "worker", events: Events | None = None) -> None:
+    def __init__(self, store: Store, registry: Registry, *, actor: str = "worker", faults: Faults | None = None) -> None:
         self._store = store
         self._released = store.releases
         self._early, self._trial = registry.publication.early, registry.publication.trial
-        self._actor, self._faults = actor, Faults(store, events or Events())
-        self._every = TRIAL_SECONDS if self._trial else EVERY_SECONDS
-        self._next = 0.0
+        self._actor, self._faults = actor, faults or Faults(store)
         self._settled: int | None = None
         self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
         self._waiting: dict[Definition, list[Stratum]] = {}  # by definition
@@ -105,12 +102,9 @@ class Publisher:
         self._audit = AuditLog(store.redis, store.app)
         self._questions = [_Published(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
 
-    def __call__(self) -> None:
-        """Publish what is due, if it is time to look."""
-        if time.monotonic() >= self._next:
-            self._next = time.monotonic() + self._every
-            with self._faults.alone("publisher"):
-                self.publish(self._store.now())
+    def run(self) -> None:
+        """Publish what is due now."""
+        self.publish(self._store.now())
 
     def publish(self, now: float) -> list[Stratum]:
         """Publish what is due.

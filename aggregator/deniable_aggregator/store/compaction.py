@@ -1,4 +1,4 @@
-"""Erasure: what was counted leaves the disk of the store, too.
+"""Compaction: what was counted leaves the disk of the store, too.
 
 Redis appends all that it does to a file. A batch whose entry is deleted is in this file until it is rewritten, together with the
 time at which a worker was handed it; by itself Redis does that when the file has doubled, which with little traffic is after
@@ -8,44 +8,37 @@ months. So workers ask for it, and within an hour it is gone.
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 import redis
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from deniable_aggregator.store import Store
 
-__all__ = ["Erasure"]
+__all__ = ["EVERY_SECONDS", "Compaction"]
 
 log = logging.getLogger("deniable.worker")
 
 
-class Erasure:
-    """A watch of the worker that has the store's file rewritten, if it keeps one.
+EVERY_SECONDS = 1800.0
+"""Between looks: what was counted is gone after twice this time."""
+
+
+class Compaction:
+    """Has the store's file rewritten, if it keeps one.
 
     Parameters
     ----------
-    stores
-        Of one Redis.
-    every
-        Seconds between looks. A look asks for a rewriting unless there was one since the last look, by whomever: so many
-        workers ask no more often than one, and what was counted is gone after twice this time.
+    store
+        One of those in a Redis.
     """
 
-    def __init__(self, stores: Sequence[Store], every: float = 1800.0) -> None:
-        self._redis = stores[0].redis
-        self._every = every
-        self._at = time.monotonic()
+    def __init__(self, store: Store) -> None:
+        self._redis = store.redis
         self._seen = -1
 
-    def __call__(self) -> None:
-        """Ask for a rewriting, if it is time."""
-        if time.monotonic() < self._at:
-            return
-        self._at = time.monotonic() + self._every
+    def run(self) -> None:
+        """Ask for a rewriting unless there was one since the last look, by whomever: many workers ask no more often than one."""
         try:
             info = self._redis.info("persistence")
             done = int(info.get("aof_rewrites", 0))

@@ -1,0 +1,95 @@
+"""Chores: each is done when it is time to, and what fails of one holds up no other."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+import redis
+
+from deniable_aggregator.commands import worker
+from deniable_aggregator.counting import prometheus
+from deniable_aggregator.counting.chores import Chore
+from deniable_aggregator.counting.faults import Faults, present
+from deniable_aggregator.store import Store
+
+
+@pytest.fixture
+def store(real_redis):
+    return Store(real_redis, "shop")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_it_is_done_at_once_and_then_now_and_again(store, clock):
+    """However often the worker asks."""
+    done = []
+    chore = Chore("look", 600.0, lambda: done.append(clock[0]), Faults(store))
+    for seconds in (0, 1, 598, 1, 1, 598):
+        clock[0] += seconds
+        assert not chore.do()
+    assert done == [1000.0, 1600.0]
+
+
+def test_one_in_pieces_goes_on_at_once(store, clock):
+    """Until nothing is left of it; then it waits as long as any other."""
+    left = [True, True, False, False]
+    chore = Chore("delete", 600.0, lambda: left.pop(0), Faults(store))
+    assert [chore.do() for _ in range(9)] == [True, True, *[False] * 7]
+    assert left == [False]
+    clock[0] += 601
+    assert not chore.do()
+    assert left == []
+
+
+def test_what_fails_is_noted_until_it_passes(store, clock, caplog):
+    """Under the name of the chore, without the text of the error."""
+    faults = [ValueError("123 counts")]
+
+    def run():
+        if faults:
+            raise faults.pop()
+
+    chore = Chore("look", 600.0, run, Faults(store))
+    assert not chore.do()
+    assert "look failed (ValueError)" in caplog.text
+    assert "123 counts" not in caplog.text
+    assert present(store) == {"look": "ValueError"}
+    clock[0] += 599
+    chore.do()
+    assert present(store) == {"look": "ValueError"}
+    clock[0] += 1
+    chore.do()
+    assert present(store) == {}
+
+
+@pytest.mark.parametrize(("every", "again"), [(3600.0, 60.0), (2.0, 2.0)])
+def test_a_store_that_is_away_is_tried_again_soon(store, clock, every, again):
+    """It holds up everything, and what was to be done is tried again within a minute."""
+    tried = []
+
+    def run():
+        tried.append(clock[0])
+        raise redis.ConnectionError
+
+    chore = Chore("look", every, run, Faults(store))
+    with pytest.raises(redis.ConnectionError):
+        chore.do()
+    clock[0] += again - 1
+    assert not chore.do()
+    clock[0] += 1
+    with pytest.raises(redis.ConnectionError):
+        chore.do()
+    assert tried == [1000.0, 1000.0 + again]
+
+
+def test_every_chore_of_the_worker_is_counted_from_the_start(store, registry_file):
+    """At /metrics, by its name."""
+    assert {chore.name for chore in worker._chores([store], str(registry_file), None)} == set(prometheus._CHORES)
+    without = [chore.name for chore in worker._chores([store, Store(store.redis, "blog")], None, None)]
+    assert without == ["compaction", "departures", "departures"]

@@ -25,6 +25,7 @@ from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.publish import publisher, release
 from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.period import Period
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, staging, tallies
 
@@ -523,7 +524,7 @@ def test_values_that_are_listed_no_more_are_other(shop):
 
 def test_a_fault_in_one_metric_stays_in_it(shop, monkeypatch, caplog):
     """Whatever fails of a metric, the others are published; the log names it, and the worker counts it."""
-    monkeypatch.setattr(Publisher, "_early_release", lambda *_: 1 / 0)
+    monkeypatch.setattr(Period, "early", lambda *_: 1 / 0)
     shop.counted("theme", 100)
     shop.counted("export", 100, period="2026-11-10", segment="platform=linux,version=2.0")
     vitals = Vitals(["shop"])

@@ -328,10 +328,10 @@ def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeyp
     published = Publisher._published
     failing = ["plugin"]
 
-    def fail(self, question, *arguments):
-        if question.metric.id in failing:
+    def fail(self, version, *arguments):
+        if version.metric.id in failing:
             raise ValueError("8 reports")
-        return published(self, question, *arguments)
+        return published(self, version, *arguments)
 
     monkeypatch.setattr(Publisher, "_published", fail)
     assert publisher.publish(time.time()) == []

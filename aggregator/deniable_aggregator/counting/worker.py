@@ -25,7 +25,7 @@ from deniable_aggregator.store import Store, batch, health
 from deniable_aggregator.store.deliveries import Deliveries, Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from threading import Event
 
     from deniable_aggregator.counting.batch_sums import Deltas

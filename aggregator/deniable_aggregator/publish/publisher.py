@@ -16,29 +16,27 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.declared import Declared
 from deniable.registry import period
-from deniable_aggregator import tally
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.publish import counted, release, suppression
+from deniable_aggregator.publish import counted, release
 from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.period import Period, Step, Version, written
 from deniable_aggregator.publish.release import Release
-from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.store import health, schema
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.tallies import name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection
 
     from deniable.declared import Definition
     from deniable.registry import Metric, Registry
-    from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
     from deniable_aggregator.tally import Tally
@@ -52,27 +50,15 @@ EVERY_SECONDS = 60.0
 TRIAL_SECONDS = 2.0
 """The same, where everything is published at once."""
 
-_GROWTH = 4  # snapshots are at least one report apart for each so many that are published
 _ON_THE_WAY = 10  # seconds after which an upload that was let in has been appended, or answered that it was not
 _PATIENCE = 16  # a period that has been counted for so long is looked at again after this part of that time
 
-_Releases = dict["Stratum", tuple[Release, "Tally"]]
 
+class _Looks(NamedTuple):
+    """When an open period was first looked at, and when it is looked at next."""
 
-@dataclass(frozen=True, slots=True)
-class _Published:
-    """A version of a metric, and the cells that it is published by."""
-
-    declared: Declared
-    breakdown: Breakdown
-
-    @property
-    def metric(self) -> Metric:
-        return self.declared.metric
-
-    @property
-    def layout(self) -> Layout:
-        return self.declared.layout
+    first: float
+    next: float
 
 
 class Publisher:
@@ -92,15 +78,13 @@ class Publisher:
 
     def __init__(self, store: Store, registry: Registry, *, actor: str = "worker", faults: Faults | None = None) -> None:
         self._store = store
-        self._released = store.releases
         self._early, self._trial = registry.publication.early, registry.publication.trial
         self._actor, self._faults = actor, faults or Faults(store)
-        self._settled: int | None = None
-        self._looked: dict[Stratum, tuple[float, float]] = {}  # when a period was first looked at, and when it is next
+        self._looked: dict[Stratum, _Looks] = {}
         self._waiting: dict[Definition, list[Stratum]] = {}  # by definition
         self._publish = Script(store.redis, "chain", "place", "publish")
         self._audit = AuditLog(store.redis, store.app)
-        self._questions = [_Published(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
+        self._versions = [Version(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
 
     def run(self) -> None:
         """Publish what is due now."""
@@ -121,11 +105,9 @@ class Publisher:
         """
         drained = self.drained(now)
         made: list[Stratum] = []
-        for question in self._questions:
-            with self._faults.alone("publisher", question.declared.name):
-                self._settled = self._store.staging.settled(question.metric.id)
-                if self._settled is not None:  # a part of a commit is published never
-                    made += self._published(question, now, drained)
+        for version in self._versions:
+            with self._faults.alone("publisher", version.declared.name):
+                made += self._published(version, now, drained)
         return made
 
     @property
@@ -133,54 +115,59 @@ class Publisher:
         """Periods that are closed and wait for others, since too few reports came."""
         return [whole for wholes in self._waiting.values() for whole in wholes]
 
-    def _published(self, question: _Published, now: float, drained: float) -> list[Stratum]:
+    def _published(self, version: Version, now: float, drained: float) -> list[Stratum]:
         """Publish what is due of a version, one period after the other; closed ones of too few reports with those after."""
         made: list[Stratum] = []
-        definition = question.declared.definition
-        periods = counted.strata(self._store, definition)
+        commits = self._store.staging.settled(version.metric.id)
+        if commits is None:  # a part of a commit is published never
+            return made
+        metric, definition = version.metric, version.declared.definition
+        least = 1 if self._trial else metric.min_reports
         summary = release.summary(self._store, definition)
         last = summary.closed
-        listed = release.noted(self._store, [whole for whole in periods if whole.period > last])
         leaves: dict[str, Tally] = {}  # of closed periods that wait
         waiting: list[Stratum] = []
-        for whole, strata in periods.items():
-            if whole.period <= last:
-                continue
-            known, snapshot = listed.get(whole), None
-            note = (known or Release(first=whole.period)).added(now)
-            if question.metric.closes(whole.period).timestamp() + _ON_THE_WAY < drained:
-                if not self._sealed(question, whole, summary.open):
+        for each in self._periods(version, last, commits):
+            whole, step = each.whole, None
+            note = (each.known or Release(first=whole.period)).added(now)
+            if metric.closes(whole.period).timestamp() + _ON_THE_WAY < drained:
+                if not self._sealed(each, summary.open):
                     return made
                 # Kept responses are copies of one answer: those of several periods would seem to be more than they are.
-                leaves = self._leaves(question, strata, {} if question.metric.kept else leaves)
-                if not question.metric.kept:
-                    note = replace(note, first=_after(last, question.metric.period))
-                releases = self._cells(question, whole, leaves, replace(note, closed=True))
+                leaves = each.leaves({} if metric.kept else leaves)
+                first = note.first if metric.kept else _after(last, metric.period)
+                step = each.by_cells(leaves, replace(note, first=first, closed=True), least)
                 waiting.append(whole)
-                if releases:
+                if step:
                     leaves, waiting, last = {}, [], whole.period
             elif self._trial:
-                releases = self._cells(question, whole, self._leaves(question, strata, {}), note)
-                if known and releases[whole][1] == self._released.read(question.layout, [whole]):
-                    continue
-            else:
-                releases, snapshot = self._early_release(question, whole, strata, note)
-            if releases and self._write(whole, known, releases, snapshot):
+                step = each.all_of_it(note)
+            elif not metric.segments and self._due(whole):
+                step = each.early(note)
+            if step and self._write(each, step):
                 log.info("published %s of %s, number %d", whole.metric, whole.period, note.number)
-                made += releases
+                made += step.cells
         self._waiting[definition] = waiting
         return made
 
-    def _sealed(self, question: _Published, whole: Stratum, first_open: str) -> bool:
+    def _periods(self, version: Version, last: str, commits: int) -> list[Period]:
+        """List the periods of a version after the last one that is closed."""
+        strata = counted.strata(self._store, version.declared.definition)
+        wholes = [whole for whole in strata if whole.period > last]
+        known = release.noted(self._store, wholes)
+        return [Period(self._store, version, whole, strata[whole], known.get(whole), commits) for whole in wholes]
+
+    def _sealed(self, each: Period, first_open: str) -> bool:
         """Seal a closed period unless it is, or joins no other one; tell whether it may be read."""
-        if question.metric.kept or whole.period < first_open:
+        metric, last = each.version.metric, each.whole.period
+        if metric.kept or last < first_open:
             return True
-        return self._store.seal(question.declared.definition, _after(whole.period, question.metric.period))
+        return self._store.seal(each.version.declared.definition, _after(last, metric.period))
 
     def unpublished(self) -> dict[Metric, int]:
         """Count the reports of each version of each metric that are in no release yet; only for who runs the service."""
-        questions = [each.declared for each in self._questions]
-        return {each.metric: counted.unpublished(self._store, each) for each in questions}
+        declared = [each.declared for each in self._versions]
+        return {each.metric: counted.unpublished(self._store, each) for each in declared}
 
     def drained(self, now: float) -> float:
         """Return the Unix time up to which whatever was taken is counted."""
@@ -195,86 +182,40 @@ class Publisher:
         first, at = self._looked.get(whole, (now, 0.0))
         if not self._early or now < at:
             return False
-        self._looked[whole] = first, now + (now - first) / _PATIENCE
+        self._looked[whole] = _Looks(first, now + (now - first) / _PATIENCE)
         return True
 
-    def _early_release(
-        self, question: _Published, whole: Stratum, strata: Sequence[Stratum], note: Release
-    ) -> tuple[_Releases, Tally | None]:
-        """Publish the snapshot if enough has come after it; return it with the next one."""
-        if question.metric.segments or not self._due(whole):
-            return {}, None
-        came, published = self._store.read(question.layout, strata), self._released.read(question.layout, [whole])
-        snapshot = self._store.snapshots.read(question.layout, [whole])
-        least = question.metric.min_reports
-        there = snapshot.n - published.n >= least
-        if came.n - (snapshot if there else published).n < max(least, published.n // _GROWTH):
-            return {}, None
-        if there:
-            return {whole: (replace(note, n=snapshot.n), snapshot)}, came
-        if self._still_settled(whole.metric):
-            self._store.staging.replace(self._store.snapshots.key(name(whole)), _bytes(came))
-        return {}, None
-
-    def _leaves(self, question: _Published, strata: Sequence[Stratum], before: Mapping[str, Tally]) -> dict[str, Tally]:
-        """Read what was counted of each finest cell, and add it to what there was before."""
-        leaves = dict(before)
-        for stratum, each in zip(strata, self._store.tallies.each(question.layout, strata), strict=True):
-            leaf = question.breakdown.filed(stratum.segment)
-            leaves[leaf] = tally.merge(leaves[leaf], each) if leaf in leaves else each
-        return leaves
-
-    def _cells(self, question: _Published, whole: Stratum, leaves: Mapping[str, Tally], note: Release) -> _Releases:
-        """Release what was counted, as a whole and by segments, as far as that tells of few reports nowhere."""
-        cube = Cube.of(question.breakdown, {leaf: each.n for leaf, each in leaves.items()})
-        tallies = [leaves[question.breakdown.text(leaf)] for leaf in cube.leaves]
-        least = 1 if self._trial else question.metric.min_reports
-        cells = suppression.publishable(cube, least).cells
-        if note.number > 1:  # what was published stays, also if min_reports was raised since
-            cells |= {""}
-        nothing, released = tally.empty(question.layout), _Releases()
-        for cell in sorted(cells):
-            counted = tally.merge(nothing, *(tallies[each] for each in cube.members(cell)))
-            released[whole._replace(segment=cell)] = replace(note, n=counted.n), counted
-        return released
-
-    def _write(self, whole: Stratum, known: Release | None, releases: _Releases, snapshot: Tally | None) -> bool:
+    def _write(self, each: Period, step: Step) -> bool:
         """Publish all cells at once, and log it, unless another worker was quicker."""
-        if not self._still_settled(whole.metric):
+        if not each.settled():
             return False
-        shelf = self._released
+        whole, known, first = each.whole, each.known, step.cells[each.whole].note
+        shelf = self._store.releases
         kept = [self._store.snapshots.key(name(whole)), self._audit.key, self._store.published.key]
         state = [name(whole), known.note() if known else ""]
+        staged = [written(cell.tally) for cell in step.cells.values()]
         cells: list[str | int] = []
-        staged = [_bytes(each) for each in (*(each for _, each in releases.values()), *([snapshot] if snapshot else []))]
-        for (stratum, (note, _)), each in zip(releases.items(), staged, strict=False):
-            cells += [len(each), name(stratum), note.note()]
-        lengths = [len(each) for each in staged[len(releases) :]]
-        first, _ = releases[whole]
+        for (stratum, cell), content in zip(step.cells.items(), staged, strict=True):
+            cells += [len(content), name(stratum), cell.note.note()]
+        if step.snapshot:
+            staged.append(written(step.snapshot))
+            cells.append(len(staged[-1]))
         more = first.n - (known.n if known else 0)
         summed = [name(whole[:3]), more, whole.period, int(first.closed), first.published]
         told: dict[str, str | int] = {"metric": whole.metric, "version": whole.version, "period": whole.period, "segment": ""}
         with self._store.staging.strings(staged) as places:
-            pairs = zip(places, (shelf.key(name(stratum)) for stratum in releases), strict=False)
+            pairs = zip(places, (shelf.key(name(stratum)) for stratum in step.cells), strict=False)
             index = schema.RELEASES.of(self._store.app, whole.metric)
-            keys = [index, *kept, *chain.from_iterable(pairs), *places[len(releases) :]]
+            keys = [index, *kept, *chain.from_iterable(pairs), *places[len(step.cells) :]]
             entry = self._audit.append(
                 "release.published",
                 self._actor,
                 told | {"number": first.number, "closed": int(first.closed)},
-                along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *cells, *lengths]),
+                along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *cells]),
             )
         return entry is not None
-
-    def _still_settled(self, metric: str) -> bool:
-        """Tell whether what was read of a metric since the look at it began has no part of a commit."""
-        return self._store.staging.settled(metric) == self._settled
 
 
 def _after(last: str, length: str) -> str:
     """Name the period after the last one that was published, if any."""
     return period.of(period.bounds(last, length)[1], length) if last else ""
-
-
-def _bytes(each: Tally) -> bytes:
-    return each.cells.astype(">i8").tobytes()

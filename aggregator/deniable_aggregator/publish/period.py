@@ -1,0 +1,150 @@
+"""A period of one version of a metric: what was counted of it, what was published, and what may be published next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable_aggregator import tally
+from deniable_aggregator.publish import suppression
+from deniable_aggregator.publish.suppression.cube import Cube
+from deniable_aggregator.store.tallies import name
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deniable.declared import Declared
+    from deniable.registry import Metric
+    from deniable.wire.layout import Layout
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.publish.breakdown import Breakdown
+    from deniable_aggregator.publish.release import Release
+    from deniable_aggregator.store import Store
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["Period", "Released", "Step", "Version", "written"]
+
+_GROWTH = 4  # snapshots are at least one report apart for each so many that are published
+
+
+class Released(NamedTuple):
+    """A release with its tally."""
+
+    note: Release
+    tally: Tally
+
+
+class Step(NamedTuple):
+    """What is published of a period at once.
+
+    Parameters
+    ----------
+    cells
+        The release of each cell, by its stratum; the cell of all reports is among them.
+    snapshot
+        What is counted by now, where the cells lag behind: to be kept, and published later.
+    """
+
+    cells: dict[Stratum, Released]
+    snapshot: Tally | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of a metric, and the cells that it is published by."""
+
+    declared: Declared
+    breakdown: Breakdown
+
+    @property
+    def metric(self) -> Metric:
+        """What the registry declares."""
+        return self.declared.metric
+
+    @property
+    def layout(self) -> Layout:
+        """Shape of what is counted."""
+        return self.declared.layout
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A period of a version, at one look.
+
+    Parameters
+    ----------
+    store
+        Where it is counted.
+    version
+        Of which metric.
+    whole
+        Its stratum with an empty segment: the cell of all reports.
+    strata
+        What was counted of it.
+    known
+        What is noted of its last release; None before the first.
+    commits
+        How many commits the metric had when the look began; no part of another may be published.
+    """
+
+    store: Store
+    version: Version
+    whole: Stratum
+    strata: Sequence[Stratum]
+    known: Release | None
+    commits: int
+
+    def settled(self) -> bool:
+        """Tell whether what was read since the look began has no part of a commit."""
+        return self.store.staging.settled(self.whole.metric) == self.commits
+
+    def published(self) -> Tally:
+        """Read what is published of it as a whole."""
+        return self.store.releases.read(self.version.layout, [self.whole])
+
+    def leaves(self, before: Mapping[str, Tally]) -> dict[str, Tally]:
+        """Read what was counted of each finest cell, and add it to what there was before."""
+        leaves = dict(before)
+        for stratum, each in zip(self.strata, self.store.tallies.each(self.version.layout, self.strata), strict=True):
+            leaf = self.version.breakdown.filed(stratum.segment)
+            leaves[leaf] = tally.merge(leaves[leaf], each) if leaf in leaves else each
+        return leaves
+
+    def by_cells(self, leaves: Mapping[str, Tally], note: Release, least: int) -> Step | None:
+        """Release what was counted, as a whole and by segments, as far as that tells of fewer reports than `least` nowhere."""
+        breakdown = self.version.breakdown
+        cube = Cube.of(breakdown, {leaf: each.n for leaf, each in leaves.items()})
+        tallies = [leaves[breakdown.text(leaf)] for leaf in cube.leaves]
+        cells = suppression.publishable(cube, least).cells
+        if note.number > 1:  # what was published stays, also if min_reports was raised since
+            cells |= {""}
+        nothing = tally.empty(self.version.layout)
+        found: dict[Stratum, Released] = {}
+        for cell in sorted(cells):
+            counted = tally.merge(nothing, *(tallies[each] for each in cube.members(cell)))
+            found[self.whole._replace(segment=cell)] = Released(replace(note, n=counted.n), counted)
+        return Step(found) if found else None
+
+    def all_of_it(self, note: Release) -> Step | None:
+        """Release whatever was counted, as in a trial; nothing if nothing came since the last release."""
+        step = self.by_cells(self.leaves({}), note, 1)
+        return None if step and self.known and step.cells[self.whole].tally == self.published() else step
+
+    def early(self, note: Release) -> Step | None:
+        """Release the snapshot if enough has come after it, to be followed by the next one; else take the first one."""
+        layout, least = self.version.layout, self.version.metric.min_reports
+        came, published = self.store.read(layout, self.strata), self.published()
+        snapshot = self.store.snapshots.read(layout, [self.whole])
+        there = snapshot.n - published.n >= least
+        if came.n - (snapshot if there else published).n < max(least, published.n // _GROWTH):
+            return None
+        if there:
+            return Step({self.whole: Released(replace(note, n=snapshot.n), snapshot)}, came)
+        if self.settled():
+            self.store.staging.replace(self.store.snapshots.key(name(self.whole)), written(came))
+        return None
+
+
+def written(each: Tally) -> bytes:
+    """Write a tally as the store keeps it."""
+    return each.cells.astype(">i8").tobytes()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import redis
 
-sys.path.insert(0, str(Path(__file__).parent / "support"))  # for `forgery`
+sys.path.insert(0, str(Path(__file__).parent / "support"))  # for `forgery`, `rappor_params`
 
 # The first count of a kind compiles a kernel, and CI machines pause: a time limit would only measure them.
 settings.register_profile("deniable", deadline=None)

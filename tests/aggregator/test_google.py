@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pytest
+from rappor_params import save_params
 
 from deniable import cli
 from deniable.mechanisms.google_rappor import PRESETS, Params, bloom
@@ -36,7 +37,7 @@ def collected(tmp_path):
     """Files as a deployment has them: parameters, counts, candidates."""
     params = PRESETS["UMA_RAPPOR_TYPE"]
     counted = tally_of(params, SHARES, 256_000, np.random.default_rng(5))
-    files.save_params(tmp_path / "params.csv", params)
+    save_params(tmp_path / "params.csv", params)
     files.save_counts(tmp_path / "counts.csv", counted.counts, counted.reports)
     (tmp_path / "candidates.txt").write_text("".join(f"{word}\n" for word in [*ABSENT, *SHARES]), "utf-8")
     return tmp_path
@@ -94,7 +95,7 @@ def test_nothing_detectable_is_said(collected, capsys):
 def test_candidates_alike_are_null(tmp_path, capsys):
     """Candidates that share their bits have no numbers, which JSON writes as null."""
     params = Params(bits=2, hashes=1, cohorts=1, prob_p="0.25", prob_q="0.75", prob_f="0")
-    files.save_params(tmp_path / "params.csv", params)
+    save_params(tmp_path / "params.csv", params)
     files.save_counts(tmp_path / "counts.csv", np.array([[30, 40]]), np.array([100]))
     (tmp_path / "names.txt").write_text("".join(f"name {i}\n" for i in range(9)))
     where = ["--params", tmp_path / "params.csv", "--counts", tmp_path / "counts.csv", "--candidates", tmp_path / "names.txt"]
@@ -122,7 +123,7 @@ def test_basic_and_boolean_are_debiased(bits, tmp_path, capsys):
     shares = np.array([0.3]) if bits == 1 else np.array([0.5, 0.3, 0.2, 0, 0, 0])
     one, other, n = float(params.q_star), float(params.p_star), 40_000
     counts = np.tile(np.rint(n * (other + shares * (one - other))).astype(np.int64), (4, 1))
-    files.save_params(tmp_path / "params.csv", params)
+    save_params(tmp_path / "params.csv", params)
     files.save_counts(tmp_path / "counts.csv", counts, np.full(4, n))
     (tmp_path / "names.txt").write_text("".join(f"v{i}\n" for i in range(bits)))
     kind = ["--boolean"] if bits == 1 else ["--basic", tmp_path / "names.txt"]
@@ -173,8 +174,8 @@ def pairs(tmp_path):
     rng = np.random.default_rng(9)
     string = Params(bits=16, hashes=2, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0.2")
     truth = Params(bits=1, hashes=1, cohorts=8, prob_p="0.1", prob_q="0.9", prob_f="0")
-    files.save_params(tmp_path / "string.csv", string)
-    files.save_params(tmp_path / "truth.csv", truth)
+    save_params(tmp_path / "string.csv", string)
+    save_params(tmp_path / "truth.csv", truth)
     (tmp_path / "names.txt").write_text("fox\nowl\n")
 
     def report(held, params):

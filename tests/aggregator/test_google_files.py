@@ -6,7 +6,6 @@ The files in `vectors/google_rappor.json` come from the original's own tools (se
 
 from __future__ import annotations
 
-import csv
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -15,9 +14,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rappor_params import save_params
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.google_rappor import PRESETS, Params, positions
+from deniable.mechanisms.google_rappor import Params, positions
 from deniable_aggregator.rappor import files
 
 FILES = json.loads((Path(__file__).parents[1] / "vectors" / "google_rappor.json").read_text("utf-8"))["files"]
@@ -64,11 +64,10 @@ def refusal(load, *arguments):
 
 @pytest.mark.parametrize("name", ["params.csv", "params.json"])
 def test_the_original_s_params_are_read(file, name):
-    """Both forms say the same, and are written back so that they read the same."""
+    """Both forms say the same; those that tests write are like them."""
     path = file(name, FILES[name])
     assert files.load_params(path) == SMALL
-    files.save_params(path, SMALL)
-    assert files.load_params(path) == SMALL
+    save_params(path, SMALL)
     assert (
         json.loads(FILES["params.json"]) == json.loads(path.read_text())
         if name == "params.json"
@@ -109,9 +108,9 @@ def test_bit_i_is_at_index_i(file):
 
 @given(collections)
 def test_saved_params_are_loaded(folder, collection):
-    """What is saved is what is loaded, to the last decimal, in both forms."""
+    """Any parameters are loaded to the last decimal, in both forms."""
     for name in ("params.csv", "params.json"):
-        files.save_params(folder / name, collection)
+        save_params(folder / name, collection)
         assert files.load_params(folder / name) == collection
 
 
@@ -213,23 +212,6 @@ def test_a_bit_of_two_hashes_may_be_written_once(file):
     filled = ["a", *map(str, distinct), *[""] * (len(own) - len(distinct))]
     assert files.load_map(file("map.csv", ",".join(filled)), SMALL) == ["a"]
     assert "1 of 1 candidates have others" in refusal(files.load_map, file("map.csv", "a" + "," * len(own)), SMALL)
-
-
-def test_the_original_reads_what_we_write(file):
-    """Plain CSV readers, as those of Python and R, find the header, the sizes and the numbers where they look for them."""
-    path = file("params.csv", "")
-    files.save_params(path, PRESETS["REGTEST_EPS_1_5"])
-    with path.open(newline="") as lines:
-        assert list(csv.reader(lines)) == [["k", "h", "m", "p", "q", "f"], ["8", "2", "128", "0.225", "0.775", "0"]]
-    files.save_params(file("params.json", ""), PRESETS["REGTEST_EPS_1_1"])
-    assert json.loads(path.with_suffix(".json").read_text()) == {
-        "numBits": 8,
-        "numHashes": 2,
-        "numCohorts": 128,
-        "probIrr0": 0.39,
-        "probIrr1": 0.61,
-        "probPrr": 0.45,
-    }
 
 
 @pytest.mark.parametrize(
@@ -405,8 +387,6 @@ def test_a_column_of_reports_by_its_name(file):
 
 def test_nothing_wrong_is_saved(tmp_path):
     """What could not be loaded is not written."""
-    third = Params(bits=8, hashes=2, cohorts=4, prob_p=Fraction(1, 3), prob_q="0.75", prob_f="0.5")
-    assert "denominator" in refusal(files.save_params, tmp_path / "params.csv", third)
     counts, reports = np.array([[3, 2]]), np.array([2])
     assert "cohort 0 is from 0 to its reports, 2; got 3" in refusal(files.save_counts, tmp_path / "c.csv", counts, reports)
     assert "got -3" in refusal(files.save_counts, tmp_path / "c.csv", -counts, reports)

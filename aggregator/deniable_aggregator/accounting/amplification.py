@@ -6,7 +6,7 @@ sees who sent it.
 
 from __future__ import annotations
 
-from math import exp, expm1, log, log1p, sqrt
+from math import exp, expm1, log1p, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ from deniable_aggregator.accounting import checks
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["sampled", "shuffled", "shuffled_closed"]
+__all__ = ["sampled", "shuffled"]
 
 _SPREAD = 10.0  # standard deviations of the number of clones that are summed over
 _CLOSE = 1e-9  # nats
@@ -97,20 +97,3 @@ def _delta(total: float, epsilon: float, clones: NDArray[np.int64], weights: NDA
     with_it, without = binom.sf(least - 1, clones, 0.5), binom.sf(least, clones, 0.5)
     first, second = true * with_it + (1 - true) * without, (1 - true) * with_it + true * without
     return float(weights @ np.maximum(first - odds * second, 0.0))
-
-
-def shuffled_closed(epsilon: float, reports: int, delta: float) -> float | None:
-    """Return a bound on `shuffled` by a formula, or None where it does not hold: epsilon is large, or reports are few.
-
-    References
-    ----------
-    V. Feldman, A. McMillan, K. Talwar: Hiding among the clones. FOCS 2021, theorem 3.1, in the slightly larger form of the
-    authors' code, and under its narrower condition.
-    """
-    checks.positive("epsilon", epsilon)
-    checks.count("reports", reports)
-    logs = log(4 / checks.delta(delta))
-    if reports < 16 * logs * exp(epsilon):
-        return None
-    terms = 8 * sqrt(exp(epsilon) * logs / reports) + 8 * exp(epsilon) / reports
-    return log1p(-expm1(-epsilon) / (1 + exp(-epsilon - log1p(terms))) * terms)

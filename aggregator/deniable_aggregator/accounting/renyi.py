@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Orders = NDArray[np.float64]
     Curve = Callable[[Orders], Orders]
 
-__all__ = ["curve", "delta", "epsilon", "epsilon_mironov", "randomized_response"]
+__all__ = ["curve", "delta", "epsilon", "randomized_response"]
 
 _LEAST, _MOST = -7.0, 14.0  # of ln(order - 1): below, differences drown in rounding; above, a curve is the sum of its epsilons
 _POINTS = 2001
@@ -94,17 +94,6 @@ def epsilon(loss: Curve, delta: float) -> float:
     """
     log_delta = log(checks.delta(delta))
     return _least(lambda a: loss(a) + np.log1p(-1 / a) - (log_delta + np.log(a)) / (a - 1))
-
-
-def epsilon_mironov(loss: Curve, delta: float) -> float:
-    """Return what the older conversion gives, which is larger.
-
-    References
-    ----------
-    I. Mironov: Renyi differential privacy. CSF 2017, proposition 3.
-    """
-    log_delta = log(checks.delta(delta))
-    return _least(lambda a: loss(a) - log_delta / (a - 1))
 
 
 def delta(loss: Curve, epsilon: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import fsum, log, sqrt, tanh
+from math import fsum, tanh
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError
@@ -11,17 +11,7 @@ from deniable_aggregator.accounting import checks, renyi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = [
-    "compose",
-    "delta",
-    "epsilon",
-    "epsilon_bun_steinke",
-    "of_gaussian",
-    "of_laplace",
-    "of_pure",
-    "of_pure_simple",
-    "within",
-]
+__all__ = ["compose", "delta", "epsilon", "of_gaussian", "of_laplace", "of_pure", "within"]
 
 _UP = 1 + 1e-12
 _STEPS = 200
@@ -47,17 +37,6 @@ def of_pure(epsilon: float) -> float:
     """
     checks.nonnegative("epsilon", epsilon)
     return epsilon * tanh(epsilon / 2) * _UP
-
-
-def of_pure_simple(epsilon: float) -> float:
-    """Return epsilon^2 / 2, the rho that the literature gives what is epsilon-private; `of_pure` is smaller.
-
-    References
-    ----------
-    M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 1.4.
-    """
-    checks.nonnegative("epsilon", epsilon)
-    return epsilon**2 / 2 * _UP
 
 
 def of_gaussian(sensitivity: float, scale: float) -> float:
@@ -132,17 +111,6 @@ def epsilon(rho: float, delta: float) -> float:
 
 def _sharp(rho: float, delta: float) -> float:
     return renyi.epsilon(lambda orders: rho * orders, delta) if rho else 0.0
-
-
-def epsilon_bun_steinke(rho: float, delta: float) -> float:
-    """Return rho + 2 sqrt(rho ln(1 / delta)), the conversion that most papers use; it is larger than `epsilon`.
-
-    References
-    ----------
-    M. Bun, T. Steinke: Concentrated differential privacy. TCC 2016, proposition 1.3.
-    """
-    checks.nonnegative("rho", rho)
-    return (rho + 2 * sqrt(-rho * log(checks.delta(delta)))) * _UP
 
 
 def delta(rho: float, epsilon: float) -> float:

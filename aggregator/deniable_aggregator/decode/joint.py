@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.joint_table import Floats
     from deniable_aggregator.tally import Tally
 
-__all__ = ["MAX_CELLS", "Chi2", "Joint", "bootstrap", "from_product", "joint"]
+__all__ = ["MAX_CELLS", "Chi2", "Joint", "from_product", "joint"]
 
 MAX_CELLS = 4096
 """Cells of the largest table: their covariance has its square, 128 MiB."""
@@ -83,30 +83,6 @@ class Joint:
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of `raw`, in its shape."""
         return np.sqrt(np.maximum(np.diag(self.covariance), 0)).reshape(self.raw.shape)
-
-    def marginal(self, axis: int) -> Joint:
-        """Return the shares of one variable's values, with the covariance they have as sums of the table's.
-
-        Raises
-        ------
-        ParameterError
-            If there is no such axis.
-        """
-        shape = self.raw.shape
-        if not 0 <= axis < len(shape):
-            raise ParameterError(f"a table of {len(shape)} variables has axes 0 to {len(shape) - 1}", axis)
-        others = tuple(other for other in range(len(shape)) if other != axis)
-        sums = tuple(other + shift for shift in (0, len(shape)) for other in others)
-        return Joint(
-            frequency=self.frequency.sum(axis=others),
-            raw=self.raw.sum(axis=others),
-            covariance=self.covariance.reshape(shape + shape).sum(axis=sums),
-            n=self.n,
-            converged=self.converged,
-            iterations=self.iterations,
-            log_likelihood=self.log_likelihood,
-            _independence=Chi2(0.0, 0),
-        )
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute confidence intervals by the normal approximation, around `raw`: also where the likeliest share is 0.
@@ -228,48 +204,6 @@ def joint(
         log_likelihood=found.log_likelihood,
         _independence=score_test(data, found.table.reshape(shape)),
     )
-
-
-def bootstrap(
-    likelihoods: Sequence[Floats], rng: np.random.Generator, *, repeats: int = 200, gap: float = 0.02
-) -> NDArray[np.float64]:
-    """Estimate again from reports drawn with replacement, to see how the likeliest table spreads.
-
-    It does not rest on the normal approximation, but it costs a fit a repeat; and of shares that are 0 it shows the likeliest's
-    spread, piled up at 0, which is no confidence interval.
-
-    Parameters
-    ----------
-    likelihoods, gap
-        As for `joint`.
-    rng
-        Chance of the analysis; it has nothing to do with that of the devices.
-    repeats
-        How many tables.
-
-    Returns
-    -------
-    ndarray of float
-        (repeats, r, c, ...).
-
-    Raises
-    ------
-    ParameterError
-        As `joint`, and if there are no reports.
-    """
-    shape, n = _checked(likelihoods)
-    if not n:
-        raise ParameterError("reports are drawn from at least one", 0)
-    data = Data.of(likelihoods)
-    start = maximum(data, None, gap, 500).table
-    start = 0.99 * start + 0.01 / start.size  # a share that is 0 must be able to leave it
-    tables = np.empty((repeats, *shape))
-    for repeat in range(repeats):
-        drawn = rng.multinomial(n, data.weights / n).astype(np.float64)
-        kept = np.flatnonzero(drawn)
-        again = Data(tuple(part[kept] for part in data.parts), drawn[kept], data.strata[kept])
-        tables[repeat] = maximum(again, start, gap, 500).table.reshape(shape)
-    return tables
 
 
 def from_product(mechanism: Mechanism, counted: Tally, shape: Sequence[int]) -> Joint:

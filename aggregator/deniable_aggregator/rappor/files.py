@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["load_counts", "load_map", "load_params", "save_counts", "save_map", "save_params", "sum_reports"]
+__all__ = ["load_counts", "load_map", "load_params", "save_counts", "save_map", "sum_reports"]
 
 _HEADER = ["k", "h", "m", "p", "q", "f"]
 _KEYS = ["numBits", "numHashes", "numCohorts", "probIrr0", "probIrr1", "probPrr"]
@@ -82,23 +82,6 @@ def load_params(path: str | PathLike[str]) -> Params:
     if len(values) != len(_HEADER):
         raise _fault(path, line, "there is a value for each of k,h,m,p,q,f", ",".join(values))
     return _params(path, line, values, _HEADER)
-
-
-def save_params(path: str | PathLike[str], params: Params) -> None:
-    """Write parameters, as JSON if the path ends with ``.json`` and as CSV otherwise.
-
-    Raises
-    ------
-    ParameterError
-        If a probability, such as 1/3, is no decimal.
-    """
-    values = [str(number) for number in (params.bits, params.hashes, params.cohorts)]
-    values += [_decimal(probability) for probability in (params.prob_p, params.prob_q, params.prob_f)]
-    if Path(path).suffix == ".json":
-        text = "{" + ", ".join(f'"{key}": {value}' for key, value in zip(_KEYS, values, strict=True)) + "}"
-    else:
-        text = ",".join(_HEADER) + "\n" + ",".join(values)
-    Path(path).write_text(text + "\n", "utf-8")
 
 
 def load_counts(path: str | PathLike[str], params: Params) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -427,12 +410,3 @@ class _Written(str):
     """A JSON number as it is written."""
 
     __slots__ = ()
-
-
-def _decimal(probability: Fraction) -> str:
-    """Write a fraction as the decimal that it is."""
-    for places in range(_PLACES):
-        if 10**places % probability.denominator == 0:
-            digits = f"{probability.numerator * 10**places // probability.denominator:0{places + 1}d}"
-            return f"{digits[:-places]}.{digits[-places:]}" if places else digits
-    raise ParameterError("a probability is written as a decimal, so its denominator divides a power of ten", str(probability))

@@ -72,10 +72,6 @@ class Field:
         """The modulus of products of an even order above 2, its bits the coefficients; 0 where products are modulo the order."""
         return self.order ^ self.powers[self.order.bit_length() - 1] if self.powers else 0
 
-    def add(self, a: int, b: int) -> int:
-        """Add two elements."""
-        return a ^ b if self.powers else (a + b) % self.order
-
     def neg(self, a: int) -> int:
         """Return what an element lacks to 0; in even order this is the element itself."""
         return a if self.powers else -a % self.order
@@ -83,18 +79,6 @@ class Field:
     def mul(self, a: int, b: int) -> int:
         """Multiply two elements."""
         return self.powers[self.logarithms[a] + self.logarithms[b]] if self.powers else a * b % self.order
-
-    def inv(self, a: int) -> int:
-        """Invert an element.
-
-        Raises
-        ------
-        ParameterError
-            If it is 0.
-        """
-        if not a:
-            raise ParameterError("an element with an inverse is not zero", a)
-        return self.powers[self.order - 1 - self.logarithms[a]] if self.powers else pow(a, -1, self.order)
 
     def dot(self, first: Iterable[int], second: Iterable[int]) -> int:
         """Compute the inner product of two vectors of one length."""

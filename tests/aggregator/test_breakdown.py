@@ -155,7 +155,6 @@ def test_ladders_form_a_tree():
     cells = {words for leaf in cube.leaves for words in arch.ladder(leaf)}
     members = [frozenset(cube.members(arch.text(words)).tolist()) for words in cells]
     assert all(a <= b or b <= a or not a & b for a, b in combinations(members, 2))
-    assert {words for words in cube.cells() if arch.on_ladder(words)} == cells
     assert ("linux", "2.4", None) in cells
     assert ("linux", "2.4", "arm") not in cells
     assert ("linux", "2.4.1", "arm") in cells

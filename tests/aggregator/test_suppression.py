@@ -14,12 +14,22 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from deniable.registry.hierarchy import parents
 from deniable_aggregator.publish import suppression
 from deniable_aggregator.publish.breakdown import Breakdown
-from deniable_aggregator.publish.suppression import Published, nearest, nested, publishable
+from deniable_aggregator.publish.suppression import nested, publishable
 from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.publish.suppression.difference import Difference, Verdict
 from deniable_aggregator.publish.suppression.span import Span
 
 LEAST = 10
+
+
+def judged(cube: Cube, least=LEAST):
+    """Return what is said of each cell of enough reports."""
+    return {cube.breakdown.text(words): verdict for words, verdict in suppression._judged(cube, least).items()}
+
+
+def withheld(cube: Cube, least=LEAST):
+    """Return the cells of enough reports that would give others away."""
+    return {cell for cell, verdict in judged(cube, least).items() if verdict is Verdict.UNSAFE}
 
 
 def indicator(cube: Cube, cells) -> np.ndarray:
@@ -119,7 +129,7 @@ def test_the_attackers_find_what_is_there():
 def test_nothing_that_can_be_computed_tells_of_few(cube):
     """No weighted sum of published cells, and no set of leaves that they determine, has 1 to least - 1 reports."""
     published = publishable(cube, LEAST)
-    rows = indicator(cube, sorted(published.cells))
+    rows = indicator(cube, sorted(published))
     assert fewest(rows, cube.reports, LEAST) == LEAST
     if len(rows):
         assert fewest_as_a_set(rows, cube.reports, LEAST) is None
@@ -129,20 +139,20 @@ def test_nothing_that_can_be_computed_tells_of_few(cube):
 @settings(max_examples=60, deadline=None)
 def test_nothing_is_withheld_without_need(cube):
     """A withheld cell with enough reports would give few away if it were published, too."""
-    published = publishable(cube, LEAST)
-    assert not published.coarse
-    for cell in published.complement:
+    published, verdicts = publishable(cube, LEAST), judged(cube)
+    assert Verdict.OPEN not in verdicts.values()
+    assert published | withheld(cube) == set(verdicts)
+    for cell in withheld(cube):
         assert cube.total(cell) >= LEAST
-        assert fewest(indicator(cube, sorted({*published.cells, cell})), cube.reports, LEAST) < LEAST
-    told = {*published.cells, *published.complement}
-    assert told == {text for text in map(cube.breakdown.text, cube.cells()) if cube.total(text) >= LEAST}
+        assert fewest(indicator(cube, sorted({*published, cell})), cube.reports, LEAST) < LEAST
+    assert set(verdicts) == {text for text in map(cube.breakdown.text, cube.cells()) if cube.total(text) >= LEAST}
 
 
 @given(cubes(), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
 def test_no_two_answers_differ_by_few(cube, random):
     """Of two published cells the reports in one and not in the other are none or enough, taken together."""
-    cells = sorted(publishable(cube, LEAST).cells)
+    cells = sorted(publishable(cube, LEAST))
     for _ in range(20 if cells else 0):
         one, other = (set(cube.members(random.choice(cells)).tolist()) for _ in range(2))
         differing = int(cube.reports[sorted(one ^ other)].sum())
@@ -153,7 +163,7 @@ def test_no_two_answers_differ_by_few(cube, random):
 @settings(max_examples=100, deadline=None)
 def test_solving_the_linear_system_gives_no_hidden_cell(cube):
     """Least squares over all published cells determines no cell of 1 to least - 1 reports."""
-    rows = indicator(cube, sorted(publishable(cube, LEAST).cells)).astype(float)
+    rows = indicator(cube, sorted(publishable(cube, LEAST))).astype(float)
     for words in cube.cells():
         cell = cube.breakdown.text(words)
         if len(rows) and cube.total(cell) < LEAST:
@@ -190,14 +200,11 @@ def table(*rows, least=LEAST):
 def test_a_small_cell_takes_three_more_with_it():
     """The textbook case (Cox 1980): with all margins published a small cell is hidden by a rectangle of four."""
     cube, published = table((3, 40, 50), (60, 70, 80), (90, 95, 99))
-    withheld = {cube.breakdown.text(leaf) for leaf in cube.leaves} - published.cells
-    assert len(published.complement) == 3
-    assert published.complement < withheld
-    assert {cell.split(",")[0] for cell in withheld} == {"r=r0", next(iter(withheld - {c for c in withheld if "r0" in c}))[:4]}
-    assert {"", "r=r0", "r=r1", "c=c0", "c=c2"} <= published.cells
-    assert published.reason(cube.breakdown, "r=r0,c=c0") == "few"
-    assert {published.reason(cube.breakdown, cell) for cell in published.complement} == {"complement"}
-    assert published.reason(cube.breakdown, "c=c0") is None
+    hidden = {cube.breakdown.text(leaf) for leaf in cube.leaves} - published
+    assert len(withheld(cube)) == 3
+    assert hidden == {"r=r0,c=c0", *withheld(cube)}
+    assert {cell.split(",")[0] for cell in hidden} == {"r=r0", next(iter(hidden - {c for c in hidden if "r0" in c}))[:4]}
+    assert {"", "r=r0", "r=r1", "c=c0", "c=c2"} <= published
 
 
 BRIDGE = ((9, 2, 90, 91), (3, 8, 4, 92), (93, 94, 9, 5), (95, 96, 6, 9))
@@ -215,7 +222,7 @@ def test_two_hidden_in_every_line_are_not_enough():
     rows = indicator(cube, [*margins, *naive])
     assert fewest(rows, cube.reports, LEAST) == 4
     assert rank([*rows, indicator(cube, ["r=r1,c=c2"])[0]]) == rank(rows)
-    rows = indicator(cube, sorted(published.cells))
+    rows = indicator(cube, sorted(published))
     assert fewest(rows, cube.reports, LEAST) == LEAST
     assert rank([*rows, indicator(cube, ["r=r1,c=c2"])[0]]) > rank(rows)
 
@@ -226,16 +233,16 @@ def test_a_difference_of_two_reports_is_not_told():
     rows = indicator(cube, ["r=r0", "c=c0"])
     assert fewest_as_a_set(rows, cube.reports, LEAST) is None
     assert fewest(rows, cube.reports, LEAST) == 2
-    assert len({"r=r0", "c=c0"} & published.cells) == 1
+    assert len({"r=r0", "c=c0"} & published) == 1
 
 
 def test_a_tracker_is_refused():
     """All less all but a few is those few (Denning, Denning, Schwartz 1979): a group is not published if it leaves few."""
     values = {"v": ("a", "b")}
     cube = cube_of(values, {}, [500, 9])
-    assert publishable(cube, LEAST).cells == {""}
-    assert publishable(cube, LEAST).reason(cube.breakdown, "v=a") == "complement"
-    assert publishable(cube_of(values, {}, [500, 10]), LEAST).cells == {"", "v=a", "v=b"}
+    assert publishable(cube, LEAST) == {""}
+    assert withheld(cube) == {"v=a"}
+    assert publishable(cube_of(values, {}, [500, 10]), LEAST) == {"", "v=a", "v=b"}
 
 
 def test_a_rare_version_is_shown_within_a_more_common_one():
@@ -246,41 +253,34 @@ def test_a_rare_version_is_shown_within_a_more_common_one():
     )
     published = publishable(cube, LEAST)
     offered = {
-        cell: nearest(cube.breakdown, published, cell) for cell in ("version=2.4.1", "p=x,version=2.4.1", "p=x,version=2.5.0")
+        cell: next(around for around in cube.breakdown.coarser(cell) if around in published)
+        for cell in ("version=2.4.1", "p=x,version=2.4.1", "p=x,version=2.5.0")
     }
     assert offered == {"version=2.4.1": "version=2.4", "p=x,version=2.4.1": "p=x,version=2", "p=x,version=2.5.0": "p=x,version=2"}
-    assert nearest(cube.breakdown, Published(frozenset({""})), "p=x,version=2.5.0") == ""
-    assert nearest(cube.breakdown, Published(frozenset({"p=x"})), "version=2.5,p=x") == "p=x"
-    assert nearest(cube.breakdown, Published(frozenset({"p=y"})), "p=x") is None
-
-
-def test_what_is_empty_has_few():
-    """It is not told whether a withheld cell is empty or small."""
-    cube, published = table((3, 40, 0), (60, 70, 0))
-    assert published.reason(cube.breakdown, "c=c2") == published.reason(cube.breakdown, "r=r0,c=c0") == "few"
 
 
 @pytest.mark.parametrize("least", [0, 1])
 def test_without_a_threshold_everything_is_published(least):
     """A threshold of one report withholds only what is empty."""
     cube, published = table((3, 1, 0), (1, 2, 5), least=least)
-    assert published.cells == {cube.breakdown.text(words) for words in cube.cells()}
+    assert published == {cube.breakdown.text(words) for words in cube.cells()}
 
 
 def test_too_few_at_all():
     """Of fewer reports than the threshold, or of none, nothing is published."""
-    assert publishable(cube_of({"v": ("a", "b")}, {}, [5, 4]), LEAST) == Published(frozenset())
-    assert publishable(cube_of({"v": ("a", "b")}, {}, [0, 0]), LEAST) == Published(frozenset())
+    assert publishable(cube_of({"v": ("a", "b")}, {}, [5, 4]), LEAST) == set()
+    assert publishable(cube_of({"v": ("a", "b")}, {}, [0, 0]), LEAST) == set()
 
 
 def test_what_is_not_found_out_is_withheld(monkeypatch):
-    """A check that runs out of effort withholds the cell and says so; what is left is as safe."""
+    """A check that runs out of effort withholds the cell; what is left is as safe."""
     monkeypatch.setattr(suppression, "MAX_ROUNDS", 0)
     monkeypatch.setattr(Difference, "_pack", lambda *_: Verdict.OPEN)
     cube, published = table((3, 40, 50), (60, 70, 80), (90, 95, 99))
-    assert published.coarse
-    assert {published.reason(cube.breakdown, cell) for cell in published.coarse} == {"coarse"}
-    assert fewest(indicator(cube, sorted(published.cells)), cube.reports, LEAST) == LEAST
+    left_open = {cell for cell, verdict in judged(cube).items() if verdict is Verdict.OPEN}
+    assert left_open
+    assert not left_open & published
+    assert fewest(indicator(cube, sorted(published)), cube.reports, LEAST) == LEAST
 
 
 def test_effort_is_bounded(monkeypatch):
@@ -304,9 +304,9 @@ def test_many_cells_are_published_in_order(monkeypatch):
     """A cube with too many cells is published in the order of its segments, as is one with too many leaves."""
     for limit in ("MAX_MEMBERSHIPS", "MAX_LEAVES"):
         cube, published = table((30, 40), (50, 60))
-        assert not published.ordered
+        assert {"c=c0", "c=c1"} <= published
         monkeypatch.setattr(suppression, limit, 3)
-        assert publishable(cube, LEAST) == Published(published.cells - {"c=c0", "c=c1"}, ordered=True)
+        assert publishable(cube, LEAST) == published - {"c=c0", "c=c1"}
         monkeypatch.undo()
 
 
@@ -321,8 +321,7 @@ def test_where_the_prime_divides_too_much(monkeypatch):
     """Where the arithmetic may have missed something, the cube is published in the order of its segments."""
     monkeypatch.setattr(Span, "sound", lambda *_: False)
     cube, published = table((3, 40), (50, 60))
-    assert published.ordered
-    assert published.reason(cube.breakdown, "c=c0") == "coarse"
+    assert published == {"", "r=r0", "r=r1", *map(cube.breakdown.text, cube.leaves)} - {"r=r0,c=c0", "r=r0,c=c1"}
 
 
 def realistic(least, hierarchy):
@@ -341,8 +340,8 @@ def test_most_cells_survive(hierarchy):
     """Of a realistic table all margins are published, and nine in ten of the cells that have enough reports."""
     cube, published = realistic(100, hierarchy)
     enough = {text for text in map(cube.breakdown.text, cube.cells()) if cube.total(text) >= 100}
-    assert {text for text in enough if "," not in text} <= published.cells
-    assert len(published.cells) > 0.9 * len(enough)
+    assert {text for text in enough if "," not in text} <= published
+    assert len(published) > 0.9 * len(enough)
 
 
 def test_three_segments():
@@ -351,14 +350,13 @@ def test_three_segments():
     values = {"x": tuple("abcdef"), "y": tuple("abcdefghij"), "z": tuple("abcde")}
     cube = cube_of(values, {}, rng.multinomial(30_000, rng.dirichlet(np.full(300, 0.7))).tolist())
     published = publishable(cube, 100)
-    assert not published.ordered
-    assert not published.coarse
-    rows = indicator(cube, sorted(published.cells)).astype(float)
+    assert Verdict.OPEN not in judged(cube, 100).values()
+    rows = indicator(cube, sorted(published)).astype(float)
     projection = np.linalg.pinv(rows) @ rows
     small = np.flatnonzero(cube.reports < 100)
     assert len(small) > 100
     assert projection.diagonal()[small].max() < 1 - 1e-9
-    assert sum(cell.count("=") == 3 for cell in published.cells) > 10
+    assert sum(cell.count("=") == 3 for cell in published) > 10
 
 
 def test_a_large_cube_is_published_in_order():
@@ -370,13 +368,11 @@ def test_a_large_cube_is_published_in_order():
     cube = cube_of(values, above, (1 + rng.multinomial(1_000_000, rng.dirichlet(np.full(10_000, 0.5)))).tolist())
     assert len(cube.leaves) == 10_000
     published = publishable(cube, 100)
-    assert published.ordered
     breakdown = cube.breakdown
     rests = {(None, None, None): 0}
     for leaf, n in zip(cube.leaves, cube.reports.tolist(), strict=True):
-        last = [words for words in breakdown.ladder(leaf) if breakdown.text(words) in published.cells][-1]
+        last = [words for words in breakdown.ladder(leaf) if breakdown.text(words) in published][-1]
         rests[last] = rests.get(last, 0) + n
     assert all(n == 0 or n >= 100 for n in rests.values())
-    assert len(published.cells) > 3000
-    assert published.reason(breakdown, "z=a") == "coarse"
-    assert {published.reason(breakdown, cell) for cell in published.complement} == {"complement"}
+    assert len(published) > 3000
+    assert "z=a" not in published

@@ -178,13 +178,6 @@ class Breakdown:
             if word in self.parents.get(name, {}).values():
                 return
 
-    def on_ladder(self, words: Words) -> bool:
-        """Tell whether a cell is on the ladder of some leaf."""
-        fixed = [(name, word) for name, word in zip(self.values, words, strict=True) if word is not None]
-        return tuple(word for _, word in fixed) == words[: len(fixed)] and not any(
-            word not in self.values[name] or word in self.parents.get(name, {}).values() for name, word in fixed[:-1]
-        )
-
     def _distance(self, words: Words, found: Words) -> tuple[int, int, tuple[int, ...]]:
         fine, coarse = self.depth(words), self.depth(found)
         changed = tuple(int(old != new) for old, new in zip(words, found, strict=True))

@@ -115,7 +115,7 @@ class Period:
         breakdown = self.version.breakdown
         cube = Cube.of(breakdown, {leaf: each.n for leaf, each in leaves.items()})
         tallies = [leaves[breakdown.text(leaf)] for leaf in cube.leaves]
-        cells = suppression.publishable(cube, least).cells
+        cells = suppression.publishable(cube, least)
         if note.number > 1:  # what was published stays, also if min_reports was raised since
             cells |= {""}
         nothing = tally.empty(self.version.layout)

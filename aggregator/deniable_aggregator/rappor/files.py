@@ -48,7 +48,6 @@ _HEADER = ["k", "h", "m", "p", "q", "f"]
 _KEYS = ["numBits", "numHashes", "numCohorts", "probIrr0", "probIrr1", "probPrr"]
 _NUMBER = re.compile(r"[0-9]{1,60}(\.[0-9]{0,60})?([eE][+-]?[0-9]{1,2})?|\.[0-9]{1,60}", re.ASCII)
 _DIGITS = 18  # of a number that is surely below 2^63
-_PLACES = 180  # decimals of the smallest probability that can be read
 _REPORT_COLUMNS = ("irr", "rappor")
 _CHUNK = 1 << 16  # reports counted at a time
 

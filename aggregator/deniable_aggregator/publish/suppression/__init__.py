@@ -11,7 +11,7 @@ combination that it is empty can only help to tell others apart, and what is wit
 Cells are taken one after the other, the coarse before the fine and the large before the small: first all reports, then margins. A
 cell is published if the rule still holds with it. One pass suffices, since what a cell would give away it gives away all the more
 once others are published: at the end no withheld cell could be added. The exception are cells whose check would take too long;
-they are withheld, too (`coarse`). Cubes too large for all that are published along one order of their segments
+they are withheld, too. Cubes too large for all that are published along one order of their segments
 (`deniable_aggregator.publish.suppression.nested`).
 
 References
@@ -24,8 +24,7 @@ Science 47(7).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -34,10 +33,10 @@ from deniable_aggregator.publish.suppression.difference import Difference, Verdi
 from deniable_aggregator.publish.suppression.span import Span
 
 if TYPE_CHECKING:
-    from deniable_aggregator.publish.breakdown import Breakdown, Words
+    from deniable_aggregator.publish.breakdown import Words
     from deniable_aggregator.publish.suppression.cube import Cube
 
-__all__ = ["MAX_LEAVES", "Published", "Reason", "nearest", "publishable"]
+__all__ = ["MAX_LEAVES", "publishable"]
 
 MAX_LEAVES = 500
 """Combinations with reports above which a cube is published along one order of its segments."""
@@ -48,61 +47,8 @@ MAX_ROUNDS = 12
 MAX_ALL_ROUNDS = 60
 """The same, for a cube."""
 
-Reason = Literal["few", "complement", "coarse"]
 
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What may be published of a cube, and why the rest may not. It has no number of reports in it.
-
-    Parameters
-    ----------
-    cells
-        The cells to publish.
-    complement
-        Cells of enough reports that would give others away.
-    coarse
-        Cells of enough reports for which that was not found out.
-    ordered
-        Whether only cells along one order of the segments were looked at; `coarse` then does not list the others.
-    """
-
-    cells: frozenset[str]
-    complement: frozenset[str] = frozenset()
-    coarse: frozenset[str] = frozenset()
-    ordered: bool = False
-
-    def reason(self, breakdown: Breakdown, cell: str) -> Reason | None:
-        """Tell why a cell is withheld.
-
-        Parameters
-        ----------
-        breakdown
-            The breakdown of the cube.
-        cell
-            Any cell of it.
-
-        Returns
-        -------
-        str or None
-            ``few``: it has too few reports, or none. ``complement``: it would give another away. ``coarse``: the cube is so large
-            that this was not found out. None if it is published.
-
-        Raises
-        ------
-        ParameterError
-            If it is not a cell of the breakdown.
-        """
-        cell = breakdown.canonical(cell)
-        if cell in self.cells:
-            return None
-        if cell in self.complement:
-            return "complement"
-        outside = self.ordered and not breakdown.on_ladder(breakdown.words(cell))
-        return "coarse" if outside or cell in self.coarse else "few"
-
-
-def publishable(cube: Cube, least: int) -> Published:
+def publishable(cube: Cube, least: int) -> frozenset[str]:
     """Choose the cells of a cube that may be published together. The same cube always gives the same.
 
     Parameters
@@ -112,29 +58,17 @@ def publishable(cube: Cube, least: int) -> Published:
     least
         How many reports anything that is told must be about; 1 or less withholds only what is empty.
     """
-    breakdown = cube.breakdown
-    verdicts = None
+    verdicts = _judged(cube, least).items()
+    return frozenset(cube.breakdown.text(words) for words, verdict in verdicts if verdict is Verdict.SAFE)
+
+
+def _judged(cube: Cube, least: int) -> dict[Words, Verdict]:
+    """Judge every cell of enough reports; of a cube that is too large for that, those along one order of its segments."""
     if len(cube.leaves) <= MAX_LEAVES and cube.memberships <= MAX_MEMBERSHIPS:
         verdicts = _any_order(cube, least)
-    ordered = verdicts is None
-    if verdicts is None:
-        verdicts = {words: Verdict.SAFE if safe else Verdict.UNSAFE for words, safe in nested.choose(cube, least).items()}
-    texts: dict[Verdict, list[str]] = {verdict: [] for verdict in Verdict}
-    for words, verdict in verdicts.items():
-        texts[verdict].append(breakdown.text(words))
-    safe, unsafe, still_open = (frozenset(texts[verdict]) for verdict in (Verdict.SAFE, Verdict.UNSAFE, Verdict.OPEN))
-    return Published(safe, unsafe, still_open, ordered=ordered)
-
-
-def nearest(breakdown: Breakdown, published: Published, cell: str) -> str | None:
-    """Return the published cell to offer in place of one that is withheld: one that it lies in; None if there is none.
-
-    Raises
-    ------
-    ParameterError
-        If it is not a cell of the breakdown.
-    """
-    return next((offered for offered in breakdown.coarser(cell) if offered in published.cells), None)
+        if verdicts is not None:
+            return verdicts
+    return {words: Verdict.SAFE if safe else Verdict.UNSAFE for words, safe in nested.choose(cube, least).items()}
 
 
 def _any_order(cube: Cube, least: int) -> dict[Words, Verdict] | None:

@@ -24,9 +24,9 @@ types:
 contracts:
     lint-imports
 
-# All tests, or some: just test tests/client -k tape
+# All tests, campaigns included, or some: just test tests/client -k tape
 test *arguments:
-    pytest -q {{arguments}}
+    pytest -q -n auto --dist worksteal {{arguments}}
 
 # The whole path on real flights
 demo *arguments:

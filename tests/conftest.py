@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,10 +19,50 @@ if TYPE_CHECKING:
     import redis
 
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # for `forgery`, `rappor_params`
+# Workers share the cores: threads of linear algebra that wait for one another would only heat them. Set before NumPy is loaded.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # The first count of a kind compiles a kernel, and CI machines pause: a time limit would only measure them.
-settings.register_profile("deniable", deadline=None)
+settings.register_profile("deniable", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("deniable")
+
+LEFT_OUT = pytest.StashKey[int]()
+CAMPAIGNS = "pytest -q -n auto --dist worksteal -m campaign"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Start one process more than there are cores for `-n auto`: many tests wait for a server or a clock."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores + 1
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """Count the campaign tests that are left out."""
+    for item in items:
+        if item.get_closest_marker("campaign"):
+            item.config.stash[LEFT_OUT] = item.config.stash.get(LEFT_OUT, 0) + 1
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that prints the summary; each worker leaves out the same tests."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node) -> None:
+    """Hear what a worker left out, unless it crashed."""
+    if hasattr(node, "workeroutput"):
+        node.config.stash[LEFT_OUT] = node.workeroutput.get("left_out", 0)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how many campaign tests `-m` left out, and how to run them."""
+    number = config.stash.get(LEFT_OUT, 0)
+    if number and "campaign" in config.option.markexpr:
+        terminalreporter.write_line(f"{number} campaign tests, which simulate at length, were left out. To run them: {CAMPAIGNS}")
+
 
 REGISTRY = """
 format = 1
@@ -106,7 +148,6 @@ def start_store() -> Iterator[Callable[[str], str]]:
     """Start real servers as the product does, each once: Valkey from the wheel, and a packaged Redis where there is one."""
     from contextlib import ExitStack
     from functools import cache
-    from shutil import which
 
     from deniable_aggregator.store import embedded
 

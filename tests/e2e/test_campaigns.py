@@ -1,0 +1,54 @@
+"""Tests that simulate at length: whoever leaves them out is told how many, and how to run them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+EXAMPLE = """
+import pytest
+
+def test_short():
+    pass
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(3))
+def test_long(seed):
+    pass
+"""
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Run one short and three long tests."""
+    copy(TESTS / "conftest.py", tmp_path)
+    (tmp_path / "test_example.py").write_text(EXAMPLE, "utf-8")
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "no:cacheprovider", *arguments]
+        command += ["-c", TESTS.parent / "pyproject.toml", "--rootdir", tmp_path, tmp_path]
+        quick = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        return subprocess.run(command, env=quick, capture_output=True, text=True, check=True, timeout=300).stdout
+
+    return run
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_what_is_left_out_is_told(run, processes):
+    """One line tells how many tests were left out, also where other processes left them out."""
+    told = run("-n", str(processes), "-m", "not campaign")
+    assert "1 passed" in told
+    assert "3 campaign tests, which simulate at length, were left out. To run them: pytest -q -n auto" in told
+
+
+def test_what_runs_is_not_left_out(run):
+    """Without that choice all of them run."""
+    told = run()
+    assert "4 passed" in told
+    assert "left out" not in told

@@ -166,9 +166,17 @@ def start_store() -> Iterator[Callable[[str], str]]:
         yield start
 
 
-@pytest.fixture(params=["wheel", "redis-server"])
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what asks for a store on a packaged Redis where there is one, and on both servers where they could differ."""
+    if "store_url" in metafunc.fixturenames:
+        both = metafunc.definition.get_closest_marker("both_stores")
+        stores = ["wheel", "redis-server"] if both else ["redis-server" if which("redis-server") else "wheel"]
+        metafunc.parametrize("store_url", stores, indirect=True)
+
+
+@pytest.fixture
 def store_url(request: pytest.FixtureRequest, start_store: Callable[[str], str]) -> str:
-    """Return the address of each real server in turn."""
+    """Return the address of a real server."""
     return start_store(request.param)
 
 

@@ -14,6 +14,8 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.questions.budgets import Asked, Budgets, BudgetSpent
 from deniable_aggregator.store import Store
 
+pytestmark = pytest.mark.both_stores
+
 KEYS = [f"{number:016x}" for number in range(12)]
 KEY, OTHER, THIRD = KEYS[:3]
 WHOLE = Stratum("theme", 1, "f00d", "2026-11-20", "")

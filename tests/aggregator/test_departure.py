@@ -21,6 +21,8 @@ from deniable_aggregator.store import GROUP, Store, batch, connect
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.consumers import forget
 
+pytestmark = pytest.mark.both_stores
+
 LAYOUT = Layout(1, 5, "index")
 THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 

@@ -10,6 +10,8 @@ import redis
 from deniable_aggregator.store import connect
 from deniable_aggregator.store.limit import Limit, Limiter
 
+pytestmark = pytest.mark.both_stores
+
 FEW = Limit("{shop}:rate:few", 3, 60)
 MANY = Limit("{shop}:rate:many", 1000, 60)
 

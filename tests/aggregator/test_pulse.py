@@ -12,6 +12,8 @@ from deniable.cli import main
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import GROUP, Store, health
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def store(real_redis):

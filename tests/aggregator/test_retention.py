@@ -394,6 +394,7 @@ def test_a_clock_that_is_ahead_deletes_nothing(shop, monkeypatch, ahead):
     assert looks[0] == pytest.approx(min(now, now + ahead), abs=60)
 
 
+@pytest.mark.both_stores
 def test_it_makes_room_in_a_full_store(shop):
     """Where the store is full, what is due is deleted all the same: it is what makes room."""
     shop.count(400)

@@ -12,6 +12,8 @@ import pytest
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.script import Script
 
+pytestmark = pytest.mark.both_stores
+
 APPS, THREADS = 200, 4
 
 

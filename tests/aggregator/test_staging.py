@@ -21,6 +21,8 @@ from deniable_aggregator.store import GROUP, Store, Weights, batch, connect, tal
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.tally import set_bits
 
+pytestmark = pytest.mark.both_stores
+
 BITS, INDEX = Layout(3, 20, "bits"), Layout(1, 5, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
 TWO = Stratum("two", 1, "e" * 16, "2026-11-21", "platform=linux")

@@ -16,6 +16,8 @@ from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import Store, batch
 
+pytestmark = pytest.mark.both_stores
+
 GRR = mechanisms.make("grr", domain_size=3, epsilon=1.0)
 
 

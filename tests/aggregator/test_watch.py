@@ -307,7 +307,6 @@ def test_volume_and_shares_are_watched(store, shop):
     assert found["volume", ""].what.startswith("7.")
 
 
-@pytest.mark.parametrize("store_url", ["wheel"], indirect=True)
 @pytest.mark.parametrize("given", ["option", "environment", "none"])
 def test_a_worker_process_looks_where_it_has_the_registry(store, shop, store_url, registry_file, given):
     """Given the registry by option or environment a worker raises alarms; without it, it only counts."""

@@ -15,6 +15,8 @@ from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import GROUP, Store, batch
 from deniable_aggregator.store.batch import Group
 
+pytestmark = pytest.mark.both_stores
+
 INDEX, BITS = Layout(1, 5, "index"), Layout(1, 12, "bits")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
 TWO = Stratum("two", 1, "e" * 16, "2026-11-21", "platform=linux")

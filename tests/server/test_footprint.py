@@ -13,6 +13,8 @@ import pytest
 from deniable_aggregator.store import GROUP
 from deniable_server.api import ingest
 
+pytestmark = pytest.mark.both_stores
+
 MOST = 3
 UPLOADS = 150
 

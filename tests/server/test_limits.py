@@ -152,6 +152,7 @@ def heavy(server, number):
     return {"format": 1, "groups": [server.group("ui.theme", [0], count=number, payloads=payloads)]}
 
 
+@pytest.mark.both_stores
 def test_what_uploads_store_is_limited(limited, real_redis):
     """Uploads that take more of the store than an address may are refused, store nothing, and are taken later."""
     server = limited(stored_limit_source="1MB/hour", trusted_proxies=1)
@@ -167,6 +168,7 @@ def test_what_uploads_store_is_limited(limited, real_redis):
     assert server.post(body, key="9", X_Forwarded_For=ELSEWHERE).get_json()["duplicate"] is False
 
 
+@pytest.mark.both_stores
 def test_nobody_uses_up_what_all_devices_may_store(limited):
     """A few addresses with uploads of zeros, a thousandth of that on the way, do not have all other devices refused."""
     server = limited(trusted_proxies=1, max_backlog=1000)
@@ -196,6 +198,7 @@ def test_only_what_is_stored_counts_for_bytes(limited, real_redis):
     assert int(real_redis.get(counter)) == before
 
 
+@pytest.mark.both_stores
 def test_what_cannot_be_counted_takes_nothing_of_the_store(limited, real_redis):
     """Uploads that are refused count as requests, and not for what they would have taken."""
     server = limited()

@@ -15,6 +15,8 @@ from deniable_aggregator.alarms import checks
 from deniable_aggregator.alarms.watcher import Watch
 from deniable_server.access.keys import KeyStore
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.fixture
 def admin(served):

@@ -13,6 +13,8 @@ from deniable.cli import main
 from deniable_aggregator.store import room
 from deniable_aggregator.store.room import Room
 
+pytestmark = pytest.mark.both_stores
+
 MB = 1 << 20
 EACH = 150_000  # reports, of a byte each
 

@@ -15,6 +15,8 @@ from deniable_aggregator.store import connect, health
 from deniable_server.api.ingest import REJECTIONS
 from deniable_server.settings import Settings
 
+pytestmark = pytest.mark.both_stores
+
 KEY = "mk_test_12345678"
 
 

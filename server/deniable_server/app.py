@@ -21,7 +21,7 @@ from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
 from deniable_server.access.sessions import Sessions
-from deniable_server.api import audit_trail, ingest, live, openapi, pipeline, query, questions
+from deniable_server.api import audit_trail, health, ingest, live, openapi, pipeline, query, questions
 from deniable_server.api import keys as admin
 from deniable_server.http import gate, problem, trace
 from deniable_server.pages import dashboard
@@ -87,9 +87,6 @@ def create_app(settings: Settings | None = None) -> Flask:
     audit_trail.register(flask, apps.values())
     for part in _parts(settings.serves):
         flask.register_blueprint(part.blueprint)
-    if settings.serves == "ingest":  # whoever watches the process asks it, whatever it serves
-        flask.add_url_rule("/healthz", view_func=query.healthz)
-        flask.add_url_rule("/readyz", view_func=query.readyz)
     if settings.trusted_proxies:
         # Only these two headers: nothing here goes by a host, a port or a prefix.
         flask.wsgi_app = ProxyFix(  # type: ignore[method-assign]
@@ -100,7 +97,8 @@ def create_app(settings: Settings | None = None) -> Flask:
 
 def _parts(serves: str) -> tuple[ModuleType, ...]:
     reading = (query, questions, live, pipeline, admin, openapi, dashboard)
-    return {"ingest": (ingest,), "query": reading}.get(serves, (ingest, *reading))
+    # Whoever watches the process asks for its health, whatever it serves.
+    return health, *{"ingest": (ingest,), "query": reading}.get(serves, (ingest, *reading))
 
 
 class _Server(Flask):

@@ -8,7 +8,6 @@ from math import isfinite, nan
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import redis
 from flask import Blueprint, jsonify, request
 
 from deniable.errors import ParameterError
@@ -24,11 +23,9 @@ from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.release import Summary
-from deniable_aggregator.store import health, room, writable
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.http.problem import Problem
-from deniable_server.service import service
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -70,35 +67,6 @@ _MOST_LISTED = 100  # metrics in one answer
 _HOMOGENEOUS = 0.9  # share of a segment with one answer, at least
 _remembered: dict[tuple[str, tuple[int, ...], bytes], tuple[Sequence[int], Estimate]] = {}
 _lock = Lock()
-
-
-@blueprint.get("/healthz")
-def healthz() -> Response:
-    """Tell that the process lives."""
-    return jsonify(status="ok")
-
-
-@blueprint.get("/readyz")
-def readyz() -> tuple[Response, int]:
-    """Tell whether reports can be taken, part by part."""
-    settings, apps = service().settings, service().apps.values()
-    parts: dict[str, Any] = {"store": {"ok": True}}
-    try:
-        for app in apps:
-            felt, limit = health.feel(app.store), settings.max_backlog
-            parts[f"backlog:{app.name}"] = {"ok": felt.backlog < limit, "batches": felt.backlog, "limit": limit}
-            # Reports can be taken while nobody counts them, so these are only told.
-            told = {"workers": felt.workers, "lag_seconds": felt.lag, "dead_letters": felt.dead}
-            parts[f"worker:{app.name}"] = {"ok": True} | told
-            if settings.serves != "query":
-                app.store.ensure()
-        writable.probe(app.store.redis)  # the apps share it; queries are written down, too
-        if settings.serves != "query" and room.is_full(app.store.redis):
-            parts["store"] = {"ok": False, "reason": "full"}
-    except redis.RedisError as error:
-        parts["store"] = {"ok": False, "reason": writable.reason(error)}
-    ready = all(part["ok"] for part in parts.values())
-    return jsonify(status="ok" if ready else "unavailable", parts=parts), 200 if ready else 503
 
 
 @blueprint.get("/api/v1/metrics")

@@ -1,0 +1,47 @@
+"""``GET /healthz`` and ``GET /readyz``: whether the process lives, and whether it can take reports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import redis
+from flask import Blueprint, jsonify
+
+from deniable_aggregator.store import health, room, writable
+from deniable_server.service import service
+
+if TYPE_CHECKING:
+    from flask import Response
+
+__all__ = ["blueprint"]
+
+blueprint = Blueprint("health", __name__)
+
+
+@blueprint.get("/healthz")
+def healthz() -> Response:
+    """Tell that the process lives."""
+    return jsonify(status="ok")
+
+
+@blueprint.get("/readyz")
+def readyz() -> tuple[Response, int]:
+    """Tell whether reports can be taken, part by part."""
+    settings, apps = service().settings, service().apps.values()
+    parts: dict[str, Any] = {"store": {"ok": True}}
+    try:
+        for app in apps:
+            felt, limit = health.feel(app.store), settings.max_backlog
+            parts[f"backlog:{app.name}"] = {"ok": felt.backlog < limit, "batches": felt.backlog, "limit": limit}
+            # Reports can be taken while nobody counts them, so these are only told.
+            told = {"workers": felt.workers, "lag_seconds": felt.lag, "dead_letters": felt.dead}
+            parts[f"worker:{app.name}"] = {"ok": True} | told
+            if settings.serves != "query":
+                app.store.ensure()
+        writable.probe(app.store.redis)  # the apps share it; queries are written down, too
+        if settings.serves != "query" and room.is_full(app.store.redis):
+            parts["store"] = {"ok": False, "reason": "full"}
+    except redis.RedisError as error:
+        parts["store"] = {"ok": False, "reason": writable.reason(error)}
+    ready = all(part["ok"] for part in parts.values())
+    return jsonify(status="ok" if ready else "unavailable", parts=parts), 200 if ready else 503

@@ -6,6 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable import mechanisms
+from deniable.errors import ParameterError
 from deniable.limits.allowance import check, reserved
 from deniable.limits.exposure import Exposure
 from deniable.mechanisms.permanent import Chain
@@ -75,6 +76,17 @@ class Question:
     def sampled(self, source: Source = OS) -> bool:
         """Draw whether an answer is recorded; nobody has looked at it yet."""
         return self._sample == 1 or source.bernoulli(self._sample.numerator, self._sample.denominator)
+
+    def position(self, value: object) -> tuple[int | None, BaseException | None]:
+        """Return the place of an answer in the domain; or None, and what to raise once a report is queued all the same."""
+        try:
+            return self.metric.position(value), None
+        except ParameterError as error:
+            return None, error
+        except Exception:  # noqa: BLE001 - an object of the host's, which cannot even be read
+            return None, ParameterError(f"an answer to {self.metric.id} is a plain value", "another object")
+        except BaseException as error:  # noqa: BLE001 - the program is to end; it is raised, in any mode, when the report is queued
+            return None, error
 
     def occasion(self, now: datetime) -> Occasion:
         """Return what a report made now is counted with."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from deniable.errors import StateError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,10 +49,16 @@ class Journal:
     ----------
     state
         Where.
+
+    Attributes
+    ----------
+    clearing : bool
+        Whether it is to be cleared and could not be yet. Until then it shows nothing.
     """
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self.clearing = False
 
     def add(self, reports: Iterable[Report]) -> None:
         """Write down what was sent.
@@ -65,16 +74,13 @@ class Journal:
             db.execute("DELETE FROM journal WHERE id <= (SELECT max(id) FROM journal) - ?", (_LENGTH,))
 
     def clear(self) -> None:
-        """Forget what was sent.
-
-        Raises
-        ------
-        StateError
-            If the state cannot be used.
-        """
-        if self._state.begun:
-            with self._state.transaction() as db:
-                db.execute("DELETE FROM journal")
+        """Delete all entries. If the state cannot be used now, `clearing` stays set, and whoever sees that tries again."""
+        self.clearing = True
+        with suppress(StateError):
+            if self._state.begun:
+                with self._state.transaction() as db:
+                    db.execute("DELETE FROM journal")
+            self.clearing = False
 
     def entries(self) -> list[Entry]:
         """Return what was sent, the newest first.
@@ -84,7 +90,9 @@ class Journal:
         StateError
             If the state cannot be used.
         """
-        if not self._state.begun:
+        if self.clearing:
+            self.clear()
+        if self.clearing or not self._state.begun:
             return []
         with self._state.transaction() as db:
             columns = "metric, version, period, segment, lower(hex(payload))"

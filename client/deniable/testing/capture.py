@@ -131,7 +131,7 @@ class Capture:
             return self._take(owner if isinstance(owner, Client) else deniable._client, handle._id, value)  # noqa: SLF001
 
         def set_consent(client: Client, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as the client has it
-            client._consent = consent  # noqa: SLF001 - nothing is sent or taken back before the capture is over
+            client._consent.given = consent  # noqa: SLF001 - nothing is sent or taken back before the capture is over
 
         def settled(client: Client, timeout: float = 0) -> bool:  # noqa: ARG001
             return True
@@ -172,7 +172,7 @@ def _begin(begin: Callable[..., None], client: Client, **given: Any) -> None:
 
 
 def _agreed(client: Client) -> bool:
-    consent = client._consent  # noqa: SLF001
+    consent = client._consent.given  # noqa: SLF001
     return (consent() if callable(consent) else consent) is True
 
 

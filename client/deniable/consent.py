@@ -1,0 +1,116 @@
+"""Consent: asked for at every answer, and acted on before anything else happens."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable.device.journal import Journal
+    from deniable.transport import Sender
+
+__all__ = ["Consent"]
+
+log = logging.getLogger("deniable")
+
+
+class Consent:
+    """Whether the person agreed. Only True is a yes.
+
+    Parameters
+    ----------
+    given
+        The answer of the person, or a function that returns it.
+    strict
+        Whether an answer that is neither True nor False is an error, and not only a warning.
+
+    Attributes
+    ----------
+    agreed : bool or None
+        The last answer; None before the first.
+    """
+
+    def __init__(self, given: bool | Callable[[], bool], *, strict: bool) -> None:  # noqa: FBT001 - as `Client` takes it
+        self.given = given
+        self.agreed: bool | None = None
+        self._strict = strict
+        self._warned = False
+        self._sender: Sender | None = None
+        self._journal: Journal | None = None
+
+    def attach(self, sender: Sender, journal: Journal) -> None:
+        """Pause this sender while there is no consent, and clear it and the journal when consent is taken back.
+
+        A no at the start takes nothing back: the app may not have asked the person yet.
+
+        Raises
+        ------
+        ConfigurationError
+            If strict: the answer is neither True nor False.
+        """
+        self._sender, self._journal = sender, journal
+        if not callable(self.given):
+            self.agreed = self.given is True
+            sender.pause(not self.agreed)
+            self._check(self.given, None)
+
+    def ask(self) -> bool:
+        """Ask for consent and act on the answer; return whether it is a yes.
+
+        Raises
+        ------
+        ConfigurationError
+            If strict: the answer is neither True nor False.
+        Exception
+            If strict: what the app's function raised.
+        """
+        given: object
+        error: Exception | None = None
+        try:
+            given = self.given() if callable(self.given) else self.given
+        except Exception as raised:  # noqa: BLE001 - whatever it is, it is no yes
+            given, error = None, raised
+        agreed = given is True
+        if agreed is not self.agreed:
+            self._change(agreed=agreed)
+        elif self._journal is not None and self._journal.clearing:
+            self._journal.clear()
+        if given is not True and given is not False:
+            self._check(given, error)
+        return agreed
+
+    def replace(self, given: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as above
+        """Take another answer, or another function to ask, and act on it. A no takes back what earlier runs left, too."""
+        refused = self.agreed is False
+        self.given = given
+        if self._sender is not None and not self.ask() and refused:
+            self._withdraw()
+
+    def _change(self, *, agreed: bool) -> None:
+        self.agreed = agreed
+        if self._sender is not None:
+            self._sender.pause(not agreed)
+        if not agreed:
+            self._withdraw()
+
+    def _withdraw(self) -> None:
+        """Drop what was recorded and not yet sent, and delete the journal of what was sent."""
+        if self._sender is not None and self._journal is not None:
+            self._sender.purge()
+            self._journal.clear()
+
+    def _check(self, given: object, error: Exception | None) -> None:
+        """Warn once of an answer that is neither True nor False; raise if strict."""
+        if given is True or given is False:
+            return
+        got = type(given).__name__ if error is None else f"a function that raised {type(error).__name__}"
+        words = f"consent is True or False, and nothing else; got {got}, which is taken for a no"
+        if self._strict:
+            raise error or ConfigurationError(words)
+        if not self._warned:
+            log.warning("deniable: %s", words)
+        self._warned = True

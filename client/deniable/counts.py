@@ -1,0 +1,84 @@
+"""What a client counts, and how `Client.stats` writes it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import isinf
+from typing import TYPE_CHECKING, Any
+
+from deniable.errors import StateError
+from deniable.limits.allowance import MICRO
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from deniable.device.ledger import Ledger
+    from deniable.question import Question
+    from deniable.transport import Sender
+
+__all__ = ["REASONS", "Counts", "delivery", "reserved", "spent"]
+
+REASONS = (
+    *("disabled", "no_consent", "expired", "unknown_metric", "not_sampled", "this_period", "budget", "state"),
+    *("queue_full", "closed", "refused_key", "no_thread", "interrupted", "error"),
+)
+"""Why an answer is not reported."""
+
+_FAULTS = ("spool_damaged", "delivered_error", "chore_error")
+
+
+class Counts:
+    """What one process has recorded and dropped.
+
+    Attributes
+    ----------
+    recorded : int
+        Reports that were queued.
+    undeclared : int
+        Answers that their metric does not declare.
+    dropped : Counter
+        Answers that were not reported, by reason.
+    """
+
+    __slots__ = ("dropped", "recorded", "undeclared")
+
+    def __init__(self) -> None:
+        self.recorded = 0
+        self.undeclared = 0
+        # All reasons exist from the start: the first `dropped[reason] += 1` of a missing one runs Python code between reading and
+        # writing, and threads would lose counts there.
+        self.dropped: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+
+
+def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
+    """Count what became of reports: sent, rejected, spooled, dropped by reason, and faults that cost no report."""
+    counted = Counter(sender.counts if sender else {})
+    sent, rejected, spooled = (counted.pop(name, 0) for name in ("sent", "rejected", "spooled"))
+    faults = {name: counted.pop(name) for name in _FAULTS if counted[name]}
+    return {
+        "sent": sent,
+        "rejected": rejected,
+        "refusals": dict(sender.refusals) if sender else {},
+        "spooled": spooled,
+        "dropped": dict(counts.dropped + counted),
+        "faults": faults,
+    }
+
+
+def reserved(questions: Mapping[str, Question]) -> dict[str, dict[str, float | None]]:
+    """Tell, in nats, what is reserved of the budget for each metric."""
+    found: dict[str, dict[str, float | None]] = {}
+    for id_, each in questions.items():
+        lifetime = each.allowance.lifetime
+        found[id_] = {"window": each.allowance.window / MICRO, "lifetime": None if lifetime is None else lifetime / MICRO}
+    return found
+
+
+def spent(ledger: Ledger | None) -> dict[str, float | None]:
+    """Tell, in nats, what the device has spent and has left; None without a bound, and where the state cannot be read."""
+    try:
+        found = ledger.spent() if ledger else None
+    except StateError:
+        found = None
+    amounts = {name: getattr(found, name, None) for name in ("window", "window_left", "lifetime", "lifetime_left")}
+    return {name: None if amount is None or isinf(amount) else amount for name, amount in amounts.items()}

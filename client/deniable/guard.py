@@ -1,0 +1,53 @@
+"""The guard of the public methods: no error of ours reaches the host app, unless the client is strict."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+from deniable.errors import without_locals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["guarded"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Guarded(Protocol):
+    """What has guarded methods."""
+
+    strict: bool
+
+    def count_error(self, error: Exception, where: str) -> None:
+        """Count an error that the app does not see."""
+
+
+def guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a method so that it raises nothing unless its client is strict: the error is counted.
+
+    Parameters
+    ----------
+    otherwise
+        Makes what the method returns after an error.
+    """
+
+    def decorate(method: Callable[P, T]) -> Callable[P, T]:
+        @wraps(method)
+        def guarded_method(*args: P.args, **kwargs: P.kwargs) -> T:
+            client: Guarded = args[0]  # type: ignore[assignment]
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:  # noqa: BLE001 - counted; the host app must never notice
+                args, kwargs = (), {}  # type: ignore[assignment] # an answer may be among them
+                if client.strict:
+                    raise without_locals(error) from None
+                client.count_error(error, method.__name__)
+                result: T = otherwise()
+                return result
+
+        return guarded_method
+
+    return decorate

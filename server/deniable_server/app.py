@@ -21,10 +21,8 @@ from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
 from deniable_server.access.sessions import Sessions
-from deniable_server.api import audit_trail, health, ingest, live, openapi, pipeline, query, questions
-from deniable_server.api import keys as admin
+from deniable_server.api import audit_trail, health, ingest
 from deniable_server.http import gate, problem, trace
-from deniable_server.pages import dashboard
 from deniable_server.prometheus import counted
 from deniable_server.service import App, Service, service
 from deniable_server.settings import Keys, Settings
@@ -96,9 +94,14 @@ def create_app(settings: Settings | None = None) -> Flask:
 
 
 def _parts(serves: str) -> tuple[ModuleType, ...]:
-    reading = (query, questions, live, pipeline, admin, openapi, dashboard)
-    # Whoever watches the process asks for its health, whatever it serves.
-    return health, *{"ingest": (ingest,), "query": reading}.get(serves, (ingest, *reading))
+    if serves == "ingest":
+        return (health, ingest)
+    # Queries are decoded, which takes libraries that a server does without that only takes reports.
+    from deniable_server.api import keys, live, openapi, pipeline, query, questions  # noqa: PLC0415
+    from deniable_server.pages import dashboard  # noqa: PLC0415
+
+    reading = (health, query, questions, live, pipeline, keys, openapi, dashboard)
+    return reading if serves == "query" else (ingest, *reading)
 
 
 class _Server(Flask):

@@ -10,7 +10,6 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 import deniable
-from deniable_aggregator.alarms import watcher
 from deniable_aggregator.store import health
 
 if TYPE_CHECKING:
@@ -81,6 +80,8 @@ class Gauges(Collector):
             if felt.lag is not None:
                 lag.add_metric(labels, felt.lag)
             if self._looks:
+                from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - who takes uploads only may have no scipy
+
                 since = [each.since for found in watcher.alarms(app.store, definitions).values() for each in found]
                 alarms.add_metric(labels, len(since))
                 raised.add_metric(labels, max(since, default=0))

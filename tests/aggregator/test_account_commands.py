@@ -311,7 +311,7 @@ def test_a_picture_that_cannot_be_drawn(run, tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "deniable_aggregator.accounting.plot", raising=False)
     status, out, err = run("--epsilon", 1, "--plot", tmp_path / "a.svg")
     assert (status, out) == (2, "")
-    assert "pip install 'deniable[demo]'" in err
+    assert "pip install 'deniable[plots]'" in err
 
 
 @pytest.mark.parametrize(

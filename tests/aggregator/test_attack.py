@@ -451,20 +451,20 @@ def test_a_plot_without_matplotlib(run, monkeypatch):
     monkeypatch.delitem(sys.modules, "deniable_aggregator.attack.plot", raising=False)
     status, out, err = run("--plot", "averaging.svg")
     assert (status, out) == (2, "")
-    assert err == "deniable attack: --plot needs matplotlib, which is not installed: pip install 'deniable[demo]'\n"
+    assert err == "deniable attack: --plot needs matplotlib, which is not installed: pip install 'deniable[plots]'\n"
 
 
 def test_the_command_without_its_extra(run, monkeypatch):
-    """Without what the demo extra brings the command says which install does."""
+    """Without what the aggregator extra brings the command says which install does."""
 
     class Point(EntryPoint):
         def load(self):
-            raise ModuleNotFoundError(name="rich")
+            raise ModuleNotFoundError(name="numpy")
 
     point = Point("attack", "deniable_aggregator.commands.attack:attack", "deniable.commands")
     monkeypatch.setattr(cli, "entry_points", lambda **_: [point])
     status, _, err = run()
-    assert (status, err) == (2, "deniable attack needs rich, which is not installed: pip install 'deniable[demo]'\n")
+    assert (status, err) == (2, "deniable attack needs numpy, which is not installed: pip install 'deniable[aggregator]'\n")
 
 
 @pytest.mark.parametrize(

@@ -419,3 +419,12 @@ def test_an_answer_that_cannot_be_logged_is_not_given_and_not_lost(closed, monke
     (kept,) = closed.store.redis.hvals("{shop}:answers:export.used")
     again = post(closed).get_json()
     assert (again["count"], again["spent"]) == (int(kept.split()[0]), 0)
+
+
+def test_without_opendp_no_question_is_answered(closed, monkeypatch):
+    """A server that was installed without what draws the noise says so, and nothing is paid."""
+    from deniable_aggregator.questions import central_noise
+
+    monkeypatch.setattr(central_noise, "find_spec", lambda _: None)
+    assert refusal(post(closed, epsilon=0.1)) == (501, "no_questions")
+    assert closed.get(BUDGET).get_json()["months"] == []

@@ -200,5 +200,5 @@ def _drawing() -> Callable[[str, Sequence[tuple[int, Statement]], str, Sequence[
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("deniable"):
             raise
-        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[demo]'") from None
+        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[plots]'") from None
     return draw

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
-from deniable import mechanisms
+from deniable import mechanisms, terminal
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.permanent import Chain
@@ -53,24 +52,13 @@ def _averaging(arguments: argparse.Namespace) -> int:
         _drawing()  # said before the work and not after it
     observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
     kinds = [(2 + bool(arguments.lose_every)) if isinstance(each.mechanism, Chain) else 1 for each in observers]
-    console = Console(stderr=True)
-    columns = TextColumn("{task.description:>16}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    results = []
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        tasks = [
-            progress.add_task(each.mechanism.name, total=count * max(arguments.devices, 0))
-            for each, count in zip(observers, kinds, strict=True)
-        ]
-        for observer, task in zip(observers, tasks, strict=True):
-            results.append(
-                averaging(
-                    observer,
-                    devices=arguments.devices,
-                    reports=arguments.reports,
-                    lose_every=arguments.lose_every,
-                    advance=lambda task=task: progress.advance(task),  # type: ignore[misc]
-                )
-            )
+    advance = _progress(sum(kinds) * max(arguments.devices, 0))
+    results = [
+        averaging(
+            observer, devices=arguments.devices, reports=arguments.reports, lose_every=arguments.lose_every, advance=advance
+        )
+        for observer in observers
+    ]
     for result in results:
         print(json.dumps(result.to_dict()) if arguments.json else _told(result, arguments.lose_every))
     if arguments.plot:
@@ -78,6 +66,19 @@ def _averaging(arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(f"Plot: {arguments.plot}")
     return 0
+
+
+def _progress(devices: int) -> Callable[[], None]:
+    """Return what tells a terminal that one more device was simulated."""
+    screen, done = terminal.raw(sys.stderr), count(1)
+
+    def advance() -> None:
+        number = next(done)
+        if screen.isatty():
+            end = "\r" if number < devices else "\r\033[K"
+            print(f"{number:,} of {devices:,} devices", end=end, file=screen, flush=True)
+
+    return advance
 
 
 def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
@@ -95,7 +96,7 @@ def _drawing() -> Callable[[Sequence[Result], str], None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("deniable"):
             raise
-        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[demo]'") from None
+        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[plots]'") from None
     return draw
 
 

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 from functools import lru_cache
+from importlib.util import find_spec
 from math import ceil, exp, inf, log, log1p, nextafter, sqrt
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -27,9 +28,14 @@ from deniable.limits.allowance import MICRO
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["count", "margin", "most", "reach", "stderr"]
+__all__ = ["available", "count", "margin", "most", "reach", "stderr"]
 
 _STEPS = 64  # of the scale, the last place each, within which rounding in a map is made up for
+
+
+def available() -> bool:
+    """Tell whether OpenDP, which draws the noise, is installed."""
+    return find_spec("opendp") is not None
 
 
 def count(n: int, cost: int) -> int:

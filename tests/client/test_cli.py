@@ -261,7 +261,8 @@ def points(monkeypatch):
         for name, value in (
             ("serve", "deniable_server.commands.serve:serve"),
             ("worker", "deniable_aggregator.commands.worker:worker"),
-            ("demo", "deniable_server.commands.serve:demo"),
+            ("demo", "deniable_server.commands.demo:demo"),
+            ("keys", "deniable_server.commands.keys:keys"),
             ("attack", "deniable_aggregator.commands.attack:attack"),
             ("other", "someone_else:command"),
         )
@@ -274,7 +275,7 @@ def points(monkeypatch):
 
 @pytest.mark.parametrize(
     ("command", "missing", "extra"),
-    [("serve", "flask", "server"), ("worker", "numpy", "aggregator"), ("demo", "rich", "demo"), ("attack", "rich", "demo")],
+    [("serve", "flask", "serve"), ("worker", "numpy", "aggregator"), ("demo", "rich", "demo"), ("keys", "redis", "ingest")],
 )
 def test_a_missing_extra(run, points, command, missing, extra):
     """A command whose extra is missing says which install brings it."""

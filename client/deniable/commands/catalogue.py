@@ -1,0 +1,153 @@
+"""The catalogue of subcommands: what each is for, which extra brings it, and examples, before any of them is imported."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["CATALOGUE", "NOT_ON_WINDOWS", "Entry"]
+
+
+class Entry(NamedTuple):
+    """What is known of a subcommand.
+
+    Parameters
+    ----------
+    summary
+        What it does, in a line.
+    extra
+        The smallest extra that brings all it needs; empty where the base install does.
+    examples
+        Command lines, at least one for each of its actions.
+    """
+
+    summary: str
+    extra: str
+    examples: tuple[str, ...]
+
+
+NOT_ON_WINDOWS = frozenset({"demo", "serve"})
+"""These start processes that Windows cannot run, whatever is installed."""
+
+_HASH = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+_STORE = "--redis-url redis://localhost --app shop"
+
+CATALOGUE: dict[str, Entry] = {
+    "account": Entry(
+        "add up what all reports of a device tell, in every way, and say which total to quote",
+        "aggregator",
+        ("deniable account --registry metrics.toml --days 365", "deniable account --epsilon 1 --reports 30"),
+    ),
+    "attack": Entry(
+        "guess what devices hold from all their reports, with and without a kept permanent response",
+        "aggregator",
+        ("deniable attack averaging", "deniable attack averaging --mechanism l_grr --epsilon 1 --plot averaging.svg"),
+    ),
+    "audit-log": Entry(
+        "look at the audit log, verify it, and move what is old to files",
+        "aggregator",
+        (
+            f"deniable audit-log verify {_STORE} --files audit --anchor 120:{_HASH}",
+            f"deniable audit-log list {_STORE} --json",
+            f"deniable audit-log head {_STORE}",
+            f"deniable audit-log rotate {_STORE} --to audit --older-than 30 --retain 400",
+        ),
+    ),
+    "check-config": Entry(
+        "tell what a server would make of this environment, and every fault in it",
+        "ingest",
+        ("deniable check-config", "deniable check-config --json"),
+    ),
+    "demo": Entry(
+        "real devices' answers through real processes, with the truth beside the estimates",
+        "demo",
+        ("deniable demo", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
+    ),
+    "dlq": Entry(
+        "look at batches that could not be counted, and have them counted after all",
+        "aggregator",
+        (
+            f"deniable dlq list {_STORE}",
+            f"deniable dlq show 1760000000000-0 {_STORE}",
+            f"deniable dlq requeue --all {_STORE}",
+            f"deniable dlq purge 1760000000000-0 {_STORE}",
+        ),
+    ),
+    "doctor": Entry(
+        "look at a live installation, and tell what is wrong and what to do",
+        "ingest",
+        ("deniable doctor", "deniable doctor --json"),
+    ),
+    "erase": Entry(
+        "remove all that the store has of a metric, for good",
+        "aggregator",
+        (f"deniable erase {_STORE} --metric ui.theme", f"deniable erase {_STORE} --metric ui.theme --version 1 --yes"),
+    ),
+    "explain": Entry(
+        "tell in words what a metric sends, with what probabilities",
+        "",
+        ("deniable explain ui.theme", "deniable explain ui.theme dark --registry metrics.toml"),
+    ),
+    "keys": Entry(
+        "make, list and revoke the keys of an app",
+        "ingest",
+        (
+            f"deniable keys create {_STORE} --role ingest --name 'release 2.4'",
+            f"deniable keys list {_STORE} --json",
+            f"deniable keys revoke 3f9a1c {_STORE}",
+        ),
+    ),
+    "prove": Entry(
+        "prove each mechanism's privacy by walking every draw it can make",
+        "",
+        ("deniable prove", "deniable prove grr oue --domain-size 3 4 --epsilon 1 2"),
+    ),
+    "publish": Entry(
+        "publish what was counted, as far as it may be",
+        "aggregator",
+        (f"deniable publish {_STORE} --registry metrics.toml",),
+    ),
+    "rappor": Entry(
+        "decode what a google/rappor deployment has collected",
+        "aggregator",
+        (
+            "deniable rappor decode --params params.csv --counts counts.csv --map map.csv",
+            "deniable rappor count --params params.csv --reports reports.csv --out counts.csv",
+            "deniable rappor map --params params.csv --candidates candidates.txt --out map.csv",
+            "deniable rappor associate --reports r.csv --variable page p.csv pages.txt --variable premium q.csv -",
+        ),
+    ),
+    "registry": Entry(
+        "check a metrics.toml, compare two, or sign one for devices",
+        "",
+        (
+            "deniable registry lint metrics.toml",
+            "deniable registry diff published metrics.toml",
+            "deniable registry publish metrics.toml published",
+            "deniable registry show metrics.toml --json",
+            "deniable registry keygen --out key.pem",
+            "deniable registry sign metrics.toml --key key.pem",
+            "deniable registry verify metrics.signed.json --public-key PUBLIC_KEY",
+        ),
+    ),
+    "report": Entry(
+        "write what a privacy reviewer needs to know of a registry, and of what was published",
+        "server",
+        ("deniable report privacy --registry metrics.toml --output report.html",),
+    ),
+    "serve": Entry(
+        "run the ingest server, the query API and the dashboard, with a store and a worker",
+        "serve",
+        ("deniable serve --registry metrics.toml", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
+    ),
+    "status": Entry(
+        "tell how much waits to be counted, and whether anybody works on it",
+        "aggregator",
+        (f"deniable status {_STORE}", f"deniable status {_STORE} --json"),
+    ),
+    "worker": Entry(
+        "count reports from the stream into tallies",
+        "aggregator",
+        ("deniable worker --redis-url redis://localhost --registry metrics.toml",),
+    ),
+}
+"""By name; a command that another package brings stands in no catalogue."""

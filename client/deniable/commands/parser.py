@@ -1,0 +1,63 @@
+"""The parser of all subcommands: options count before an action and after it, and a mistyped word gets the nearest one."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import TYPE_CHECKING, Any, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Parser"]
+
+_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose options stand before an action or after it."""
+
+    def __init__(self, **told: Any) -> None:
+        self._shared: list[tuple[tuple[str, ...], dict[str, Any]]] = []
+        self._actions_below: dict[str, Parser] = {}
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **told)
+
+    def add_argument(self, *names: str, **told: Any) -> argparse.Action:
+        """Add an argument; an option is one of each action, too."""
+        if names[0].startswith("-") and told.get("action") not in ("help", "version"):
+            self._shared.append((names, told))
+        return super().add_argument(*names, **told)
+
+    def add_subparsers(self, **told: Any) -> Any:
+        """Add actions."""
+        made = super().add_subparsers(**told)
+        self._actions_below = made.choices
+        return made
+
+    def complete(self, examples: Sequence[str]) -> None:
+        """Give each action the options that stand before it, and each parser the examples that are of it.
+
+        Parameters
+        ----------
+        examples
+            Command lines.
+        """
+        own = [line for line in examples if f"{line} ".startswith(f"{self.prog} ")]
+        if own:
+            self.epilog = "\n".join(["examples:", *(f"  {line}" for line in own)])
+        for below in self._actions_below.values():
+            taken = {name for names, _ in below._shared for name in names}  # noqa: SLF001 - of our own class
+            for names, told in self._shared:
+                if not taken.intersection(names):
+                    below.add_argument(*names, **told | {"default": argparse.SUPPRESS, "required": False})
+            below.complete(examples)
+
+    def error(self, message: str) -> NoReturn:
+        """End with status 2; of a mistyped word, name the nearest."""
+        found = _CHOICE.search(message)
+        if found:
+            from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistyped command needs it
+
+            near = get_close_matches(found[1], re.findall(r"[^\s',]+", found[2]), 1)
+            message += f"; did you mean {near[0]}?" if near else ""
+        super().error(message)

@@ -1,0 +1,172 @@
+"""Commands before any of them runs: examples, help, options on both sides of an action, mistyped words, extras."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import deniable
+from deniable import cli
+from deniable.commands.catalogue import CATALOGUE, NOT_ON_WINDOWS
+from deniable.commands.parser import Parser
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
+COMMANDS = PROJECT["entry-points"]["deniable.commands"]
+
+
+def load(name):
+    """Import a command of this tree, or skip where its extra is not installed."""
+    module, _, function = COMMANDS[name].partition(":")
+    try:
+        return getattr(__import__(module, fromlist=[function]), function)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("deniable") or not CATALOGUE[name].extra:
+            raise
+        pytest.skip(f"{error.name} is not installed")
+
+
+def built(name):
+    parser = Parser(prog=f"deniable {name}")
+    load(name)(parser)
+    parser.complete(CATALOGUE[name].examples)
+    return parser
+
+
+def below(parser):
+    """Go through a parser and those of its actions."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from below(each)
+
+
+def test_the_catalogue_has_every_command():
+    """Each command stands in the catalogue, and names an extra that there is."""
+    assert set(CATALOGUE) == set(COMMANDS)
+    assert {entry.extra for entry in CATALOGUE.values()} <= {"", *PROJECT["optional-dependencies"]}
+    assert set(CATALOGUE) >= NOT_ON_WINDOWS
+    for name, entry in CATALOGUE.items():
+        assert bool(entry.extra) != COMMANDS[name].startswith("deniable."), name
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_help_has_an_example_that_is_read(name):
+    """Each command and each of its actions shows an example in its help, and the command reads all of them."""
+    parser = built(name)
+    for each in below(parser):
+        assert "examples:\n  deniable " in each.format_help(), each.prog
+    for example in CATALOGUE[name].examples:
+        parser.parse_args(shlex.split(example)[2:])
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("keys --app shop --redis-url unix:///a create --role ingest", {"app": "shop", "redis_url": "unix:///a"}),
+        ("keys create --role ingest --app shop --redis-url unix:///a", {"app": "shop", "redis_url": "unix:///a"}),
+        ("keys --redis-url unix:///a list --app shop", {"app": "shop", "redis_url": "unix:///a"}),
+        ("keys --app shop revoke 3f --redis-url unix:///a", {"app": "shop", "redis_url": "unix:///a", "id": "3f"}),
+        ("dlq --app shop list", {"app": ["shop"]}),
+        ("dlq list --app shop", {"app": ["shop"]}),
+        ("audit-log head --redis-url unix:///a --app shop", {"app": ["shop"], "redis_url": "unix:///a"}),
+    ],
+)
+def test_options_stand_before_an_action_or_after_it(line, expected):
+    """What a command is told counts on both sides of its action."""
+    name, *rest = line.split()
+    parsed = vars(built(name).parse_args(rest))
+    assert {key: parsed[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("registery", "registry"), ("explian", "explain"), ("regsitry lint x", "registry"), ("registry lnit", "lint")],
+)
+def test_a_mistyped_word_gets_the_nearest(capsys, typed, meant):
+    """A command or an action that there is not is refused with the nearest that there is."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(typed.split())
+    assert caught.value.code == 2
+    assert f"did you mean {meant}?" in capsys.readouterr().err
+
+
+def test_a_word_like_no_other_gets_none(capsys):
+    """Nothing is guessed where nothing is near."""
+    with pytest.raises(SystemExit):
+        cli.main(["xyzzyx"])
+    err = capsys.readouterr().err
+    assert "invalid choice" in err
+    assert "did you mean" not in err
+
+
+def test_the_version(capsys):
+    """``deniable --version`` says it."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["--version"])
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"deniable {deniable.__version__}\n"
+
+
+@pytest.fixture
+def without(monkeypatch):
+    """Have every command's import fail for want of a module."""
+    from importlib.metadata import EntryPoint
+
+    class Point(EntryPoint):
+        def load(self):
+            raise ModuleNotFoundError("No module named 'numpy'", name="numpy")
+
+    points = [Point(name, value, "deniable.commands") for name, value in COMMANDS.items()]
+    monkeypatch.setattr(cli, "entry_points", lambda **_: points)
+
+
+@pytest.mark.usefixtures("without")
+@pytest.mark.parametrize("name", [name for name, entry in CATALOGUE.items() if entry.extra])
+def test_help_needs_no_extra(capsys, name):
+    """Without its extra a command's help says what it is for, shows examples, and names the extra."""
+    assert cli.main([name, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert CATALOGUE[name].summary.split()[0] in out
+    assert CATALOGUE[name].examples[0] in out
+    assert out.endswith(f"needs numpy, which is not installed: pip install 'deniable[{CATALOGUE[name].extra}]'\n")
+
+
+@pytest.mark.parametrize("name", NOT_ON_WINDOWS)
+def test_what_cannot_run_on_windows_says_so(monkeypatch, capsys, name):
+    """No pip line helps there, and none is given."""
+    monkeypatch.setattr(cli.sys, "platform", "win32")
+    assert cli.main([name]) == 2
+    err = capsys.readouterr().err
+    assert "does not run on Windows" in err
+    assert "pip" not in err
+
+
+def test_an_interrupt_is_no_traceback(monkeypatch, capsys):
+    """Ctrl-C ends any command with a word and the status that shells know."""
+
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_main", interrupted)
+    assert cli.main(["prove"]) == 130
+    assert capsys.readouterr().err == "Stopping ...\n"
+
+
+def test_remedies_name_extras_that_there_are():
+    """Each `deniable[...]` that the product or its documents name is an extra."""
+    root = Path(__file__).parents[2]
+    files = [path for folder in ("client", "server", "aggregator") for path in (root / folder).rglob("*.py")]
+    named = {
+        extra
+        for path in [*files, *(root / "docs").glob("*.md"), root / "README.md"]
+        for found in re.findall(r"(?:deniable|'\.)\[([a-z,]+)\]", path.read_text("utf-8"))
+        for extra in found.split(",")
+    }
+    assert named
+    assert named <= set(PROJECT["optional-dependencies"])

@@ -137,7 +137,7 @@ def test_help_needs_no_extra(capsys, name):
     assert out.endswith(f"needs numpy, which is not installed: pip install 'deniable[{CATALOGUE[name].extra}]'\n")
 
 
-@pytest.mark.parametrize("name", NOT_ON_WINDOWS)
+@pytest.mark.parametrize("name", sorted(NOT_ON_WINDOWS))
 def test_what_cannot_run_on_windows_says_so(monkeypatch, capsys, name):
     """No pip line helps there, and none is given."""
     monkeypatch.setattr(cli.sys, "platform", "win32")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -123,3 +127,29 @@ def test_a_given_store_may_be_used_twice(start_store):
         outcome = json.loads(done.stdout)
         assert {metric["n"] for metric in outcome["metrics"]} == {300}
         assert outcome["store"].startswith("given URL")
+
+
+def test_a_port_in_use_gets_no_reports():
+    """Where somebody else listens the demo ends with one line, and sends nothing there."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        taken.settimeout(0)
+        done = demo("--devices", 10, "--port", taken.getsockname()[1], timeout=60)
+        assert done.returncode == 2
+        assert "is in use by another program" in done.stderr
+        with pytest.raises(BlockingIOError):
+            taken.accept()
+
+
+def test_ctrl_c_shows_no_traceback():
+    """Ctrl-C, which goes to every process of the terminal, ends the demo with a word."""
+    command = [sys.executable, "-m", "deniable", "demo", "--devices", "300000"]
+    told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "stdin": subprocess.DEVNULL}
+    process = subprocess.Popen(command, start_new_session=True, **told)
+    while "Watch:" not in (line := process.stderr.readline()):
+        assert line
+    time.sleep(2)  # amid what the devices answer
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    assert err.endswith("Stopping ...\n")

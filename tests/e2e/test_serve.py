@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -30,7 +31,7 @@ def trial(tmp_path):
 
 
 @contextmanager
-def serving(registry, data):
+def serving(registry, data, end=signal.SIGTERM):
     """Serve until the block ends; yield the DSN, the read key and the address."""
     bind = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "deniable", "serve", "--registry", registry, "--bind", bind, "--data", data]
@@ -44,9 +45,11 @@ def serving(registry, data):
             said += line
         yield re.search(r"DSN: +(\S+)", said)[1], re.search(r"Read key: +(\S+)", said)[1], f"http://{bind}"
     finally:
-        process.send_signal(signal.SIGTERM)
+        process.send_signal(end)
         output = process.communicate(timeout=60)
         assert process.returncode == 0, output
+        assert "Stopping ..." in output[1]
+        assert "Traceback" not in output[1]
 
 
 def count(url, key, least, seconds=60.0):
@@ -90,3 +93,71 @@ def test_a_faulty_registry_stops_the_start(tmp_path):
     assert done.returncode == 2
     assert done.stderr.count("cart.size") == 2
     assert "Traceback" not in done.stderr
+
+
+def serve(*arguments, cwd):
+    command = [sys.executable, "-m", "deniable", "serve", "--registry", REGISTRY, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=cwd)
+
+
+@pytest.fixture
+def listener():
+    """Listen on a port, as another program does."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        taken.settimeout(0)
+        yield taken
+
+
+def test_a_port_in_use_is_said_before_anything_is_started(listener, tmp_path):
+    """A taken port ends the command with one line and a remedy, and no DSN is printed that leads elsewhere."""
+    bind = f"127.0.0.1:{listener.getsockname()[1]}"
+    done = serve("--bind", bind, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"deniable serve: {bind} is in use by another program: stop that, or choose another port\n"
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+@pytest.mark.parametrize("bind", ["127.0.0.1:99999", "18099", "127.0.0.1:", ":8080", "203.0.113.1:8080", "nosuch.invalid:8080"])
+def test_an_address_that_is_none_is_one_line(bind, tmp_path):
+    """What cannot be listened on is refused in one line that says what can."""
+    done = serve("--bind", bind, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert re.search("such as 127.0.0.1:8080|choose an address of this machine", done.stderr), done.stderr
+
+
+def test_ctrl_c_stops_with_a_word(trial, tmp_path):
+    """Ctrl-C ends all in order, says so, and shows no traceback."""
+    with serving(trial, tmp_path / "data", end=signal.SIGINT):
+        assert (tmp_path / "data" / "serving.json").stat().st_mode & 0o077 == 0
+    assert not (tmp_path / "data" / "serving.json").exists()
+
+
+def test_the_doctor_looks_at_what_is_served(trial, tmp_path):
+    """With --data the doctor knows keys, registry and store of the server that runs, whatever the environment says."""
+    data = tmp_path / "data"
+    doctor = [sys.executable, "-m", "deniable", "doctor", "--data", data]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    with serving(trial, data):
+        done = subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "1 ingest, 1 read" in done.stdout
+    again = subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert again.returncode == 2
+    assert "no `deniable serve` runs with" in again.stderr
+
+
+def test_a_store_that_dies_ends_all_with_a_line(trial, tmp_path):
+    """When its store is gone the command says so and ends, rather than answer 503 for ever."""
+    data = tmp_path / "data"
+    command = [sys.executable, "-m", "deniable", "serve", "--registry", trial, "--bind", "127.0.0.1:0", "--data", data]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    while "Ctrl-C" not in (line := process.stdout.readline()):
+        assert line, process.stderr.read()
+    os.kill(int((data / "lock").read_text()), signal.SIGKILL)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "deniable serve: the store ended by itself with status -9; start this again: what it has on disk is kept\n" in err
+    assert "Traceback" not in err

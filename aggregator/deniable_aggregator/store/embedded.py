@@ -72,12 +72,26 @@ class StoreServer:
     url: str = field(repr=False)
     origin: str
     _undo: ExitStack = field(default_factory=ExitStack, repr=False)
+    _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
     _pid: int = field(default_factory=os.getpid, init=False, repr=False)
 
     def __post_init__(self) -> None:
         atexit.register(self.stop)
         self._undo.callback(atexit.unregister, self.stop)
         logger.info("store: %s", self.origin)
+
+    def check(self) -> None:
+        """See that the server, where we started it, still runs.
+
+        Raises
+        ------
+        ConfigurationError
+            If it has ended by itself.
+        """
+        if self._process is not None and self._process.poll() is not None:
+            raise ConfigurationError(
+                f"the store ended by itself with status {self._process.returncode}; start this again: what it has on disk is kept"
+            )
 
     def stop(self) -> None:
         """Stop the server and remove its folder, where we made them; a second call does nothing."""
@@ -137,7 +151,7 @@ def open_store(
             version = _await_version(process, url, folder / _LOG, timeout)
         except OSError as error:
             raise ConfigurationError(f"cannot start a store with {binary}: {error}") from error
-        return StoreServer(url, f"{label.format(version=version)} ({binary})", undo.pop_all())
+        return StoreServer(url, f"{label.format(version=version)} ({binary})", undo.pop_all(), process)
 
 
 def redacted(url: str) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import redis
@@ -15,6 +16,7 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
 from deniable_aggregator.store.embedded import redacted
 from deniable_server.doctor import examine
+from deniable_server.local import running
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,19 +32,22 @@ _COLOURS = {"ok": "32", "warning": "33", "fault": "31"}
 
 
 def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable doctor [--json]``: look at the installation that the environment describes; changes nothing.
+    """``deniable doctor [--data DIR] [--json]``: look at the installation that the environment describes; changes nothing.
 
     Exit status: 0 without a fault, warnings or not; 1 with one; 2 for a wrong configuration; 3 when the store cannot be reached.
     """
     parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
+    about = "of a running `deniable serve`: look at that, whatever the environment says"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=about)
     parser.add_argument("--json", action="store_true", help="one JSON object for each finding, by line")
 
     def run(arguments: argparse.Namespace) -> int:
-        settings = Settings.from_environment()
-        if not arguments.redis_url:
+        settings = running.read(arguments.data) if arguments.data else Settings.from_environment()
+        url = settings.redis_url if arguments.data else arguments.redis_url
+        if not url:
             raise ConfigurationError("DENIABLE_REDIS_URL is not set, so there is nothing to look at; or give --redis-url")
         registries = settings.registries()
-        client = options.opened(arguments.redis_url, timeout=_SECONDS)
+        client = options.opened(url, timeout=_SECONDS)
         say = _as_json if arguments.json else _as_text
         faults = warnings = 0
         try:
@@ -51,7 +56,7 @@ def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
                 faults += found.status == "fault"
                 warnings += found.status == "warning"
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            print(f"the store cannot be reached ({redacted(arguments.redis_url)}): {type(error).__name__}", file=sys.stderr)
+            print(f"the store cannot be reached ({redacted(url)}): {type(error).__name__}", file=sys.stderr)
             return options.STORE_STATUS
         finally:
             client.close()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.process import variables
 from deniable_server.access.key_file import KeyFile
+from deniable_server.local.running import told
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -43,16 +46,19 @@ def serve(parser: argparse.ArgumentParser) -> Run:
         kept = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
         if kept:
             settings = replace(settings, ingest_keys=_joined(kept, "ingest"), read_keys=_joined(kept, "read"))
-        with Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data) as stack:
+        running = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
+        with running as stack, told(settings, stack.store_url, arguments.data):
             print(f"Store:     {stack.origin}")
             print(f"Dashboard: {stack.url}/")
             for app, keys in kept.items():
-                print(f"DSN:       http://{keys['ingest']}@{arguments.bind}/{app}")
+                print(f"DSN:       http://{keys['ingest']}@{stack.bind}/{app}")
                 print(f"Read key:  {keys['read']}")
             if kept:
                 print(f"Keys are kept in {file.path}, for you alone to read; without it, new ones are drawn.")
+            print(f"Look at it: deniable doctor --data {shlex.quote(str(arguments.data))}")
             print("Ctrl-C stops everything.", flush=True)
             stack.wait()
+            print("Stopping ...", file=sys.stderr, flush=True)
         return 0
 
     return run

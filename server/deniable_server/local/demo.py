@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import sys
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from math import sqrt
 from pathlib import Path
@@ -32,12 +34,12 @@ from deniable.transport import SenderSettings
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect
 from deniable_server.local import population
-from deniable_server.local.stack import Stack, free_port
+from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from deniable.registry import Metric, Registry
     from deniable_server.local.population import Answer, Population
@@ -91,7 +93,7 @@ def _run(arguments: argparse.Namespace) -> int:
             dashboard="open",
             max_backlog=100_000,
         )
-        bind = f"127.0.0.1:{arguments.port or free_port()}"
+        bind = f"127.0.0.1:{arguments.port or 0}"
         with Stack(settings, bind=bind, log_file=Path(folder, "log")) as stack:
             console.print(f"Store: {stack.origin}")
             console.print(f"Watch: {stack.url}/")
@@ -116,6 +118,7 @@ def _linger(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
     if keep:
         console.print(f"The page stays at {stack.url}/ until Ctrl-C.")
         stack.wait()
+        console.print("Stopping ...")
     elif ask and sys.stdin.isatty() and sys.stdout.isatty():
         console.print(f"The page is at {stack.url}/ - press Enter to stop the services.")
         sys.stdin.readline()
@@ -136,7 +139,8 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
     with Progress(*columns, console=console) as progress, pool:
         answered = progress.add_task("devices answered", total=len(people.rows))
         counted = progress.add_task("reports counted", total=reports)
-        futures = {pool.submit(_answer, dsn, settings.registry, names, chunk): len(chunk) for chunk in chunks}
+        with _spared():
+            futures = {pool.submit(_answer, dsn, settings.registry, names, chunk): len(chunk) for chunk in chunks}
         try:
             for number, future in enumerate(as_completed(futures)):
                 future.result()
@@ -155,6 +159,16 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
             progress.update(counted, completed=done)
             time.sleep(0.1)
         progress.update(counted, completed=done)
+
+
+@contextmanager
+def _spared() -> Iterator[None]:
+    """Start processes that Ctrl-C spares: it is for us, who end them."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answer, ...]]) -> None:
@@ -284,6 +298,7 @@ def _show(outcome: dict[str, Any], results: list[Result], *, show_all: bool) -> 
         f"{outcome['devices']:,} devices of {outcome['source']}; {outcome['reports']:,} reports in {outcome['seconds']:.1f} s "
         f"({outcome['reports_per_second']:,}/s); {verdict} in its simultaneous {LEVEL:.1%} interval."
     )
+    console.print("Next: `deniable init` writes a metrics.toml for an app of yours, and says what comes after it.")
 
 
 def _table(result: Result, *, show_all: bool) -> Table:

@@ -22,6 +22,7 @@ from redis.retry import Retry
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import variables
 from deniable_aggregator.store import embedded
+from deniable_server.local import address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,7 +54,7 @@ class Stack:
     settings
         The server's settings; an empty `redis_url` means a store of our own, to be started.
     bind
-        Address of the server, ``host:port``.
+        Address of the server, ``host:port``; it is taken first of all, and port 0 becomes one that is free.
     web_workers
         Processes that gunicorn runs.
     directory
@@ -80,6 +81,7 @@ class Stack:
         self._directory = directory
         self._log_file = log_file
         self._undo = ExitStack()
+        self._store: embedded.StoreServer | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
@@ -95,10 +97,13 @@ class Stack:
 
     def _start(self) -> None:
         apps = self.settings.registries()
+        taken = self._undo.enter_context(address.listen(self.bind))
+        self.bind = address.written(self.bind, taken)
+        self.url = f"http://{self.bind}"
         store = self._undo.enter_context(
             embedded.open_store(self.settings.redis_url or None, directory=self._directory, durability=self.settings.durability)
         )
-        self.origin, self.store_url = store.origin, store.url
+        self.origin, self.store_url, self._store = store.origin, store.url, store
         _ping(store)
         # Open pages are shown under the name that is printed for them, whatever else there is.
         settings = replace(self.settings, redis_url=store.url, hosts=f"{self.settings.hosts},{self.bind.rpartition(':')[0]}")
@@ -106,11 +111,21 @@ class Stack:
         for app in apps:
             worker += ["--app", app]
         self._launch("worker", worker, settings)
-        gunicorn = [sys.executable, "-m", "gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", self.bind]
-        self._launch("server", [*gunicorn, "-w", str(self._web_workers), "deniable_server:create_app()"], settings)
+        gunicorn = [
+            sys.executable,
+            "-m",
+            "gunicorn",
+            "-c",
+            "python:deniable_server.gunicorn_conf",
+            "-b",
+            f"fd://{taken.fileno()}",
+        ]
+        command = [*gunicorn, "-w", str(self._web_workers), "deniable_server:create_app()"]
+        self._launch("server", command, settings, descriptor=taken.fileno())
+        taken.close()  # so that nobody is left waiting when the server ends
         self._await_ready()
 
-    def _launch(self, name: str, command: list[str], settings: Settings) -> None:
+    def _launch(self, name: str, command: list[str], settings: Settings, descriptor: int | None = None) -> None:
         # What the settings do not say comes from them as well, and not from around us; but for what only a worker is told.
         told = {each.variable for each in variables.WORKER}
         environment = {key: value for key, value in os.environ.items() if key in told or not key.startswith(variables.PREFIX)}
@@ -122,6 +137,7 @@ class Stack:
                 stdout=log_,
                 stderr=log_,
                 start_new_session=True,  # Ctrl-C is for us, who stop them in order
+                pass_fds=() if descriptor is None else (descriptor,),
             )
         self._processes[name] = process
         self._undo.callback(_terminate, process)
@@ -145,6 +161,8 @@ class Stack:
         ConfigurationError
             With the last lines of its log.
         """
+        if self._store:
+            self._store.check()  # the others would only wait for it
         for name, process in self._processes.items():
             if process.poll() is not None:
                 lines = self._log_file.read_text(errors="replace").splitlines()[-8:] if self._log_file else []

@@ -1,0 +1,49 @@
+"""The address of a local server: taken before anything else is started, or refused with what to do."""
+
+from __future__ import annotations
+
+import errno
+import re
+import socket
+
+from deniable.errors import ConfigurationError
+
+__all__ = ["listen", "written"]
+
+_BIND = re.compile(r"(?P<host>[^\[\]:/\s]+|\[[0-9a-fA-F:.]+\]):(?P<port>[0-9]{1,9})")
+_HIGHEST_PORT = 65535
+_BACKLOG = 2048  # as gunicorn has it
+
+
+def listen(bind: str) -> socket.socket:
+    """Take an address; whoever connects from now on waits to be answered.
+
+    Parameters
+    ----------
+    bind
+        ``HOST:PORT``; port 0 stands for any that is free.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is no such address, or cannot be taken.
+    """
+    found = _BIND.fullmatch(bind)
+    if not found or int(found["port"]) > _HIGHEST_PORT:
+        raise ConfigurationError(
+            f"an address is HOST:PORT, such as 127.0.0.1:8080, with a port up to {_HIGHEST_PORT}; got {bind!r}"
+        )
+    host, port = found["host"].strip("[]"), int(found["port"])
+    try:
+        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(place[:2], family=family, backlog=_BACKLOG)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigurationError(f"{bind} is in use by another program: stop that, or choose another port") from None
+        reason = error.strerror or str(error)
+        raise ConfigurationError(f"{bind} cannot be listened on ({reason}): choose an address of this machine") from None
+
+
+def written(bind: str, taken: socket.socket) -> str:
+    """Write an address with the port that was taken."""
+    return f"{bind.rpartition(':')[0]}:{taken.getsockname()[1]}"

@@ -1,0 +1,73 @@
+"""What a running ``deniable serve`` was told, kept beside its store for ``deniable doctor --data``."""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+from deniable_server.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["read", "told"]
+
+_NAME = "serving.json"
+
+
+@contextmanager
+def told(settings: Settings, store_url: str, directory: Path) -> Iterator[None]:
+    """Keep the settings in a file that nobody else may read, while the block lasts.
+
+    Parameters
+    ----------
+    settings
+        Of the server.
+    store_url
+        Where its store answers.
+    directory
+        As ``--data`` names it.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file cannot be written.
+    """
+    path = directory / _NAME
+    absolute = os.pathsep.join(os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100
+    text = json.dumps(replace(settings, redis_url=store_url, registry=absolute).environment(), indent=2)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
+            file.write(f"{text}\n")
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def read(directory: Path) -> Settings:
+    """Read the settings of the server that runs with a directory.
+
+    Raises
+    ------
+    ConfigurationError
+        If none does.
+    """
+    try:
+        environment = json.loads((directory / _NAME).read_text("utf-8"))
+        return Settings.from_environment(environment)
+    except FileNotFoundError:
+        raise ConfigurationError(
+            f"no `deniable serve` runs with --data {directory}: start one, or leave --data out to look by the environment"
+        ) from None
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise ConfigurationError(f"{directory / _NAME} cannot be read: {error}") from None

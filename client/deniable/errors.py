@@ -14,7 +14,7 @@ cannot be recorded is described by the metric it was meant for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -92,15 +92,18 @@ class Fault:
         What must hold.
     value
         What stands there instead.
+    line
+        Where in the file; 0 where nobody knows.
     """
 
     file: str
     metric: str
     rule: str
     value: object
+    line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.file}: {self.metric}: {self.rule}; got {self.value!r}"
+        return f"{self.file}{f':{self.line}' if self.line else ''}: {self.metric}: {self.rule}; got {self.value!r}"
 
 
 class RegistryError(DeniableError, ValueError):

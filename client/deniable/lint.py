@@ -13,11 +13,12 @@ from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
 from deniable.limits.caps import Caps
 from deniable.limits.exposure import Exposure
 from deniable.registry.lookalike import alike, spelt
+from deniable.registry.places import placed
 from deniable.registry.published import MEANING
 from deniable.registry.tables import delay
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from deniable.mechanisms import Mechanism
@@ -94,7 +95,13 @@ def lint(path: str | Path) -> Lint:
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
         bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
         notes.append(f"all metrics together show {bits}")
-    return Lint(tuple(faults), tuple(warnings), tuple(notes))
+    text = registry.read(path)
+    return Lint(tuple(_placed(text, path, faults)), tuple(_placed(text, path, warnings)), tuple(notes))
+
+
+def _placed(text: str, path: str | Path, faults: Sequence[Fault]) -> list[Fault]:
+    """Say on which line of the registry each fault is; those of files that it names say it themselves."""
+    return [placed(text, [fault])[0] if fault.file == str(path) else fault for fault in faults]
 
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:

@@ -71,7 +71,7 @@ def test_lint_of_faults(run, file):
     bad = file(SOUND.replace("epsilon = 1", "epsilon = 99"), "bad.toml")
     status, out, _ = run("registry", "lint", bad, file())
     assert status == 1
-    assert f"error: {bad}: a: epsilon is a number of nats above 0 and at most 16; got 99\n" in out
+    assert f"error: {bad}:9: a: epsilon is a number of nats above 0 and at most 16; got 99\n" in out
     assert f"{bad}: 1 errors, 0 warnings" in out
     assert "metrics.toml: 0 errors" in out
 

@@ -274,13 +274,15 @@ def test_epsilon_is_kept_as_written():
     )
 
 
-@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
-def test_files_that_cannot_be_read(tmp_path, content):
+@pytest.mark.parametrize(
+    ("content", "rule"), [(None, "the registry is missing"), (b"\xff\xfe", "the registry is a readable UTF-8 file")]
+)
+def test_files_that_cannot_be_read(tmp_path, content, rule):
     """A file that is missing or not UTF-8 is a fault of the file."""
     path = tmp_path / "metrics.toml"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(RegistryError, match="the registry is a readable UTF-8 file") as caught:
+    with pytest.raises(RegistryError, match=rule) as caught:
         load(path)
     assert caught.value.faults[0].file == str(path)
 

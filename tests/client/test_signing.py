@@ -81,7 +81,7 @@ def test_what_is_signed_can_be_verified(run, key):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (SOUND.replace("epsilon = 1", "epsilon = 99"), "error: metrics.toml: a: epsilon is a number of nats"),
+        (SOUND.replace("epsilon = 1", "epsilon = 99"), "error: metrics.toml:8: a: epsilon is a number of nats"),
         (SOUND.replace("revision = 3\n", ""), "a registry that is served has a revision"),
         (SOUND.replace('"d"', f'"{"d" * MAX_BYTES}"'), f"an envelope has at most {MAX_BYTES} bytes"),
     ],

@@ -65,6 +65,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import Fault, ParameterError, RegistryError
 from deniable.registry import hierarchy, text
 from deniable.registry.metric import Metric
+from deniable.registry.places import placed
 from deniable.registry.rules import COIN_EPSILON, faults_of
 from deniable.registry.tables import Analysts, Budget, Publication, Retention
 
@@ -227,6 +228,9 @@ def read(path: str | Path) -> str:
     """
     try:
         return Path(path).read_bytes().decode()
+    except FileNotFoundError:
+        rule = "the registry is missing: name another file, or have `deniable init` write one"
+        raise RegistryError([Fault(str(path), "-", rule, "no such file")]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError([Fault(str(path), "-", "the registry is a readable UTF-8 file", str(error))]) from None
 
@@ -251,10 +255,10 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RegistryError([Fault(file, "-", "the registry is valid TOML", str(error))]) from None
+        raise RegistryError(placed(text, [Fault(file, "-", "the registry is valid TOML", str(error))])) from None
     faults = [Fault(file, *rest) for rest in faults_of(document, _KEYS)]
     if faults:
-        raise RegistryError(faults)
+        raise RegistryError(placed(text, faults))
     segments = {name: tuple(values) for name, values in document.get("segments", {}).items()}
     publication = publication or Publication(**document.get("publication", {}))
     metrics = {id_: _metric(id_, table, publication) for id_, table in document["metrics"].items()}

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from deniable import registry
 from deniable.errors import ConfigurationError, Fault, RegistryError
+from deniable.registry.places import placed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -58,7 +59,7 @@ def load(path: str | Path) -> Registry:
     *older, (file, text) = texts.items()
     latest = registry.parse(text, file)
     loaded = [*(registry.parse(text, file, latest.publication) for file, text in older), latest]
-    faults = list(_conflicts(loaded))
+    faults = [found for fault in _conflicts(loaded) for found in placed(texts[fault.file], [fault])]
     if faults:
         raise RegistryError(faults)
     return replace(_merged(loaded), digest=sha256("".join(texts.values()).encode()).hexdigest())

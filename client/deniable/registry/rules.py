@@ -142,7 +142,13 @@ def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Res
 
 
 def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
-    yield from _unknown(id_, keys, table)
+    unquoted = [key for key, value in table.items() if key not in keys and isinstance(value, dict)]
+    for key in unquoted:
+        full = f"{id_}.{key}"
+        yield id_, f'an id with a dot needs quotes: [metrics."{full}"]', f"[metrics.{full}]"
+    if len(unquoted) == len(table) > 0:
+        return
+    yield from _unknown(id_, keys, {key: value for key, value in table.items() if key not in unquoted})
     for rule, value in chain(
         _domain_faults(table),
         _privacy_faults(table),

@@ -1,0 +1,121 @@
+"""Lines: each fault of a registry says where it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from deniable import registry
+from deniable.errors import RegistryError
+from deniable.lint import lint
+
+SOUND = """format = 1
+app = "shop"
+
+[budget]
+window = 30
+per_window = 8.0
+lifetime = 80.0
+
+[segments]
+platform = [
+    "linux",
+    "macos",
+]
+
+[metrics."ui.theme"]
+type = "categorical"
+values = ["light", "dark"]
+epsilon = 1.0
+description = "d"
+owner = "o"
+expires = 2999-01-01
+
+[metrics.b]
+type = "boolean"
+epsilon = 1
+period = "day"
+description = "d"
+owner = "o"
+expires = 2999-01-01
+"""
+
+
+def faults(text):
+    with pytest.raises(RegistryError) as caught:
+        registry.parse(text)
+    return [(fault.line, fault.metric, fault.rule) for fault in caught.value.faults]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "line"),
+    [
+        ("format = 1", "format = 2", 1),
+        ('app = "shop"', 'app = "Shop"', 2),
+        ('app = "shop"', "", 1),
+        ("window = 30", "window = -1", 5),
+        ("lifetime = 80.0", "lifetme = 80.0", 4),
+        ('"linux",', '"li nux",', 10),
+        ('"categorical"', '"categorial"', 16),
+        ('["light", "dark"]', '["light"]', 17),
+        ("epsilon = 1.0", "epsilon = 99", 18),
+        ("epsilon = 1.0", "epsilo = 1.0", 18),
+        ('description = "d"\nowner = "o"\nexpires = 2999-01-01\n\n', 'owner = "o"\n\n', 15),
+        ('period = "day"', 'period = "year"', 26),
+        ('[metrics.b]\ntype = "boolean"', '[metrics.b]\ntype = "boolean"\nvalues = ["no", "yes"]', 25),
+        ("[metrics.b]", "[metrics.B]", 23),
+    ],
+)
+def test_a_fault_says_its_line(before, after, line):
+    """The line is that of the key which is wrong; of one that is missing, that of its table."""
+    assert SOUND.count(before)
+    registry.parse(SOUND)
+    assert line in [found for found, _, _ in faults(SOUND.replace(before, after, 1))]
+
+
+def test_every_fault_has_a_line():
+    """No fault of a text is without one."""
+    text = SOUND.replace("epsilon", "epsilom").replace("type", "typo").replace("window", "windows")
+    found = faults(text)
+    assert len(found) > 5
+    assert all(line > 0 for line, _, _ in found)
+
+
+def test_a_text_that_is_no_toml():
+    """The line is the one where reading ended."""
+    assert [line for line, _, _ in faults(SOUND.replace("window = 30", "window = "))] == [5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'format = 1\napp = "shop"\n[metrics]\na = { type = "boolen", epsilon = 1, description = "d", owner = "o" }\n',
+        'format = 1\napp = "shop"\n[metrics]\na.type = "boolen"\na.epsilon = 1\na.description = "d"\na.owner = "o"\n',
+        'format = 1\napp = "shop"\n# a comment\nmetrics.a = { type = "boolen", epsilon = 1, description = "d", owner = "o" }\n',
+    ],
+)
+def test_other_ways_to_write_a_table(text):
+    """Inline tables and dotted keys have lines, too."""
+    assert [line for line, _, _ in faults(text)] == [4]
+
+
+def test_an_id_without_quotes():
+    """A table whose id has a dot and no quotes gets the hint, and no faults that follow from it."""
+    found = faults(SOUND.replace('[metrics."ui.theme"]', "[metrics.ui.theme]"))
+    assert found == [(15, "ui", 'an id with a dot needs quotes: [metrics."ui.theme"]')]
+    beside = f'{SOUND}[metrics.b.c]\ntype = "boolean"\n'
+    assert [rule for _, _, rule in faults(beside)] == ['an id with a dot needs quotes: [metrics."b.c"]']
+
+
+def test_lint_says_lines_of_warnings(tmp_path):
+    """What deserves a second look has a line as well, and a message begins as compilers' do."""
+    path = tmp_path / "metrics.toml"
+    path.write_text(SOUND.replace("epsilon = 1.0", "epsilon = 5.0"), "utf-8")
+    found = lint(path)
+    assert 18 in [warning.line for warning in found.warnings if warning.metric == "ui.theme"]
+    assert str(found.warnings[0]).startswith(f"{path}:")
+
+
+def test_a_missing_registry_is_called_missing(tmp_path):
+    """A file that is not there is no unreadable one."""
+    with pytest.raises(RegistryError, match=r"the registry is missing: .*deniable init"):
+        registry.load(tmp_path / "metrics.toml")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _INTERRUPTED = 130  # as a shell says of programs that Ctrl-C ends
-_EXAMPLES = ("deniable registry lint metrics.toml", "deniable serve --registry metrics.toml")
+_EXAMPLES = ("deniable init", "deniable serve --registry metrics.toml")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

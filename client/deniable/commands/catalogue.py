@@ -75,7 +75,7 @@ CATALOGUE: dict[str, Entry] = {
     "doctor": Entry(
         "look at a live installation, and tell what is wrong and what to do",
         "ingest",
-        ("deniable doctor", "deniable doctor --json"),
+        ("deniable doctor", "deniable doctor --data .deniable"),
     ),
     "erase": Entry(
         "remove all that the store has of a metric, for good",
@@ -86,6 +86,11 @@ CATALOGUE: dict[str, Entry] = {
         "tell in words what a metric sends, with what probabilities",
         "",
         ("deniable explain ui.theme", "deniable explain ui.theme dark --registry metrics.toml"),
+    ),
+    "init": Entry(
+        "write a metrics.toml to begin with, and say what to do next",
+        "",
+        ("deniable init", "deniable init --app shop --file shop.toml"),
     ),
     "keys": Entry(
         "make, list and revoke the keys of an app",
@@ -133,6 +138,11 @@ CATALOGUE: dict[str, Entry] = {
         "write what a privacy reviewer needs to know of a registry, and of what was published",
         "server",
         ("deniable report privacy --registry metrics.toml --output report.html",),
+    ),
+    "sent": Entry(
+        "show what left this device, from the state directory of an app",
+        "",
+        ("deniable sent", "deniable sent ~/.local/state/deniable/shop --json"),
     ),
     "serve": Entry(
         "run the ingest server, the query API and the dashboard, with a store and a worker",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deniable.errors import ParameterError
+from deniable.errors import ConfigurationError, ParameterError
 from deniable.explanation import Explanation
 from deniable.limits.caps import Caps
 from deniable.registry import load
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
+_SHOWN = 20
+
 
 def explain(parser: argparse.ArgumentParser) -> Run:
     """``deniable explain METRIC [ANSWER] [--registry FILE]``."""
@@ -30,11 +32,27 @@ def explain(parser: argparse.ArgumentParser) -> Run:
         declared = load(arguments.registry)
         if arguments.metric not in declared.metrics:
             raise ParameterError(f"a metric of {arguments.registry} is one of {', '.join(declared.metrics)}", arguments.metric)
-        answer = None if arguments.answer is None else _answer(declared.metrics[arguments.metric], arguments.answer)
-        print(Explanation.of(declared, arguments.metric, Caps().tightened(declared.budget), answer))
+        metric = declared.metrics[arguments.metric]
+        answer = None if arguments.answer is None else _answer(metric, arguments.answer)
+        try:
+            told = Explanation.of(declared, arguments.metric, Caps().tightened(declared.budget), answer)
+        except ParameterError as error:
+            if answer is None or metric.open:
+                raise
+            raise ConfigurationError(f"{error.rule}: {_listed(metric)}") from None
+        print(told)
         return 0
 
     return run
+
+
+def _listed(metric: Metric) -> str:
+    """List the answers to a metric as they are written here, or the first of many."""
+    if metric.type == "boolean":
+        return "yes, no"
+    shown = [",".join(value) if isinstance(value, tuple) else str(value) for value in metric.values[:_SHOWN]]
+    more = len(metric.values) - len(shown)
+    return ("; " if metric.type == "product" else ", ").join([*shown, f"and {more} more"] if more else shown)
 
 
 def _answer(metric: Metric, written: str) -> object:

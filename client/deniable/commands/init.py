@@ -1,0 +1,94 @@
+"""``deniable init``: a metrics.toml to begin with."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+from deniable.registry import parse
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    Run = Callable[[argparse.Namespace], int]
+
+__all__ = ["init"]
+
+_TEXT = """\
+# What {app} asks its users. Each answer is randomised on the device before it leaves it.
+# `deniable registry lint {file}` explains each fault; docs/embed.md is the guide.
+format = 1
+app = "{app}"
+
+# What one device may spend on all metrics together, in nats of privacy loss. When it is spent, nothing more is recorded.
+[budget]
+window = 30                  # days
+per_window = 8.0
+lifetime = 80.0
+
+# Public facts about a device by which numbers may be broken down. The app gives its own to `deniable.init(segments=...)`.
+[segments]
+platform = ["linux", "macos", "windows"]
+
+# While you try things out: everything is published at once, however few the reports. Remove it before real people answer.
+# [publication]
+# trial = true
+
+# A metric is a question. An id with a dot needs its quotes.
+[metrics."ui.theme"]
+type = "categorical"         # or boolean, ordinal, product, string, key
+values = ["light", "dark", "system", "something else"]
+other = "something else"     # stands for every answer that is not listed
+epsilon = 1.0                # of one report, in nats: below 1 is strong, above 4 is weak
+period = "month"             # one report in each; or hour, day, week
+segments = ["platform"]
+description = "Which theme people use"
+owner = "design@{app}.example"
+expires = {expires}
+
+[metrics."export.used"]
+type = "boolean"
+epsilon = 1.0
+period = "month"
+description = "Whether the export was used this month"
+owner = "core@{app}.example"
+expires = {expires}
+"""
+
+
+def init(parser: argparse.ArgumentParser) -> Run:
+    """``deniable init [--app NAME] [--file FILE]``: write a registry to begin with; a file that is there is left alone."""
+    parser.add_argument("--app", metavar="NAME", help="a lower-case name (default: that of this folder)")
+    parser.add_argument("--file", default="metrics.toml", metavar="FILE", help="default: metrics.toml")
+
+    def run(arguments: argparse.Namespace) -> int:
+        path = Path(arguments.file)
+        app = arguments.app or _named(path.absolute().parent)
+        expires = f"{datetime.now(UTC).year + 2}-12-31"
+        text = _TEXT.format(app=app, file=path.name, expires=expires)
+        parse(text, arguments.file)  # the app may be no name
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+        except FileExistsError:
+            raise ConfigurationError(f"{path} is there already, and is left alone; name another with --file") from None
+        except OSError as error:
+            raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+        print(f"{path}: two metrics of {app}. Next:")
+        name = shlex.quote(arguments.file)
+        print(f"  deniable registry lint {name}")
+        print(f"  deniable explain ui.theme dark --registry {name}")
+        print(f"  deniable serve --registry {name}    # brought by pip install 'deniable[serve]'")
+        return 0
+
+    return run
+
+
+def _named(folder: Path) -> str:
+    """Make an app's name of a folder's."""
+    return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-0123456789")[:40].strip("-") or "app"

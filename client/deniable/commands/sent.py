@@ -1,0 +1,65 @@
+"""``deniable sent``: what left this device."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable.device.journal import Journal
+from deniable.device.state import State
+from deniable.environment import state_directory
+from deniable.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable
+
+    from deniable.device.journal import Entry
+
+    Run = Callable[[argparse.Namespace], int]
+
+__all__ = ["sent"]
+
+_FILE = "state.db"
+_HEADINGS = ("METRIC", "VERSION", "PERIOD", "SEGMENT", "PAYLOAD")
+
+
+def sent(parser: argparse.ArgumentParser) -> Run:
+    """``deniable sent [DIR] [--json]``: the last thousand reports that a server took, the newest first."""
+    about = "state directory of an app (default: that of the only app which keeps its state where deniable does)"
+    parser.add_argument("directory", nargs="?", type=Path, metavar="DIR", help=about)
+    parser.add_argument("--json", action="store_true", help="for programs")
+
+    def run(arguments: argparse.Namespace) -> int:
+        directory = _found(arguments.directory.expanduser() if arguments.directory else state_directory())
+        entries = Journal(State(directory)).entries()
+        if arguments.json:
+            print(json.dumps([asdict(entry) for entry in entries], indent=2))
+        elif entries:
+            _table(entries)
+        else:
+            print(f"nothing was sent by the app that keeps its state in {directory}, or it was forgotten since")
+        return 0
+
+    return run
+
+
+def _found(directory: Path) -> Path:
+    """Return the directory that has a state: the one given, or the only one within."""
+    if (directory / _FILE).is_file():
+        return directory
+    within = sorted(each.parent for each in directory.glob(f"*/{_FILE}"))
+    if len(within) == 1:
+        return within[0]
+    if within:
+        raise ConfigurationError(f"several apps keep their state here; name one: {', '.join(map(str, within))}")
+    raise ConfigurationError(f"no app keeps its state in {directory}; give the directory that the app gave as state=")
+
+
+def _table(entries: list[Entry]) -> None:
+    rows = [_HEADINGS, *((each.metric, str(each.version), each.period, each.segment, each.payload) for each in entries)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

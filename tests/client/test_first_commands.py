@@ -1,0 +1,130 @@
+"""Commands of the first hour: init, explain, sent."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+
+import pytest
+
+from deniable import cli
+from deniable.commands import explain, init, sent
+from deniable.commands.parser import Parser
+from deniable.device.journal import Journal
+from deniable.device.state import State
+from deniable.errors import ConfigurationError, RegistryError
+from deniable.lint import lint
+from deniable.wire.report import Report, Stratum
+
+
+def run(command, *arguments):
+    parser = Parser(prog="deniable x")
+    return getattr(command, command.__name__.rpartition(".")[2])(parser)(parser.parse_args(list(map(str, arguments))))
+
+
+def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys):
+    """The file has neither faults nor warnings, is named after its folder, and three commands follow, which are read."""
+    folder = tmp_path / "My Shop 2"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    assert run(init) == 0
+    found = lint("metrics.toml")
+    assert (found.faults, found.warnings) == ((), ())
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "metrics.toml: two metrics of my-shop. Next:"
+    assert [line.split()[1] for line in lines[1:]] == ["registry", "explain", "serve"]
+    assert cli.main(shlex.split(lines[1], comments=True)[1:]) == 0
+    assert cli.main(shlex.split(lines[2], comments=True)[1:]) == 0
+
+
+def test_init_with_a_trial(tmp_path, monkeypatch):
+    """The lines that are commented out are sound as well."""
+    monkeypatch.chdir(tmp_path)
+    run(init, "--app", "shop", "--file", "shop.toml")
+    path = tmp_path / "shop.toml"
+    path.write_text(path.read_text("utf-8").replace("# [publication]\n# trial", "[publication]\ntrial"), "utf-8")
+    found = lint(path)
+    assert not found.faults
+    assert ["trial" in warning.rule for warning in found.warnings] == [True]
+
+
+def test_init_overwrites_nothing(tmp_path, monkeypatch):
+    """A file that is there stays as it is; an app that is no name is refused."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "metrics.toml").write_text("mine", "utf-8")
+    with pytest.raises(ConfigurationError, match="is there already, and is left alone"):
+        run(init)
+    assert (tmp_path / "metrics.toml").read_text("utf-8") == "mine"
+    with pytest.raises(RegistryError, match="app is a lower-case name"):
+        run(init, "--app", "My Shop", "--file", "other.toml")
+    assert not (tmp_path / "other.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("metric", "answer", "values"),
+    [("ui.theme", "purple", "light, dark, system, something else"), ("export.used", "perhaps", "yes, no")],
+)
+def test_explain_lists_the_values(tmp_path, monkeypatch, metric, answer, values):
+    """What is no answer gets those that are; it is not repeated."""
+    monkeypatch.chdir(tmp_path)
+    run(init)
+    with pytest.raises(ConfigurationError) as caught:
+        run(explain, metric, answer)
+    assert str(caught.value).endswith(f": {values}")
+    assert answer not in str(caught.value)
+
+
+def test_explain_lists_the_first_of_many(tmp_path):
+    """Of many values the first are listed, with the number of the others."""
+    path = tmp_path / "metrics.toml"
+    head = 'format = 1\napp = "shop"\n[metrics.a]\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    path.write_text(f'{head}type = "categorical"\nvalues = {[str(i) for i in range(30)]}\n', "utf-8")
+    with pytest.raises(ConfigurationError, match=r": 0, 1, .*, 19, and 10 more$"):
+        run(explain, "a", "30", "--registry", path)
+    path.write_text(f'{head}type = "product"\nfactors = {{ x = ["a", "b"], y = ["c", "d"] }}\n', "utf-8")
+    with pytest.raises(ConfigurationError, match=r": a,c; a,d; b,c; b,d$"):
+        run(explain, "a", "z", "--registry", path)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """Keep the state of an app that has sent two reports where deniable keeps states."""
+    monkeypatch.setenv("DENIABLE_STATE_DIR", str(tmp_path / "states"))
+    journal = Journal(State(tmp_path / "states" / "shop"))
+    stratum = Stratum("ui.theme", 1, "f" * 16, "2026-11", "platform=linux")
+    journal.add([Report(stratum, b"\x01"), Report(stratum, b"\x02")])
+    return tmp_path / "states"
+
+
+def test_sent_shows_what_left_the_device(place, capsys):
+    """What was sent is a table, the newest first, and JSON for programs; the app is found where there is only one."""
+    assert run(sent) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "METRIC    VERSION  PERIOD   SEGMENT         PAYLOAD",
+        "ui.theme  1        2026-11  platform=linux  02",
+        "ui.theme  1        2026-11  platform=linux  01",
+    ]
+    assert run(sent, place / "shop", "--json") == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [each["payload"] for each in listed] == ["02", "01"]
+    assert listed[0]["metric"] == "ui.theme"
+
+
+def test_sent_makes_nothing_and_guesses_nothing(place, tmp_path, capsys):
+    """Where there is no state none is made; of several apps one is named; an empty journal says so."""
+    with pytest.raises(ConfigurationError, match="no app keeps its state in"):
+        run(sent, tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()
+    other = Journal(State(place / "other"))
+    other.add([])
+    with pytest.raises(ConfigurationError, match=r"name one: .*other, .*shop"):
+        run(sent)
+    assert run(sent, place / "other") == 0
+    assert capsys.readouterr().out.startswith("nothing was sent")
+
+
+def test_these_commands_need_nothing_but_the_sdk():
+    """They import no module of an extra."""
+    assert {module.__name__.partition(".")[0] for module in (explain, init, sent)} == {"deniable"}
+    assert sys.modules["deniable.commands.sent"] is sent

@@ -87,7 +87,7 @@ def _mechanisms() -> Iterator[tuple[str, str]]:
     lines = [
         "# Mechanisms",
         "",
-        '`mechanism = "auto"`, the default, takes the one of least exact variance whose reports are small enough.',
+        '`mechanism = "auto"`, the default, takes the smallest report among mechanisms within 1% of the least exact error.',
         "For texts and keys it takes `fast_local_hash`, or `pem` where answers are to be discovered.",
         "",
         "| mechanism | what the device does |",

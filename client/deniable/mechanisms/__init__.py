@@ -71,7 +71,7 @@ def choose(
     max_bytes: int = MAX_REPORT_BYTES,
     permanent: float | str | Fraction | None = None,
 ) -> Choice:
-    """Choose the mechanism of least exact variance that fits a report size; see `deniable.mechanisms.auto.choose`."""
+    """Choose the smallest report of nearly the least exact variance; see `deniable.mechanisms.auto.choose`."""
     from deniable.mechanisms import auto  # noqa: PLC0415 - it imports all that it chooses from
 
     return auto.choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes, permanent=permanent)
@@ -90,7 +90,7 @@ def make(
     Parameters
     ----------
     name
-        One of `names`, or ``"auto"`` for the one of least exact variance.
+        One of `names`, or ``"auto"`` for the smallest report of nearly the least exact variance.
     domain_size
         Number of values, at least 2; values are 0 to ``domain_size - 1``.
     epsilon

@@ -1,8 +1,9 @@
-"""Choose the mechanism of least exact variance that fits a report size, and say why."""
+"""Choose the mechanism of the smallest reports among those of nearly the least exact variance, and say why."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 from math import sqrt
 from typing import TYPE_CHECKING, Any
 
@@ -10,24 +11,25 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.direct import Binary, Grr
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
+from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.subset import Subset
 from deniable.mechanisms.unary import Oue, Sue
 from deniable.wire.layout import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from deniable.mechanisms.base import Mechanism
 
-__all__ = ["CANDIDATES", "Choice", "chains", "choose"]
+__all__ = ["CANDIDATES", "NEAR", "Choice", "chains", "choose"]
 
-CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash)
+CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash, Projective)
 """What ``auto`` chooses from, in order of preference where two are equal.
 
 This is part of registry format 1 and must not change: a device and a server of different versions would choose differently.
 A mechanism added later is asked for by name.
 """
 
+NEAR = Fraction(51, 50)
+"""Times the least variance that a mechanism with smaller reports may have: one percent of the error."""
 _MOST_ROWS = 128
 """Of a chain: a device keeps one of them for good, and as many as Chrome had cohorts leave many devices to each."""
 _WORST = 4
@@ -41,7 +43,7 @@ class Choice:
     Parameters
     ----------
     mechanism
-        The one of least mean exact variance that fits.
+        The one of the smallest reports among those that fit and have nearly the least mean exact variance.
     considered
         Every candidate that exists for the domain and epsilon, best first.
     max_bytes
@@ -56,9 +58,11 @@ class Choice:
     def reason(self) -> str:
         """Why this one, in a sentence with figures."""
         chosen = self.mechanism
+        least = next(each for each in self.considered if each.layout.payload_size <= self.max_bytes)
+        merit = "the least error" if chosen is least else "the smallest report within 1% of the least error"
         words = (
             f"{chosen.name}: standard error {_error(chosen):.3g} / sqrt(n), {_size(chosen)} a report, "
-            f"the least error of {len(self.considered)} mechanisms for {chosen.domain_size} values at epsilon "
+            f"{merit} of {len(self.considered)} mechanisms for {chosen.domain_size} values at epsilon "
             f"{chosen.epsilon:.4g} within {self.max_bytes} bytes"
         )
         for other in self.considered:
@@ -95,7 +99,9 @@ def choose(
     max_bytes: int = MAX_REPORT_BYTES,
     permanent: float | str | Fraction | None = None,
 ) -> Choice:
-    """Choose the mechanism with the least exact variance, averaged over the domain, whose payload fits.
+    """Choose the smallest report among mechanisms that fit and have at most `NEAR` times the least exact variance.
+
+    The variance is the average over the domain.
 
     Parameters
     ----------
@@ -130,13 +136,14 @@ def choose(
         raise first_error
     # sorted() is stable: where variances are equal, the smaller payload and then the order of the candidates decides.
     considered.sort(key=lambda m: (m.mean_variance, m.layout.payload_size))
-    for mechanism in considered:
-        if mechanism.layout.payload_size <= max_bytes:
-            best = considered[0]
-            if permanent is not None and mechanism.mean_variance > _WORST * best.mean_variance:
-                advice = f"raise max_report_bytes to {best.layout.payload_size}, or name rappor, or loloha with its many rows"
-                raise ParameterError(
-                    f"{mechanism.name} has {_error(mechanism) / _error(best):.3g} times the error: {advice}", max_bytes
-                )
-            return Choice(mechanism, tuple(considered), max_bytes)
-    raise ParameterError("a mechanism's payload fits in max_report_bytes", max_bytes)
+    fitting = [mechanism for mechanism in considered if mechanism.layout.payload_size <= max_bytes]
+    if not fitting:
+        raise ParameterError("a mechanism's payload fits in max_report_bytes", max_bytes)
+    best, least = considered[0], fitting[0].mean_variance
+    if permanent is not None and least > _WORST * best.mean_variance:
+        advice = f"raise max_report_bytes to {best.layout.payload_size}, or name rappor, or loloha with its many rows"
+        raise ParameterError(
+            f"{fitting[0].name} has {_error(fitting[0]) / _error(best):.3g} times the error: {advice}", max_bytes
+        )
+    near = [mechanism for mechanism in fitting if mechanism.mean_variance <= NEAR * least]
+    return Choice(min(near, key=lambda m: m.layout.payload_size), tuple(considered), max_bytes)

@@ -58,14 +58,20 @@ class Projective(Mechanism):
     _powers: tuple[int, ...]  # its vector, 1 and m zeros
     _gaps: tuple[int, ...]  # vector less number, by how many of either are not greater; first, the zero vector less -1
     _pairs: tuple[tuple[int, int], ...]  # the weights of the digits that meet in a product
-    _listed: tuple[tuple[tuple[bytes, ...], tuple[bytes, ...]], ...]  # of a small domain, every value's points, beside and on
+    _listed: tuple[tuple[tuple[bytes, ...], tuple[bytes, ...]], ...] | None = (
+        None  # of a small domain, every value's points, beside and on
+    )
 
     def _parameters(self) -> dict[str, Any]:
         kept, d = weight(self.requested), self.domain_size
         fitting = list(_geometries(d))
         if not fitting:
             raise ParameterError(f"a geometry with a point for each value has at most {MAX_CELLS} points", d)
-        order, dimension = min(fitting, key=lambda g: mean_variance(*_support(g[0], g[1], kept), d))
+        # Floats leave a few to be compared exactly, which takes longer than all else.
+        rough = [_roughly(order, dimension, kept / UNIT, d) for order, dimension in fitting]
+        least = min(rough) * (1 + 1e-6)
+        few = [each for each, variance in zip(fitting, rough, strict=True) if variance <= least]
+        order, dimension = min(few, key=lambda g: mean_variance(*_support(g[0], g[1], kept), d))
         p, q = _support(order, dimension, kept)
         firsts = tuple(points(order, digits) for digits in range(dimension))
         powers = tuple(order**digits for digits in range(dimension))
@@ -80,7 +86,6 @@ class Projective(Mechanism):
             "_powers": powers,
             "_gaps": (1, *(power - first for power, first in zip(powers, firsts, strict=True))),
             "_pairs": tuple(zip(powers, reversed(powers), strict=True)),
-            "_listed": (),
         }
 
     @property
@@ -88,10 +93,10 @@ class Projective(Mechanism):
         """The geometry, and the probability of a point on the hyperplane."""
         return {"order": self.field.order, "dimension": self.dimension, "polynomial": self.field.polynomial, "keep": self.p}
 
-    def __post_init__(self) -> None:
-        """List what a small domain can answer: all of it beforehand, so that a report is looked up, whatever the value."""
-        super().__post_init__()
+    def _list(self) -> None:
+        """List what a small domain can answer: all of it, so that a report is looked up, whatever the value."""
         every, on = self.layout.width, points(self.field.order, self.dimension - 1)
+        listed = []
         if self.domain_size * every <= _LISTED:
             listed = [
                 (
@@ -100,7 +105,7 @@ class Projective(Mechanism):
                 )
                 for value in range(self.domain_size)
             ]
-            self._set(_listed=tuple(listed))
+        self._set(_listed=tuple(listed))
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw whether each report is on the hyperplane, and which point it is of those that are on it, and of the others."""
@@ -110,6 +115,8 @@ class Projective(Mechanism):
 
     def respond(self, value: int, noise: Any) -> bytes:
         """Find the drawn point on the drawn side."""
+        if self._listed is None:  # at the first report, since most metrics that could have this mechanism take another
+            self._list()
         if not self._listed:
             return self._find(value, noise)
         side, on, beside = noise
@@ -178,6 +185,15 @@ def _support(order: int, dimension: int, kept: int) -> tuple[Fraction, Fraction]
     return Fraction(one * kept, total), Fraction(both * kept + (one - both) * UNIT, total)
 
 
+def _roughly(order: int, dimension: int, ratio: float, domain_size: int) -> float:
+    """Compute the mean variance of a geometry as a float: as the exact one is, to about nine digits."""
+    every, one, both = (_points(order, dimension - less) for less in range(3))
+    total = one * ratio + every - one
+    p, q = one * ratio / total, (both * ratio + one - both) / total
+    # p - q is written out: it is small beside both of them in large geometries.
+    return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (domain_size * ((one - both) * (ratio - 1) / total) ** 2)
+
+
 def _geometries(domain_size: int) -> Iterator[tuple[int, int]]:
     """Give the order and the dimension of each geometry worth considering, for a domain of this size.
 
@@ -185,12 +201,21 @@ def _geometries(domain_size: int) -> Iterator[tuple[int, int]]:
     """
     lines = (order for order in range(max(2, domain_size - 1), MAX_CELLS) if is_order(order))
     yield from ((order, 2) for order in islice(lines, 1))
-    for dimension in range(3, MAX_CELLS.bit_length() + 1):
-        for order in _orders():
-            if points(order, dimension) > MAX_CELLS:
-                break
-            if points(order, dimension) >= domain_size:
-                yield order, dimension
+    yield from ((order, dimension) for order, dimension, number in _spaces() if number >= domain_size)
+
+
+@lru_cache(maxsize=1)
+def _spaces() -> tuple[tuple[int, int, int], ...]:
+    """Return order, dimension and number of points of each geometry of three or more dimensions that a tally has cells for."""
+    return tuple(
+        (order, dimension, points(order, dimension))
+        for dimension in range(3, MAX_CELLS.bit_length() + 1)
+        for order in _orders()
+        if points(order, dimension) <= MAX_CELLS
+    )
+
+
+_points = lru_cache(maxsize=None)(points)
 
 
 @lru_cache(maxsize=1)

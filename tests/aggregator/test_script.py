@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store import Store, connect, health
 from deniable_aggregator.store.script import Script
 
 pytestmark = pytest.mark.both_stores
@@ -42,7 +42,7 @@ def test_many_stores_share_a_few_connections(client):
     def ask():
         for store in stores:
             outcomes.append(append(store))
-            store.look(60)
+            health.feel(store)
 
     threads = [threading.Thread(target=ask) for _ in range(THREADS)]
     for thread in threads:

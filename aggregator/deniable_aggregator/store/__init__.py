@@ -133,8 +133,6 @@ class Store:
         self._bury = Script(client, "bury")
         self._leave = Script(client, "leave")
         self._forget = Script(client, "forget")
-        self._look = Script(client, "look")
-        self._beat = Script(client, "beat")
         self._age = Script(client, "age")
 
     # Ingest
@@ -303,34 +301,6 @@ class Store:
     def age(self, consumer: str, ms: int) -> int:
         """Have what a consumer has in hand count as idle for some milliseconds at least; return how many entries were younger."""
         return int(self._age(keys=[self.stream], args=[GROUP, consumer, ms]))
-
-    def beat(self, worker: str, life: int) -> None:
-        """Note that a worker lives, and up to when all that was appended is counted.
-
-        Parameters
-        ----------
-        worker
-            Its name.
-        life
-            Seconds for which a worker is believed to live without a sign of it.
-        """
-        self._beat(keys=[self.stream, self.workers, self.caught], args=[worker, life])
-
-    def look(self, life: int) -> tuple[int, int, int, int, int, int]:
-        """Count the batches that wait, those in hand, the milliseconds any waits at most (or -1), dead letters, living workers.
-
-        Parameters
-        ----------
-        life
-            Seconds for which a worker is believed to live without a sign of it.
-
-        Returns
-        -------
-        tuple of int
-            These, and 1 if all that came before is counted; 0 where so many milliseconds are only the least that is known.
-        """
-        keys = [self.stream, self.dead, self.workers, self.caught]
-        return cast("tuple[int, int, int, int, int, int]", self._look(keys=keys, args=[GROUP, life]))
 
     def now(self) -> float:
         """Return the Unix time by this machine's clock or the store's, whichever is earlier.

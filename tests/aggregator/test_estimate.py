@@ -8,6 +8,7 @@ from scipy.stats import binomtest
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
+from deniable_aggregator.decode import multiple_testing
 from deniable_aggregator.decode.estimate import Supported
 
 REPLAYS = 4000
@@ -135,6 +136,33 @@ def test_alpha_is_a_probability(alpha):
     """A bound on error outside (0, 1) is refused."""
     with pytest.raises(ParameterError, match="probability of error"):
         Supported(mechanisms.make("grr", domain_size=2, epsilon=1), 10, np.array([5, 5])).detected(alpha)
+
+
+def step_down(p_values, alpha):
+    """Reject the smallest while each is below alpha over the number of those left (Holm 1979), one after the other."""
+    rejected = [False] * len(p_values)
+    for number, place in enumerate(sorted(range(len(p_values)), key=lambda place: np.nan_to_num(p_values[place], nan=1.0))):
+        if not p_values[place] <= alpha / (len(p_values) - number):
+            break
+        rejected[place] = True
+    return rejected
+
+
+def step_up(p_values, alpha):
+    """Reject as many of the smallest as can be, the k-th of which is below alpha k / m (Benjamini and Hochberg 1995)."""
+    ordered = sorted(p_values[~np.isnan(p_values)])
+    most = max((k for k, p in enumerate(ordered, 1) if p <= alpha * k / len(p_values)), default=0)
+    return [bool(most) and p <= ordered[most - 1] for p in p_values]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_many_tests_at_once(seed):
+    """Both procedures are those of the papers, also of none, of one, and where some p-values are unknown."""
+    rng = np.random.default_rng(seed)
+    p_values = rng.random(seed) ** rng.integers(1, 6)
+    p_values[rng.random(seed) < 0.1] = np.nan
+    assert multiple_testing.holm(p_values, 0.1).tolist() == step_down(p_values, 0.1)
+    assert multiple_testing.benjamini_hochberg(p_values, 0.1).tolist() == step_up(p_values, 0.1)
 
 
 def test_false_discoveries():

@@ -18,7 +18,7 @@ def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
     Parameters
     ----------
     p_values
-        float array (tests,), each in [0, 1].
+        float array (tests,), each in [0, 1], or nan where nothing is known.
     alpha
         In (0, 1).
 
@@ -32,8 +32,9 @@ def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
     S. Holm: A simple sequentially rejective multiple test procedure. Scandinavian Journal of Statistics 6(2), 1979.
     """
     order = np.argsort(p_values, kind="stable")
-    passed = p_values[order] <= alpha / np.arange(len(p_values), 0, -1)
-    return _first(order, int(np.argmin(passed)) if not passed.all() else len(p_values))
+    rejected = np.zeros(len(p_values), np.bool_)
+    rejected[order] = np.logical_and.accumulate(p_values[order] <= alpha / np.arange(len(p_values), 0, -1))
+    return rejected
 
 
 def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
@@ -42,7 +43,7 @@ def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[n
     Parameters
     ----------
     p_values
-        float array (tests,), each in [0, 1].
+        float array (tests,), each in [0, 1], or nan where nothing is known.
     alpha
         In (0, 1).
 
@@ -55,12 +56,7 @@ def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[n
     ----------
     Y. Benjamini, Y. Hochberg: Controlling the false discovery rate. JRSS B 57(1), 1995.
     """
-    order = np.argsort(p_values, kind="stable")
-    passed = np.flatnonzero(p_values[order] <= alpha * np.arange(1, len(p_values) + 1) / max(len(p_values), 1))
-    return _first(order, int(passed[-1]) + 1 if len(passed) else 0)
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - slow to import, and seldom asked for
 
-
-def _first(order: NDArray[np.intp], number: int) -> NDArray[np.bool_]:
-    rejected = np.zeros(len(order), np.bool_)
-    rejected[order[:number]] = True
-    return rejected
+    adjusted = false_discovery_control(np.nan_to_num(p_values, nan=1.0))
+    return np.asarray(adjusted <= alpha, np.bool_)

@@ -1,7 +1,7 @@
 """Sudden volume: a period, or a segment's share of one, unlike those before it.
 
-How many people answer follows no law that a mechanism would give, so this is a rule and not a test: it has no p-value, and a
-product that takes off breaks it as a flood of made-up reports does. It is robust: one strange period before hardly moves it.
+How many people answer follows no distribution that a mechanism would give, so this is a rule and not a test: it has no p-value,
+and a product that takes off breaks it as a flood of made-up reports does. It is robust: one strange period hardly moves it.
 """
 
 from __future__ import annotations

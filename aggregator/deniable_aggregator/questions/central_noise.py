@@ -8,8 +8,8 @@ kept.
     Discrete Laplace noise: ``P(X = x)`` is proportional to ``exp(-epsilon |x|)`` (Ghosh, Roughgarden and Sundararajan 2009).
 `most`
     Report-noisy-max with exponential noise of mean ``2 / epsilon``: since the number of all reports is published, what is to be
-    hidden is that a report is in one cell and not in another, which raises one number and lowers another. It is the same law as
-    *permute-and-flip*: go through the cells in random order, and take one with probability
+    hidden is that a report is in one cell and not in another, which raises one number and lowers another. It has the same
+    distribution as *permute-and-flip*: go through the cells in random order, and take one with probability
     ``exp(epsilon / 2 (count - largest))``, until one is taken (Ding et al. 2021). It is never farther from the largest on average
     than the exponential mechanism (McKenna and Sheldon 2020, theorem 2).
 """

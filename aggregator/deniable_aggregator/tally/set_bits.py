@@ -1,7 +1,7 @@
 """The weight tally: how many reports of a ``bits`` layout set how many bits.
 
-The sums of a tally forget how the ones were spread over the reports. How many a report has follows a law that does not depend
-on the answer, so a second, tiny tally of that alone shows reports that no device would have made.
+The sums of a tally forget how the ones were spread over the reports. How many a report has is distributed alike whatever the
+answer, so a second, tiny tally of that alone shows reports that no device would have made.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import LOST, transient
 from deniable_aggregator.store import Store, batch, health
-from deniable_aggregator.store.deliveries import Deliveries, Entry
+from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -144,7 +144,7 @@ class Worker:
             self.cut_off = True
             log.warning("left without telling the store (%s)", type(error).__name__)
 
-    def _read(self, *, block: bool) -> dict[str, list[Entry]]:
+    def _read(self, *, block: bool) -> dict[str, list[StreamEntry]]:
         return self._deliveries.new(self._settings.batch, self._settings.block_ms if block else None)
 
     def _beat(self) -> None:
@@ -153,11 +153,11 @@ class Worker:
                 health.beat(store, self.consumer)
             self._beat_at = time.monotonic() + health.BEAT_SECONDS
 
-    def _claim(self) -> dict[str, list[Entry]]:
+    def _claim(self) -> dict[str, list[StreamEntry]]:
         """Take over entries whose worker has died, now and then; put aside those that were taken over too often."""
         if time.monotonic() < self._claim_at:
             return {}
-        claimed: dict[str, list[Entry]] = {}
+        claimed: dict[str, list[StreamEntry]] = {}
         for store in self._stores.values():
             store.staging.apply()
             self._age(store)
@@ -174,7 +174,7 @@ class Worker:
         for name in self._signs[store.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
             store.age(name, self._settings.min_idle_ms)
 
-    def _claim_of(self, store: Store) -> list[Entry]:
+    def _claim_of(self, store: Store) -> list[StreamEntry]:
         """Take over entries of one app: those that were handed out once together, any others one by one.
 
         If one of them is what its worker died of, none but that one is tried again and again.
@@ -193,7 +193,7 @@ class Worker:
                 self._events.claimed(store.app, len(entries))
                 return entries
 
-    def _settle(self, store: Store, entries: list[Entry], stop: Event) -> None:
+    def _settle(self, store: Store, entries: list[StreamEntry], stop: Event) -> None:
         """Count and commit entries; those that another worker has taken over meanwhile are left to it."""
         groups: dict[bytes, list[batch.Group]] = {}
         for entry in entries:
@@ -207,7 +207,7 @@ class Worker:
             except PayloadError:  # the ingest lets none through, so look for it only now
                 for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
                     del groups[id_]
-                    self._bury(store, Entry(id_, None), "payload: none that a device could have sent")
+                    self._bury(store, StreamEntry(id_, None), "payload: none that a device could have sent")
                 continue
             stale = self._commit(store, list(groups), deltas, stop)
             if not stale:
@@ -238,14 +238,14 @@ class Worker:
                 self._events.committed(store.app, time.perf_counter() - began)
                 return stale
 
-    def _bury(self, store: Store, entry: Entry, reason: str) -> None:
+    def _bury(self, store: Store, entry: StreamEntry, reason: str) -> None:
         if store.bury(self.consumer, entry.id, reason):
             self.buried += 1
             self._events.buried(store.app)
             log.error("a batch of %s was put aside: %s", store.app, reason, extra={"app": store.app})
 
 
-def _groups(entry: Entry) -> list[batch.Group]:
+def _groups(entry: StreamEntry) -> list[batch.Group]:
     if entry.body is None:
         raise PayloadError("entry", "the entry was deleted while it was pending")
     return batch.decode(entry.body)

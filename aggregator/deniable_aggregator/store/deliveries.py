@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store import Store
 
-__all__ = ["Deliveries", "Entry"]
+__all__ = ["Deliveries", "StreamEntry"]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StreamEntry:
     """A batch read from the stream.
 
     Parameters
@@ -47,11 +47,11 @@ class Deliveries:
         self._streams = [store.stream for store in stores]
         self._worker = worker
 
-    def new(self, count: int, wait_ms: int | None) -> dict[str, list[Entry]]:
+    def new(self, count: int, wait_ms: int | None) -> dict[str, list[StreamEntry]]:
         """Hand out batches that nobody has had, by stream; wait some milliseconds where there is none."""
         return self._read(">", count, wait_ms)
 
-    def again(self, count: int) -> dict[str, list[Entry]]:
+    def again(self, count: int) -> dict[str, list[StreamEntry]]:
         """Hand out what is in hand already: the store may have handed it out in an answer that never came."""
         return self._read("0", count)
 
@@ -65,14 +65,14 @@ class Deliveries:
         found = self._redis.xpending_range(stream, GROUP, "-", "+", count, idle=ms)
         return [(each["message_id"], each["times_delivered"]) for each in cast("list[dict[str, Any]]", found)]
 
-    def claim(self, stream: str, ids: Sequence[bytes], ms: int) -> list[Entry]:
+    def claim(self, stream: str, ids: Sequence[bytes], ms: int) -> list[StreamEntry]:
         """Take over batches, if they are still in hand for so long."""
         return _entries(cast("list[Any]", self._redis.xclaim(stream, GROUP, self._worker, ms, list(ids))))
 
-    def _read(self, after: str, count: int, wait_ms: int | None = None) -> dict[str, list[Entry]]:
+    def _read(self, after: str, count: int, wait_ms: int | None = None) -> dict[str, list[StreamEntry]]:
         reply = self._redis.xreadgroup(GROUP, self._worker, dict.fromkeys(self._streams, after), count=count, block=wait_ms)
         return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply) if read}
 
 
-def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[Entry]:
-    return [Entry(id_, (fields or {}).get(b"d")) for id_, fields in read]
+def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[StreamEntry]:
+    return [StreamEntry(id_, (fields or {}).get(b"d")) for id_, fields in read]

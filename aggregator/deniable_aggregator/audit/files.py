@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from deniable_aggregator.audit.log import AuditLog
     from deniable_aggregator.audit.verify import Fault
 
-__all__ = ["Verdict", "expire", "files", "rotate", "verify"]
+__all__ = ["Verification", "expire", "files", "rotate", "verify"]
 
 _MOST = 100_000  # entries of a file, some 35 MB
 _ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Verification:
     """What was found of a log.
 
     Parameters
@@ -69,7 +69,7 @@ def files(folder: Path, app: str) -> list[Path]:
     return sorted(path for path in folder.iterdir() if form.fullmatch(path.name))
 
 
-def verify(log: AuditLog, folder: Path | None = None, anchors: Mapping[int, str] | None = None) -> Verdict:
+def verify(log: AuditLog, folder: Path | None = None, anchors: Mapping[int, str] | None = None) -> Verification:
     """Look at all of a log.
 
     Parameters
@@ -96,7 +96,7 @@ def verify(log: AuditLog, folder: Path | None = None, anchors: Mapping[int, str]
     return _verify(log, folder, anchors or {})
 
 
-def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> Verdict:
+def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> Verification:
     chain = Chain(log.app, anchors)
     first, lines = log.first(), list[bytes]()
     for path in files(folder, log.app) if folder else ():
@@ -115,7 +115,7 @@ def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> V
     notes = chain.finish(with_files=folder is not None)
     if copied:
         notes.append("the store still has the entries of the last file: a rotation was cut short, the next one ends it")
-    return Verdict(chain.entries, chain.number, chain.hash, tuple(chain.faults), tuple(notes))
+    return Verification(chain.entries, chain.number, chain.hash, tuple(chain.faults), tuple(notes))
 
 
 def rotate(log: AuditLog, folder: Path, before: int) -> list[Path]:

@@ -20,7 +20,7 @@ from deniable_aggregator.commands import options
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deniable_aggregator.audit.files import Verdict
+    from deniable_aggregator.audit.files import Verification
 
 __all__ = ["audit_log"]
 
@@ -101,7 +101,7 @@ def _verify(log: AuditLog, folder: Path | None, anchors: dict[int, str], *, as_j
     return int(bool(found.faults))
 
 
-def _tell(log: AuditLog, found: Verdict) -> None:
+def _tell(log: AuditLog, found: Verification) -> None:
     for fault in found.faults:
         print(fault)
     for note in found.notes:

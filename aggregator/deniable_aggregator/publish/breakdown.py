@@ -47,14 +47,14 @@ class Breakdown:
 
     values: Mapping[str, tuple[str, ...]]
     parents: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    _chains: dict[str, dict[str, tuple[str, ...]]] = field(init=False, repr=False, compare=False)
+    _lineages: dict[str, dict[str, tuple[str, ...]]] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in self.parents:
             if name not in self.values:
                 raise ParameterError(f"what generalises is one of the segments {', '.join(self.values)}", name)
-        chains = {name: _chains(values, self.parents.get(name, {})) for name, values in self.values.items()}
-        object.__setattr__(self, "_chains", chains)
+        lineages = {name: _lineages(values, self.parents.get(name, {})) for name, values in self.values.items()}
+        object.__setattr__(self, "_lineages", lineages)
 
     @classmethod
     def of(cls, registry: Registry, metric: Metric) -> Breakdown:
@@ -67,9 +67,9 @@ class Breakdown:
         """The segments, in the metric's order."""
         return tuple(self.values)
 
-    def chain(self, name: str, word: str) -> tuple[str, ...]:
+    def lineage(self, name: str, word: str) -> tuple[str, ...]:
         """Return a word of a segment with all that it generalises to, step by step."""
-        return self._chains[name][word]
+        return self._lineages[name][word]
 
     def words(self, cell: str) -> Words:
         """Read a cell, its segments in any order.
@@ -89,8 +89,8 @@ class Breakdown:
                 raise ParameterError(f"a cell names segments of its metric: {', '.join(self.values) or 'it has none'}", name)
             if name in given:
                 raise ParameterError("a cell names each segment once", name)
-            if word not in self._chains[name]:
-                raise ParameterError(f"segment {name} is one of {', '.join(self._chains[name])}", word)
+            if word not in self._lineages[name]:
+                raise ParameterError(f"segment {name} is one of {', '.join(self._lineages[name])}", word)
             given[name] = word
         return tuple(given.get(name) for name in self.values)
 
@@ -104,7 +104,8 @@ class Breakdown:
         """
         pairs = zip(self.values.items(), self.words(cell), strict=True)
         return tuple(
-            tuple(value for value in values if word is None or word in self.chain(name, value)) for (name, values), word in pairs
+            tuple(value for value in values if word is None or word in self.lineage(name, value))
+            for (name, values), word in pairs
         )
 
     def text(self, words: Words) -> str:
@@ -154,12 +155,12 @@ class Breakdown:
     def above(self, words: Words) -> Iterator[Words]:
         """Go through a cell and all the cells that it lies in."""
         pairs = zip(self.values, words, strict=True)
-        yield from product(*((None,) if word is None else (*self.chain(name, word), None) for name, word in pairs))
+        yield from product(*((None,) if word is None else (*self.lineage(name, word), None) for name, word in pairs))
 
     def depth(self, words: Words) -> tuple[int, int]:
         """Tell how fine a cell is: how many segments it fixes, and how far down their words are."""
         fixed = [(name, word) for name, word in zip(self.values, words, strict=True) if word is not None]
-        return len(fixed), sum(len(self.chain(name, word)) for name, word in fixed)
+        return len(fixed), sum(len(self.lineage(name, word)) for name, word in fixed)
 
     def ladder(self, words: Words) -> Iterator[Words]:
         """Go down from the cell of all reports to a leaf, fixing one segment after the other, each from its most general word.
@@ -172,7 +173,7 @@ class Breakdown:
         for place, (name, word) in enumerate(zip(self.values, words, strict=True)):
             if word is None:
                 return
-            for step in reversed(self.chain(name, word)):
+            for step in reversed(self.lineage(name, word)):
                 at[place] = step
                 yield tuple(at)
             if word in self.parents.get(name, {}).values():
@@ -184,14 +185,14 @@ class Breakdown:
         return fine[0] - coarse[0], fine[1] - coarse[1], changed
 
 
-def _chains(values: tuple[str, ...], above: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    """Return the chain of each declared value, and then of each word that they generalise to."""
+def _lineages(values: tuple[str, ...], above: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Return the lineage of each declared value, and then of each word that they generalise to."""
     found = dict[str, tuple[str, ...]]()
     for value in values:
-        chain = [value]
-        while (word := above.get(chain[-1])) is not None:
-            chain.append(word)
-        found[value] = tuple(chain)
+        line = [value]
+        while (word := above.get(line[-1])) is not None:
+            line.append(word)
+        found[value] = tuple(line)
     for whole in list(found.values()):
         for step in range(1, len(whole)):
             found.setdefault(whole[step], whole[step:])

@@ -90,9 +90,11 @@ class Cube:
     @property
     def memberships(self) -> int:
         """How many pairs of a cell and a leaf in it there are: what `cells` takes."""
-        chains = self.breakdown.chain
+        lineage = self.breakdown.lineage
         names = self.breakdown.names
-        return sum(prod(len(chains(name, str(word))) + 1 for name, word in zip(names, leaf, strict=True)) for leaf in self.leaves)
+        return sum(
+            prod(len(lineage(name, str(word))) + 1 for name, word in zip(names, leaf, strict=True)) for leaf in self.leaves
+        )
 
     def cells(self) -> dict[Words, NDArray[np.intp]]:
         """Return every cell that has reports, with the places of its leaves."""

@@ -194,12 +194,12 @@ class Publisher:
         kept = [self._store.snapshots.key(name(whole)), self._audit.key, self._store.published.key]
         state = [name(whole), known.note() if known else ""]
         staged = [written(cell.tally) for cell in step.cells.values()]
-        cells: list[str | int] = []
+        fields: list[str | int] = []
         for (stratum, cell), content in zip(step.cells.items(), staged, strict=True):
-            cells += [len(content), name(stratum), cell.note.note()]
+            fields += [len(content), name(stratum), cell.note.note()]
         if step.snapshot:
             staged.append(written(step.snapshot))
-            cells.append(len(staged[-1]))
+            fields.append(len(staged[-1]))
         more = first.n - (known.n if known else 0)
         summed = [name(whole[:3]), more, whole.period, int(first.closed), first.published]
         told: dict[str, str | int] = {"metric": whole.metric, "version": whole.version, "period": whole.period, "segment": ""}
@@ -211,7 +211,7 @@ class Publisher:
                 "release.published",
                 self._actor,
                 told | {"number": first.number, "closed": int(first.closed)},
-                along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *cells]),
+                along=lambda seen, line: self._publish(keys, [*state, seen, line, *summed, *fields]),
             )
         return entry is not None
 

@@ -134,7 +134,7 @@ class Uploads:
         self.store.redis.flushall()
         flask = create_app(settings)
         self.http = flask.test_client()
-        self.questions = flask.extensions["deniable"].apps["shop"].questions
+        self.questions = flask.extensions["deniable"].apps["shop"].highest
         self.waiting = 0
         self.accepted: Counter[str] = Counter()
 

@@ -32,14 +32,17 @@ class Declared:
         What it resolves to.
     fingerprint
         What a report's group must carry.
+    candidates
+        The answers to look for, as places in the domain, where the domain is too large for all of them; for who decodes.
     """
 
     metric: Metric
     mechanism: Mechanism
     fingerprint: str
+    candidates: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, metric: Metric) -> Declared:
+    def of(cls, metric: Metric, candidates: tuple[int, ...] = ()) -> Declared:
         """Resolve a metric.
 
         Raises
@@ -48,7 +51,7 @@ class Declared:
             If no mechanism serves it.
         """
         mechanism = mechanisms.of(metric)
-        return cls(metric, mechanism, fingerprint(metric, mechanism.canonical))
+        return cls(metric, mechanism, fingerprint(metric, mechanism.canonical), candidates)
 
     @property
     def layout(self) -> Layout:

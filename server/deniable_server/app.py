@@ -23,6 +23,7 @@ from deniable_server.access.rate_limits import Limits
 from deniable_server.access.sessions import Sessions
 from deniable_server.api import audit_trail, health, ingest
 from deniable_server.http import gate, problem, trace
+from deniable_server.http.json_answers import JSONAnswers
 from deniable_server.prometheus import counted
 from deniable_server.service import App, Service, service
 from deniable_server.settings import Keys, Settings
@@ -106,6 +107,8 @@ def _parts(serves: str) -> tuple[ModuleType, ...]:
 
 class _Server(Flask):
     """Flask for functions that are not asynchronous; it would find that out anew for each of them at each request."""
+
+    json_provider_class = JSONAnswers
 
     def ensure_sync(self, func: Callable[..., Any]) -> Callable[..., Any]:
         return func

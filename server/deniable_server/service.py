@@ -1,4 +1,4 @@
-"""An app as the server sees it: its registry, the mechanism behind each metric, and its store."""
+"""The service: its apps, each with its registry, its store, and who may ask."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from flask import current_app
 
 from deniable.declared import Declared
 from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.measure.collection import Collection
 from deniable_aggregator.questions.budgets import Budgets
 from deniable_aggregator.store import Store
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from deniable_server.access.sessions import Sessions
     from deniable_server.settings import Settings
 
-__all__ = ["App", "Collected", "Question", "Service", "service"]
+__all__ = ["App", "Collected", "Service", "service"]
 
 
 class Collected(NamedTuple):
@@ -54,39 +55,18 @@ class Collected(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Declared):
-    """One version of a metric, and what the server needs of it.
-
-    Parameters
-    ----------
-    candidates
-        The answers to look for, as places in the domain, where the domain is too large for all of them.
-    """
-
-    candidates: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class App:
+class App(Collection):
     """One app of the service.
 
     Parameters
     ----------
-    name
-        As in the registry.
-    registry
-        What it may ask.
-    versions
-        All that reports may be of, by metric id and version.
-    store
-        Its part of the store.
+    registry, versions, store
+        As of a `Collection`.
     envelope
         The registry as devices are handed it, signed; None where they bring their own.
 
     Attributes
     ----------
-    questions
-        The highest version of each metric, by its id.
     audit
         Its audit log.
     budgets
@@ -95,13 +75,7 @@ class App:
         What groups were found to be rightly counted with, by what they say of themselves.
     """
 
-    name: str
-    registry: Registry
-    versions: dict[tuple[str, int], Question]
-    store: Store
     envelope: Envelope | None = None
-    questions: dict[str, Question] = field(init=False, compare=False, repr=False)
-    _by_metric: dict[str, list[Question]] = field(init=False, default_factory=dict, compare=False, repr=False)
     audit: AuditLog = field(init=False, compare=False, repr=False)
     budgets: Budgets = field(init=False, compare=False, repr=False)
     collected: dict[tuple[str, int, str, str, str], Collected] = field(
@@ -109,16 +83,9 @@ class App:
     )
 
     def __post_init__(self) -> None:
-        for metric, version in sorted(self.versions, reverse=True):
-            self._by_metric.setdefault(metric, []).append(self.versions[metric, version])
-        object.__setattr__(self, "questions", {metric: self._by_metric[metric][0] for metric in self.registry.metrics})
+        Collection.__post_init__(self)
         object.__setattr__(self, "audit", AuditLog(self.store.redis, self.name))
         object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
-
-    @property
-    def trial(self) -> bool:
-        """Whether everything is published at once, however few reports."""
-        return self.registry.publication.trial
 
     @classmethod
     def of(
@@ -130,23 +97,9 @@ class App:
         room: Room | None = None,
     ) -> App:
         """Resolve every version of every metric of a registry."""
-        versions = {}
-        for metric in registry.definitions:
-            declared = Declared.of(metric)
-            candidates = registry.candidates(metric)
-            versions[metric.id, metric.version] = Question(metric, declared.mechanism, declared.fingerprint, candidates)
-        return cls(registry.app, registry, versions, Store(client, registry.app, durability, room), envelope)
-
-    def versions_of(self, metric: str) -> list[Question]:
-        """List the versions of a metric, the highest first."""
-        return self._by_metric.get(metric, [])
-
-    def find(self, name: str) -> Question | None:
-        """Return what is named ``metric@version``, or the highest version of what is named ``metric``; None if unknown."""
-        id_, at, version = name.partition("@")
-        if not at:
-            return self.questions.get(id_)
-        return next((each for each in self.versions_of(id_) if str(each.metric.version) == version), None)
+        metrics = registry.definitions
+        versions = {(metric.id, metric.version): Declared.of(metric, registry.candidates(metric)) for metric in metrics}
+        return cls(registry, versions, Store(client, registry.app, durability, room), envelope)
 
 
 @dataclass(frozen=True, slots=True)

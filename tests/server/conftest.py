@@ -60,7 +60,7 @@ class Served:
         return Publisher(self.store, self.app.registry).publish(time() + 86400 * days)
 
     def mechanism(self, metric):
-        return self.app.questions[metric].mechanism
+        return self.app.highest[metric].mechanism
 
     def group(self, metric, values, /, **changes):
         """Make a group of honest reports, with some members changed."""

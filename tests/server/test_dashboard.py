@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from deniable.wire.report import Stratum
+from deniable_aggregator.measure.measurement import ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
@@ -131,7 +132,7 @@ def fill(app: Flask, id_: str, cells: list[int], period: str = "2026-11-21", seg
     """Count cells as the worker would."""
     with app.app_context():
         shop = service().apps["shop"]
-    question = shop.questions[id_]
+    question = shop.highest[id_]
     stratum = Stratum(id_, question.metric.version, question.fingerprint, period, segment)
     assert shop.store.commit("test", [], {stratum: np.array(cells, np.int64)}, 1795260480) == []
 
@@ -632,7 +633,7 @@ def test_count(number, text):
 
 def test_columns_stay_in_the_picture():
     """Columns and their intervals lie within the picture, side by side, even where an estimate is negative."""
-    rows = [{"frequency": f, "interval": [f - 0.1, f + 0.1]} for f in (-0.05, 0.2, 0.5)]
+    rows = [ValueShare("a", "a", f, 0.05, (f - 0.1, f + 0.1), (f - 0.2, f + 0.2)) for f in (-0.05, 0.2, 0.5)]
     drawn = chart.columns(rows)
     assert [column.height for column in drawn] == [0, pytest.approx(33.333), pytest.approx(83.333)]
     assert all(column.top + column.height == pytest.approx(100) for column in drawn)
@@ -643,5 +644,5 @@ def test_columns_stay_in_the_picture():
 @pytest.mark.parametrize("detected", [True, False])
 def test_a_value_is_muted_when_it_was_not_detected(detected):
     """Whether a value stands out from 0 is judged among all values, not by its own interval."""
-    numbers = {"frequency": 0.1, "stderr": 0.03, "interval": [0.04, 0.16], "simultaneous": [0.01, 0.2], "count": 10}
-    assert chart.chart([{"label": "a", "detected": detected} | numbers]).rows[0].faint is not detected
+    row = ValueEstimate("a", "a", 0.1, 0.03, (0.04, 0.16), (0.01, 0.2), count=10, detected=detected)
+    assert chart.chart([row]).rows[0].faint is not detected

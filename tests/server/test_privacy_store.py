@@ -198,7 +198,7 @@ def test_what_was_published(shop):
     count(shop)
     close(shop)
     (theme, export, gone), _, text = written(shop)
-    question = shop.app.questions["theme"]
+    question = shop.app.highest["theme"]
     listed = release.listed(shop.store, "theme")
     n = shop.store.releases.read(question.mechanism.layout, list(listed)).n
     (note,) = listed.values()

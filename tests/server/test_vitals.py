@@ -237,7 +237,7 @@ def test_gauges_tell_the_state(watched):
     store.redis.set(store.caught, store.redis.time()[0] - 100)
     store.redis.xadd(store.dead, {"reason": "x"})
     alarm = {"test": "cell", "p_value": 1e-9, "period": "2026-11-21", "segment": "", "n": 9, "what": "w", "values": []}
-    field = "|".join(map(str, watched.app.questions["ui.theme"].definition))
+    field = "|".join(map(str, watched.app.highest["ui.theme"].definition))
     hours = (3600, 7200)
     kept = [alarm | {"period": f"2026-11-2{i}", "since": hour} for i, hour in enumerate(hours)]
     from json import dumps

@@ -21,10 +21,12 @@ from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.store import schema
-from deniable_server.service import App, Question, service
+from deniable_server.service import App, service
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from deniable.declared import Declared
 
 __all__ = ["kept", "register"]
 
@@ -88,7 +90,7 @@ def _details(app: App) -> dict[str, str | int]:
     return told
 
 
-def _is_period(text: str, question: Question) -> bool:
+def _is_period(text: str, question: Declared) -> bool:
     try:
         period.bounds(text, question.metric.period)
     except ParameterError:

@@ -32,7 +32,8 @@ from deniable_server.http.problem import RETRY_SECONDS, Problem
 from deniable_server.service import Collected, service
 
 if TYPE_CHECKING:
-    from deniable_server.service import App, Question
+    from deniable.declared import Declared
+    from deniable_server.service import App
     from deniable_server.settings import Settings
 
 __all__ = ["REJECTIONS", "Batch", "Group", "blueprint"]
@@ -160,7 +161,7 @@ def _note_refused(app: App) -> None:
         return
     reports: Counter[tuple[str, int, str]] = Counter()
     for metric, version, code, number in told:
-        found = app.versions.get((metric, version), app.questions.get(metric))
+        found = app.versions.get((metric, version), app.highest.get(metric))
         reports[(metric, found.metric.version, code) if found else ("", 0, code)] += number
     try:
         refused_reports.add(app.store, reports)
@@ -283,7 +284,7 @@ def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[bytes,
     return collected.kind, payloads, None
 
 
-def _question(app: App, group: Group, now: datetime) -> Question:
+def _question(app: App, group: Group, now: datetime) -> Declared:
     question = app.versions.get((group.metric, group.version))
     if question is None:
         known = ", ".join(str(each.metric.version) for each in app.versions_of(group.metric))

@@ -141,7 +141,7 @@ OPERATIONS = (
         "get",
         "/api/v1/metrics/{id}",
         "Estimate a metric",
-        {200: "Measured"},
+        {200: "Measurement"},
         key="read",
         parameters=(
             _ID,
@@ -188,7 +188,7 @@ OPERATIONS = (
         "get",
         "/api/v1/live/{id}",
         "Estimate a metric from what is counted, published or not",
-        {200: "LiveMeasured"},
+        {200: "LiveMeasurement"},
         key="admin",
         parameters=(
             _ID,

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from flask import Blueprint, Response, g, jsonify, request
 
-from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
 from deniable_aggregator.audit.entry import LONGEST
+from deniable_aggregator.measure.published import releases_of
+from deniable_aggregator.measure.refusal import awaited, check_period, read_cell
 from deniable_aggregator.publish import counted
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.suppression.cube import Cube
@@ -24,17 +25,18 @@ from deniable_aggregator.questions import central_noise
 from deniable_aggregator.questions.budgets import Asked, BudgetSpent
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
-from deniable_server.api.query import awaited, cell_of, declared, releases_of
+from deniable_server.api.query import declared, refusals
 from deniable_server.http.problem import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from deniable.declared import Declared
     from deniable.wire.report import Stratum
     from deniable_aggregator.publish.breakdown import Box
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.questions.budgets import Answer
-    from deniable_server.service import App, Question
+    from deniable_server.service import App
 
 __all__ = ["Withheld", "blueprint"]
 
@@ -132,15 +134,14 @@ def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
     """Read the cells that are asked about: by what each stands for, in an order that does not depend on how it was asked."""
     if not given or len(_OR.join(given)) > LONGEST:
         raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together, with '{_OR}' between them")
-    return dict(sorted((breakdown.box(cell), cell) for cell in (cell_of(breakdown, each) for each in given)))
+    with refusals():
+        return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in given)))
 
 
-def _closed(app: App, question: Question, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
+def _closed(app: App, question: Declared, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
     """Find the closed release that covers a period, if the cells are withheld from it."""
-    try:
-        period.bounds(asked, question.metric.period)
-    except ParameterError as error:
-        raise Problem(400, "period", error.rule) from None
+    with refusals():
+        check_period(question.metric, asked)
     published = releases_of(app, question).items()
     covering = {each: note for each, note in published if note.closed and note.covers(each.period, asked)}
     if not covering:
@@ -153,7 +154,7 @@ def _closed(app: App, question: Question, asked: str, cells: Sequence[str]) -> t
     return min(covering.items())
 
 
-def _exact(app: App, question: Question, breakdown: Breakdown, whole: Stratum, note: Release) -> Cube:
+def _exact(app: App, question: Declared, breakdown: Breakdown, whole: Stratum, note: Release) -> Cube:
     """Read the numbers of reports that a release was made of."""
     layout, reports = question.mechanism.layout, Counter[str]()
     strata = [

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
+
+from deniable_aggregator.measure.measurement import ValueEstimate, ValueShare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 __all__ = ["Axis", "Chart", "Column", "Row", "Tick", "axis", "chart", "columns", "count", "order", "percent", "share"]
+
+Value = TypeVar("Value", bound=ValueShare)
 
 _STEPS = 5  # at most so many steps between ticks: their labels do not touch on a telephone
 _DIGITS = 4  # after the point, at most
@@ -142,37 +146,37 @@ def axis(most: float) -> Axis:
     return Axis(step * steps, ticks)
 
 
-def order(estimates: Iterable[dict[str, Any]], *, by_estimate: bool) -> list[dict[str, Any]]:
+def order(estimates: Iterable[Value], *, by_estimate: bool) -> list[Value]:
     """Order values by their estimate, the largest first and equal ones as declared, or leave them as declared."""
     rows = list(estimates)
-    return sorted(rows, key=lambda row: -row["frequency"]) if by_estimate else rows
+    return sorted(rows, key=lambda row: -row.frequency) if by_estimate else rows
 
 
-def chart(rows: Sequence[dict[str, Any]], over: Sequence[dict[str, Any]] | None = None) -> Chart:
+def chart(rows: Sequence[ValueShare], over: Sequence[ValueShare] | None = None) -> Chart:
     """Draw values.
 
     Parameters
     ----------
     rows
-        Estimates as `deniable_server.api.query.measure` gives them, none of them null.
+        Their estimates, of which something is known.
     over
         The values that the axis must hold, and whose errors set the number of digits; by default those drawn.
     """
     over = rows if over is None else over
-    scale = axis(max(row["simultaneous"][1] for row in over))
-    digits = _digits(max(row["stderr"] for row in over))
+    scale = axis(max(row.simultaneous[1] for row in over))
+    digits = _digits(max(row.stderr for row in over))
     return Chart(scale, tuple(_row(row, scale, digits) for row in rows))
 
 
-def columns(rows: Sequence[dict[str, Any]]) -> tuple[Column, ...]:
+def columns(rows: Sequence[ValueShare]) -> tuple[Column, ...]:
     """Draw values as columns side by side, over the whole height of a picture."""
-    most = max(row["interval"][1] for row in rows)
+    most = max(row.interval[1] for row in rows)
     scale = Axis(most if most > 0 else 1.0, ())
     pitch = 100 / len(rows)
     drawn = []
     for i, row in enumerate(rows):
-        height = scale.place(row["frequency"])
-        low, high = (round(100 - scale.place(end), 3) for end in row["interval"])
+        height = scale.place(row.frequency)
+        low, high = (round(100 - scale.place(end), 3) for end in row.interval)
         left, middle = round(pitch * (i + 0.12), 3), round(pitch * (i + 0.5), 3)
         drawn.append(Column(left, round(pitch * 0.76, 3), round(100 - height, 3), height, middle, (high, low)))
     return tuple(drawn)
@@ -201,18 +205,18 @@ def _digits(stderr: float) -> int:
     return min(max(1 - floor(log10(100 * stderr)), 0), _DIGITS) if stderr > 0 else 1
 
 
-def _row(row: dict[str, Any], scale: Axis, digits: int) -> Row:
-    frequency, (low, high), (lowest, highest) = row["frequency"], row["interval"], row["simultaneous"]
+def _row(row: ValueShare, scale: Axis, digits: int) -> Row:
+    frequency, (low, high), (lowest, highest) = row.frequency, row.interval, row.simultaneous
     return Row(
-        label=row["label"],
+        label=row.label,
         at=scale.place(frequency),
         beyond="below" if frequency < 0 else "above" if frequency > scale.top else "",
         interval=(scale.place(low), scale.place(high)),
         simultaneous=(scale.place(lowest), scale.place(highest)),
         estimate=percent(frequency, digits),
-        stderr=percent(row["stderr"], digits, ""),
+        stderr=percent(row.stderr, digits, ""),
         interval_text=f"{percent(low, digits, '')} to {percent(high, digits)}",
         simultaneous_text=f"{percent(lowest, digits, '')} to {percent(highest, digits)}",
-        count=count(row["count"]),
-        faint=not row["detected"],
+        count=count(row.count) if isinstance(row, ValueEstimate) else "",
+        faint=isinstance(row, ValueEstimate) and not row.detected,
     )

@@ -12,21 +12,26 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from hmac import compare_digest
 from http import HTTPStatus
-from math import ceil, exp
+from math import ceil, exp, isnan
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import redis
 from flask import Blueprint, abort, g, make_response, redirect, render_template, request, session, url_for
+from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.alarms.checks import influence
+from deniable_aggregator.measure import live as counted
+from deniable_aggregator.measure.measurement import Span
+from deniable_aggregator.measure.published import latest
+from deniable_aggregator.measure.refusal import awaited
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import admin_only
-from deniable_server.api.query import awaited, declared, latest, measure, only_parameters
+from deniable_server.api.query import declared, measure, only_parameters, refusals
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
 from deniable_server.pages import chart
 from deniable_server.service import service
@@ -35,7 +40,8 @@ if TYPE_CHECKING:
     from flask import Response
     from werkzeug.wrappers import Response as BaseResponse
 
-    from deniable_server.service import App, Question
+    from deniable_aggregator.measure.measurement import Estimates, Latest, Merged, ValueEstimate
+    from deniable_server.service import App
 
 __all__ = ["blueprint"]
 
@@ -87,7 +93,7 @@ def index() -> Response:
     app = _app()
     only_parameters("page", "app")
     known = release.summaries(app.store)
-    number, ids = request.args.get("page", "1"), list(app.questions)
+    number, ids = request.args.get("page", "1"), list(app.highest)
     pages = max(1, ceil(len(ids) / _MOST_CARDS))
     if number not in map(str, range(1, pages + 1)):
         raise Problem(404, "unknown_page", f"There are {pages} pages of metrics.")
@@ -110,8 +116,7 @@ def metric(id_: str) -> Response:
     only_parameters("period", "segment", "order", "rows", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
     measured = measure(app, id_, period, segment)
-    shown = measured | {"name": id_, "merged": _together(measured["merged"])}
-    return _estimates(app, app.versions[measured["id"], measured["version"]], shown, period, segment)
+    return _estimates(app, measured, asdict(measured) | {"name": id_, "merged": _together(measured.merged)}, period, segment)
 
 
 @blueprint.get("/live")
@@ -120,9 +125,10 @@ def overview() -> Response:
     live.asked()
     app = _owned()
     only_parameters()
-    shown = live.overview(app)
-    waits = [awaited(app, app.versions[each["id"], each["version"]]) for each in shown["metrics"]]
-    return _page("live.html", app=app, live=shown, awaited=waits)
+    shown = counted.overview(app)
+    return _page(
+        "live.html", app=app, live=shown, awaited=[awaited(app, app.versions[each.id, each.version]) for each in shown.metrics]
+    )
 
 
 @blueprint.get("/m/<id_>/live")
@@ -132,114 +138,100 @@ def live_metric(id_: str) -> Response:
     app = _owned()
     only_parameters("period", "order", "rows")
     period = request.args.get("period") or None
-    question = declared(app, id_)
-    counted = live.measure(app, question, period)
-    spans = [{"first": each, "last": each} for each in counted["periods"]]
-    included = spans if counted["period"] is None else [{"first": counted["period"], "last": counted["period"]}]
+    with refusals():
+        measured = counted.measure(app, declared(app, id_), period)
+    spans = [Span(each, each) for each in measured.periods]
     shown = {
         "name": id_,
         "versions": [],
         "merged": None,
         "periods": spans,
-        "included": included,
+        "included": spans if measured.period is None else [Span(measured.period, measured.period)],
         "segments": [],
         "segment": None,
         "warnings": [],
         "updated": None,
     }
-    return _estimates(app, question, counted | shown, period)
+    return _estimates(app, measured, asdict(measured) | shown, period)
 
 
-def _estimates(
-    app: App, question: Question, measured: dict[str, Any], period: str | None, segment: str | None = None
-) -> Response:
+def _estimates(app: App, measured: Estimates, shown: dict[str, Any], period: str | None, segment: str | None = None) -> Response:
     """Draw what was estimated of a metric."""
     order = request.args.get("order", "")
     if order not in _ORDERS:
-        order = "domain" if question.metric.type in ("boolean", "ordinal") else "estimate"
+        order = "domain" if measured.type in ("boolean", "ordinal") else "estimate"
     chosen = {"period": period, "segment": segment, "order": request.args.get("order")}
     return _page(
         "metric.html",
         app=app,
-        m=_described(app, question, measured),
+        m=shown | _described(app, measured),
         orders=_ORDERS,
         order=order,
         chosen={name: value for name, value in chosen.items() if value},
-        compact=len(measured["estimates"]) > _COMPACT,
-        here=".live_metric" if "live" in measured else ".metric",
-        influence=influence(question.mechanism),
+        compact=len(measured.estimates) > _COMPACT,
+        here=".live_metric" if "live" in shown else ".metric",
+        influence=influence(app.versions[measured.id, measured.version].mechanism),
         **_picture(measured, order),
     )
 
 
-def _together(merged: dict[str, Any] | None) -> dict[str, Any] | None:
+def _together(merged: Merged | None) -> dict[str, Any] | None:
     """Draw what versions say together."""
     if merged is None:
         return None
-    rows = [row | {"count": 0, "detected": True} for row in merged["estimates"]]
-    return merged | {"chart": chart.chart(chart.order(rows, by_estimate=True)[:_MOST_ROWS], over=rows)}
+    rows = chart.order(merged.estimates, by_estimate=True)[:_MOST_ROWS]
+    return asdict(merged) | {"chart": chart.chart(rows, over=merged.estimates)}
 
 
-def _picture(measured: dict[str, Any], order: str) -> dict[str, Any]:
+def _picture(measured: Estimates, order: str) -> dict[str, Any]:
     """Draw every value, or the first `_MOST_ROWS` of very many."""
     estimated = _estimated(measured)
     if not estimated:
         return {"chart": None, "left_out": 0}
     rows = chart.order(estimated, by_estimate=order == "estimate")
     most = _MOST_ROWS
-    if measured["domain_size"] is None and order == "estimate":  # of ten thousand candidates few are worth a look
-        most = min(most, sum(row["detected"] for row in rows) + _UNDETECTED_ROWS)
+    if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are worth a look
+        most = min(most, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
     shown = rows if request.args.get("rows") == "all" else rows[:most]
     return {"chart": chart.chart(shown, over=rows), "left_out": len(rows) - len(shown)}
 
 
-def _estimated(measured: dict[str, Any]) -> list[dict[str, Any]]:
+def _estimated(measured: Estimates) -> list[ValueEstimate]:
     """Return the values of which something is known: none without reports, nor candidates that share their hashes."""
-    return [row for row in measured["estimates"] if row["frequency"] is not None]
+    return [row for row in measured.estimates if not isnan(row.frequency)]
 
 
-def _card(app: App, measured: dict[str, Any]) -> dict[str, Any]:
+def _card(app: App, measured: Latest) -> dict[str, Any]:
     """Describe a metric for the list, with its largest values, or with all of them where they are in order."""
-    card = _described(app, app.versions[measured["id"], measured["version"]], measured) | {
-        "rows": (),
-        "columns": (),
-        "peak": None,
-    }
+    card = asdict(measured) | _described(app, measured) | {"rows": (), "columns": (), "peak": None}
     rows = _estimated(measured)
     if not rows:
         return card
     ranked = chart.order(rows, by_estimate=True)
-    if measured["type"] == "ordinal" and _PREVIEW_ROWS < len(rows) <= _PREVIEW_COLUMNS:
+    if measured.type == "ordinal" and _PREVIEW_ROWS < len(rows) <= _PREVIEW_COLUMNS:
         return card | {"columns": chart.columns(rows), "peak": chart.chart(ranked[:1], over=rows).rows[0]}
-    top = rows if measured["type"] == "boolean" else ranked[:_PREVIEW_ROWS]
+    top = rows if measured.type == "boolean" else ranked[:_PREVIEW_ROWS]
     return card | {"rows": chart.chart(top).rows}
 
 
-def _described(app: App, question: Question, measured: dict[str, Any]) -> dict[str, Any]:
-    """Add to a description what the pages say of a metric in words."""
-    expires = question.metric.expires
-    size, limit, rest = len(measured["estimates"]), measured["detection_frequency"], measured["unallocated"]
+def _described(app: App, measured: Estimates) -> dict[str, Any]:
+    """Say in words what the pages say of a metric."""
+    found = app.versions[measured.id, measured.version]
+    size, limit, rest = len(measured.estimates), measured.detection_frequency, measured.unallocated
     # Rounded up: "at most" must stay true of the number that is shown.
-    odds = ceil(100 * exp(measured["epsilon"]) - 1e-6) / 100
-    return measured | {
-        "labels": [row["label"] for row in measured["estimates"]],
+    odds = ceil(100 * exp(measured.epsilon) - 1e-6) / 100
+    return {
+        "labels": [row.label for row in measured.estimates],
         "size": size,
-        "what": f"{chart.count(size)} {_what(question, size)}",
-        "detected": sum(row["detected"] for row in measured["estimates"]),
-        "limit": None if limit is None else chart.share(limit, limit),
-        "rest": None if rest["frequency"] is None else chart.share(rest["frequency"], rest["stderr"]),
+        "what": f"{chart.count(size)} {'candidate' if measured.candidates else 'value'}{'s' if size != 1 else ''}",
+        "detected": sum(row.detected for row in measured.estimates),
+        "limit": None if isnan(limit) else chart.share(limit, limit),
+        "rest": None if isnan(rest.frequency) else chart.share(rest.frequency, rest.stderr),
         "odds": f"{odds:,.2f}",
-        "kept": question.metric.kept,
-        "updated": datetime.fromisoformat(measured["updated"]) if measured["updated"] else None,
-        "expires": expires,
-        "expired": question.metric.expired(datetime.now(UTC).date()),
-        "awaited": awaited(app, question),
+        "kept": found.metric.kept,
+        "expired": found.metric.expired(datetime.now(UTC).date()),
+        "awaited": awaited(app, found),
     }
-
-
-def _what(question: Question, number: int) -> str:
-    word = "candidate" if question.metric.candidates else "value"
-    return word if number == 1 else f"{word}s"
 
 
 # Access
@@ -403,9 +395,9 @@ def _remembered() -> dict[str, Any]:
 
 
 @blueprint.app_template_filter("span")
-def _span(span: dict[str, str | None]) -> str:
-    first, last = span["first"], span["last"]
-    return str(last) if first == last else f"{first} to {last}" if first else f"up to {last}"
+def _span(span: Span) -> str:
+    first, last = span.first, span.last
+    return last if first == last else f"{first} to {last}" if first else f"up to {last}"
 
 
 @blueprint.app_template_filter("thousands")

@@ -1,0 +1,65 @@
+"""What is collected for an app: every version of its metrics, and where their reports are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deniable.declared import Declared
+    from deniable.registry import Registry
+    from deniable_aggregator.store import Store
+
+__all__ = ["Collection"]
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """The metrics of an app.
+
+    Parameters
+    ----------
+    registry
+        What the app may ask.
+    versions
+        All that reports may be of, by metric id and version.
+    store
+        Its part of the store.
+
+    Attributes
+    ----------
+    highest
+        The highest version of each metric that the registry declares, by its id.
+    """
+
+    registry: Registry
+    versions: dict[tuple[str, int], Declared]
+    store: Store
+    highest: dict[str, Declared] = field(init=False, compare=False, repr=False)
+    _by_metric: dict[str, list[Declared]] = field(init=False, default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for metric, version in sorted(self.versions, reverse=True):
+            self._by_metric.setdefault(metric, []).append(self.versions[metric, version])
+        object.__setattr__(self, "highest", {metric: self._by_metric[metric][0] for metric in self.registry.metrics})
+
+    @property
+    def name(self) -> str:
+        """The app's name."""
+        return self.registry.app
+
+    @property
+    def trial(self) -> bool:
+        """Whether everything is published at once, however few reports."""
+        return self.registry.publication.trial
+
+    def versions_of(self, metric: str) -> list[Declared]:
+        """List the versions of a metric, the highest first."""
+        return self._by_metric.get(metric, [])
+
+    def find(self, name: str) -> Declared | None:
+        """Return what is named ``metric@version``, or the highest version of what is named ``metric``; None if unknown."""
+        id_, at, version = name.partition("@")
+        if not at:
+            return self.highest.get(id_)
+        return next((each for each in self.versions_of(id_) if str(each.metric.version) == version), None)

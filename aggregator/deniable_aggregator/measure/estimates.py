@@ -1,0 +1,145 @@
+"""What reports say of a metric: which decoder reads them, and which numbers are told."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from math import nan
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.prefix import PrefixTree
+from deniable_aggregator import decode
+from deniable_aggregator.decode.discovery import discover
+from deniable_aggregator.decode.estimate import finite
+from deniable_aggregator.decode.joint import from_product
+from deniable_aggregator.measure.measurement import Association, Description, Estimates, Unallocated, ValueEstimate
+from deniable_aggregator.measure.refusal import next_release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable.declared import Declared
+    from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["LEVEL", "decoded", "described", "estimated"]
+
+LEVEL = 0.95
+"""Of intervals, where nothing else is asked."""
+_MOST_COMBINATIONS = 1024  # whose covariance is a matrix that a page can wait for
+_MOST_REMEMBERED = 32
+_remembered: dict[tuple[str, tuple[int, ...], bytes], tuple[Sequence[int], Estimate]] = {}
+_lock = Lock()
+
+
+def described(app: Collection, declared: Declared) -> Description:
+    """Describe a metric, whatever was counted of it."""
+    metric, mechanism = declared.metric, declared.mechanism
+    return Description(
+        trial=app.trial,
+        id=metric.id,
+        type=metric.type,
+        version=metric.version,
+        description=metric.description,
+        owner=metric.owner,
+        expires=metric.expires,
+        period_length=metric.period,
+        domain_size=None if metric.open else metric.domain_size,
+        candidates=len(declared.candidates) if metric.candidates else None,
+        discover=metric.discover,
+        mechanism=mechanism.name,
+        epsilon=mechanism.epsilon,
+        epsilon_permanent=mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Chain) else None,
+        sample=float(metric.sample),
+        min_reports=metric.min_reports,
+        next_release=next_release(app, declared),
+        report_bytes=mechanism.layout.payload_size,
+    )
+
+
+def decoded(declared: Declared, counted: Tally) -> tuple[Sequence[int], Estimate]:
+    """Estimate all values, the candidates, or what was discovered; what takes long is remembered for the next reader."""
+    metric, mechanism = declared.metric, declared.mechanism
+    if not metric.open:
+        return range(metric.domain_size), decode.estimate(mechanism, counted)
+    key = (declared.fingerprint, declared.candidates, sha256(counted.cells.tobytes()).digest())
+    with _lock:
+        found = _remembered.get(key)
+    if found is None:
+        if isinstance(mechanism, PrefixTree):
+            discovery = discover(mechanism, counted, text=metric.type == "string")
+            found = discovery.values, discovery
+        else:
+            found = declared.candidates, decode.estimate(mechanism, counted, declared.candidates)
+        with _lock:
+            _remembered[key] = found
+            while len(_remembered) > _MOST_REMEMBERED:
+                del _remembered[next(iter(_remembered))]
+    return found
+
+
+def estimated(
+    app: Collection, declared: Declared, counted: Tally, level: float, found: tuple[Sequence[int], Estimate] | None = None
+) -> Estimates:
+    """Estimate a metric from reports, whichever they are.
+
+    Parameters
+    ----------
+    app
+        Whose metric it is.
+    declared
+        The metric.
+    counted
+        Its reports.
+    level
+        Confidence of the intervals, and of what is detected.
+    found
+        What `decoded` says of them, where that is known.
+    """
+    values, estimate = found or decoded(declared, counted)
+    return Estimates(
+        **asdict(described(app, declared)),
+        n=estimate.n,
+        detection_frequency=estimate.detection_frequency(1 - level),
+        unallocated=Unallocated(*estimate.unallocated(1 - level) if estimate.n else (nan, nan)),
+        association=_association(declared, counted),
+        # What a search tried and could not confirm is not an answer that anybody is known to have given.
+        estimates=[row for row in _rows(declared, values, estimate, level) if row.detected or not declared.metric.discover],
+    )
+
+
+def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: float) -> Iterator[ValueEstimate]:
+    pointwise, simultaneous = estimate.interval(level), estimate.interval(level, simultaneous=True)
+    columns = (estimate.frequency, estimate.stderr, *pointwise, *simultaneous, estimate.count)
+    numbers = zip(*(column.tolist() for column in columns), strict=True)
+    for position, detected, (frequency, stderr, low, high, lowest, highest, count) in zip(
+        values, estimate.detected(1 - level), numbers, strict=True
+    ):
+        yield ValueEstimate(
+            value=declared.metric.value(position),
+            label=declared.metric.label(position),
+            frequency=frequency,
+            stderr=stderr,
+            interval=(low, high),
+            simultaneous=(lowest, highest),
+            count=count,
+            detected=bool(detected),
+        )
+
+
+def _association(declared: Declared, counted: Tally) -> Association | None:
+    """Test whether the factors of a product are independent; None where there are none, or where it cannot be told."""
+    factors = declared.metric.factors
+    if not factors or not counted.n or declared.metric.domain_size > _MOST_COMBINATIONS:
+        return None
+    try:
+        test = from_product(declared.mechanism, counted, [len(listed) for _, listed in factors]).independence()
+    except ParameterError:  # the mechanism declared has no such table, or it is too large
+        return None
+    listed = {name: list(values) for name, values in factors}
+    return Association(listed, finite(test.statistic), test.degrees, finite(test.p_value))

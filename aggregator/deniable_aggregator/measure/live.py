@@ -1,0 +1,254 @@
+"""Measurements of what is counted, published or not: for who runs the service, and for nobody else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, Struct
+from msgspec.structs import asdict
+
+from deniable_aggregator import tally
+from deniable_aggregator.alarms import checks, watcher
+from deniable_aggregator.counting import faults
+from deniable_aggregator.measure.estimates import LEVEL, described, estimated
+from deniable_aggregator.measure.measurement import Count, Description, Estimates, Moment
+from deniable_aggregator.measure.refusal import check_period
+from deniable_aggregator.publish import counted
+from deniable_aggregator.store import refused_reports
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from deniable.declared import Declared
+    from deniable_aggregator.measure.collection import Collection
+
+__all__ = ["Alarm", "Live", "LiveMeasurement", "LiveMetric", "StratumCount", "measure", "overview"]
+
+_Refused = dict[str, Count]  # reports by the code for which they were refused
+
+
+class Alarm(Struct, frozen=True, forbid_unknown_fields=True):
+    """What looks made up among the reports of a metric.
+
+    Parameters
+    ----------
+    metric, version
+        Whose reports.
+    test
+        What honest reports pass.
+    p_value
+        Chance of such an alarm among honest reports, at most; None where there is no law to tell.
+    period, segment
+        What it is about; no segment: all together.
+    n
+        Reports that were tested.
+    what
+        What was seen, in words.
+    values
+        A few of the values that it is about.
+    influence
+        By how many respondents one report can move a count.
+    since
+        The hour in which it was first raised.
+    """
+
+    metric: str
+    version: Count
+    test: Annotated[str, Meta(extra_json_schema={"enum": ["weight", "row", "cell", "set", "value", "volume", "share"]})]
+    p_value: float | None
+    period: str
+    segment: str | None
+    n: Count
+    what: str
+    values: list[str]
+    influence: float
+    since: Moment
+
+
+class StratumCount(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many reports are counted.
+
+    Parameters
+    ----------
+    period, segment
+        Of what; no segment: of a metric that has none.
+    n
+        Reports.
+    """
+
+    period: str
+    segment: str | None
+    n: Count
+
+
+class LiveMetric(Description, frozen=True, forbid_unknown_fields=True):
+    """A metric's `Description`, and what is counted of it, published or not.
+
+    Parameters
+    ----------
+    live
+        That this is no release.
+    n
+        Reports that are counted.
+    unpublished
+        Those of them that are in no release yet.
+    refused
+        Reports refused in the last days, by reason.
+    """
+
+    live: Literal[True]
+    n: Count
+    unpublished: Count
+    refused: _Refused
+
+
+class LiveMeasurement(Estimates, frozen=True, forbid_unknown_fields=True):
+    """`Estimates` from what is counted, published or not.
+
+    Parameters
+    ----------
+    live, unpublished, refused
+        As of a `LiveMetric`.
+    level
+        Confidence of the intervals, and of what is detected.
+    period
+        What was asked for; None: all. Of a metric with permanent responses it is the latest.
+    periods
+        Those of which anything is counted.
+    counts
+        Reports by period and segment.
+    alarms
+        What looks made up.
+    """
+
+    live: Literal[True]
+    unpublished: Count
+    refused: _Refused
+    level: float
+    period: str | None
+    periods: list[str]
+    counts: list[StratumCount]
+    alarms: list[Alarm]
+
+
+class Live(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is counted of an app, published or not.
+
+    Parameters
+    ----------
+    app
+        Its name.
+    trial
+        Whether everything is published at once, however few reports.
+    live
+        That this is no release.
+    backlog
+        Batches that are not counted yet.
+    refused
+        Reports of no metric that is declared, refused in the last days, by reason.
+    metrics
+        The highest version of each metric, and the others of which anything is counted.
+    alarms
+        What looks made up.
+    faults
+        What workers fail at, with the kind of error.
+    """
+
+    app: str
+    trial: bool
+    live: Literal[True]
+    backlog: Count
+    refused: _Refused
+    metrics: list[LiveMetric]
+    alarms: list[Alarm]
+    faults: dict[str, str]
+
+
+def overview(app: Collection) -> Live:
+    """Tell what is counted of every metric of an app, and what was refused in the last days."""
+    reasons = refused_reports.read(app.store)
+    return Live(
+        app=app.name,
+        trial=app.trial,
+        live=True,
+        backlog=app.store.backlog(),
+        refused=reasons.get(("", 0), {}),
+        metrics=[_counted(app, declared, reasons) for declared in _shown(app)],
+        alarms=_alarms(app, app.versions.values()),
+        faults=faults.present(app.store),
+    )
+
+
+def measure(app: Collection, declared: Declared, period: str | None = None, level: float = LEVEL) -> LiveMeasurement:
+    """Estimate a metric from what is counted of one period or, if none is given, of all; of the latest where responses are kept.
+
+    Raises
+    ------
+    UnknownPeriod
+        If the period is none of the metric's.
+    """
+    if period is not None:
+        check_period(declared.metric, period)
+    strata = [stratum for some in counted.strata(app.store, declared.definition).values() for stratum in some]
+    if period is None and declared.metric.kept:  # as of what was published: copies of one response are not pooled
+        period = max((stratum.period for stratum in strata), default=None)
+    tallies = dict(zip(strata, app.store.tallies.each(declared.layout, strata), strict=True))
+    chosen = [each for stratum, each in tallies.items() if period in (None, stratum.period)]
+    told = _counted(app, declared, refused_reports.read(app.store))
+    return LiveMeasurement(
+        **asdict(estimated(app, declared, tally.merge(tally.empty(declared.layout), *chosen), level)),
+        live=True,
+        unpublished=told.unpublished,
+        refused=told.refused,
+        level=level,
+        period=period,
+        periods=sorted({stratum.period for stratum in strata}),
+        counts=[StratumCount(at.period, at.segment or None, each.n) for at, each in tallies.items()],
+        alarms=_alarms(app, [declared]),
+    )
+
+
+def _counted(app: Collection, declared: Declared, reasons: dict[tuple[str, int], dict[str, int]]) -> LiveMetric:
+    periods = counted.strata(app.store, declared.definition)
+    return LiveMetric(
+        **asdict(described(app, declared)),
+        live=True,
+        n=app.store.read(declared.layout, [stratum for some in periods.values() for stratum in some]).n,
+        unpublished=counted.unpublished(app.store, declared),
+        refused=reasons.get((declared.metric.id, declared.metric.version), {}),
+    )
+
+
+def _shown(app: Collection) -> list[Declared]:
+    """List the highest version of each metric, each followed by the others of which anything is counted."""
+    return [
+        each
+        for highest in app.highest.values()
+        for each in app.versions_of(highest.metric.id)
+        if each is highest or counted.strata(app.store, each.definition)
+    ]
+
+
+def _alarms(app: Collection, versions: Iterable[Declared]) -> list[Alarm]:
+    """Describe the alarms that stand, the latest of each metric first."""
+    by_definition = {declared.definition: declared for declared in versions}
+    found = watcher.alarms(app.store, list(by_definition))
+    return [_alarm(by_definition[definition], each) for definition, some in found.items() for each in some]
+
+
+def _alarm(declared: Declared, found: watcher.Alarm) -> Alarm:
+    metric = declared.metric
+    return Alarm(
+        metric=metric.id,
+        version=metric.version,
+        test=found.test,
+        p_value=found.p_value,
+        period=found.period,
+        segment=found.segment or None,
+        n=round(checks.about(found.n)),
+        what=found.what,
+        values=[] if metric.open else [metric.label(place) for place in found.values],
+        influence=checks.influence(declared.mechanism),
+        since=datetime.fromtimestamp(found.since, UTC),
+    )

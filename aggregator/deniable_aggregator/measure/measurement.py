@@ -1,0 +1,335 @@
+"""What is answered of a metric, member by member. The JSON of the API, its schema and the pages are made of these."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from deniable.registry.metric import Value
+from deniable.registry.period import LENGTHS
+
+__all__ = [
+    "Association",
+    "Count",
+    "Description",
+    "Estimates",
+    "Latest",
+    "Listed",
+    "Measurement",
+    "Merged",
+    "MergedVersion",
+    "Moment",
+    "Number",
+    "Span",
+    "Unallocated",
+    "ValueEstimate",
+    "ValueShare",
+    "Version",
+]
+
+Count = Annotated[int, Meta(ge=0)]
+Moment = Annotated[datetime, Meta(tz=True)]
+# nan where there are no reports, which JSON writes as null: this is what the schema says.
+if TYPE_CHECKING:
+    Number = float
+else:
+    Number = float | None
+_Interval = tuple[Number, Number]
+
+
+class Span(Struct, frozen=True, forbid_unknown_fields=True):
+    """The periods that a release covers.
+
+    Parameters
+    ----------
+    first
+        The first one; None: all before.
+    last
+        The last one.
+    """
+
+    first: str | None
+    last: str
+
+
+class Version(Struct, frozen=True, forbid_unknown_fields=True):
+    """How much of a version was published.
+
+    Parameters
+    ----------
+    version
+        Its number.
+    expires
+        Its last day of collection, or None.
+    n
+        Reports in its releases.
+    updated
+        The hour of the last one; None: nothing was published.
+    """
+
+    version: Count
+    expires: date | None
+    n: Count
+    updated: Moment | None
+
+
+class ValueShare(Struct, frozen=True, forbid_unknown_fields=True):
+    """The share of a value.
+
+    Parameters
+    ----------
+    value
+        The answer to the letter.
+    label
+        The same for people.
+    frequency
+        The unbiased share, which may be negative or above 1.
+    stderr
+        Its standard error.
+    interval
+        The pointwise interval.
+    simultaneous
+        The interval that holds together with those of all other values.
+    """
+
+    value: Value
+    label: str
+    frequency: Number
+    stderr: Number
+    interval: _Interval
+    simultaneous: _Interval
+
+
+class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
+    """All that is estimated of a value.
+
+    Parameters
+    ----------
+    value, label, frequency, stderr, interval, simultaneous
+        As of a `ValueShare`.
+    count
+        The unbiased number of respondents with the value.
+    detected
+        Whether it is there, all values considered, at the level.
+    """
+
+    count: Number
+    detected: bool
+
+
+class Unallocated(Struct, frozen=True, forbid_unknown_fields=True):
+    """The share that no detected value accounts for.
+
+    Parameters
+    ----------
+    frequency
+        The share.
+    stderr
+        Its standard error.
+    """
+
+    frequency: Number
+    stderr: Number
+
+
+class Association(Struct, frozen=True, forbid_unknown_fields=True):
+    """The test that the factors of a product are independent.
+
+    Parameters
+    ----------
+    factors
+        The values of each.
+    statistic
+        Of the chi-square test.
+    degrees
+        Its degrees of freedom.
+    p_value
+        Chance of so large a statistic, or a larger one, if they are.
+    """
+
+    factors: dict[str, list[str]]
+    statistic: float | None
+    degrees: Count
+    p_value: float | None
+
+
+class MergedVersion(Struct, frozen=True, forbid_unknown_fields=True):
+    """A version's part in a merged estimate.
+
+    Parameters
+    ----------
+    version
+        Its number.
+    n
+        Its reports.
+    weight
+        What it counts for.
+    included
+        Its releases.
+    """
+
+    version: Count
+    n: Count
+    weight: Annotated[float, Meta(ge=0, le=1)]
+    included: list[Span]
+
+
+class Merged(Struct, frozen=True, forbid_unknown_fields=True):
+    """One estimate of the values that versions have in common.
+
+    Parameters
+    ----------
+    versions
+        What it is made of.
+    n
+        Reports of all of them.
+    p_value
+        Chance of versions that differ as much as these if people answer them alike.
+    estimates
+        The values.
+    """
+
+    versions: list[MergedVersion]
+    n: Count
+    p_value: float
+    estimates: list[ValueShare]
+
+
+class Description(Struct, frozen=True, forbid_unknown_fields=True):
+    """A metric, whatever was counted of it.
+
+    Parameters
+    ----------
+    trial
+        Whether everything is published at once, however few reports.
+    id, type, version, description, owner, expires, discover, sample, min_reports
+        As declared.
+    period_length
+        Its collection window.
+    domain_size
+        Number of possible answers; None where they cannot be listed.
+    candidates
+        Number of answers that are looked for; None where none are declared.
+    mechanism
+        How answers are randomised.
+    epsilon
+        Privacy loss of one report in nats.
+    epsilon_permanent
+        Privacy loss of all reports of one answer; None for a metric whose reports are independent.
+    next_release
+        When the next period closes; None where that is not waited for.
+    report_bytes
+        Bytes of a report.
+    """
+
+    trial: bool
+    id: str
+    type: Literal["boolean", "categorical", "ordinal", "product", "string", "key"]
+    version: Count
+    description: str
+    owner: str
+    expires: date | None
+    period_length: Annotated[str, Meta(extra_json_schema={"enum": [*LENGTHS]})]
+    domain_size: int | None
+    candidates: int | None
+    discover: bool
+    mechanism: str
+    epsilon: float
+    epsilon_permanent: float | None
+    sample: float
+    min_reports: Count
+    next_release: Moment | None
+    report_bytes: Count
+
+
+class Listed(Description, frozen=True, forbid_unknown_fields=True):
+    """A metric in a list: its `Description`, and how much of it was published.
+
+    Parameters
+    ----------
+    n
+        Reports in the releases of the version described.
+    updated
+        The hour of the last one; None: nothing was published.
+    versions
+        Each version, the highest first.
+    """
+
+    n: Count
+    updated: Moment | None
+    versions: list[Version]
+
+
+class Estimates(Description, frozen=True, forbid_unknown_fields=True):
+    """A metric's `Description`, and what reports say of it.
+
+    Parameters
+    ----------
+    n
+        Reports that this rests on.
+    detection_frequency
+        The share at which a value would be detected half of the time.
+    unallocated
+        The share that no detected value accounts for.
+    association
+        Of a product, whether its factors go together; None where there are none, or where it cannot be told.
+    estimates
+        The values: all of them, the candidates, or what was discovered.
+    """
+
+    n: Count
+    detection_frequency: Number
+    unallocated: Unallocated
+    association: Association | None
+    estimates: list[ValueEstimate]
+
+
+class Latest(Estimates, frozen=True, forbid_unknown_fields=True):
+    """`Estimates` of what was published.
+
+    Parameters
+    ----------
+    updated
+        The hour when any of it was last published; None: nothing was.
+    included
+        The releases that it rests on.
+    versions
+        How much was published of each version, the highest first.
+    """
+
+    updated: Moment | None
+    included: list[Span]
+    versions: list[Version]
+
+
+class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
+    """The answer about one metric: `Latest`, and what else can be asked for.
+
+    Parameters
+    ----------
+    level
+        Confidence of the intervals, and of what is detected.
+    closed
+        Whether nothing more will be published of the releases included.
+    periods
+        All releases.
+    segments
+        The cells that were published, of the releases included.
+    period, segment
+        What was asked for; None: all. Of a metric with permanent responses the period is the latest.
+    warnings
+        What to mind before passing this on.
+    merged
+        One estimate of the values that versions have in common; None where fewer than two have any.
+    """
+
+    level: float
+    closed: bool
+    periods: list[Span]
+    segments: list[str]
+    period: str | None
+    segment: str | None
+    warnings: list[str]
+    merged: Merged | None

@@ -1,0 +1,87 @@
+"""One estimate out of several versions of a metric: of the values that mean the same in all."""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable_aggregator.decode.combination import combine
+from deniable_aggregator.measure.measurement import Measurement, Merged, MergedVersion, ValueShare
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable.declared import Declared
+    from deniable.registry import Metric
+    from deniable.registry.metric import Value
+    from deniable_aggregator.decode.estimate import Estimate
+
+__all__ = ["Measured", "merged"]
+
+
+class Measured(NamedTuple):
+    """One version: what was decoded of it, and what is said of it."""
+
+    declared: Declared
+    values: Sequence[int]
+    estimate: Estimate
+    answer: Measurement
+
+
+def merged(several: Sequence[Measured], level: float) -> Merged | None:
+    """Estimate the values that mean the same in all versions, each version weighted by its precision."""
+    if len(several) < 2 or any(each.declared.metric.discover for each in several):  # noqa: PLR2004
+        return None
+    places = [{_meaning(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in several]
+    estimates = [each.estimate for each in several]
+
+    def known(meaning: _Meaning) -> bool:  # candidates that share all their hashes are not
+        each = zip(places, estimates, strict=True)
+        return all(meaning in own and isfinite(estimate.frequency[own[meaning]]) for own, estimate in each)
+
+    common = list(filter(known, places[0]))
+    if not common:
+        return None
+    combined = combine(estimates, [[own[meaning] for meaning in common] for own in places])
+    columns = (combined.frequency, combined.stderr, *combined.interval(level), *combined.interval(level, simultaneous=True))
+    numbers = zip(*(column.tolist() for column in columns), strict=True)
+    first, values = several[0].declared.metric, several[0].values
+    return Merged(
+        versions=[
+            MergedVersion(each.answer.version, each.answer.n, float(weight), each.answer.included)
+            for each, weight in zip(several, combined.weights, strict=True)
+        ],
+        n=sum(each.answer.n for each in several),
+        p_value=combined.p_value,
+        estimates=[
+            ValueShare(meaning.value, first.label(values[places[0][meaning]]), share, stderr, (low, high), (lowest, highest))
+            for meaning, (share, stderr, low, high, lowest, highest) in zip(common, numbers, strict=True)
+        ],
+    )
+
+
+class _Meaning(NamedTuple):
+    """A value with all that is reported as it: versions where any of this differs are not merged.
+
+    Parameters
+    ----------
+    value
+        As declared.
+    kind
+        Its type, since True and 1 are equal.
+    absent
+        Whether having no answer is reported as it.
+    others
+        If undeclared answers are reported as it, which ones are declared; else None.
+    """
+
+    value: Value
+    kind: type
+    absent: bool
+    others: frozenset[Value] | None
+
+
+def _meaning(metric: Metric, position: int) -> _Meaning:
+    value = metric.value(position)
+    others = frozenset(metric.values) if metric.other is not None and value == metric.other else None
+    return _Meaning(value, type(value), metric.none is not None and value == metric.none, others)

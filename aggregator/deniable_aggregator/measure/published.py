@@ -1,0 +1,173 @@
+"""Measurements of what was published. Nothing here sees what was counted and not published yet."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict, replace
+
+from deniable.wire.report import Stratum
+from deniable_aggregator.measure.estimates import LEVEL, decoded, described, estimated
+from deniable_aggregator.measure.measurement import Latest, Listed, Measurement, Span, Version
+from deniable_aggregator.measure.merge import Measured, merged
+from deniable_aggregator.measure.refusal import Refusal, check_period, missing, read_cell
+from deniable_aggregator.publish import release
+from deniable_aggregator.publish.breakdown import Breakdown
+from deniable_aggregator.publish.release import Summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deniable.declared import Declared, Definition
+    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.measure.measurement import ValueEstimate
+    from deniable_aggregator.publish.release import Release
+
+__all__ = ["latest", "listed", "measure", "releases_of"]
+
+_HOMOGENEOUS = 0.9  # share of a segment with one answer, at least
+
+
+def listed(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> Listed:
+    """Describe a metric and how much of it was published, in the highest version and in each."""
+    first, *_ = versions = _versions(app, id_, known)
+    return Listed(**asdict(described(app, app.highest[id_])), n=first.n, updated=first.updated, versions=versions)
+
+
+def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[Latest]:
+    """Estimate metrics, each from its last release, in the highest version of which there is any."""
+    shown = [next((each for each in app.versions_of(id_) if each.definition in known), app.highest[id_]) for id_ in ids]
+    wholes = [Stratum(*each.definition, known.get(each.definition, Summary()).last, "") for each in shown]
+    notes = release.noted(app.store, wholes)
+    tallies = app.store.releases.some([each.layout for each in shown], wholes)
+    return [
+        Latest(
+            **asdict(estimated(app, declared, counted, LEVEL)),
+            updated=_updated(chosen),
+            included=_spans(chosen),
+            versions=_versions(app, declared.metric.id, known),
+        )
+        for declared, whole, counted in zip(shown, wholes, tallies, strict=True)
+        for chosen in ({whole: notes[whole]} if whole in notes else {},)
+    ]
+
+
+def measure(
+    app: Collection, asked: Sequence[Declared], period: str | None = None, segment: str | None = None, level: float = LEVEL
+) -> Measurement:
+    """Estimate a metric over one period or, if none is given, over all; over the latest where permanent responses are kept.
+
+    Parameters
+    ----------
+    app
+        Whose metric it is.
+    asked
+        The versions of it to look at, the highest first. The answer is of the first one of which anything was published.
+    period, segment
+        What to estimate.
+    level
+        Of the intervals.
+
+    Raises
+    ------
+    Refusal
+        What is said of the first version, where no other one has an answer.
+    """
+    known = release.summaries(app.store)
+    found: list[Measured] = []
+    refusal = None
+    for declared in asked:
+        try:
+            found.append(_measured(app, declared, period, segment, level, known))
+        except Refusal as each:
+            refusal = refusal or each
+    answered = [each for each in found if each.estimate.n]
+    if refusal and not answered:
+        raise refusal
+    first = (answered or found)[0].answer
+    if asked[0].metric.kept:  # an answer of another period is none of this one
+        answered = [each for each in answered if each.answer.included == first.included]
+    return replace(first, merged=merged(answered, level))
+
+
+def _measured(
+    app: Collection,
+    declared: Declared,
+    period: str | None,
+    segment: str | None,
+    level: float,
+    known: Mapping[Definition, Summary],
+) -> Measured:
+    """Estimate one version of a metric.
+
+    Raises
+    ------
+    Refusal
+        If the period or the cell is none of the metric's, the cell is withheld, or nothing was published for the period.
+    """
+    published = releases_of(app, declared)
+    breakdown = Breakdown.of(app.registry, declared.metric)
+    cell = read_cell(breakdown, segment or "")
+    if period is not None:
+        check_period(declared.metric, period)
+    elif declared.metric.kept:
+        # A device's reports of several periods are copies of one permanent response: pooled, their errors would be understated.
+        period = max((stratum.period for stratum in published if stratum.segment == cell), default=None)
+    within = {stratum: each for stratum, each in published.items() if period is None or each.covers(stratum.period, period)}
+    chosen = {stratum: each for stratum, each in within.items() if stratum.segment == cell}
+    if not chosen and (within or period is not None):
+        raise missing(app, declared, breakdown, cell, {stratum.segment for stratum in within})
+    counted = app.store.releases.read(declared.layout, list(chosen))
+    values, estimate = decoded(declared, counted)
+    numbers = estimated(app, declared, counted, level, (values, estimate))
+    answer = Measurement(
+        **asdict(numbers),
+        updated=_updated(chosen),
+        included=_spans(chosen),
+        versions=_versions(app, declared.metric.id, known),
+        level=level,
+        closed=all(each.closed for each in chosen.values()),
+        periods=_spans({stratum: each for stratum, each in published.items() if not stratum.segment}),
+        segments=sorted({stratum.segment for stratum in within} - {""}),
+        period=period,
+        segment=cell or None,
+        warnings=_warnings(declared, numbers.estimates) if cell else [],
+        merged=None,
+    )
+    return Measured(declared, values, estimate, answer)
+
+
+def releases_of(app: Collection, declared: Declared) -> dict[Stratum, Release]:
+    """List what was published under the very definition that the registry has now."""
+    found = release.listed(app.store, declared.metric.id).items()
+    return {stratum: each for stratum, each in found if stratum[:3] == declared.definition}
+
+
+def _versions(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:
+    """Tell how much of each version of a metric was published, the highest first."""
+    found = [(each.metric, known.get(each.definition, Summary())) for each in app.versions_of(id_)]
+    return [
+        Version(metric.version, metric.expires, summary.n, _moment(summary.updated) if summary.n else None)
+        for metric, summary in found
+    ]
+
+
+def _updated(releases: Mapping[Stratum, Release]) -> datetime | None:
+    return max((_moment(each.published) for each in releases.values()), default=None)
+
+
+def _moment(seconds: int) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _spans(releases: Mapping[Stratum, Release]) -> list[Span]:
+    """Tell which periods releases cover, each from its first one (None: all before) to its last one."""
+    return [Span(releases[each].first or None, each.period) for each in sorted(releases)]
+
+
+def _warnings(declared: Declared, rows: Sequence[ValueEstimate]) -> list[str]:
+    """Warn of a group all but all of whom gave one answer: whoever is known to be in it has then told it."""
+    if not any(row.simultaneous[0] >= _HOMOGENEOUS for row in rows):
+        return []
+    return [f"at least {_HOMOGENEOUS:.0%} of this segment gave the same answer to {declared.metric.id}: it tells of each of them"]

@@ -1,0 +1,130 @@
+"""Why a metric is not measured: no such period or cell, nothing published, or a cell that is withheld."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from deniable.errors import ParameterError
+from deniable.registry.period import bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Collection as Some
+
+    from deniable.declared import Declared
+    from deniable.registry import Metric
+    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.publish.breakdown import Breakdown
+
+__all__ = [
+    "NothingPublished",
+    "Refusal",
+    "UnknownCell",
+    "UnknownPeriod",
+    "WithheldCell",
+    "awaited",
+    "check_period",
+    "missing",
+    "next_release",
+    "read_cell",
+]
+
+
+class Refusal(Exception):  # noqa: N818 - it is an answer
+    """Base of these.
+
+    Parameters
+    ----------
+    detail
+        The rule, and what to ask for instead.
+    """
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(detail)
+        self.detail = detail
+
+
+class UnknownPeriod(Refusal):
+    """A period that is none of the metric's."""
+
+
+class UnknownCell(Refusal):
+    """A cell that is none of the metric's."""
+
+
+class NothingPublished(Refusal):
+    """Nothing was published for a period yet."""
+
+
+class WithheldCell(Refusal):
+    """A cell that is withheld.
+
+    Parameters
+    ----------
+    detail
+        The rule, and what to ask for instead.
+    instead
+        The nearest cell that can be had; None: all reports.
+    """
+
+    def __init__(self, detail: str, instead: str | None) -> None:
+        super().__init__(detail)
+        self.instead = instead
+
+
+def check_period(metric: Metric, period: str) -> None:
+    """Refuse a period that is none of the metric's.
+
+    Raises
+    ------
+    UnknownPeriod
+        If it is not.
+    """
+    try:
+        bounds(period, metric.period)
+    except ParameterError as error:
+        raise UnknownPeriod(error.rule) from None
+
+
+def read_cell(breakdown: Breakdown, cell: str) -> str:
+    """Write a cell with its segments in the metric's order.
+
+    Raises
+    ------
+    UnknownCell
+        If it is none of the metric's.
+    """
+    try:
+        return breakdown.canonical(cell)
+    except ParameterError as error:
+        raise UnknownCell(error.rule) from None
+
+
+def missing(app: Collection, declared: Declared, breakdown: Breakdown, cell: str, published: Some[str]) -> Refusal:
+    """Say why there is nothing; in the same words whether there are few reports or none, or these would give others away."""
+    if not published:
+        return NothingPublished(f"nothing was published for this period yet: {awaited(app, declared)}")
+    instead = next((each for each in breakdown.coarser(cell) if each in published), "")
+    least = declared.metric.min_reports
+    rule = f"what is published rests on {least} reports, and nothing computed from it on fewer: this segment is withheld"
+    return WithheldCell(f"{rule}; ask for {instead or 'all segments'}", instead or None)
+
+
+def next_release(app: Collection, declared: Declared) -> datetime | None:
+    """Return when the next period closes; None where that is not waited for: in a trial, or once collection has ended."""
+    metric = declared.metric
+    name = metric.next_to_close(datetime.now(UTC))
+    begins, _ = bounds(name, metric.period)
+    return None if app.trial or metric.expired(begins.date()) else metric.closes(name)
+
+
+def awaited(app: Collection, declared: Declared) -> str:
+    """Say what the next release takes, and when it is due; in the same words whether few reports came or none."""
+    least, due = declared.metric.min_reports, next_release(app, declared)
+    if due is None:
+        return "everything is published at once" if app.trial else "collection has ended"
+    steps = app.registry.publication.early and not declared.metric.segments
+    before = f", or earlier once there are some {2 * least:,}" if steps else ""
+    needed = f"{least:,} report{'s are' if least > 1 else ' is'} needed"
+    wait = "" if declared.metric.kept else f"; fewer wait for those of the next {declared.metric.period}"
+    return f"{needed}, and the next release is due {due:%Y-%m-%d %H:%M} UTC{before}{wait}"

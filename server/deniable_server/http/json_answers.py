@@ -1,0 +1,32 @@
+"""How answers are written as JSON."""
+
+from __future__ import annotations
+
+from datetime import date
+from math import isnan
+from typing import Any
+
+from flask.json.provider import DefaultJSONProvider
+from msgspec import Struct
+from msgspec.structs import asdict
+
+__all__ = ["JSONAnswers"]
+
+
+def _written(value: Any) -> Any:
+    """Write a struct as its members, with null for nan, which JSON has not; and a day or a moment as in ISO 8601."""
+    if isinstance(value, Struct):
+        return {name: _number(each) for name, each in asdict(value).items()}
+    return value.isoformat() if isinstance(value, date) else DefaultJSONProvider.default(value)
+
+
+def _number(value: Any) -> Any:
+    if type(value) is tuple:
+        return [_number(each) for each in value]
+    return None if type(value) is float and isnan(value) else value
+
+
+class JSONAnswers(DefaultJSONProvider):
+    """Flask's JSON, and structs."""
+
+    default = staticmethod(_written)

@@ -53,6 +53,20 @@ def test_many_stores_share_a_few_connections(client):
     assert connections(client) <= before + THREADS
 
 
+def test_a_command_whose_connection_is_closed_is_sent_once_more(client, store_url):
+    """Who waits for an answer while the store closes the connection gets it all the same: over a new one."""
+    answers = []
+    waiting = threading.Thread(target=lambda: answers.append(client.blpop("list", 20)))
+    waiting.start()
+    with connect(store_url) as other:
+        while not (blocked := [each for each in other.client_list() if each["cmd"] == "blpop"]):
+            time.sleep(0.01)
+        other.client_kill_filter(_id=blocked[0]["id"])
+        other.rpush("list", "told")
+        waiting.join()
+    assert answers == [(b"list", b"told")]
+
+
 def test_a_script_for_one_call_leaves_no_connection(client):
     """What it opened is there for the next one."""
     before = connections(client)

@@ -509,6 +509,21 @@ def test_signing_out_ends_a_copy_of_the_cookie(locked):
     assert other.get("/").status_code == 200
 
 
+def test_signing_in_renews_the_session(locked):
+    """Whoever planted a cookie before somebody signed in knows nothing of the session that begins then."""
+    planted = {"number": "planted", "token": "planted", "app": "shop", "wanted": "/m/ui.dark"}
+    with locked.session_transaction() as session:
+        session.update(planted)
+    assert locked.post("/login", data={"token": "planted", "key": READ_KEY}).location == "/m/ui.dark"
+    with locked.session_transaction() as session:
+        first = dict(session)
+    assert set(first) == {"app", "number"}
+    assert first["number"] != "planted"
+    locked.post("/login", data={"token": token(locked), "key": READ_KEY})
+    with locked.session_transaction() as session:
+        assert session["number"] not in ("planted", first["number"])
+
+
 def test_a_cookie_is_not_enough(locked, redis):
     """A cookie that is rightly signed, by whoever got the secret, opens nothing: not even with what the store holds."""
     locked.post("/login", data={"token": token(locked), "key": READ_KEY})

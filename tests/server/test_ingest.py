@@ -6,11 +6,13 @@ import gzip
 import json
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 import pytest
 import redis
 
 from deniable.registry import period
+from deniable_aggregator.store import refused_reports
 from deniable_server.api import ingest
 
 
@@ -57,6 +59,23 @@ def test_a_key_is_for_one_upload(served):
     before = served.state()
     assert code(served.post(batch(served.group("ui.theme", [0, 0])), key="mine")) == (422, "idempotency_mismatch")
     assert served.state() == before
+
+
+def test_what_is_remembered_of_an_upload_needs_its_key_to_be_tried(served):
+    """Nobody who reads the store can try which reports an upload held: the same bytes are remembered otherwise under each key."""
+    body = json.dumps(batch(served.group("ui.theme", [0]))).encode()
+    for key in ("one", "another"):
+        assert served.post(body, key=key).status_code == 202
+    one, another = (served.store.recall(key, 60)[:8] for key in ("one", "another"))
+    assert len({one, another, sha256(body).digest()[:8]}) == 3
+
+
+def test_all_refusals_are_counted_though_not_all_are_told(served):
+    """An answer has the first 100 errors; the owner's numbers have them all."""
+    groups = [served.group("ui.theme", [0], version=9) for _ in range(130)]
+    answer = served.post(batch(served.group("ui.theme", [0]), *groups)).get_json()
+    assert (answer["accepted"], answer["rejected"], len(answer["errors"])) == (1, 130, 100)
+    assert refused_reports.read(served.store) == {("ui.theme", 1): {"unknown_version": 130}}
 
 
 def test_a_period_that_closed_takes_nothing_new_and_repeats_the_first_answer(served, monkeypatch):

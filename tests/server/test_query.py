@@ -87,6 +87,16 @@ def test_segments_and_periods_are_read_apart_and_together(served):
     assert (missing.status_code, missing.get_json()["code"]) == (403, "withheld")
 
 
+def test_a_withheld_segment_is_refused_whatever_the_period(served):
+    """A segment of which nothing is published has no answer where others have one, also if no period is named."""
+    served.post({"format": 1, "groups": [served.group("export.used", [1] * 3)]})
+    served.drain()
+    for when in ("", f"&period={period.of(datetime.now(UTC), 'day')}"):
+        refused = served.get(f"/api/v1/metrics/export.used?segment=platform=macos{when}")
+        assert (refused.status_code, refused.get_json()["code"]) == (403, "withheld")
+        assert refused.get_json()["instead"] is None
+
+
 def test_a_changed_definition_begins_a_new_count(served, registry_file):
     """Counts of another definition of the same version are never decoded with this one."""
     served.post({"format": 1, "groups": [served.group("ui.theme", [0] * 10)]})

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from fractions import Fraction
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from deniable.errors import RegistryError
+from deniable_aggregator import tally
+from deniable_aggregator.decode.estimate import Supported
+from deniable_aggregator.measure.estimates import estimated
 
 WORDS = ["duckduckgo.com", "google.com", "größer.example", "例え.jp", *(f"absent-{i}.example" for i in range(20))]
 SHARES = [0.5, 0.3, 0.15, 0.05]
@@ -162,6 +168,17 @@ def test_what_nobody_listed_is_found(start, name, type_, held):
     page = served.http.get("/m/page").get_data(as_text=True)
     assert all(str(value) in page for value in held)
     assert served.http.get("/").status_code == 200
+
+
+def test_what_was_tried_and_not_confirmed_is_not_shown(start):
+    """Of what a search came upon only what is detected is answered; of candidates all are."""
+    for source, shown in (("discover = true\nmax_length = 2", [True]), ('candidates = "words.txt"', [True, False])):
+        served = start(registry("", source=source, epsilon=3))
+        declared = served.app.highest["page"]
+        channel = SimpleNamespace(p=Fraction(3, 4), q=Fraction(1, 4))
+        found = [declared.metric.position(text) for text in ("ab", "cd")], Supported(channel, 1000, np.array([600, 260]))
+        measured = estimated(served.app, declared, tally.empty(declared.layout), 0.95, found)
+        assert [row.detected for row in measured.estimates] == shown
 
 
 def test_what_was_found_steers_no_page(start):

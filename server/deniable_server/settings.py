@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from hmac import compare_digest
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args, get_type_hints
 
 from deniable import registry
 from deniable.errors import ConfigurationError
@@ -16,7 +16,7 @@ from deniable.registry import published
 from deniable.served_registry.signature import Envelope
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import durability as durability_
+from deniable_aggregator.store import durability as durability_  # noqa: TC001 - the words of its type are read
 from deniable_server import rates
 
 if TYPE_CHECKING:
@@ -28,12 +28,6 @@ __all__ = ["VARIABLES", "Keys", "Settings"]
 
 _HOURS = 3600
 _SHORTEST_KEY = 8
-_WORDS = {
-    "durability": durability_.NAMES,
-    "dashboard": ("key", "open"),
-    "serves": ("all", "ingest", "query"),
-    "secure_cookie": ("auto", "always"),
-}
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _NAME = r"[a-z0-9._-]+|\[[0-9a-f:.]+\]"
 _HOST = re.compile(rf"({_NAME})(:[0-9]{{1,5}})?", re.IGNORECASE)  # as requests have it
@@ -154,8 +148,9 @@ class Settings:
     log_format: logs.Format = logs.LogSettings().format
 
     def __post_init__(self) -> None:
-        for name, words in _WORDS.items():
-            if getattr(self, name) not in words:
+        for name, kind in get_type_hints(type(self)).items():
+            words = get_args(kind)
+            if words and getattr(self, name) not in words:
                 rule = f"DENIABLE_{name.upper()} is {', '.join(words[:-1])} or {words[-1]}"
                 raise ConfigurationError(f"{rule}; got {getattr(self, name)!r}")
         if 0 < len(self.metrics_key) < _SHORTEST_KEY:
@@ -169,7 +164,6 @@ class Settings:
                 Keys(getattr(self, keys))
             except ConfigurationError as error:
                 raise ConfigurationError(f"DENIABLE_{keys.upper()}: {error}") from None
-        _ = self.log_settings
 
     def _check_names(self) -> None:
         for origin in self.origins:

@@ -6,6 +6,7 @@ import os
 import sys
 from collections import Counter
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from shutil import which
 from typing import TYPE_CHECKING
@@ -115,10 +116,17 @@ owner = "core@shop.example"
 """
 
 
+@pytest.fixture(scope="session")
+def _devices(tmp_path_factory):
+    """Give each test a folder that is not made yet: to make `tmp_path` would take as long as many a test."""
+    folder = tmp_path_factory.mktemp("devices")
+    return (folder / str(number) for number in count())
+
+
 @pytest.fixture(autouse=True)
-def state_directory(tmp_path, monkeypatch):
+def state_directory(_devices, monkeypatch):
     """Let every test be a device of its own: no budget of another one, none of whoever runs the tests."""
-    directory = tmp_path / "deniable-state"
+    directory = next(_devices)
     monkeypatch.setenv("DENIABLE_STATE_DIR", str(directory))
     return directory
 

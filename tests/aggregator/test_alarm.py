@@ -34,6 +34,7 @@ def examined(mechanism, payloads):
     return checks.examine(mechanism, counted, ones)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("name", "domain_size", "options"), TINY)
 def test_no_p_value_is_too_small(name, domain_size, options):
     """Over every outcome of two reports, with its exact probability, each test's p-value is one, whatever people hold."""
@@ -77,6 +78,7 @@ POPULATIONS = {
 }
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize("name", ["grr", "oue", "sue", "local_hash", "hadamard", "pgr", "general_hadamard"])
 def test_honest_reports_raise_no_alarm(name, population):

@@ -189,6 +189,7 @@ def test_equal_and_reordered_reports_change_nothing():
     assert double.covariance == pytest.approx(first.covariance / 2, rel=1e-3, abs=1e-8)
 
 
+@pytest.mark.campaign
 def test_errors_are_those_of_replays():
     """Standardised errors of `raw` have mean 0 and spread 1 in every cell, also where nobody is; intervals cover."""
     truth = np.array([[0.4, 0.1, 0.0], [0.05, 0.15, 0.3]])
@@ -241,6 +242,7 @@ def test_simultaneous_intervals_share_the_error():
             found.interval(level)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("n", "epsilon", "first", "second"),
     [

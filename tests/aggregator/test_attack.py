@@ -191,6 +191,7 @@ def beyond(curve, bound):
     return binom(curve.devices, bound.success).sf(curve.successes[-1] - 1)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", [*chains(), "google_rappor"])
 def test_a_kept_response_is_not_averaged_away(name):
     """After 1,000 reports from one kept response an observer is right as often as from that response, and not more often.
@@ -207,6 +208,7 @@ def test_a_kept_response_is_not_averaged_away(name):
     assert beyond(averaged, bound) > CHANCE
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", chains())
 def test_a_response_that_is_drawn_again_is_found_out(name):
     """Were the response drawn again for each report, the success would leave its bound, and the test above fail."""
@@ -354,6 +356,7 @@ class Wire:
         return 202, {}, None
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("kept", "days"), [(True, 30), (False, 160)])
 def test_the_sdk_itself(tmp_path, kept, days):
     """What the real client sends day after day, over several starts, stays at the bound; without its state it does not."""

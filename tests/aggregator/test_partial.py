@@ -96,6 +96,7 @@ def test_the_variance_is_as_published(k, buckets, epsilon):
         assert mechanism.variance(f, 250) == pytest.approx(stated / 250, rel=1e-7)
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(("k", "buckets", "epsilon"), CASES)
 def test_errors_and_intervals_hold(k, buckets, epsilon):
     """Over 1,000 populations estimates are unbiased, errors as stated, and intervals of both kinds cover at least as often."""

@@ -236,6 +236,7 @@ def test_the_latest_reporters_are_published_at_the_close(real_redis):
     assert low < 95 / 505 < high
 
 
+@pytest.mark.campaign
 @given(arrivals=st.lists(st.integers(0, 350), min_size=1, max_size=40), least=st.sampled_from([1, 20, 100]))
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_published_totals_differ_by_enough_and_nothing_is_lost(real_redis, monkeypatch, arrivals, least):
@@ -548,6 +549,7 @@ def test_each_metric_has_a_grace_of_its_own(real_redis):
     assert published == [(False, False), (True, False), (True, False), (True, True)]
 
 
+@pytest.mark.campaign
 def test_intervals_cover_whatever_answers_depend_on(shop):
     """Answers depend on segments and on the day: 95% intervals cover the truth of what they are about, and nothing is lost."""
     covered = []

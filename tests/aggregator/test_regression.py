@@ -278,6 +278,7 @@ def replay(runs, *, cohorts, bits, hashes, n, noise, strings=100, absent=20, mis
     return tuple(np.array(part) for part in zip(*results, strict=True))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("noise", "hashes", "missing"),
     [
@@ -296,6 +297,7 @@ def test_errors_are_honest(noise, hashes, missing):
     assert found.any(axis=1).sum() <= 2
 
 
+@pytest.mark.campaign
 def test_errors_are_honest_in_uneven_cohorts():
     """Lack of fit does not shrink with a cohort's reports: large cohorts are not trusted for it."""
     sizes = np.random.default_rng(10).gamma(0.5, size=64)
@@ -306,12 +308,14 @@ def test_errors_are_honest_in_uneven_cohorts():
     assert found.any(axis=1).sum() <= 1
 
 
+@pytest.mark.campaign
 def test_false_strings_are_rare():
     """Of 40 runs with 100 absent strings, at most 5 find any of them at 5%."""
     _, _, found = replay(40, cohorts=32, bits=16, hashes=2, n=10**5, noise=CHROME, strings=30, absent=100)
     assert found.any(axis=1).sum() <= 5
 
 
+@pytest.mark.campaign
 def test_true_strings_are_found():
     """At the share that is stated as detected half of the time, a string is detected about half of the time."""
     rng = np.random.default_rng(12)
@@ -330,6 +334,7 @@ def test_true_strings_are_found():
     assert 0.35 <= found / (5 * runs) <= 0.65
 
 
+@pytest.mark.campaign
 def test_unlisted_mass_is_estimated():
     """The mass outside of the model is what the candidates in it do not hold."""
     z = []

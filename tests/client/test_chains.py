@@ -90,6 +90,7 @@ def test_the_system_draws_what_fits_the_layout(name, d):
         assert 0 < len({made.memo_key(row, each) for each in range(d)}) <= made.kept_responses
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["l_grr", "l_osue", "loloha", "dbitflip"])
 def test_goodness_of_fit_of_both_steps(chi_square, name):
     """The system's draws of both steps follow the enumerated distribution."""

@@ -111,6 +111,7 @@ def test_sides_of_large_geometries(d, epsilon, value, drawn):
             assert (mechanism._product(point, mechanism._vector(value)) == 0) == side
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("made", [(3, 1), (7, 0.5), (13, 0.7)])
 def test_goodness_of_fit(chi_square, made):
     """Reports of devices, through the noise drawn ahead, follow the stated weights."""

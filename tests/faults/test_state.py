@@ -174,6 +174,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
     process.stdout.close()
 
 
+@pytest.mark.campaign
 def test_killed_at_any_moment(device):
     """However often the only process is killed, and wherever, all reports were paid for and all responses stay."""
     chance = Random(20261121)
@@ -189,6 +190,7 @@ def test_killed_at_any_moment(device):
     assert [each.name for each in device.directory.parent.iterdir() if not each.name.startswith(".")] == ["shop"]
 
 
+@pytest.mark.campaign
 def test_killed_and_stopped_while_others_go_on(device):
     """Processes that stop amid a transaction, go on later, or die, cost others reports, but no promise."""
     chance = Random(20261122)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from deniable_aggregator.deletion.holdings import COUNTED, INDEXES, Holdings
 from deniable_aggregator.store import batch, refused_reports, schema
 from deniable_aggregator.store.dead_letters import DeadLetters
-from deniable_aggregator.store.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.dead_letters import DeadLetter
+    from deniable_aggregator.store.table import Table
 
 __all__ = ["Erased", "Found", "Removal"]
 
@@ -157,8 +157,7 @@ class Removal:
         """List the fields that go, by the table that they are in."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
         found = {held.index(kind): held.fields(kind, self._wanted) for kind in INDEXES}
-        refused = (Table(self._store.redis, key) for key in refused_reports.keys(self._store))
-        for table in (self._store.expired, self._store.alarms, self._store.published, *refused):
+        for table in (self._store.expired, self._store.alarms, self._store.published, *refused_reports.tables(self._store)):
             found[table] = [field for field in table.names() if field.startswith(start)]
         return found
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.store import schema, tallies
-from deniable_aggregator.store.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.schema import Key
+    from deniable_aggregator.store.table import Table
 
 __all__ = ["COUNTED", "INDEXES", "PUBLISHED", "Holdings"]
 
@@ -49,7 +49,7 @@ class Holdings:
 
     def index(self, kind: Key) -> Table:
         """Open an index."""
-        return Table(self._store.redis, kind.of(self._store.app, self._metric))
+        return self._store.table(kind, self._metric)
 
     def strata(self, *kinds: Key) -> set[Stratum]:
         """List what indexes name."""

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 
 from deniable_aggregator.store import schema
-from deniable_aggregator.store.table import Table
 from deniable_aggregator.store.tallies import name, stratum
 
 if TYPE_CHECKING:
@@ -76,7 +75,7 @@ _decoder = msgspec.json.Decoder(Release)
 
 def listed(store: Store, metric: str) -> dict[Stratum, Release]:
     """List what was published of a metric, by cell and period."""
-    found = Table(store.redis, schema.RELEASES.of(store.app, metric)).all()
+    found = store.table(schema.RELEASES, metric).all()
     return {stratum(written.decode()): Release.read(note) for written, note in found.items()}
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from deniable.limits.allowance import MICRO
 from deniable_aggregator.store import schema, tallies
 from deniable_aggregator.store.script import Script
-from deniable_aggregator.store.table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,8 +93,7 @@ class Budgets:
     """
 
     def __init__(self, store: Store, analysts: Analysts) -> None:
-        self._redis, self._app = store.redis, store.app
-        self._spent = Table(store.redis, schema.SPENT.of(store.app))
+        self._store, self._spent = store, store.table(schema.SPENT)
         self._limits = [int(Decimal(str(nats)) * MICRO) for nats in (analysts.epsilon, analysts.per_key)]
         self._answer = Script(store.redis, "answer")
 
@@ -118,7 +116,7 @@ class Budgets:
         redis.RedisError
             If the store cannot be used. The question may have been paid for: asked again, it has its answer.
         """
-        answers = Table(self._redis, schema.ANSWERS.of(self._app, asked.whole.metric))
+        answers = self._store.table(schema.ANSWERS, asked.whole.metric)
         kept, cost = answers.get(asked.field), 0
         if kept is None:
             if asked.cost > min(self.left(key, asked.month)):

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store.durability import Durability
     from deniable_aggregator.store.room import Room
+    from deniable_aggregator.store.schema import Key
     from deniable_aggregator.tally import Tally
 
 __all__ = ["AT_ONCE", "GROUP", "Appended", "Store", "Weights", "connect"]
@@ -118,13 +119,13 @@ class Store:
         self.dead = schema.DEAD.of(app)
         self.workers = schema.WORKERS.of(app)
         self.caught = schema.CAUGHT.of(app)
-        self.alarms = Table(client, schema.ALARMS.of(app))
+        self.alarms = self.table(schema.ALARMS)
         self.watched = schema.WATCHED.of(app)
-        self.expired = Table(client, schema.EXPIRED.of(app))
-        self.erased = Table(client, schema.ERASED.of(app))
-        self.published = Table(client, schema.PUBLISHED.of(app))
+        self.expired = self.table(schema.EXPIRED)
+        self.erased = self.table(schema.ERASED)
+        self.published = self.table(schema.PUBLISHED)
         self.metrics = schema.METRICS.of(app)
-        self.faults = Table(client, schema.FAULTS.of(app))
+        self.faults = self.table(schema.FAULTS)
         self._seen = Seen(client, app)
         self._append = Script(client, "limit", "seen", "append")
         self.staging = Staging(client, app)
@@ -134,6 +135,10 @@ class Store:
         self._leave = Script(client, "leave")
         self._forget = Script(client, "forget")
         self._age = Script(client, "age")
+
+    def table(self, kind: Key, *parts: str) -> Table:
+        """Open a table of the app."""
+        return Table(self.redis, kind.of(self.app, *parts))
 
     # Ingest
 
@@ -314,7 +319,7 @@ class Store:
 
     def strata(self, metric: str) -> dict[Stratum, int]:
         """List every stratum counted for a metric, with the Unix time of the hour of its last commit."""
-        noted = Table(self.redis, schema.TALLIES.of(self.app, metric)).all()
+        noted = self.table(schema.TALLIES, metric).all()
         return {tallies.stratum(name.decode()): int(updated) for name, updated in noted.items()}
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.table import Table
 
-__all__ = ["DAYS", "add", "keys", "read"]
+__all__ = ["DAYS", "add", "read", "tables"]
 
 DAYS = 7
 """For which numbers are kept, the current day included."""
@@ -32,7 +33,7 @@ def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
     reports
         Their number by metric, version and code.
     """
-    key = keys(store)[0]
+    key = tables(store)[0].key
     pipeline = store.redis.pipeline(transaction=False)
     for (metric, version, code), number in reports.items():
         pipeline.hincrby(key, f"{metric}|{version}|{code}", number)
@@ -43,8 +44,8 @@ def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
 def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
     """Add up the numbers of all days that are kept: by metric and version, then by code."""
     pipeline = store.redis.pipeline(transaction=False)
-    for key in keys(store):
-        pipeline.hgetall(key)
+    for table in tables(store):
+        pipeline.hgetall(table.key)
     found: dict[tuple[str, int], dict[str, int]] = {}
     for day in cast("list[dict[bytes, bytes]]", pipeline.execute()):
         for field, number in day.items():
@@ -54,7 +55,7 @@ def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
     return found
 
 
-def keys(store: Store) -> list[str]:
-    """Name the keys of all days that are kept, the latest first."""
+def tables(store: Store) -> list[Table]:
+    """Open the tables of all days that are kept, the latest first."""
     today = datetime.now(UTC).date()
-    return [schema.REFUSED.of(store.app, str(today - timedelta(days=ago))) for ago in range(DAYS)]
+    return [store.table(schema.REFUSED, str(today - timedelta(days=ago))) for ago in range(DAYS)]

@@ -49,6 +49,13 @@ def mironov(loss, delta):
     return float(np.min(loss(orders) - log(delta) / (orders - 1)))
 
 
+def renyi_delta(loss, epsilon):
+    """Return the delta with which a curve is epsilon-private (Canonne and others 2020, proposition 12), over many orders."""
+    orders = 1 + np.geomspace(1e-6, 1e6, 200_000)
+    least = np.min((orders - 1) * (loss(orders) - epsilon + np.log1p(-1 / orders)) - np.log(orders))
+    return min(1.0, exp(min(float(least), 0.0)))
+
+
 def shuffled_closed(epsilon, reports, delta):
     """Bound what a shuffled report tells by a formula, or None where it does not hold (Feldman and others 2021, theorem 3.1)."""
     logs = log(4 / delta)
@@ -149,8 +156,8 @@ def test_delta_and_epsilon_are_inverse():
     """The delta of the epsilon of a delta is that delta."""
     loss = renyi.curve([Spend.given("0.2", 50)])
     for delta in (1e-9, 1e-4):
-        assert renyi.delta(loss, renyi.epsilon(loss, delta)) == pytest.approx(delta, rel=1e-4)
-    assert renyi.delta(loss, 0.0) == pytest.approx(1, abs=0.9)
+        assert renyi_delta(loss, renyi.epsilon(loss, delta)) == pytest.approx(delta, rel=1e-4)
+    assert renyi_delta(loss, 0.0) == pytest.approx(1, abs=0.9)
     assert renyi.epsilon(renyi.curve([]), DELTA) == 0
 
 
@@ -173,16 +180,14 @@ def test_rho_of_a_pure_epsilon_is_the_least(epsilon):
 
 
 @pytest.mark.parametrize("rho", [0.005, 0.125, 0.5, 3.0])
-@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
-def test_gaussian_noise_needs_no_more_delta(rho, epsilon):
-    """The exact delta of Gaussian noise is below that of its rho, and within a factor where it is not next to nothing."""
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+def test_gaussian_noise_needs_no_more_delta(rho, delta):
+    """At the epsilon of its rho, the exact delta of Gaussian noise is below the one asked for, and within a factor of it."""
     scale = 1 / sqrt(2 * rho)
+    epsilon = zcdp.epsilon(zcdp.of_gaussian(1, scale), delta)
     tail = [erfc((epsilon * scale - sign / (2 * scale)) / sqrt(2)) / 2 for sign in (1, -1)]
     exact = tail[0] - exp(epsilon) * tail[1]  # Balle and Wang, ICML 2018, theorem 8
-    bound = zcdp.delta(zcdp.of_gaussian(1, scale), epsilon)
-    assert exact <= bound
-    if exact > 1e-9:
-        assert bound < 10 * exact
+    assert exact <= delta < 10 * exact
 
 
 def test_conversions_of_rho():
@@ -193,8 +198,8 @@ def test_conversions_of_rho():
         rho = zcdp.within(epsilon, delta)
         assert zcdp.epsilon(rho, delta) <= epsilon
         assert zcdp.epsilon(rho * (1 + 1e-8), delta) > epsilon
-    assert zcdp.delta(0.0, 1.0) == zcdp.epsilon(0.0, DELTA) == 0
-    assert zcdp.delta(0.5, zcdp.epsilon(0.5, DELTA)) == pytest.approx(DELTA, rel=1e-4)
+    assert zcdp.epsilon(0.0, DELTA) == 0
+    assert renyi_delta(lambda orders: orders / 2, zcdp.epsilon(0.5, DELTA)) == pytest.approx(DELTA, rel=1e-4)
 
 
 def test_rho_of_noise():
@@ -217,7 +222,6 @@ def test_rho_of_noise():
         lambda: zcdp.epsilon(-1, DELTA),
         lambda: zcdp.within(0, DELTA),
         lambda: zcdp.within(0.5, 0.9),
-        lambda: zcdp.delta(1, -1),
         lambda: group.private(1, DELTA, 0),
         lambda: group.private(1, 2.0, 3),
         lambda: amplification.sampled(1, 0, presence_hidden=True),

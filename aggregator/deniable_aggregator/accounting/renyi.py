@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import log
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Orders = NDArray[np.float64]
     Curve = Callable[[Orders], Orders]
 
-__all__ = ["curve", "delta", "epsilon", "randomized_response"]
+__all__ = ["curve", "epsilon", "randomized_response"]
 
 _LEAST, _MOST = -7.0, 14.0  # of ln(order - 1): below, differences drown in rounding; above, a curve is the sum of its epsilons
 _POINTS = 2001
@@ -94,25 +94,6 @@ def epsilon(loss: Curve, delta: float) -> float:
     """
     log_delta = log(checks.delta(delta))
     return _least(lambda a: loss(a) + np.log1p(-1 / a) - (log_delta + np.log(a)) / (a - 1))
-
-
-def delta(loss: Curve, epsilon: float) -> float:
-    """Return a delta with which what has this curve is (epsilon, delta)-private.
-
-    Parameters
-    ----------
-    loss
-        Orders above 1 to nats.
-    epsilon
-        In nats, at least 0.
-
-    References
-    ----------
-    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, proposition 12.
-    """
-    checks.nonnegative("epsilon", epsilon)
-    found = _lowest(lambda a: (a - 1) * (loss(a) - epsilon + np.log1p(-1 / a)) - np.log(a))
-    return min(1.0, exp(min(found, 0.0)) * _UP)
 
 
 def _least(bound: Curve) -> float:

@@ -11,7 +11,7 @@ from deniable_aggregator.accounting import checks, renyi
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["compose", "delta", "epsilon", "of_gaussian", "of_laplace", "of_pure", "within"]
+__all__ = ["compose", "epsilon", "of_gaussian", "of_laplace", "of_pure", "within"]
 
 _UP = 1 + 1e-12
 _STEPS = 200
@@ -111,29 +111,6 @@ def epsilon(rho: float, delta: float) -> float:
 
 def _sharp(rho: float, delta: float) -> float:
     return renyi.epsilon(lambda orders: rho * orders, delta) if rho else 0.0
-
-
-def delta(rho: float, epsilon: float) -> float:
-    """Return the delta with which rho is (epsilon, delta)-private.
-
-    Parameters
-    ----------
-    rho
-        At least 0.
-    epsilon
-        In nats, at least 0.
-
-    Raises
-    ------
-    ParameterError
-        If either is out of range.
-
-    References
-    ----------
-    C. L. Canonne, G. Kamath, T. Steinke: The discrete Gaussian for differential privacy. NeurIPS 2020, corollary 13.
-    """
-    checks.nonnegative("rho", rho)
-    return renyi.delta(lambda orders: rho * orders, epsilon) if rho else 0.0
 
 
 def within(epsilon: float, delta: float) -> float:

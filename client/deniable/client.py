@@ -14,7 +14,7 @@ from deniable.consent import Consent
 from deniable.counts import Counts, delivery, reserved, spent
 from deniable.device.journal import Entry, Journal
 from deniable.device.ledger import Ledger
-from deniable.device.permanent_responses import Memo
+from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
 from deniable.dsn import Dsn
 from deniable.environment import sender_settings, state_directory, switched_off
@@ -23,9 +23,9 @@ from deniable.explanation import Explanation
 from deniable.guard import guarded
 from deniable.handle import MetricHandle
 from deniable.limits.caps import Caps
+from deniable.prepared import Prepared, prepare
 from deniable.process.notice import tell
 from deniable.process.threads import in_own_thread
-from deniable.question import Question, questions
 from deniable.registry import Registry, load
 from deniable.source import OS
 from deniable.transport import Batch, Post, Sender, SenderSettings
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from types import TracebackType
 
-    from deniable.question import Occasion
+    from deniable.prepared import Occasion
     from deniable.source import Source
 
 __all__ = ["Client"]
@@ -125,7 +125,7 @@ class Client:
         self._clock = clock
         self._counts = Counts()
         self._recording = local()  # whether this thread is in `record`
-        self._questions: dict[str, Question] = {}
+        self._prepared: dict[str, Prepared] = {}
         self._sender: Sender | None = None
         self.disabled: str | None = switched_off()
         try:
@@ -155,7 +155,7 @@ class Client:
         spool = Spool(directory / "spool") if directory else None
         self._state = State(directory)
         self._ledger = Ledger(self._state, self._budget, self._clock)
-        self._memo = Memo(self._state, self._ledger, self._source or OS)
+        self._permanent_responses = PermanentResponses(self._state, self._ledger, self._source or OS)
         self._journal = Journal(self._state)
         if self.disabled:  # somebody has opted out
             if spool:
@@ -184,7 +184,7 @@ class Client:
 
     def _use(self, registry: Registry) -> None:
         """Go on with a registry: the app's, or in the sending thread a served one."""
-        self._questions = questions(registry, self._segments, self._caps, self._budget, self._now().date())
+        self._prepared = prepare(registry, self._segments, self._caps, self._budget, self._now().date())
         self._registry = registry
 
     def _refuse(self, reason: str) -> None:
@@ -230,28 +230,28 @@ class Client:
             return False
 
     def _record(self, metric: str, value: object) -> bool:
-        question = self._questions.get(metric)
-        if question is None:
+        prepared = self._prepared.get(metric)
+        if prepared is None:
             return self._drop_unknown(metric, value)
         recording = self._recording
         if getattr(recording, "now", False):  # a consent function, a signal handler or a finaliser records
             return self._drop("interrupted")
         recording.now = True
         try:
-            return self._report(question, value)
+            return self._report(prepared, value)
         finally:
             recording.now = False
 
-    def _report(self, question: Question, value: object) -> bool:
+    def _report(self, prepared: Prepared, value: object) -> bool:
         """Make one report and queue it. An answer that is not declared takes the same steps; it is raised at their end."""
         process, sender, moment = os.getpid(), self._sender, self._now()
-        refusal = self._refusal(question, moment)  # before anything is drawn, read or spent
+        refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal or sender is None:
             return self._drop(refusal or "disabled")
-        sampled = question.sampled(self._source or OS)
-        position, fault = question.position(value)
-        occasion = question.occasion(moment)
-        made = self._randomize(question, occasion, position, sampled=sampled)
+        sampled = prepared.sampled(self._source or OS)
+        position, fault = prepared.position(value)
+        occasion = prepared.occasion(moment)
+        made = self._randomize(prepared, occasion, position, sampled=sampled)
         dropped = made if isinstance(made, str) else sender.submit(Report(occasion.stratum, made), process)
         if dropped:
             self._counts.dropped[dropped] += 1
@@ -265,25 +265,25 @@ class Client:
                 raise fault
         return not dropped
 
-    def _refusal(self, question: Question, moment: datetime) -> str | None:
+    def _refusal(self, prepared: Prepared, moment: datetime) -> str | None:
         """Return why nothing may be recorded now, whatever the answer; None if it may."""
         sender = self._sender
         if sender is None or self.disabled:
             return "disabled"
         if not self._consent.ask():
             return "no_consent"
-        return "expired" if question.metric.expired(moment.date()) else sender.full
+        return "expired" if prepared.metric.expired(moment.date()) else sender.full
 
-    def _randomize(self, question: Question, occasion: Occasion, position: int | None, *, sampled: bool) -> bytes | str:
+    def _randomize(self, prepared: Prepared, occasion: Occasion, position: int | None, *, sampled: bool) -> bytes | str:
         """Pay for a report and return its payload, or why there is none. The position is None of an undeclared answer."""
-        if question.chain is not None:
-            return self._memo.respond(question, occasion, position, sampled=sampled)
-        refusal = self._ledger.spend(question.allowance, occasion, sampled=sampled) or (None if sampled else "not_sampled")
+        if prepared.permanent is not None:
+            return self._permanent_responses.respond(prepared, occasion, position, sampled=sampled)
+        refusal = self._ledger.spend(prepared.allowance, occasion, sampled=sampled) or (None if sampled else "not_sampled")
         if refusal:
             return refusal
         if position is None:
-            position = question.metric.stand_in(self._source or OS)
-        return question.mechanism.randomize(position, self._source)
+            position = prepared.metric.stand_in(self._source or OS)
+        return prepared.mechanism.randomize(position, self._source)
 
     def _drop(self, reason: str, error: DeniableError | None = None) -> bool:
         self._counts.dropped[reason] += 1
@@ -293,7 +293,7 @@ class Client:
 
     def _drop_unknown(self, metric: str, value: object) -> bool:
         error = ParameterError("a metric is declared in the registry", metric)
-        swapped = type(value) is str and value in self._questions  # then the answer is in the other place, and is not logged
+        swapped = type(value) is str and value in self._prepared  # then the answer is in the other place, and is not logged
         if swapped:
             error = ParameterError("the metric is the first argument of record, the answer the second", value)
         if self.disabled:  # maybe since no registry could be read
@@ -367,9 +367,9 @@ class Client:
         return {
             "recorded": self._counts.recorded,
             "undeclared": self._counts.undeclared,
-            "repeated": self._memo.repeated if sender else 0,
+            "repeated": self._permanent_responses.repeated if sender else 0,
             **delivery(self._counts, sender),
-            "reserved": reserved(self._questions),
+            "reserved": reserved(self._prepared),
             "spent": spent(self._ledger if sender else None),
             "disabled": self.disabled,
             "trouble": self._state.trouble if sender else None,
@@ -396,8 +396,8 @@ class Client:
         ParameterError
             In these cases, if `strict`.
         """
-        question = self._questions.get(metric)
-        if question is None:
+        prepared = self._prepared.get(metric)
+        if prepared is None:
             raise ParameterError("a metric is declared in the registry", metric)
         return Explanation.of(self._registry, metric, self._budget, value)
 
@@ -413,4 +413,4 @@ class Client:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<deniable.Client {'off: ' + self.disabled if self.disabled else 'on'}, {len(self._questions)} metrics>"
+        return f"<deniable.Client {'off: ' + self.disabled if self.disabled else 'on'}, {len(self._prepared)} metrics>"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from deniable.device.ledger import Ledger
-    from deniable.question import Question
+    from deniable.prepared import Prepared
     from deniable.transport import Sender
 
 __all__ = ["REASONS", "Counts", "delivery", "reserved", "spent"]
@@ -65,10 +65,10 @@ def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
     }
 
 
-def reserved(questions: Mapping[str, Question]) -> dict[str, dict[str, float | None]]:
+def reserved(prepared: Mapping[str, Prepared]) -> dict[str, dict[str, float | None]]:
     """Tell, in nats, what is reserved of the budget for each metric."""
     found: dict[str, dict[str, float | None]] = {}
-    for id_, each in questions.items():
+    for id_, each in prepared.items():
         lifetime = each.allowance.lifetime
         found[id_] = {"window": each.allowance.window / MICRO, "lifetime": None if lifetime is None else lifetime / MICRO}
     return found

@@ -10,7 +10,7 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 
 if TYPE_CHECKING:
     from deniable.registry import Registry
@@ -109,7 +109,7 @@ class Explanation:
             mechanism=mechanism.name,
             summary=mechanism.summary,
             epsilon=mechanism.epsilon,
-            epsilon_permanent=mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Chain) else None,
+            epsilon_permanent=mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Permanent) else None,
             answers_per_window=allowance.answers,
             window=budget.window,
             reserved_window=allowance.window / MICRO,

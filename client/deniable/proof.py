@@ -16,7 +16,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError, PayloadError
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.source import Source
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Proof:
     faults
         Every claim that turned out false, in words; empty when all hold.
     permanent
-        Worst likelihood ratio of a chain's permanent response; None where it has no bound, or the mechanism is no chain.
+        Worst likelihood ratio of the permanent response; None where it has no bound, or the mechanism has none.
     """
 
     name: str
@@ -155,7 +155,7 @@ class Proof:
 
     @property
     def epsilon_permanent(self) -> float:
-        """The same of a chain's permanent response."""
+        """The same of the permanent response."""
         return inf if self.permanent is None else log(self.permanent)
 
 
@@ -176,11 +176,14 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     payload supports the true value and every other one with the probability stated, so that the estimator is unbiased with
     the variance stated.
 
-    Of a chain also: the worst likelihood ratio of the permanent response, over all rows, is the declared one and at most
-    e^permanent; values of one `memo_key` have the same permanent response, and no row has more keys than are declared; in every
-    row, a report drawn from a permanent response is distributed as `randomize` of that row; and two reports from one permanent
-    response have no larger likelihood ratio together than the permanent response, whichever two they are (or, where there are
-    very many pairs, whichever report is seen twice).
+    Of a permanent mechanism, this is checked, too:
+
+    - The worst likelihood ratio of the permanent response, over all rows, is the declared one and at most e^permanent.
+    - Values of one `response_key` have the same permanent response, and no row has more keys than are declared.
+    - In every row, a report drawn from a permanent response is distributed as `randomize` of that row.
+    - Two reports from one permanent response have no larger likelihood ratio together than the permanent response. All pairs are
+      checked; where there are very many, each report with itself.
+
     """
     values = range(mechanism.domain_size) if values is None else values
     masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in values]  # type: ignore[misc]
@@ -208,31 +211,31 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
                 chance = f"{float(support):.12g}, not {name} = {float(claimed):.12g}"
                 faults.append(f"answer {true} supports {value} with probability {chance}")
     permanent = None
-    if isinstance(mechanism, Chain) and not misfits:
+    if isinstance(mechanism, Permanent) and not misfits:
         permanent, more = _steps(mechanism, values, masses)
         faults += more
     size = mechanism.domain_size
     return Proof(mechanism.name, size, mechanism.requested, len(outputs), ratio, mechanism.ratio, tuple(faults), permanent)
 
 
-def _steps(chain: Chain, values: Sequence[int], masses: list[_Masses]) -> tuple[Fraction | None, list[str]]:
-    """Check what a chain claims of its two steps; return the worst ratio of the first, and the claims found false, in words."""
+def _steps(mechanism: Permanent, values: Sequence[int], masses: list[_Masses]) -> tuple[Fraction | None, list[str]]:
+    """Check what a permanent mechanism claims; return the worst ratio of its first step, and the false claims in words."""
     faults: dict[str, None] = {}  # each once, in order
     worst: Fraction | None = Fraction(1)
-    declared = chain.permanent_ratio
-    rows = chain.layout.rows
-    in_row = [_by_row(chain, mass) for mass in masses]
+    declared = mechanism.permanent_ratio
+    rows = mechanism.layout.rows
+    in_row = [_by_row(mechanism, mass) for mass in masses]
     for row in range(rows):
-        kept = [_permanent(chain, row, value) for value in values]
+        kept = [_permanent(mechanism, row, value) for value in values]
         keys: dict[int, _Masses] = {}
         for value, mass in zip(values, kept, strict=True):
-            if keys.setdefault(chain.memo_key(row, value), mass) != mass:
-                faults["values of one memo_key have different permanent responses"] = None
-        if len(keys) > chain.kept_responses:
-            faults[f"a device keeps {len(keys)} permanent responses, declared are {chain.kept_responses}"] = None
+            if keys.setdefault(mechanism.response_key(row, value), mass) != mass:
+                faults["values of one response_key have different permanent responses"] = None
+        if len(keys) > mechanism.kept_responses:
+            faults[f"a device keeps {len(keys)} permanent responses, declared are {mechanism.kept_responses}"] = None
         found = _worst(kept)
         worst = None if worst is None or found is None else max(worst, found)
-        reports = {response: _instant(chain, row, response) for response in set().union(*kept)}
+        reports = {response: _instant(mechanism, row, response) for response in set().union(*kept)}
         for value, mass, whole in zip(values, kept, in_row, strict=True):
             if _together(mass, reports) != {payload: share * rows for payload, share in whole.get(row, {}).items()}:
                 faults[f"a report in two steps of answer {value} is not distributed as in one"] = None
@@ -243,24 +246,24 @@ def _steps(chain: Chain, values: Sequence[int], masses: list[_Masses]) -> tuple[
     if worst != declared:
         words = ["no bound" if ratio is None else f"{float(ratio):.12g}" for ratio in (worst, declared)]
         faults[f"the worst likelihood ratio of the permanent response is {words[0]}, declared is {words[1]}"] = None
-    if worst is not None and log(worst) > chain.permanent * (1 + 1e-15):
-        faults[f"the permanent epsilon is {log(worst):.12g}, above the {chain.permanent:.12g} asked for"] = None
+    if worst is not None and log(worst) > mechanism.permanent * (1 + 1e-15):
+        faults[f"the permanent epsilon is {log(worst):.12g}, above the {mechanism.permanent:.12g} asked for"] = None
     return worst, list(faults)
 
 
-def _permanent(chain: Chain, row: int, value: int) -> _Masses:
-    return distribution(lambda tape: chain.layout.pack(row, chain.respond_permanently(row, value, tape)))
+def _permanent(mechanism: Permanent, row: int, value: int) -> _Masses:
+    return distribution(lambda tape: mechanism.layout.pack(row, mechanism.respond_permanently(row, value, tape)))
 
 
-def _instant(chain: Chain, row: int, response: bytes) -> _Masses:
-    kept = chain.layout.unpack(response)[1]
-    return distribution(lambda tape: chain.respond_instantly(row, kept, tape))
+def _instant(mechanism: Permanent, row: int, response: bytes) -> _Masses:
+    kept = mechanism.layout.unpack(response)[1]
+    return distribution(lambda tape: mechanism.respond_instantly(row, kept, tape))
 
 
-def _by_row(chain: Chain, mass: _Masses) -> dict[int, _Masses]:
+def _by_row(mechanism: Permanent, mass: _Masses) -> dict[int, _Masses]:
     rows: dict[int, _Masses] = defaultdict(dict)
     for payload, share in mass.items():
-        rows[chain.layout.unpack(payload)[0]][payload] = share
+        rows[mechanism.layout.unpack(payload)[0]][payload] = share
     return rows
 
 

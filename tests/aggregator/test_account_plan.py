@@ -181,9 +181,9 @@ def test_when_an_answer_changed_is_not_covered():
 
     So the condition stands beside every total with kept responses.
     """
-    chain = mechanisms.make("l_grr", domain_size=2, epsilon="1.95", permanent=2)
-    kept = [distribution(lambda tape, v=v: bytes([chain.respond_permanently(0, v, tape)])) for v in (0, 1)]
-    report = [distribution(lambda tape, b=b: chain.respond_instantly(0, b, tape)) for b in (0, 1)]
+    mechanism = mechanisms.make("l_grr", domain_size=2, epsilon="1.95", permanent=2)
+    kept = [distribution(lambda tape, v=v: bytes([mechanism.respond_permanently(0, v, tape)])) for v in (0, 1)]
+    report = [distribution(lambda tape, b=b: mechanism.respond_instantly(0, b, tape)) for b in (0, 1)]
     first, second = report[0]
 
     def chance(sequence, times):

@@ -20,7 +20,7 @@ from deniable import cli, mechanisms
 from deniable.client import Client
 from deniable.errors import ParameterError, PayloadError
 from deniable.limits.caps import Caps
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.registry import parse
 from deniable.registry.tables import Budget
@@ -43,13 +43,13 @@ def made(name, size=2, epsilon=1, permanent=2, **options):
     return mechanisms.make(name, domain_size=size, epsilon=epsilon, permanent=permanent, **options)
 
 
-def chains():
+def permanent():
     plain = [mechanisms.make(name, domain_size=2, epsilon=log(3)) for name in mechanisms.names()]
-    return [each.name for each in plain if isinstance(each, Chain)]
+    return [each.name for each in plain if isinstance(each, Permanent)]
 
 
 TINY = [
-    *((name, size, {}) for name in chains() for size in (2, 3)),
+    *((name, size, {}) for name in permanent() for size in (2, 3)),
     ("rappor", 3, {"bits": 4, "hashes": 2, "cohorts": 3}),
     ("google_rappor", 3, {"bits": 2, "hashes": 2, "cohorts": 2}),
     ("dbitflip", 4, {"buckets": 2}),
@@ -57,17 +57,17 @@ TINY = [
 ]
 
 
-def test_chains_are_found():
-    """The search for chains finds them: an empty list would make the tests below pass for nothing."""
-    assert {"rappor", "l_grr", "l_osue", "loloha", "dbitflip"} <= set(chains())
+def test_permanent_mechanisms_are_found():
+    """The search for permanent mechanisms finds them: an empty list would make the tests below pass for nothing."""
+    assert {"rappor", "l_grr", "l_osue", "loloha", "dbitflip"} <= set(permanent())
 
 
-def two_reports(chain, row, value):
+def two_reports(mechanism, row, value):
     """Compute the exact distribution of two reports from one kept response."""
 
     def draw(source):
-        kept = chain.respond_permanently(row, value, source)
-        return chain.respond_instantly(row, kept, source) + chain.respond_instantly(row, kept, source)
+        kept = mechanism.respond_permanently(row, value, source)
+        return mechanism.respond_instantly(row, kept, source) + mechanism.respond_instantly(row, kept, source)
 
     return distribution(draw)
 
@@ -81,11 +81,11 @@ def agree(logs, masses):
 
 @pytest.mark.parametrize(("name", "size", "options"), TINY)
 def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
-    """Two reports of a kept response tell an observer exactly what the sum over all draws of the chain says."""
-    chain = made(name, size, **options)
-    seeing = Observer(chain)
-    for row in {0, chain.layout.rows - 1}:
-        masses = [two_reports(chain, row, value) for value in range(size)]
+    """Two reports of a kept response tell an observer exactly what the sum over all draws of the mechanism says."""
+    mechanism = made(name, size, **options)
+    seeing = Observer(mechanism)
+    for row in {0, mechanism.layout.rows - 1}:
+        masses = [two_reports(mechanism, row, value) for value in range(size)]
         for pair in masses[0]:
             agree(seeing.kept(pair, [2])[0], [mass[pair] for mass in masses])
 
@@ -95,8 +95,8 @@ def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
 )
 def test_the_likelihood_of_fresh_reports_is_that_of_brute_force(name, size, options):
     """A report that was randomised anew tells exactly what its distribution under each value says, and two tell the product."""
-    chain = name in chains() or name == "google_rappor"
-    mechanism = made(name, size, **options) if chain else mechanisms.make(name, domain_size=size, epsilon=1)
+    kept = name in permanent() or name == "google_rappor"
+    mechanism = made(name, size, **options) if kept else mechanisms.make(name, domain_size=size, epsilon=1)
     masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in range(size)]
     seeing, (first, *others) = Observer(mechanism), masses[0]
     for payload in others[-40:]:
@@ -110,26 +110,26 @@ def test_the_likelihood_of_fresh_reports_is_that_of_brute_force(name, size, opti
 @pytest.mark.parametrize(("name", "size", "options"), TINY)
 def test_the_bound_is_that_of_brute_force(name, size, options, prior):
     """No guess from the kept response is right more often than the sum of its largest joint probabilities says."""
-    chain, prior = made(name, size, **options), (*prior, 1, 1)[:size] if prior else ()
+    mechanism, prior = made(name, size, **options), (*prior, 1, 1)[:size] if prior else ()
     shares = [Fraction(weight, sum(prior)) for weight in prior] or [Fraction(1, size)] * size
     success = Fraction(0)
-    for row in range(chain.layout.rows):
+    for row in range(mechanism.layout.rows):
         masses = [
-            distribution(lambda tape, v=value: chain.layout.pack(row, chain.respond_permanently(row, v, tape)))  # noqa: B023
+            distribution(lambda tape, v=value: mechanism.layout.pack(row, mechanism.respond_permanently(row, v, tape)))  # noqa: B023
             for value in range(size)
         ]
         outputs = set().union(*masses)
         success += sum(max(share * mass.get(y, 0) for share, mass in zip(shares, masses, strict=True)) for y in outputs)
-    bound = Observer(chain, prior).bound()
+    bound = Observer(mechanism, prior).bound()
     assert bound.exact
-    assert bound.success == pytest.approx(float(success / chain.layout.rows), rel=1e-12)
+    assert bound.success == pytest.approx(float(success / mechanism.layout.rows), rel=1e-12)
 
 
 @pytest.mark.parametrize("size", [2, 5, 200])
 def test_the_bound_in_closed_form(size):
     """L-GRR keeps the truth with odds a to 1 for each other value; two values are told apart with e^permanent to 1 at most."""
     assert Observer(made("l_grr", size)).bound().success == pytest.approx(e**2 / (e**2 + size - 1), rel=1e-8)
-    for name in chains():
+    for name in permanent():
         assert Observer(made(name)).bound().success <= e**2 / (e**2 + 1) + 1e-9
 
 
@@ -145,14 +145,14 @@ def test_the_bound_of_many_bits(name, monkeypatch):
 
 def test_a_bound_that_is_too_long_a_sum(monkeypatch):
     """Without a sum and a closed form the bound is what epsilon allows, and says that it is not exact."""
-    chain = made("rappor", 3, bits=4, hashes=2, cohorts=3)
-    exact = Observer(chain).bound()
+    mechanism = made("rappor", 3, bits=4, hashes=2, cohorts=3)
+    exact = Observer(mechanism).bound()
     monkeypatch.setattr(observer, "_OUTPUTS", 10)
-    bound = Observer(chain).bound()
+    bound = Observer(mechanism).bound()
     assert (exact.exact, bound.exact) == (True, False)
     assert bound.success == pytest.approx(e**2 / (e**2 + 2), rel=1e-8)
     assert bound.success > exact.success
-    skewed = Observer(chain, (6, 1, 1)).bound()
+    skewed = Observer(mechanism, (6, 1, 1)).bound()
     assert skewed.success == pytest.approx(6 * e**2 / (6 * e**2 + 2), rel=1e-8)
 
 
@@ -178,12 +178,12 @@ def test_fresh_noise_is_averaged_away(epsilon, mostly, surely):
 class Redrawing:
     """The planted fault: a device that keeps its row and draws its permanent response again for each report."""
 
-    def __init__(self, chain, value):
-        self.chain, self.value, self.row = chain, value, OS.below(chain.layout.rows)
+    def __init__(self, mechanism, value):
+        self.mechanism, self.value, self.row = mechanism, value, OS.below(mechanism.layout.rows)
 
     def report(self):
-        kept = self.chain.respond_permanently(self.row, self.value, OS)
-        return self.chain.respond_instantly(self.row, kept, OS)
+        kept = self.mechanism.respond_permanently(self.row, self.value, OS)
+        return self.mechanism.respond_instantly(self.row, kept, OS)
 
 
 def beyond(curve, bound):
@@ -192,7 +192,7 @@ def beyond(curve, bound):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", [*chains(), "google_rappor"])
+@pytest.mark.parametrize("name", [*permanent(), "google_rappor"])
 def test_a_kept_response_is_not_averaged_away(name):
     """After 1,000 reports from one kept response an observer is right as often as from that response, and not more often.
 
@@ -209,7 +209,7 @@ def test_a_kept_response_is_not_averaged_away(name):
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", chains())
+@pytest.mark.parametrize("name", permanent())
 def test_a_response_that_is_drawn_again_is_found_out(name):
     """Were the response drawn again for each report, the success would leave its bound, and the test above fail."""
     # A hash function that cannot tell two values apart hides them for good, so LOLOHA leaves its bound less far behind.
@@ -238,10 +238,10 @@ def test_lost_state_is_a_new_spend():
 
 def test_the_likelihood_of_lost_state():
     """Reports before and after a loss are independent, and where nothing was lost the likelihood is that of a kept response."""
-    chain = made("l_osue", 3)
-    device = Losing(chain, 1, 4)
+    mechanism = made("l_osue", 3)
+    device = Losing(mechanism, 1, 4)
     payloads = b"".join(device.report() for _ in range(10))
-    size, seeing = chain.layout.payload_size, Observer(chain)
+    size, seeing = mechanism.layout.payload_size, Observer(mechanism)
     parts = [seeing.kept(payloads[i * size : j * size], [j - i])[0] for i, j in ((0, 4), (4, 8), (8, 9))]
     assert losing(4).logs(seeing, payloads, (3, 9))[1] == pytest.approx(sum(parts))
     assert losing(10).logs(seeing, payloads, (3, 9)) == pytest.approx(seeing.kept(payloads, (3, 9)))
@@ -249,10 +249,10 @@ def test_the_likelihood_of_lost_state():
 
 def test_a_device_keeps_its_row_and_loses_it():
     """A device that remembers names one row in all reports; one that loses its state draws the row again."""
-    chain = mechanisms.make("rappor", domain_size=2, epsilon=1, bits=4, hashes=1, cohorts=4096)
+    mechanism = mechanisms.make("rappor", domain_size=2, epsilon=1, bits=4, hashes=1, cohorts=4096)
     for every, rows in ((None, {1}), (5, {3, 4})):  # of four drawn rows fewer than three differ once in 2 million runs
-        device = Remembering(chain, 0) if every is None else Losing(chain, 0, every)
-        seen = [chain.layout.unpack(device.report())[0] for _ in range(20)]
+        device = Remembering(mechanism, 0) if every is None else Losing(mechanism, 0, every)
+        seen = [mechanism.layout.unpack(device.report())[0] for _ in range(20)]
         assert len(set(seen)) in rows
         assert every is None or all(len(set(seen[i : i + every])) == 1 for i in range(0, 20, every))
 
@@ -269,8 +269,8 @@ def test_a_prior_is_used():
 @pytest.mark.parametrize("name", ["l_grr", "dbitflip"])
 def test_reports_that_contradict_one_another(name):
     """Copies without noise that differ are impossible from one kept response: all values are alike to the observer."""
-    chain = made(name, 2, epsilon=2, permanent=2)
-    pack, seeing = chain.layout.pack, Observer(chain)
+    mechanism = made(name, 2, epsilon=2, permanent=2)
+    pack, seeing = mechanism.layout.pack, Observer(mechanism)
     logs = seeing.kept(pack(0, 0) + pack(0, 1), [2])[0]
     assert {seeing.guess(logs, OS) for _ in range(60)} == {0, 1}
 

@@ -26,7 +26,7 @@ def draw(mechanism, truth, n, rng):
     """Draw the tally of n people, and their real shares, by the mechanism's own probabilities."""
     k, d, rows = mechanism.domain_size, mechanism.buckets, mechanism.layout.rows
     held, chosen = rng.choice(k, n, p=truth), rng.integers(0, rows, n)
-    places = np.array([[mechanism.memo_key(row, value) for value in range(k)] for row in range(rows)])[chosen, held]
+    places = np.array([[mechanism.response_key(row, value) for value in range(k)] for row in range(rows)])[chosen, held]
     reports, own = np.bincount(chosen, minlength=rows), np.zeros((rows, d), np.int64)
     np.add.at(own, (chosen[places < d], places[places < d]), 1)
     ones = rng.binomial(own, float(mechanism.one)) + rng.binomial(reports[:, None] - own, float(mechanism.other))
@@ -45,7 +45,7 @@ def test_counts_are_those_of_the_definition(k, buckets, epsilon):
     support, told = np.zeros(k, np.int64), np.zeros(k, np.int64)
     for payload in payloads:
         support[list(mechanism.supported(payload))] += 1
-        told[[value for value in range(k) if mechanism.memo_key(mechanism.layout.unpack(payload)[0], value) < buckets]] += 1
+        told[[value for value in range(k) if mechanism.response_key(mechanism.layout.unpack(payload)[0], value) < buckets]] += 1
     assert np.array_equal(estimate.support, support)
     assert np.array_equal(estimate.told, told)
     some = decode.estimate(mechanism, counted, [5, 0])
@@ -65,7 +65,7 @@ def test_exact_mean_and_variance(k, buckets):
         for true in population:
             shares = {}
             for payload, mass in distribution(lambda tape, v=true: mechanism.randomize(v, source=tape)).items():
-                told = mechanism.memo_key(mechanism.layout.unpack(payload)[0], value) < buckets
+                told = mechanism.response_key(mechanism.layout.unpack(payload)[0], value) < buckets
                 outcome = (value in mechanism.supported(payload), told)
                 shares[outcome] = shares.get(outcome, 0) + mass
             outcomes.append(shares.items())

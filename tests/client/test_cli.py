@@ -171,7 +171,7 @@ def test_prove_json(run):
 
 
 def test_prove_chains(run):
-    """A chain's proof also tells the exact epsilon of the permanent response, in a line and in an object."""
+    """A permanent mechanism's proof also tells the exact epsilon of the permanent response, in a line and in an object."""
     arguments = ("prove", "l_grr", "--domain-size", "3", "--epsilon", "1", "--option", "permanent=3")
     status, out, _ = run(*arguments)
     assert status == 0

@@ -1,6 +1,6 @@
 """What permanent responses bound over time, and what they do not: every history of a few answers, by exact enumeration.
 
-A device keeps a response for each `memo_key`. The *pattern* of a history says at which reports it uses the same one.
+A device keeps a response for each `response_key`. The *pattern* of a history says at which reports it uses the same one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import log
 import pytest
 
 from deniable import mechanisms
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 
 REPORTS = 3
@@ -33,9 +33,9 @@ CASES = [
 ]
 
 
-def make(name: str, d: int, **options) -> Chain:
+def make(name: str, d: int, **options) -> Permanent:
     made = mechanisms.make(name, domain_size=d, epsilon=1, **options)
-    assert isinstance(made, Chain)
+    assert isinstance(made, Permanent)
     return made
 
 
@@ -44,36 +44,36 @@ class Device:
 
     Parameters
     ----------
-    chain
+    mechanism
         Its mechanism.
     row
         As drawn; it is in each report.
     """
 
-    def __init__(self, chain: Chain, row: int) -> None:
-        self.chain, self.row = chain, row
+    def __init__(self, mechanism: Permanent, row: int) -> None:
+        self.mechanism, self.row = mechanism, row
         self.first: dict[int, dict[bytes, Fraction]] = {}
         self.second: dict[bytes, dict[bytes, Fraction]] = {}
 
     def pattern(self, history: tuple[int, ...]) -> tuple[int, ...]:
         """Return which response each report is made from, by numbers given in the order of first use."""
-        keys = [self.chain.memo_key(self.row, value) for value in history]
+        keys = [self.mechanism.response_key(self.row, value) for value in history]
         return tuple(list(dict.fromkeys(keys)).index(key) for key in keys)
 
     def kept(self, value: int) -> dict[bytes, Fraction]:
         """Return the distribution of the response that is kept for a value."""
-        chain = self.chain
+        mechanism = self.mechanism
         if value not in self.first:
             self.first[value] = distribution(
-                lambda tape: chain.layout.pack(self.row, chain.respond_permanently(self.row, value, tape))
+                lambda tape: mechanism.layout.pack(self.row, mechanism.respond_permanently(self.row, value, tape))
             )
         return self.first[value]
 
     def copies(self, response: bytes) -> dict[bytes, Fraction]:
         """Return the distribution of a report from a response."""
-        content = self.chain.layout.unpack(response)[1]
+        content = self.mechanism.layout.unpack(response)[1]
         if response not in self.second:
-            self.second[response] = distribution(lambda tape: self.chain.respond_instantly(self.row, content, tape))
+            self.second[response] = distribution(lambda tape: self.mechanism.respond_instantly(self.row, content, tape))
         return self.second[response]
 
     def chance(self, history: tuple[int, ...], reports: tuple[bytes, ...]) -> Fraction:
@@ -81,7 +81,7 @@ class Device:
         seen: dict[int, list[bytes]] = defaultdict(list)
         holders = {}
         for value, report in zip(history, reports, strict=True):
-            key = self.chain.memo_key(self.row, value)
+            key = self.mechanism.response_key(self.row, value)
             seen[key].append(report)
             holders.setdefault(key, value)
         whole = Fraction(1)
@@ -96,7 +96,9 @@ class Device:
 
     def all_reports(self) -> list[tuple[bytes, ...]]:
         """Return every sequence of reports that is possible for some history."""
-        payloads = {payload for value in range(self.chain.domain_size) for r in self.kept(value) for payload in self.copies(r)}
+        payloads = {
+            payload for value in range(self.mechanism.domain_size) for r in self.kept(value) for payload in self.copies(r)
+        }
         return list(product(sorted(payloads), repeat=REPORTS))
 
     def worst(self, histories: list[tuple[int, ...]]) -> Fraction | None:
@@ -112,34 +114,34 @@ class Device:
         return worst
 
 
-def devices(chain: Chain) -> list[Device]:
-    return [Device(chain, row) for row in range(chain.layout.rows)]
+def devices(mechanism: Permanent) -> list[Device]:
+    return [Device(mechanism, row) for row in range(mechanism.layout.rows)]
 
 
 def histories(device: Device) -> list[list[tuple[int, ...]]]:
     """Return all histories of some reports, those of one pattern together."""
-    every = sorted(product(range(device.chain.domain_size), repeat=REPORTS), key=device.pattern)
+    every = sorted(product(range(device.mechanism.domain_size), repeat=REPORTS), key=device.pattern)
     return [list(some) for _, some in groupby(every, key=device.pattern)]
 
 
 @pytest.mark.parametrize(("name", "d", "options"), CASES)
 def test_what_kept_responses_bound(name, d, options):
     """Histories that use the same response at the same times: at most so many times epsilon_permanent as they use responses."""
-    chain = make(name, d, **options)
-    for device in devices(chain):
+    mechanism = make(name, d, **options)
+    for device in devices(mechanism):
         for some in histories(device):
             responses = 1 + max(device.pattern(some[0]))
             found = device.worst(some)
             assert found is not None
-            assert found <= chain.permanent_ratio**responses
+            assert found <= mechanism.permanent_ratio**responses
 
 
 def test_the_bound_is_reached():
     """Where a report is the response itself, each response tells all of epsilon_permanent: no smaller bound would do."""
-    chain = make("l_grr", 3, permanent=1)
-    (device,) = devices(chain)
+    mechanism = make("l_grr", 3, permanent=1)
+    (device,) = devices(mechanism)
     found = {device.pattern(some[0]): device.worst(some) for some in histories(device)}
-    assert found == {pattern: chain.permanent_ratio ** (1 + max(pattern)) for pattern in found}
+    assert found == {pattern: mechanism.permanent_ratio ** (1 + max(pattern)) for pattern in found}
     assert set(found) == {(0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1), (0, 1, 2)}
 
 
@@ -157,12 +159,12 @@ def test_a_return_to_an_earlier_answer_shows(name, d, options):
 @pytest.mark.parametrize(("name", "d", "options"), [("loloha", 4, {"permanent": 1}), ("dbitflip", 4, {"buckets": 1})])
 def test_a_change_from_cell_to_cell_shows(name, d, options):
     """A change within a cell, or among the values outside the buckets, is none; against one that leaves it there is no bound."""
-    chain = make(name, d, **options)
+    mechanism = make(name, d, **options)
     shown = 0
-    for device in devices(chain):
+    for device in devices(mechanism):
         cells = defaultdict(list)
         for value in range(d):
-            cells[chain.memo_key(device.row, value)].append(value)
+            cells[mechanism.response_key(device.row, value)].append(value)
         for cell, others in product(cells.values(), repeat=2):
             if len(cell) > 1 and others is not cell:
                 first, second = cell[:2]
@@ -174,12 +176,12 @@ def test_a_change_from_cell_to_cell_shows(name, d, options):
 
 def test_fresh_noise_does_not_hide_a_return():
     """With noise in the second step twelve reports that change each time tell 11.2 nats, where three responses come to 6."""
-    chain = make("l_grr", 3, permanent=2)
-    (device,) = devices(chain)
+    mechanism = make("l_grr", 3, permanent=2)
+    (device,) = devices(mechanism)
     sent = tuple(bytes([answer]) for answer in (0, 1, 2)) * 4
     ratio = device.chance((0, 1, 2) * 4, sent) / device.chance((0, 1) * 6, sent)
     assert log(ratio) == pytest.approx(11.2, abs=0.05)
-    assert ratio > chain.permanent_ratio**3
-    assert log(chain.permanent_ratio**3) == pytest.approx(6, abs=1e-8)
+    assert ratio > mechanism.permanent_ratio**3
+    assert log(mechanism.permanent_ratio**3) == pytest.approx(6, abs=1e-8)
     again = device.chance((0, 1, 2) * 4, sent) / device.chance((1, 2, 0) * 4, sent)
-    assert 1 < again <= chain.permanent_ratio**3, "but of histories that return at the same times"
+    assert 1 < again <= mechanism.permanent_ratio**3, "but of histories that return at the same times"

@@ -15,7 +15,7 @@ import pytest
 from deniable.device.ledger import Ledger, account
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.question import Occasion
+from deniable.prepared import Occasion
 from deniable.registry import period
 from deniable.registry.tables import Budget
 from deniable.wire.report import Stratum
@@ -29,7 +29,7 @@ from deniable.device import state
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.registry.tables import Budget
 from deniable.device.ledger import Ledger
-from deniable.question import Occasion
+from deniable.prepared import Occasion
 from deniable.wire.report import Stratum
 from deniable.device.state import State
 state._PATIENCE = 60.0  # what is asked is what they spend, not how long they wait

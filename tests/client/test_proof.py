@@ -136,8 +136,8 @@ class ChainThatKeepsMoreThanDeclared(LGrr):
 class ChainThatSharesResponses(LGrr):
     """Two values share a response that is drawn for one of them."""
 
-    def memo_key(self, row: int, value: int) -> int:
-        return super().memo_key(row, value) // 2
+    def response_key(self, row: int, value: int) -> int:
+        return super().response_key(row, value) // 2
 
     def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002
         (shift,) = shifts(source, self._kept_permanent, self.domain_size, 1)
@@ -226,13 +226,13 @@ def test_false_claims():
         (ChainThatDrawsAnewForEachReport, "the worst likelihood ratio of the permanent response is no bound, declared is 7.389"),
         (ChainWithTooMuchNoise, "a report in two steps of answer 0 is not distributed as in one"),
         (ChainThatKeepsMoreThanDeclared, "a device keeps 4 permanent responses, declared are 3"),
-        (ChainThatSharesResponses, "values of one memo_key have different permanent responses"),
+        (ChainThatSharesResponses, "values of one response_key have different permanent responses"),
         (ChainThatDeclaresLess, "the worst likelihood ratio of the permanent response is 7.389"),
         (ChainWithAllOfItOnEachBit, "the permanent epsilon is 3.99999999999, above the 2 asked for"),
     ],
 )
-def test_chains_that_do_not_hold(kind, fault):
-    """Each false claim about two steps is found, and the chain without it is proved."""
+def test_permanent_mechanisms_that_do_not_hold(kind, fault):
+    """Each false claim about two steps is found, and the mechanism without it is proved."""
     assert fault in faults(kind)
     assert faults(kind.__base__) == ""
 
@@ -247,11 +247,11 @@ def test_two_reports_tell_less_than_what_is_kept():
     """Two reports tell more than one and less than the permanent response; equal ones tell as much as any two."""
     from deniable import proof
 
-    for chain in (LGrr(domain_size=3, epsilon=1), LOsue(domain_size=3, epsilon=1), Rappor(domain_size=3, epsilon=1)):
-        kept = [proof._permanent(chain, 0, value) for value in range(3)]
-        reports = {response: proof._instant(chain, 0, response) for response in kept[0]}
+    for mechanism in (LGrr(domain_size=3, epsilon=1), LOsue(domain_size=3, epsilon=1), Rappor(domain_size=3, epsilon=1)):
+        kept = [proof._permanent(mechanism, 0, value) for value in range(3)]
+        reports = {response: proof._instant(mechanism, 0, response) for response in kept[0]}
         all_pairs = proof._twice(kept, reports)
-        assert chain.ratio < all_pairs < chain.permanent_ratio
+        assert mechanism.ratio < all_pairs < mechanism.permanent_ratio
         pairs = [[sum(mass[r] * reports[r][y] * reports[r][z] for r in mass) for mass in kept] for y in reports for z in reports]
         assert all_pairs == max(max(pair) / min(pair) for pair in pairs)
 

@@ -10,7 +10,7 @@ from deniable import mechanisms
 from deniable.client import Client
 from deniable.exact.hashing import KEY_SPACE
 from deniable.limits.caps import Caps
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.proof import Tape, distribution
 from deniable.registry import Metric, Registry
 from deniable.registry.tables import Budget
@@ -90,7 +90,6 @@ def way(monkeypatch):
                 client.record("m", answer)  # the same day: nothing comes of it
                 now[0] += DAY
             dropped = client.stats()["dropped"]
-            client._state._memory.close() if client._state._memory else None
             assert len(queued) + sum(dropped.values()) == 2 * len(answers)
             return repr((queued, client.stats()["spent"], sorted(dropped))).encode()
 
@@ -129,14 +128,14 @@ def test_one_report(way, domain, rest):
 def test_kept_responses(way, domain, rest):
     """An answer that stays tells at most epsilon_permanent over all days, declared or not, and on one day epsilon."""
     metric = declare(domain, rest, epsilon_permanent="2")
-    chain = mechanisms.of(metric)
-    assert isinstance(chain, Chain)
+    mechanism = mechanisms.of(metric)
+    assert isinstance(mechanism, Permanent)
     some = (*metric.values, *UNDECLARED[:1], *UNDECLARED[-3:])
-    assert worst([way(metric, [answer]) for answer in some]) == chain.ratio
+    assert worst([way(metric, [answer]) for answer in some]) == mechanism.ratio
     if metric.factors:  # two days of that are too many walks
         return
     days = [way(metric, [answer, answer]) for answer in (*metric.values, UNDECLARED[0], None)]
-    assert worst(days) <= chain.permanent_ratio
+    assert worst(days) <= mechanism.permanent_ratio
     assert len({silent(mass) for mass in days}) == 1
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from deniable.errors import ServedRegistryError
 from deniable.limits.caps import Caps
-from deniable.question import questions
+from deniable.prepared import prepare
 from deniable.registry import Metric, Registry, parse
 from deniable.served_registry.restrictions import restricted
 
@@ -126,10 +126,10 @@ def test_every_metric_may_be_left_out(id_):
 def test_no_report_means_anything_else(name):
     """Fingerprints and costs are those of the app's own registry: nothing is drawn or counted anew."""
     rest = ({"platform": "linux"}, Caps(), OURS.budget, date(2027, 1, 1))
-    before, after = (questions(registry, *rest) for registry in (OURS, restricted(OURS, ALLOWED[name])))
+    before, after = (prepare(registry, *rest) for registry in (OURS, restricted(OURS, ALLOWED[name])))
     assert after
-    for id_, question in after.items():
-        assert (question.allowance, question.segment) == (before[id_].allowance, before[id_].segment)
+    for id_, prepared in after.items():
+        assert (prepared.allowance, prepared.segment) == (before[id_].allowance, before[id_].segment)
 
 
 def test_what_is_used_is_made_of_the_apps_own():

@@ -55,26 +55,26 @@ def test_auto(limit):
             assert chosen.canonical == vector["canonical"]
 
 
-@pytest.mark.parametrize("vector", load("chains.json")["steps"], ids=lambda v: f"{v['mechanism']}-{v['domain_size']:.3g}")
+@pytest.mark.parametrize("vector", load("permanent.json")["steps"], ids=lambda v: f"{v['mechanism']}-{v['domain_size']:.3g}")
 def test_both_steps_of_chains(vector):
     """Permanent responses, and the reports drawn from them, are what they were: a device may keep the former for years."""
     script = runpy.run_path(str(VECTORS / "generate.py"))["Script"]
-    chain = mechanisms.make(
+    mechanism = mechanisms.make(
         vector["mechanism"], domain_size=vector["domain_size"], epsilon=vector["epsilon"], **vector["options"]
     )
-    assert str(chain.permanent_ratio) == vector["permanent_ratio"]
-    assert chain.kept_responses == vector["kept_responses"]
+    assert str(mechanism.permanent_ratio) == vector["permanent_ratio"]
+    assert mechanism.kept_responses == vector["kept_responses"]
     for drawn in vector["drawn"]:
         source = script(drawn["seed"])
-        kept = chain.respond_permanently(drawn["row"], drawn["value"], source)
-        assert chain.layout.pack(drawn["row"], kept).hex() == drawn["kept"]
-        assert [chain.respond_instantly(drawn["row"], kept, source).hex() for _ in drawn["reports"]] == drawn["reports"]
-        assert chain.memo_key(drawn["row"], drawn["value"]) == drawn["memo_key"]
+        kept = mechanism.respond_permanently(drawn["row"], drawn["value"], source)
+        assert mechanism.layout.pack(drawn["row"], kept).hex() == drawn["kept"]
+        assert [mechanism.respond_instantly(drawn["row"], kept, source).hex() for _ in drawn["reports"]] == drawn["reports"]
+        assert mechanism.response_key(drawn["row"], drawn["value"]) == drawn["response_key"]
 
 
 def test_auto_with_permanent_responses():
     """Auto chooses what it always chose, with permanent responses too, and its grid meets what it can choose."""
-    vectors = load("chains.json")["auto"]
+    vectors = load("permanent.json")["auto"]
     for vector in vectors:
         given = {name: vector[name] for name in ("domain_size", "epsilon", "permanent", "max_bytes")}
         if vector["canonical"] is None:

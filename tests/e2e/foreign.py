@@ -431,7 +431,7 @@ def flipped(metric, r, v, z):
     return z ^ 1 << m if m < metric["layout"]["width"] else z
 
 
-def memo_key(metric, r, v):
+def response_key(metric, r, v):
     if metric["mechanism"] == "loloha":
         return h(metric, r, v)
     return bucket(metric, r, v) if metric["mechanism"] == "dbitflip" else v
@@ -441,7 +441,7 @@ def respond(metric, r, v, chance):
     """Return the content of a permanent response."""
     name, width = metric["mechanism"], metric["layout"]["width"]
     if name in ("l_grr", "loloha"):
-        return shifted(memo_key(metric, r, v), width, p_of(metric, "keep_permanent"), chance)
+        return shifted(response_key(metric, r, v), width, p_of(metric, "keep_permanent"), chance)
     if name == "l_osue":
         return replaced(run(chance, p_of(metric, "other_permanent"), width), v, chance.event(Fraction(1, 2)))
     if name == "dbitflip":
@@ -608,7 +608,7 @@ class Device:
             self.stand_ins[id_] = self._stand_in(metric)
         v = self.stand_ins[id_] if v is None else v
         own, allowance = self.responses.setdefault(id_, {}), metric["allowance"]
-        key = stored_under(self.secret, metric, memo_key(metric, row, v))
+        key = stored_under(self.secret, metric, response_key(metric, row, v))
         begin = now - timedelta(days=self.sheet["budget"]["window_days"])
         lately = [each for each, (_, until) in own.items() if until > begin]
         ever = allowance["answers_ever"]

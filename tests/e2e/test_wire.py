@@ -21,12 +21,12 @@ import requests
 
 from deniable import mechanisms
 from deniable.commands.sheet import sheet
-from deniable.device import permanent_responses as memo
+from deniable.device import permanent_responses
 from deniable.device.ledger import Ledger
 from deniable.device.state import State
 from deniable.exact import hashing
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.question import Question
+from deniable.prepared import Prepared
 from deniable.registry import load, parse, period, text
 from deniable.registry.tables import Budget
 from deniable.source import Source
@@ -274,7 +274,7 @@ def test_kept_responses(row):
     """Draws give the response that is kept, and others the report of it."""
     told, ours, place = METRICS[row["metric"]], mechanisms.of(REGISTRY.metrics[row["metric"]]), int(row["position"])
     at, kept = int(row["row"]), number(row["content kept"])
-    assert foreign.memo_key(told, at, place) == ours.memo_key(at, place) == int(row["memo key"])
+    assert foreign.response_key(told, at, place) == ours.response_key(at, place) == int(row["response key"])
     tape, source = both(row["draws of the response"])
     assert foreign.respond(told, at, place, tape) == ours.respond_permanently(at, place, source) == kept
     assert tape.left == source.tape.left == []
@@ -295,7 +295,7 @@ def test_places():
         for row in rows("places"):
             tape, source = both(row["draw"])
             found, place = foreign.row_of(place, int(row["rows"]), tape)
-            assert found == memo.row_of(db, int(row["rows"]), source) == int(row["row"])
+            assert found == permanent_responses.row_of(db, int(row["rows"]), source) == int(row["row"])
             assert f"{place[0]}/{place[1]}" == row["place then"]
             assert db.execute("SELECT value FROM facts").fetchone() == (row["place then"],)
             assert tape.left == source.tape.left == []
@@ -320,16 +320,16 @@ def our_device(budget):
     clock = [0.0]
     state = State(None)
     ledger = Ledger(state, ours, lambda: clock[0])
-    kept = memo.Memo(state, ledger)
+    kept = permanent_responses.PermanentResponses(state, ledger)
 
     def record(id_, place, moment):
         metric = REGISTRY.metrics[id_]
-        question = Question(metric, Allowance.of(metric, mechanisms.of(metric), ours), "")
+        prepared = Prepared(metric, Allowance.of(metric, mechanisms.of(metric), ours), "")
         clock[0] = moment.timestamp()
-        occasion = question.occasion(moment)
-        if question.chain is None:
-            return ledger.spend(question.allowance, occasion) or "reported"
-        outcome = kept.respond(question, occasion, place)
+        occasion = prepared.occasion(moment)
+        if prepared.permanent is None:
+            return ledger.spend(prepared.allowance, occasion) or "reported"
+        outcome = kept.respond(prepared, occasion, place)
         return outcome if isinstance(outcome, str) else "reported"
 
     return record, ledger, state
@@ -349,12 +349,12 @@ def test_the_budget():
         theirs = device.ledger.window(moment), sum(device.ledger.ever.values())
         assert theirs == (int(row["window"]), int(row["ever"]))
         assert theirs == (round(spent.window * MICRO), round(spent.lifetime * MICRO))
-        if row["memo key"] != "-":
+        if row["response key"] != "-":
             with state.transaction() as db:
                 (secret,) = db.execute("SELECT value FROM facts WHERE name = 'secret'").fetchone()
                 (last,) = db.execute("SELECT last FROM kept").fetchone()
-            assert foreign.stored_under(secret, metric, row["memo key"]) == last
-            assert foreign.stored_under(device.secret, metric, row["memo key"]) == device.last[id_]
+            assert foreign.stored_under(secret, metric, row["response key"]) == last
+            assert foreign.stored_under(device.secret, metric, row["response key"]) == device.last[id_]
     assert len(device.waiting) == sum(row["what becomes of it"] == "reported" for row in rows("budget"))
 
 
@@ -368,7 +368,10 @@ def test_allowances_and_places_of_responses():
         if metric.kept:
             assert (json.loads(row["answers"]), json.loads(row["answers_ever"])) == (found.answers, found.answers_ever)
     for row in rows("stored"):
-        assert foreign.stored_under(bytes(range(32)), METRICS["l_grr"], row["memo key"]).hex() == row["stored under, hexadecimal"]
+        assert (
+            foreign.stored_under(bytes(range(32)), METRICS["l_grr"], row["response key"]).hex()
+            == row["stored under, hexadecimal"]
+        )
 
 
 def worked_body():
@@ -489,7 +492,7 @@ def test_both_clients_are_one_function_of_their_draws(name, given):
             kept = ours.respond_permanently(row, value, source)
             made = ours.respond_instantly(row, kept, source)
             tape = Tape(" ".join(map(str, source.drawn)) or "-")
-            assert foreign.memo_key(told, row, value) == ours.memo_key(row, value)
+            assert foreign.response_key(told, row, value) == ours.response_key(row, value)
             assert foreign.respond(told, row, value, tape) == kept
             assert foreign.payload(told["layout"], row, foreign.again(told, kept, tape)) == made
 

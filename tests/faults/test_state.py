@@ -17,10 +17,10 @@ import pytest
 
 from deniable import mechanisms
 from deniable.device.ledger import Ledger
-from deniable.device.permanent_responses import Memo
+from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.question import Occasion, Question
+from deniable.prepared import Occasion, Prepared
 from deniable.registry import Metric
 from deniable.registry.tables import Budget
 from deniable.wire.report import Stratum
@@ -42,7 +42,7 @@ METRIC = Metric(
     mechanism="rappor",
     answers_per_window=16,
 )
-KEPT = Question(METRIC, Allowance.of(METRIC, mechanisms.of(METRIC), BUDGET), "")
+KEPT = Prepared(METRIC, Allowance.of(METRIC, mechanisms.of(METRIC), BUDGET), "")
 NEVER = 1 << 40
 
 
@@ -55,28 +55,28 @@ import os, sys, time
 from pathlib import Path
 from deniable import mechanisms
 from deniable.device import ledger
-from deniable.device import permanent_responses as memo
+from deniable.device import permanent_responses
 from deniable.device import state
 from deniable.limits.allowance import Allowance
 from deniable.registry.tables import Budget
-from deniable.question import Occasion, Question
+from deniable.prepared import Occasion, Prepared
 from deniable.registry import Metric
 from deniable.wire.report import Stratum
 ledger._REPORTS = 3  # so that a lease is renewed all the time
-ledger.TROUBLE_PAUSE = memo.TROUBLE_PAUSE = 0.01
+ledger.TROUBLE_PAUSE = permanent_responses.TROUBLE_PAUSE = 0.01
 state._PATIENCE = 0.05
 mine = state.State(Path(sys.argv[1]))
 budget = {BUDGET!r}
 spends = ledger.Ledger(mine, budget)
 metric = {METRIC!r}
-question = Question(metric, Allowance.of(metric, mechanisms.of(metric), budget), "")
-memos = memo.Memo(mine, spends)
+prepared = Prepared(metric, Allowance.of(metric, mechanisms.of(metric), budget), "")
+responses = permanent_responses.PermanentResponses(mine, spends)
 out = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND)
 def plain():
     if spends.spend({PLAIN!r}, Occasion(Stratum("plain", 1, "plain", "for ever", ""), {NEVER})) is None:
         os.write(out, b"plain\\n")
 def kept(value, period):
-    made = memos.respond(question, Occasion(Stratum("kept", 1, "", period, ""), {NEVER}), value)
+    made = responses.respond(prepared, Occasion(Stratum("kept", 1, "", period, ""), {NEVER}), value)
     if isinstance(made, bytes):
         os.write(out, f"kept {{value}} {{period}} {{made.hex()}}\\n".encode())
 """
@@ -231,10 +231,10 @@ with mine.transaction() as db:
         holder.send_signal(signal.SIGSTOP)
         state = State(device.directory)
         spends = Ledger(state, BUDGET)
-        memo = Memo(state, spends)
+        responses = PermanentResponses(state, spends)
         begun = time.monotonic()
         assert {spends.spend(PLAIN, at("2026-11")) for _ in range(100)} == {"state"}
-        assert {memo.respond(KEPT, at("2026-11"), 1) for _ in range(100)} == {"state"}
+        assert {responses.respond(KEPT, at("2026-11"), 1) for _ in range(100)} == {"state"}
         assert time.monotonic() - begun < 10  # a quarter of a second each, and not a hundred times that
         holder.send_signal(signal.SIGCONT)
         holder.stdin.close()

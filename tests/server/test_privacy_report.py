@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 
 from deniable import cli, mechanisms, registry
 from deniable.lint import lint
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.registry.text import visible
 from deniable_aggregator.accounting.plan import plan
@@ -369,7 +369,7 @@ def test_a_list_of_candidates_has_its_digest(report):
 
 
 def test_figures_of_metrics_are_those_of_the_mechanisms(report, shipped):
-    """Epsilons are the mechanisms' own, exactly; what is kept adds up as the chain says."""
+    """Epsilons are the mechanisms' own, exactly; what is kept adds up as the mechanism says."""
     randomised = {row[0]: row for row in table(report, "Mechanisms and their")}
     spent = {row[0]: row for row in table(report, "Each metric by itself")}
     guessed = {row[:2]: row[2:] for row in table(report, "How often the best")}
@@ -380,7 +380,7 @@ def test_figures_of_metrics_are_those_of_the_mechanisms(report, shipped):
         assert f"{made.name}: {made.summary}." in sections(report)["2. How answers are randomised"]
         assert guessed[each.metric.id, "1 report"][0] == words.nats(made.epsilon)
         if each.metric.kept:
-            assert isinstance(made, Chain)
+            assert isinstance(made, Permanent)
             assert kept == f"{made.epsilon_permanent:.12g}"
             assert guessed[each.metric.id, "reports of one kept answer"][0] == words.nats(made.epsilon_permanent)
             assert spent[each.metric.id][4] == words.nats(made.kept_responses * made.epsilon_permanent)

@@ -130,5 +130,5 @@ def _(mechanism: Cms, row: int, value: int) -> int:
 
 @_wanted.register(DBitFlip)
 def _(mechanism: DBitFlip, row: int, value: int) -> int:
-    place = mechanism.memo_key(row, value)
+    place = mechanism.response_key(row, value)
     return 1 << place if place < mechanism.buckets else 0

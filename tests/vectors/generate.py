@@ -17,7 +17,7 @@ from typing import Any
 from deniable import mechanisms
 from deniable.declared import fingerprint
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.registry import Metric
 from deniable.source import Source
 from deniable.wire.report import Report, Stratum, encode
@@ -80,7 +80,7 @@ CHOSEN: list[tuple[str, int, str, dict[str, Any]]] = [
     ("dbitflip", 12, "1", {"buckets": 1}),
     ("dbitflip", 100, "2", {}),
 ]
-CHAINS: list[tuple[str, int, str, dict[str, Any]]] = [
+PERMANENT: list[tuple[str, int, str, dict[str, Any]]] = [
     ("l_grr", 5, "1", {"permanent": 2}),
     ("l_grr", 3, "1", {"permanent": 1}),
     ("l_osue", 9, "1", {"permanent": 4}),
@@ -181,25 +181,25 @@ def chosen_chain(domain_size: int, epsilon: str, permanent: str, limit: int) -> 
     return choice.mechanism.canonical
 
 
-def chain_vectors() -> dict[str, Any]:
-    """Both steps of chains, drawn from `Script`, and choices of auto where permanent responses are kept."""
+def permanent_vectors() -> dict[str, Any]:
+    """Both steps of permanent mechanisms, drawn from `Script`, and choices of auto where permanent responses are kept."""
     steps = []
-    for name, domain_size, epsilon, options in CHAINS:
-        chain = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
-        assert isinstance(chain, Chain)
+    for name, domain_size, epsilon, options in PERMANENT:
+        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
+        assert isinstance(mechanism, Permanent)
         drawn = []
         for number, value in enumerate(values_of(domain_size)):
             seed = f"{name} {domain_size} {epsilon} {number}"
-            source, row = Script(seed), number % chain.layout.rows
-            kept = chain.respond_permanently(row, value, source)
-            reports = [chain.respond_instantly(row, kept, source).hex() for _ in range(2)]
+            source, row = Script(seed), number % mechanism.layout.rows
+            kept = mechanism.respond_permanently(row, value, source)
+            reports = [mechanism.respond_instantly(row, kept, source).hex() for _ in range(2)]
             drawn.append(
                 {
                     "seed": seed,
                     "row": row,
                     "value": value,
-                    "memo_key": chain.memo_key(row, value),
-                    "kept": chain.layout.pack(row, kept).hex(),
+                    "response_key": mechanism.response_key(row, value),
+                    "kept": mechanism.layout.pack(row, kept).hex(),
                     "reports": reports,
                 }
             )
@@ -209,8 +209,8 @@ def chain_vectors() -> dict[str, Any]:
                 "domain_size": domain_size,
                 "epsilon": epsilon,
                 "options": options,
-                "permanent_ratio": str(chain.permanent_ratio),
-                "kept_responses": chain.kept_responses,
+                "permanent_ratio": str(mechanism.permanent_ratio),
+                "kept_responses": mechanism.kept_responses,
                 "drawn": drawn,
             }
         )
@@ -314,7 +314,7 @@ def documents() -> dict[str, str]:
     made = {
         "mechanisms.json": mechanism_vectors(),
         "auto.json": auto_vectors(),
-        "chains.json": chain_vectors(),
+        "permanent.json": permanent_vectors(),
         "reports.json": report_vectors(),
         "layouts.json": layout_vectors(),
     }

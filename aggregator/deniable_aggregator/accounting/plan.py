@@ -12,7 +12,7 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance, unfit
 from deniable.limits.caps import Caps
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 from deniable_aggregator.accounting import checks
 from deniable_aggregator.accounting.spend import Spend, telling
@@ -209,7 +209,7 @@ def plan(
         mechanism = mechanisms.of(metric)
         allowance = Allowance.of(metric, mechanism, budget)
         occasions = metric.per_period * periods(metric.period, days) if days is not None else reports or 0
-        kept = mechanism.kept_responses if isinstance(mechanism, Chain) and metric.kept else 0
+        kept = mechanism.kept_responses if isinstance(mechanism, Permanent) and metric.kept else 0
         drawn = int(min(occasions, most, kept, allowance.answers_ever))
         uses.append(Use(metric=metric, mechanism=mechanism, allowance=allowance, occasions=occasions, answers=drawn))
     return Plan(tuple(uses), days, budget)

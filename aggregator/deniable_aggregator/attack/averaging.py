@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.source import OS
 from deniable_aggregator.attack.devices import Forgetful, Losing, Remembering
 from deniable_aggregator.attack.observer import Observer
@@ -135,7 +135,7 @@ class Result:
     observer
         Who attacked, with the mechanism.
     curves
-        One for each way: `FRESH`; where the mechanism is a chain also `KEPT`, and `losing` if that was asked for.
+        One for each way: `FRESH`; where the mechanism is a permanent mechanism also `KEPT`, and `losing` if that was asked for.
     """
 
     observer: Observer
@@ -151,7 +151,7 @@ class Result:
             "devices": self.curves[0].devices,
             "guess": float(self.observer.chances.max()),
         }
-        if isinstance(mechanism, Chain):
+        if isinstance(mechanism, Permanent):
             bound = self.observer.bound()
             written["epsilon_permanent"] = mechanism.epsilon_permanent if mechanism.permanent_ratio else None
             written["bound"] = {"success": bound.success, "exact": bound.exact}
@@ -218,7 +218,7 @@ def simulate(
 def averaging(
     observer: Observer, *, devices: int, reports: int, lose_every: int | None = None, advance: Callable[[], object] | None = None
 ) -> Result:
-    """Attack devices that randomise anew and, where the mechanism is a chain, devices that keep a permanent response.
+    """Attack devices that randomise anew and, where the mechanism is permanent, devices that keep a permanent response.
 
     Parameters
     ----------
@@ -239,7 +239,7 @@ def averaging(
         If a number is out of range.
     """
     ways = [FRESH]
-    if isinstance(observer.mechanism, Chain):
+    if isinstance(observer.mechanism, Permanent):
         ways += [KEPT] if lose_every is None else [KEPT, losing(lose_every)]
     after = checkpoints(reports)
     curves = [simulate(observer, way, devices=devices, after=after, advance=advance) for way in ways]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.source import OS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Remembering:
     Parameters
     ----------
     mechanism
-        The chain that it runs.
+        The permanent mechanism that it runs.
     value
         Its answer.
 
@@ -58,14 +58,14 @@ class Remembering:
     """
 
     def __init__(self, mechanism: Mechanism, value: int) -> None:
-        if not isinstance(mechanism, Chain):
-            raise ParameterError("a device keeps the response of a chain, a mechanism in two steps", mechanism.name)
-        self._chain, self._row = mechanism, OS.below(mechanism.layout.rows)
+        if not isinstance(mechanism, Permanent):
+            raise ParameterError("a device keeps the response of a permanent mechanism", mechanism.name)
+        self._mechanism, self._row = mechanism, OS.below(mechanism.layout.rows)
         self._kept = mechanism.respond_permanently(self._row, value, OS)
 
     def report(self) -> bytes:
         """Copy the kept response, with the noise of one report."""
-        return self._chain.respond_instantly(self._row, self._kept, OS)
+        return self._mechanism.respond_instantly(self._row, self._kept, OS)
 
 
 class Losing:
@@ -74,7 +74,7 @@ class Losing:
     Parameters
     ----------
     mechanism
-        The chain that it runs.
+        The permanent mechanism that it runs.
     value
         Its answer.
     every

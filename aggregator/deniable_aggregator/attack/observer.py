@@ -1,7 +1,7 @@
 """An observer of one device: what all its reports together tell about its answer, and what they can tell at most.
 
 The observer sees every report, knows which device sent it, and knows the mechanism as well as its authors do. What the kept
-response of a chain does to a value is taken from the mechanism's own code, by walking its draws as a proof does.
+response of a permanent mechanism does to a value is taken from the mechanism's own code, by walking its draws as a proof does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import logsumexp, xlog1py, xlogy
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.source import ONE, ZERO, Source
 from deniable_aggregator import tally
@@ -76,7 +76,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
-    """The two steps of a chain in one row.
+    """The two steps of a permanent mechanism in one row.
 
     With indices (values, width) and (width, width): probability of each kept response, and of each report of it. With bits
     (values, width) and (2, width): probability that a bit is kept as 1, and that it is reported as 1 where a 0, or a 1, is kept.
@@ -219,10 +219,10 @@ class Observer:
         ParameterError
             If the mechanism keeps nothing.
         """
-        chain, chances = self._chain, self.chances
-        rows = chain.layout.rows
-        if chain.layout.kind == "index":
-            if rows * chain.layout.width * len(chances) <= _OUTPUTS:
+        permanent, chances = self._permanent, self.chances
+        rows = permanent.layout.rows
+        if permanent.layout.kind == "index":
+            if rows * permanent.layout.width * len(chances) <= _OUTPUTS:
                 means = [(chances[:, None] * self._steps(row).permanent).max(axis=0).sum() for row in range(rows)]
                 return Bound(float(np.mean(means)), exact=True)
         else:
@@ -230,21 +230,21 @@ class Observer:
             if None not in found:
                 return Bound(float(np.mean(np.array(found))), exact=True)
         most = chances.max()
-        return Bound(float(most / (most + (1 - most) * np.exp(-chain.epsilon_permanent))), exact=False)
+        return Bound(float(most / (most + (1 - most) * np.exp(-permanent.epsilon_permanent))), exact=False)
 
     @property
-    def _chain(self) -> Chain:
-        if not isinstance(self.mechanism, Chain):
-            raise ParameterError("a kept response is that of a chain, a mechanism in two steps", self.mechanism.name)
+    def _permanent(self) -> Permanent:
+        if not isinstance(self.mechanism, Permanent):
+            raise ParameterError("a kept response is that of a permanent mechanism", self.mechanism.name)
         return self.mechanism
 
     def _steps(self, row: int) -> _Steps:
         if row not in self._known:
-            self._known[row] = self._walked(self._chain, row)
+            self._known[row] = self._walked(self._permanent, row)
         return self._known[row]
 
-    def _walked(self, chain: Chain, row: int) -> _Steps:
-        layout, width = chain.layout, chain.layout.width
+    def _walked(self, permanent: Permanent, row: int) -> _Steps:
+        layout, width = permanent.layout, permanent.layout.width
         index = layout.kind == "index"
         read = _index_chances if index else _bit_chances
 
@@ -252,15 +252,15 @@ class Observer:
             masses = distribution(draw if index else lambda tape: draw(_Alike(tape)))
             return read({layout.unpack(payload)[1]: float(mass) for payload, mass in masses.items()}, width)
 
-        # Values of one memo key share their distribution, so one of them is walked.
-        keys = [chain.memo_key(row, value) for value in range(chain.domain_size)]
+        # Values of one response key share their distribution, so one of them is walked.
+        keys = [permanent.response_key(row, value) for value in range(permanent.domain_size)]
         holders = {key: value for value, key in enumerate(keys)}
         walked = {
-            key: chances(lambda source, v=value: layout.pack(row, chain.respond_permanently(row, v, source)))  # type: ignore[misc]
+            key: chances(lambda source, v=value: layout.pack(row, permanent.respond_permanently(row, v, source)))  # type: ignore[misc]
             for key, value in holders.items()
         }
         responses = range(width) if index else (0, (1 << width) - 1)
-        instant = [chances(lambda source, k=kept: chain.respond_instantly(row, k, source)) for kept in responses]  # type: ignore[misc]
+        instant = [chances(lambda source, k=kept: permanent.respond_instantly(row, k, source)) for kept in responses]  # type: ignore[misc]
         return _Steps(np.array([walked[key] for key in keys]), np.array(instant))
 
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
 from deniable.errors import ConfigurationError
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def _panel(panel: Axes, result: Result) -> None:
     mechanism, most = result.observer.mechanism, result.curves[0].reports[-1]
     title = f"{mechanism.name}, {mechanism.domain_size} values, ε = {mechanism.epsilon:.3g} a report"
     bound = None
-    if isinstance(mechanism, Chain):
+    if isinstance(mechanism, Permanent):
         title += f", {mechanism.epsilon_permanent:.3g} for all"
         bound = result.observer.bound().success
     panel.set_title(title, loc="left", size=10, color=SOFT)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deniable import mechanisms, terminal
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable_aggregator.attack.averaging import averaging
 from deniable_aggregator.attack.observer import LARGEST_DOMAIN, Observer
 
@@ -51,7 +51,7 @@ def _averaging(arguments: argparse.Namespace) -> int:
     if arguments.plot:
         _drawing()  # said before the work and not after it
     observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
-    kinds = [(2 + bool(arguments.lose_every)) if isinstance(each.mechanism, Chain) else 1 for each in observers]
+    kinds = [(2 + bool(arguments.lose_every)) if isinstance(each.mechanism, Permanent) else 1 for each in observers]
     advance = _progress(sum(kinds) * max(arguments.devices, 0))
     results = [
         averaging(
@@ -104,7 +104,7 @@ def _told(result: Result, lose_every: int | None) -> str:
     mechanism, first = result.observer.mechanism, result.curves[0]
     kept = next((curve for curve in result.curves if curve.way == "kept"), None)
     title = f"{mechanism.name}, {mechanism.domain_size} values, epsilon {mechanism.epsilon:.4g} a report"
-    if isinstance(mechanism, Chain):
+    if isinstance(mechanism, Permanent):
         total = f"{mechanism.epsilon_permanent:.4g}" if mechanism.permanent_ratio else "without bound"
         title += f", {total} for all reports of a kept response"
     lines = [f"{title}; {first.devices} devices of each kind", _row("reports", [_HEADINGS[curve.way] for curve in result.curves])]
@@ -114,7 +114,7 @@ def _told(result: Result, lose_every: int | None) -> str:
     guess = result.observer.chances.max()
     lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
     if kept is None:
-        lines.append("This mechanism keeps nothing: ask each person once, or take a chain and declare epsilon_permanent.")
+        lines.append("This mechanism keeps nothing: ask each person once, or declare epsilon_permanent.")
         return "\n".join(lines) + "\n"
     bound = result.observer.bound()
     how = "the kept response itself gives" if bound.exact else "its epsilon allows"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.decode.discovery import discover
@@ -54,7 +54,7 @@ def described(app: Collection, declared: Declared) -> Description:
         discover=metric.discover,
         mechanism=mechanism.name,
         epsilon=mechanism.epsilon,
-        epsilon_permanent=mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Chain) else None,
+        epsilon_permanent=mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Permanent) else None,
         sample=float(metric.sample),
         min_reports=metric.min_reports,
         next_release=next_release(app, declared),

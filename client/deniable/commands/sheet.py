@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deniable import mechanisms
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.caps import Caps
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
@@ -88,7 +88,7 @@ def _metric(metric: Metric, budget: Budget) -> dict[str, Any]:
 
 
 def _allowance(metric: Metric, mechanism: Mechanism, allowance: Allowance) -> dict[str, Any]:
-    kept = metric.kept and isinstance(mechanism, Chain)
+    kept = metric.kept and isinstance(mechanism, Permanent)
     return {
         "cost": allowance.cost,
         "per_period": allowance.per_period,

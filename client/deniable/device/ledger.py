@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from deniable.device.state import State
     from deniable.limits.allowance import Allowance
-    from deniable.question import Occasion
+    from deniable.prepared import Occasion
     from deniable.registry.tables import Budget
 
 __all__ = ["TROUBLE_PAUSE", "Ledger", "Spent"]

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from deniable.device.ledger import Ledger
     from deniable.device.state import State
-    from deniable.mechanisms.permanent import Chain
-    from deniable.question import Occasion, Question
+    from deniable.mechanisms.permanent import Permanent
+    from deniable.prepared import Occasion, Prepared
     from deniable.source import Source
 
-__all__ = ["Memo", "row_of"]
+__all__ = ["PermanentResponses", "row_of"]
 
 _KEY_BYTES = 16
 _PAUSE = 60.0  # seconds between looks at a budget that has no room
@@ -67,7 +67,7 @@ def row_of(db: Connection, rows: int, source: Source) -> int:
     return place * rows // parts
 
 
-class Memo:
+class PermanentResponses:
     """Keeps the permanent responses of a device.
 
     Parameters
@@ -94,12 +94,12 @@ class Memo:
         self._retry = 0.0  # the same of all of them
         self.repeated = 0
 
-    def respond(self, question: Question, occasion: Occasion, value: int | None, *, sampled: bool = True) -> bytes | str:
+    def respond(self, prepared: Prepared, occasion: Occasion, value: int | None, *, sampled: bool = True) -> bytes | str:
         """Report once in a period, from the permanent response to the answer.
 
         Parameters
         ----------
-        question
+        prepared
             A metric whose responses are kept.
         occasion
             When it is answered.
@@ -113,8 +113,8 @@ class Memo:
         bytes or str
             A payload, or why there is none: ``"this_period"``, ``"budget"``, ``"state"``, ``"not_sampled"``.
         """
-        chain, tag, period = question.chain, question.allowance.tag, occasion.stratum.period
-        assert chain is not None  # noqa: S101 - the caller knows
+        mechanism, tag, period = prepared.permanent, prepared.allowance.tag, occasion.stratum.period
+        assert mechanism is not None  # noqa: S101 - the caller knows
         if period <= self._reported.get(tag, ""):  # also when the clock went back: names of periods sort as they follow
             return "this_period"
         now = time.monotonic()
@@ -124,7 +124,7 @@ class Memo:
             return "budget"
         try:
             with self._state.transaction() as db:
-                kept = self._kept(db, question, chain, occasion, value, sampled=sampled)
+                kept = self._kept(db, prepared, mechanism, occasion, value, sampled=sampled)
         except StateError:
             self._retry = now + TROUBLE_PAUSE
             return "state"
@@ -134,13 +134,13 @@ class Memo:
             self._reported[tag] = period
         if isinstance(kept, str):
             return kept
-        return chain.respond_instantly(*chain.layout.unpack(kept), self._source)
+        return mechanism.respond_instantly(*mechanism.layout.unpack(kept), self._source)
 
     def _kept(
-        self, db: Connection, question: Question, chain: Chain, occasion: Occasion, value: int | None, *, sampled: bool
+        self, db: Connection, prepared: Prepared, mechanism: Permanent, occasion: Occasion, value: int | None, *, sampled: bool
     ) -> bytes | str:
         """Return the response to report, as a payload, or why there is none."""
-        allowance = question.allowance
+        allowance = prepared.allowance
         if occasion.stratum.period <= account(db, allowance.tag)[0]:
             return "this_period"
         if not sampled:
@@ -148,10 +148,10 @@ class Memo:
             return "not_sampled"
         if not self._ledger.reserve(db, allowance, occasion):
             return "budget"
-        row = row_of(db, chain.layout.rows, self._source)
-        kept = self._of(db, question)
+        row = row_of(db, mechanism.layout.rows, self._source)
+        kept = self._of(db, prepared)
         value = kept.stand_in if value is None else value
-        key = self._key(db, allowance.tag, chain.memo_key(row, value))
+        key = self._key(db, allowance.tag, mechanism.response_key(row, value))
         content = self._content(db, key)
         full = key not in (active := self._active(db, allowance.tag)) and len(active) >= allowance.answers
         if full or (content is None and kept.drawn >= allowance.answers_ever):
@@ -163,16 +163,16 @@ class Memo:
         if content is None:
             if drawn >= allowance.answers_ever:  # the file has lost those that were drawn
                 return "budget"
-            content, drawn = chain.layout.pack(row, chain.respond_permanently(row, value, self._source)), drawn + 1
+            content, drawn = mechanism.layout.pack(row, mechanism.respond_permanently(row, value, self._source)), drawn + 1
         db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", (key, allowance.tag, content, occasion.until))
         db.execute("UPDATE kept SET last = ?, drawn = ? WHERE tag = ?", (key, drawn, allowance.tag))
         return content
 
-    def _of(self, db: Connection, question: Question) -> _Kept:
-        tag = question.allowance.tag
+    def _of(self, db: Connection, prepared: Prepared) -> _Kept:
+        tag = prepared.allowance.tag
         found = db.execute("SELECT stand_in, last, drawn FROM kept WHERE tag = ?", (tag,)).fetchone()
         if found is None:
-            found = (str(question.metric.stand_in(self._source)), None, 0)
+            found = (str(prepared.metric.stand_in(self._source)), None, 0)
             db.execute("INSERT INTO kept VALUES (?, ?, ?, ?)", (tag, *found))
         return _Kept(int(found[0]), *found[1:])
 

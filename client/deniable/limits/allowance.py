@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from deniable import mechanisms
 from deniable.declared import fingerprint
 from deniable.errors import ConfigurationError
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Allowance:
         """
         occasions = period.touched(metric.period, budget.window) * metric.per_period
         answers, each, most = 0, cost(mechanism.ratio), inf
-        if metric.kept and isinstance(mechanism, Chain) and mechanism.permanent_ratio is not None:
+        if metric.kept and isinstance(mechanism, Permanent) and mechanism.permanent_ratio is not None:
             most = inf if metric.open else mechanism.kept_responses
             answers = occasions = int(min(metric.answers_per_window, most, occasions))
             each = cost(mechanism.permanent_ratio)

@@ -9,7 +9,7 @@ from math import inf, isfinite, log
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
-from deniable.mechanisms.permanent import MAX_ROWS, Chain
+from deniable.mechanisms.permanent import MAX_ROWS, Permanent
 from deniable.registry.tables import Budget
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Caps:
             raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {metric.domain_size}")
         self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
         if metric.kept:
-            permanent = mechanism.permanent_ratio if isinstance(mechanism, Chain) else None
+            permanent = mechanism.permanent_ratio if isinstance(mechanism, Permanent) else None
             self._check_loss(metric, "a kept answer", permanent, self.permanent)
 
     def check_exposure(self, exposure: Exposure) -> None:

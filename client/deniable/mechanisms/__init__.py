@@ -48,7 +48,7 @@ _OPEN = {
 _SEARCH = {"pem": ("prefix", "Pem"), "tree_hist": ("prefix", "TreeHist")}
 """For texts and keys to be discovered."""
 _ALL = _CLOSED | _OPEN | _SEARCH
-_CHAINS = ("l_grr", "l_osue", "loloha", "dbitflip", "rappor", "google_rappor")
+_PERMANENT = ("l_grr", "l_osue", "loloha", "dbitflip", "rappor", "google_rappor")
 """For answers with permanent responses."""
 
 _AUTO = {True: "pem", False: "fast_local_hash"}
@@ -142,7 +142,7 @@ def of(metric: Metric) -> Mechanism:
     if "permanent" in options:
         raise ParameterError("a permanent epsilon is declared as epsilon_permanent, beside epsilon", options["permanent"])
     if metric.kept:
-        return _chain(metric, name, options, [chain for chain in _CHAINS if chain in fitting])
+        return _make_permanent(metric, name, options, [each for each in _PERMANENT if each in fitting])
     return make(
         name,
         domain_size=metric.domain_size,
@@ -152,8 +152,8 @@ def of(metric: Metric) -> Mechanism:
     )
 
 
-def _chain(metric: Metric, name: str, options: dict[str, Any], fitting: list[str]) -> Mechanism:
-    """Make the chain of a metric whose permanent responses are kept."""
+def _make_permanent(metric: Metric, name: str, options: dict[str, Any], fitting: list[str]) -> Mechanism:
+    """Make the mechanism of a metric whose permanent responses are kept."""
     if metric.discover:
         raise ParameterError("answers to be discovered have no permanent responses: no mechanism for them is in two steps", name)
     if metric.open and metric.mechanism == "auto":

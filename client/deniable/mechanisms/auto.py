@@ -19,7 +19,7 @@ from deniable.wire.layout import MAX_REPORT_BYTES
 if TYPE_CHECKING:
     from deniable.mechanisms.base import Mechanism
 
-__all__ = ["CANDIDATES", "NEAR", "Choice", "chains", "choose"]
+__all__ = ["CANDIDATES", "NEAR", "Choice", "choose", "permanent_candidates"]
 
 CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash, Projective)
 """What ``auto`` chooses from, in order of preference where two are equal.
@@ -31,9 +31,9 @@ A mechanism added later is asked for by name.
 NEAR = Fraction(51, 50)
 """Times the least variance that a mechanism with smaller reports may have: one percent of the error."""
 _MOST_ROWS = 128
-"""Of a chain: a device keeps one of them for good, and as many as Chrome had cohorts leave many devices to each."""
+"""Of a permanent mechanism: a device keeps one of them for good, and as many as Chrome had cohorts leave many devices to each."""
 _WORST = 4
-"""Times the variance of a chain that is too large, beyond which one that fits is no substitute."""
+"""Times the variance of a permanent mechanism that is too large, beyond which one that fits is no substitute."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Choice:
         return words
 
 
-def chains() -> tuple[type[Mechanism], ...]:
+def permanent_candidates() -> tuple[type[Mechanism], ...]:
     """Return what ``auto`` chooses from where permanent responses are kept, likewise frozen; of RAPPOR, only the basic one."""
     # Only devices with such metrics pay for importing them.
     from deniable.mechanisms.l_grr import LGrr  # noqa: PLC0415
@@ -118,9 +118,10 @@ def choose(
     Raises
     ------
     ParameterError
-        If no mechanism fits, or of chains none whose error is near that of a larger one.
+        If no mechanism fits, or of permanent mechanisms none whose error is near that of a larger one.
     """
-    candidates, options = (CANDIDATES, dict[str, Any]()) if permanent is None else (chains(), {"permanent": permanent})
+    candidates = CANDIDATES if permanent is None else permanent_candidates()
+    options: dict[str, Any] = {} if permanent is None else {"permanent": permanent}
     considered: list[Mechanism] = []
     first_error: ParameterError | None = None
     for candidate in candidates:

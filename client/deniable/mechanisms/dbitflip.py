@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.mechanisms.base import Bounds
-from deniable.mechanisms.permanent import MAX_ROWS, Chain, flips
+from deniable.mechanisms.permanent import MAX_ROWS, Permanent, flips
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import Layout
 
@@ -23,7 +23,7 @@ _BUCKETS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class DBitFlip(Chain):
+class DBitFlip(Permanent):
     """dBitFlipPM: a device has a set of d values, the buckets, and says of each whether it is the answer; each bit is noisy.
 
     There is no second step: the noisy bits are kept, and every report of an answer is the same. So all reports of an answer tell
@@ -101,13 +101,13 @@ class DBitFlip(Chain):
         """How many permanent responses a device comes to keep at most: one for each bucket, and one for all other values."""
         return min(self.buckets + 1, self.domain_size)
 
-    def memo_key(self, row: int, value: int) -> int:
+    def response_key(self, row: int, value: int) -> int:
         """Name the permanent response of a value: its place in the set, or what follows the last place where it is not there."""
         return min((value - self.first(row)) % self.domain_size, self.buckets)
 
     def _bits(self, row: int, value: int) -> int:
         """Return the bits of a value before any noise: at most one is 1."""
-        return 1 << self.memo_key(row, value) & (1 << self.buckets) - 1
+        return 1 << self.response_key(row, value) & (1 << self.buckets) - 1
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's set, and which of its bits are flipped."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
 from deniable.mechanisms.direct import Grr, shifts
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 
 if TYPE_CHECKING:
     from deniable.source import Source
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 __all__ = ["LGrr", "Shifted"]
 
 
-class Shifted(Chain):
-    """A chain whose permanent response shifts one of k cells around, and whose reports shift that again.
+class Shifted(Permanent):
+    """A permanent mechanism whose permanent response shifts one of k cells around, and whose reports shift that again.
 
     With a = e^permanent and b = e^epsilon, the permanent response is the truth with p1 = a / (a + k - 1) and any other cell with
     q1 = (1 - p1) / (k - 1). A report keeps that with p2 = (ps - q1) / (p1 - q1), ps = b / (b + k - 1), and names any other cell
@@ -53,7 +53,7 @@ class Shifted(Chain):
         """Draw the cell that is kept for a value."""
         cells = self.layout.width
         (shift,) = shifts(source, self._kept_permanent, cells, 1)
-        return (self.memo_key(row, value) + shift) % cells
+        return (self.response_key(row, value) + shift) % cells
 
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
         """Shift the cell kept."""

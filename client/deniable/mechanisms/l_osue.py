@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.permanent import Chain, flips, second_flip
+from deniable.mechanisms.permanent import Permanent, flips, second_flip
 from deniable.mechanisms.unary import Oue, draw, place
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ __all__ = ["LOsue"]
 _HALF = Fraction(1, 2)
 
 
-class LOsue(Oue, Chain):
+class LOsue(Oue, Permanent):
     """L-OSUE: the permanent response is OUE's, and each report flips every bit of it with the same small probability.
 
     With a = e^permanent and b = e^epsilon, the permanent response has 1 with probability 1/2 for the true value and 1 / (a + 1)

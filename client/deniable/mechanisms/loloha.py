@@ -59,6 +59,6 @@ class Loloha(LocalHash, Shifted):
         """How many permanent responses a device comes to keep at most: one for each cell, or value where these are fewer."""
         return min(self.family.range_size, self.domain_size)
 
-    def memo_key(self, row: int, value: int) -> int:
+    def response_key(self, row: int, value: int) -> int:
         """Name the permanent response of a value: its hash."""
         return self.family.hash(row, value)

@@ -15,24 +15,24 @@ from deniable.mechanisms.base import Mechanism
 if TYPE_CHECKING:
     from deniable.source import Source
 
-__all__ = ["MAX_ROWS", "Chain", "flips", "second_flip"]
+__all__ = ["MAX_ROWS", "Permanent", "flips", "second_flip"]
 
 MAX_ROWS = 4096
-"""Most rows of a chain whose rows grow with its domain. A device's row stays the same and is part of each of its reports, so many
-devices must share it, lest it tell one from another: a device hides among (devices / rows)."""
+"""Most rows of a permanent mechanism whose rows grow with its domain. A device's row stays the same and is part of each of its
+reports. So many devices must share it: a device hides among (devices / rows)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chain(Mechanism):
+class Permanent(Mechanism):
     """A permanent response, drawn once for an answer and kept, of which every report is a noisy copy.
 
     However many reports of one answer are seen, together they tell no more than the permanent response itself would:
     `epsilon_permanent`. One report alone tells `epsilon`, which is less. `randomize` takes both steps at once and keeps nothing.
 
     An answer that changes has another response. Reports from k responses tell at most k times `epsilon_permanent` between
-    histories that change, and return to an earlier answer, at the same times; answers of one `memo_key` are one. That an answer
-    changed shows, and so does a return to an earlier one: between other histories there is no such bound, and none at all where
-    a report is the permanent response itself.
+    histories that change, and return to an earlier answer, at the same times. Answers of one `response_key` count as one. That an
+    answer changed shows, and so does a return to an earlier one. Between other histories there is no such bound, and none at all
+    where a report is the permanent response itself.
 
     A device uses one row (cohort, hash function, set of buckets) of the layout for good, uniformly drawn: a row drawn anew for
     each report would tell more with every report, and make permanent responses of their own necessary.
@@ -87,7 +87,7 @@ class Chain(Mechanism):
         """
         return self.domain_size
 
-    def memo_key(self, row: int, value: int) -> int:  # noqa: ARG002 - for most, every value has a response of its own
+    def response_key(self, row: int, value: int) -> int:  # noqa: ARG002 - for most, every value has a response of its own
         """Name the permanent response of a value in a row: those of equal keys share one. At most `kept_responses` keys."""
         return value
 
@@ -95,7 +95,7 @@ class Chain(Mechanism):
     def respond_permanently(self, row: int, value: int, source: Source) -> int:
         """Draw the permanent response to a value: content of a report of this row, as `Layout.pack` takes it.
 
-        A pure function of its arguments and of what the source gives. Its distribution is the same for values of one `memo_key`.
+        A pure function of its arguments and of what the source gives. Values of one `response_key` have the same distribution.
         """
 
     @abstractmethod

@@ -13,7 +13,7 @@ from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.exact.hashing import PoolFamily, data, key
 from deniable.mechanisms import google_rappor
 from deniable.mechanisms.base import Bounds
-from deniable.mechanisms.permanent import Chain, flips, second_flip
+from deniable.mechanisms.permanent import Permanent, flips, second_flip
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _BITS, _HASHES, _COHORTS = 32, 2, 128  # as Chrome had it; enough bits that no u
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bloom(Chain):
+class Bloom(Permanent):
     """Report the bits of a Bloom filter, each made noisy on its own; a device that keeps a permanent response uses one cohort.
 
     Attributes
@@ -52,8 +52,8 @@ class Bloom(Chain):
     @property
     def canonical(self) -> str:
         """All that device and decoder must agree on; the permanent response too, though no decoder needs it."""
-        # Devices in the field have the hashes before the permanent ratio, which `Chain` would put first.
-        return f"{super(Chain, self).canonical} {self.hashes} {self.permanent_ratio}"
+        # Devices in the field have the hashes before the permanent ratio, which `Permanent` would put first.
+        return f"{super(Permanent, self).canonical} {self.hashes} {self.permanent_ratio}"
 
     @property
     def basic(self) -> bool:

@@ -177,10 +177,10 @@ def _agreed(client: Client) -> bool:
 
 
 def _check(client: Client, metric: str, value: object) -> None:
-    question = client._questions.get(metric)  # noqa: SLF001
-    if question is None:
+    prepared = client._prepared.get(metric)  # noqa: SLF001
+    if prepared is None:
         raise ParameterError("a metric is declared in the registry", metric)
-    question.metric.position(value)
+    prepared.metric.position(value)
 
 
 def _caller() -> str:

@@ -13,7 +13,7 @@ from math import exp, inf, log
 from typing import TYPE_CHECKING
 
 from deniable.limits.allowance import cost
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable_aggregator.accounting.losses import together
 from deniable_aggregator.accounting.plan import periods
 from deniable_aggregator.accounting.spend import Spend
@@ -88,7 +88,7 @@ def _fresh(mechanism: Mechanism, reports: int, size: int | None) -> Guess:
 
 
 def _kept(mechanism: Mechanism, size: int | None) -> Guess:
-    if not isinstance(mechanism, Chain) or mechanism.permanent_ratio is None:
+    if not isinstance(mechanism, Permanent) or mechanism.permanent_ratio is None:
         return Guess(None, epsilon=inf, even=1.0, alike=1.0, sure=1.0)  # a kept response may be the answer itself
     bound = _bounded([Spend(cost(mechanism.permanent_ratio))], None, mechanism.epsilon_permanent, size)
     if bound.alike is None or mechanism.domain_size > _VALUES or mechanism.layout.rows > _ROWS:

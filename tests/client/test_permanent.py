@@ -15,23 +15,23 @@ from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, exact, weight
 from deniable.mechanisms import auto
 from deniable.mechanisms.base import mean_variance
-from deniable.mechanisms.permanent import MAX_ROWS, Chain
+from deniable.mechanisms.permanent import MAX_ROWS, Permanent
 from deniable.proof import distribution, prove
 from deniable.registry import Metric
 from deniable.source import OS
 
 TWO_STEPS = ("l_grr", "l_osue", "loloha", "rappor")
-CHAINS = (*TWO_STEPS, "dbitflip")
+NAMES = (*TWO_STEPS, "dbitflip")
 GOOGLE = {"bits": 4, "hashes": 1, "cohorts": 2, "prob_p": 0.25, "prob_q": 0.75, "prob_f": 0.5}
 
 
-def chain(name: str, d: int = 4, epsilon="1", **options) -> Chain:
+def make(name: str, d: int = 4, epsilon="1", **options) -> Permanent:
     made = mechanisms.make(name, domain_size=d, epsilon=epsilon, **options)
-    assert isinstance(made, Chain)
+    assert isinstance(made, Permanent)
     return made
 
 
-def together(made: Chain, row: int, value: int) -> dict[bytes, Fraction]:
+def together(made: Permanent, row: int, value: int) -> dict[bytes, Fraction]:
     return distribution(lambda tape: made.respond_instantly(row, made.respond_permanently(row, value, tape), tape))
 
 
@@ -42,7 +42,7 @@ def together(made: Chain, row: int, value: int) -> dict[bytes, Fraction]:
 @pytest.mark.parametrize("permanent", ["1", "1.5", "4", "16"])
 def test_both_losses_are_those_declared(name, permanent):
     """The permanent response and a report each spend what was asked for, but for less than 2^-31 nats."""
-    made = chain(name, 4, "1", permanent=permanent)
+    made = make(name, 4, "1", permanent=permanent)
     proof = prove(made)
     assert proof.holds, proof.faults
     assert proof.permanent == made.permanent_ratio
@@ -54,9 +54,9 @@ def test_both_losses_are_those_declared(name, permanent):
 @pytest.mark.parametrize("name", TWO_STEPS)
 def test_twice_epsilon_unless_said_otherwise(name):
     """The permanent epsilon is twice epsilon by default, and never above 16; a copy has it as it was written."""
-    assert chain(name).permanent == 2
-    assert chain(name, epsilon="9").permanent == 16
-    third = chain(name, epsilon=Fraction(1, 3), permanent=Fraction(1, 3))
+    assert make(name).permanent == 2
+    assert make(name, epsilon="9").permanent == 16
+    third = make(name, epsilon=Fraction(1, 3), permanent=Fraction(1, 3))
     assert pickle.loads(pickle.dumps(third)) == third
     assert third.requested_permanent == Fraction(1, 3)
 
@@ -64,7 +64,7 @@ def test_twice_epsilon_unless_said_otherwise(name):
 @pytest.mark.parametrize("name", TWO_STEPS)
 def test_what_is_kept_is_reported_where_both_are_equal(name):
     """With a permanent epsilon equal to epsilon a report is the permanent response itself."""
-    made = chain(name, permanent="1")
+    made = make(name, permanent="1")
     assert made.permanent_ratio == made.ratio
     for row in range(min(made.layout.rows, 3)):
         for _ in range(20):
@@ -72,22 +72,22 @@ def test_what_is_kept_is_reported_where_both_are_equal(name):
             assert made.respond_instantly(row, kept, OS) == made.layout.pack(row, kept)
 
 
-@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("name", NAMES)
 def test_no_permanent_epsilon_below_epsilon(name):
     """A report is a copy of the permanent response, and cannot tell more."""
     with pytest.raises(ParameterError, match=r"permanent is not below epsilon: a report is a noisy copy of it; got 0\.5"):
-        chain(name, permanent=0.5)
+        make(name, permanent=0.5)
 
 
-@pytest.mark.parametrize(("name", "d"), [*product(CHAINS, (2, 7, 40)), ("rappor", 5000), ("dbitflip", 4096)])
+@pytest.mark.parametrize(("name", "d"), [*product(NAMES, (2, 7, 40)), ("rappor", 5000), ("dbitflip", 4096)])
 def test_the_system_draws_what_fits_the_layout(name, d):
     """What is kept survives packing, keys are in range, and a report from it has the layout's row and size."""
-    made = chain(name, d)
+    made = make(name, d)
     for row, value in product({0, made.layout.rows - 1}, {0, d // 2, d - 1}):
         kept = made.respond_permanently(row, value, OS)
         assert made.layout.unpack(made.layout.pack(row, kept)) == (row, kept)
         assert made.layout.unpack(made.respond_instantly(row, kept, OS))[0] == row
-        assert 0 < len({made.memo_key(row, each) for each in range(d)}) <= made.kept_responses
+        assert 0 < len({made.response_key(row, each) for each in range(d)}) <= made.kept_responses
 
 
 @pytest.mark.campaign
@@ -96,7 +96,7 @@ def test_goodness_of_fit_of_both_steps(chi_square, name):
     """The system's draws of both steps follow the enumerated distribution."""
     from collections import Counter
 
-    made = chain(name, 4, "1", **({"buckets": 2} if name == "dbitflip" else {}))
+    made = make(name, 4, "1", **({"buckets": 2} if name == "dbitflip" else {}))
     row = made.layout.rows - 1
     seen = Counter(made.respond_instantly(row, made.respond_permanently(row, 2, OS), OS) for _ in range(20_000))
     chi_square(seen, together(made, row, 2))
@@ -109,7 +109,7 @@ def test_goodness_of_fit_of_both_steps(chi_square, name):
 @pytest.mark.parametrize("k", [2, 4, 50])
 def test_l_grr_delivers_epsilon(k, permanent):
     """L-GRR's second step spends what was asked for, for every number of values (as published it spends less)."""
-    made = chain("l_grr", k, 1, permanent=permanent)
+    made = make("l_grr", k, 1, permanent=permanent)
     masses = [together(made, 0, value) for value in (0, 1)]
     assert log(max(masses[0][y] / masses[1][y] for y in masses[0])) == pytest.approx(1, abs=1e-9)
     a, b = exp(permanent), exp(1)
@@ -122,7 +122,7 @@ def test_l_grr_delivers_epsilon(k, permanent):
 @pytest.mark.parametrize(("permanent", "epsilon"), [(4, 2), (2, 1), (3, 3), (16, 0.1)])
 def test_l_osue_is_as_published(permanent, epsilon):
     """L-OSUE's second step is that of the paper, and both together are OUE."""
-    made = chain("l_osue", 4, epsilon, permanent=permanent)
+    made = make("l_osue", 4, epsilon, permanent=permanent)
     a, b = exp(permanent), exp(epsilon)
     assert 1 - float(made._flip) == pytest.approx((1 - a * b) / (b - a - a * b + 1), rel=1e-8)
     oue = mechanisms.make("oue", domain_size=4, epsilon=epsilon)
@@ -131,13 +131,13 @@ def test_l_osue_is_as_published(permanent, epsilon):
 
 def test_l_osue_has_the_right_variance():
     """For a permanent epsilon of 4 and 2 a report, a share of 0.3 in the population has n times variance 1.234."""
-    made = chain("l_osue", 10, 2, permanent=4)
+    made = make("l_osue", 10, 2, permanent=4)
     assert made.variance(0.3, 1) + 0.3 * 0.7 == pytest.approx(1.234, abs=5e-4)
 
 
 def test_the_numbers_of_rappor():
     """With f = 1/2, p = 1/2, q = 3/4 and two hashes RAPPOR spends 1.0743 nats a report and 4.3944 for all."""
-    made = chain("google_rappor", 1 << 64, "1.08", preset="PYTHON_DEFAULT")
+    made = make("google_rappor", 1 << 64, "1.08", preset="PYTHON_DEFAULT")
     assert made.epsilon == pytest.approx(1.0743, abs=5e-5)
     assert made.epsilon_permanent == pytest.approx(4.3944, abs=5e-5)
     assert 1 - made.params.effective_f / 2 == Fraction(3, 4)
@@ -146,7 +146,7 @@ def test_the_numbers_of_rappor():
 @pytest.mark.parametrize("f", [0, 0.05, 0.3, 0.5])
 def test_google_rappor_in_two_steps(f):
     """Both steps of the original's, with its effective f, are proved; without f what all reports tell has no bound."""
-    made = chain("google_rappor", 3, 6, **GOOGLE | {"prob_f": f})
+    made = make("google_rappor", 3, 6, **GOOGLE | {"prob_f": f})
     proof = prove(made)
     assert proof.holds, proof.faults
     assert proof.permanent == made.permanent_ratio
@@ -164,7 +164,7 @@ def test_google_rappor_in_two_steps(f):
 @pytest.mark.parametrize(("d", "epsilon"), list(product((2, 5, 10, 100, 1000, 4096), ("0.5", "1", "3"))))
 def test_loloha_has_the_best_prime(d, epsilon):
     """No prime whose family has at most 4,096 functions has less variance; a device keeps a response for each cell."""
-    made = chain("loloha", d, epsilon)
+    made = make("loloha", d, epsilon)
     kept = weight(exact(epsilon))
     fitting = [g for g in range(2, 60) if all(g % k for k in range(2, g)) and least_power(g, d) <= MAX_ROWS]
     best = min(mean_variance(Fraction(kept, kept + (g - 1) * UNIT), Fraction(1, g), d) for g in fitting)
@@ -172,7 +172,7 @@ def test_loloha_has_the_best_prime(d, epsilon):
     g = made.family.range_size
     assert made.layout.rows == least_power(g, d) <= MAX_ROWS
     rows = range(0, made.layout.rows, max(1, made.layout.rows // 50))
-    assert max(len({made.memo_key(row, value) for value in range(d)}) for row in rows) == made.kept_responses == min(g, d)
+    assert max(len({made.response_key(row, value) for value in range(d)}) for row in rows) == made.kept_responses == min(g, d)
 
 
 def least_power(g: int, d: int) -> int:
@@ -181,12 +181,12 @@ def least_power(g: int, d: int) -> int:
 
 def test_too_many_functions_tell_devices_apart():
     """LOLOHA has at most 4,096 functions, and dBitFlip as many sets: beyond, the row would name the device."""
-    assert chain("loloha", MAX_ROWS).layout.rows == MAX_ROWS
+    assert make("loloha", MAX_ROWS).layout.rows == MAX_ROWS
     with pytest.raises(ParameterError, match=r"at most 4096 hash functions.* got 4097"):
-        chain("loloha", MAX_ROWS + 1)
-    assert chain("dbitflip", 8 * MAX_ROWS).layout.rows == MAX_ROWS
+        make("loloha", MAX_ROWS + 1)
+    assert make("dbitflip", 8 * MAX_ROWS).layout.rows == MAX_ROWS
     with pytest.raises(ParameterError, match=r"at most 4096 sets of buckets.* got 4099"):
-        chain("dbitflip", 4099)
+        make("dbitflip", 4099)
 
 
 # dBitFlip
@@ -195,8 +195,8 @@ def test_too_many_functions_tell_devices_apart():
 @pytest.mark.parametrize(("k", "d"), [(2, 1), (5, 2), (6, 4), (12, 8), (24, 8), (7, 7), (30, 1)])
 def test_each_value_is_in_as_many_sets(k, d):
     """Every value is in the same share d / k of the sets, of which there are as few as that allows."""
-    made = chain("dbitflip", k, buckets=d)
-    sets = [{value for value in range(k) if made.memo_key(row, value) < d} for row in range(made.layout.rows)]
+    made = make("dbitflip", k, buckets=d)
+    sets = [{value for value in range(k) if made.response_key(row, value) < d} for row in range(made.layout.rows)]
     assert all(len(each) == d for each in sets)
     assert {sum(value in each for each in sets) for value in range(k)} == {made.layout.rows * d // k}
     assert len({frozenset(each) for each in sets}) == made.layout.rows
@@ -208,7 +208,7 @@ def test_each_value_is_in_as_many_sets(k, d):
 @pytest.mark.parametrize("buckets", [1, 2, 3])
 def test_dbitflip_spends_all_of_epsilon(buckets):
     """With one bucket the single bit has all of epsilon, with more each of two bits has half; all reports together no more."""
-    made = chain("dbitflip", 5, "1.5", buckets=buckets)
+    made = make("dbitflip", 5, "1.5", buckets=buckets)
     assert made.epsilon == pytest.approx(1.5, abs=1e-8)
     assert made.epsilon_permanent == made.epsilon
     odds = made.one / made.other
@@ -218,7 +218,7 @@ def test_dbitflip_spends_all_of_epsilon(buckets):
 
 def test_dbitflip_reports_what_it_keeps():
     """All reports of an answer are the same."""
-    made = chain("dbitflip", 20)
+    made = make("dbitflip", 20)
     kept = made.respond_permanently(1, 5, OS)
     assert {made.respond_instantly(1, kept, OS) for _ in range(5)} == {made.layout.pack(1, kept)}
 
@@ -226,7 +226,7 @@ def test_dbitflip_reports_what_it_keeps():
 @pytest.mark.parametrize("k", [3, 8, 9, 1000])
 def test_eight_buckets_unless_said_otherwise(k):
     """By default a device tells about eight values, or all of a smaller domain."""
-    assert chain("dbitflip", k).buckets == min(k, 8)
+    assert make("dbitflip", k).buckets == min(k, 8)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_eight_buckets_unless_said_otherwise(k):
 def test_bad_options_of_dbitflip(options, rule):
     """What dBitFlip cannot do is refused with the rule and the value."""
     with pytest.raises(ParameterError, match=rule):
-        chain("dbitflip", **options)
+        make("dbitflip", **options)
 
 
 # metrics
@@ -252,15 +252,15 @@ STRING = replace(METRIC, type="string", values=(), candidates="words.txt")
 
 @pytest.mark.parametrize("name", TWO_STEPS)
 def test_a_metric_with_permanent_responses(name):
-    """A metric's epsilon_permanent is its chain's."""
+    """A metric's epsilon_permanent is its mechanism's."""
     made = mechanisms.of(replace(METRIC, mechanism=name, epsilon_permanent="3.5"))
-    assert made == chain(name, 3, "1", permanent="3.5")
+    assert made == make(name, 3, "1", permanent="3.5")
 
 
 def test_a_metric_of_dbitflip():
     """The permanent epsilon of dBitFlip is written, too, and is epsilon."""
     made = mechanisms.of(replace(METRIC, mechanism="dbitflip", epsilon_permanent="1", parameters=(("buckets", 2),)))
-    assert made == chain("dbitflip", 3, "1", buckets=2)
+    assert made == make("dbitflip", 3, "1", buckets=2)
 
 
 def test_a_metric_of_google_rappor():
@@ -307,11 +307,11 @@ def test_auto_for_texts_is_rappor():
 @pytest.mark.parametrize("limit", [1, 4, 256])
 @pytest.mark.parametrize(("d", "epsilon"), list(product((2, 3, 7, 30, 200, 1000, 3000), ("0.5", "1", "3"))))
 def test_auto_is_the_chain_of_least_variance(d, epsilon, limit):
-    """The choice is the chain of least exact mean variance among those that fit and have few rows; the metric's is the same.
+    """The choice is the mechanism of least exact mean variance among those that fit and have few rows; the metric's is the same.
 
     Where only one with more than twice the error fits, there is no choice, and advice.
     """
-    made = [chain(name, d, epsilon, permanent=4) for name in TWO_STEPS if name != "rappor" or d <= 1024]
+    made = [make(name, d, epsilon, permanent=4) for name in TWO_STEPS if name != "rappor" or d <= 1024]
     shared = [m for m in made if m.layout.rows <= 128]
     fitting = [m for m in shared if m.layout.payload_size <= limit]
     best = min(m.mean_variance for m in shared)
@@ -329,9 +329,9 @@ def test_auto_is_the_chain_of_least_variance(d, epsilon, limit):
     assert mechanisms.of(metric) == choice.mechanism
 
 
-def test_chains_of_auto_are_frozen():
+def test_permanent_candidates_of_auto_are_frozen():
     """What auto chooses from is part of registry format 1: this list must never change."""
-    assert [c.name for c in auto.chains()] == ["l_grr", "l_osue", "loloha", "rappor"]
+    assert [c.name for c in auto.permanent_candidates()] == ["l_grr", "l_osue", "loloha", "rappor"]
 
 
 def test_no_chain_with_less_than_epsilon():

@@ -1,4 +1,4 @@
-"""A metric as a device asks it: with its mechanism, what it may spend, and what its reports of the moment are counted with."""
+"""A metric, prepared for recording: its mechanism, what it may spend, and what its reports are counted with."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.limits.allowance import check, reserved
 from deniable.limits.exposure import Exposure
-from deniable.mechanisms.permanent import Chain
+from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 from deniable.source import OS
 from deniable.wire.report import Stratum
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deniable.registry.tables import Budget
     from deniable.source import Source
 
-__all__ = ["Occasion", "Question", "questions"]
+__all__ = ["Occasion", "Prepared", "prepare"]
 
 
 class Occasion(NamedTuple):
@@ -42,8 +42,8 @@ class Occasion(NamedTuple):
     until: int
 
 
-class Question:
-    """A metric, ready to be answered.
+class Prepared:
+    """A metric, ready to be recorded.
 
     Parameters
     ----------
@@ -58,18 +58,18 @@ class Question:
     ----------
     mechanism : Mechanism
         What randomises an answer.
-    chain : Chain or None
+    permanent : Permanent or None
         The same, where a permanent response to each answer is kept.
     """
 
-    __slots__ = ("_made", "_sample", "allowance", "chain", "mechanism", "metric", "segment")
+    __slots__ = ("_made", "_sample", "allowance", "mechanism", "metric", "permanent", "segment")
 
     def __init__(self, metric: Metric, allowance: Allowance, segment: str) -> None:
         self.metric = metric
         self.allowance = allowance
         self.segment = segment
         self.mechanism = mechanisms.of(metric)
-        self.chain = self.mechanism if metric.kept and isinstance(self.mechanism, Chain) else None
+        self.permanent = self.mechanism if metric.kept and isinstance(self.mechanism, Permanent) else None
         self._sample = Fraction(metric.sample)
         self._made: tuple[tuple[int, int, int, int], Occasion] | None = None
 
@@ -102,13 +102,13 @@ class Question:
         return made[1]
 
 
-def questions(registry: Registry, segments: Mapping[str, str], caps: Caps, budget: Budget, today: date) -> dict[str, Question]:
+def prepare(registry: Registry, segments: Mapping[str, str], caps: Caps, budget: Budget, today: date) -> dict[str, Prepared]:
     """Prepare every metric of a registry.
 
     Parameters
     ----------
     registry
-        What may be asked.
+        What may be recorded.
     segments
         Value of each public breakdown.
     caps
@@ -125,11 +125,11 @@ def questions(registry: Registry, segments: Mapping[str, str], caps: Caps, budge
     ConfigurationError
         If a metric exceeds the caps, or all of them the caps or the budget.
     """
-    prepared = {}
+    found = {}
     for id_, allowance in reserved(registry, budget).items():
         metric = registry.metrics[id_]
-        question = prepared[id_] = Question(metric, allowance, registry.segment(metric, segments))
-        caps.check(metric, question.mechanism)
+        each = found[id_] = Prepared(metric, allowance, registry.segment(metric, segments))
+        caps.check(metric, each.mechanism)
     caps.check_exposure(Exposure.of(registry))
-    check((each.allowance for each in prepared.values() if not each.metric.expired(today)), budget)
-    return prepared
+    check((each.allowance for each in found.values() if not each.metric.expired(today)), budget)
+    return found

@@ -15,10 +15,10 @@ import pytest
 
 from deniable import mechanisms
 from deniable.device.ledger import Ledger
-from deniable.device.permanent_responses import Memo
+from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.question import Question
+from deniable.prepared import Prepared
 from deniable.registry import Metric, period
 from deniable.registry.tables import Budget
 from deniable.source import OS
@@ -34,16 +34,16 @@ from deniable import mechanisms
 from deniable.limits.allowance import Allowance
 from deniable.registry.tables import Budget
 from deniable.device.ledger import Ledger
-from deniable.device.permanent_responses import Memo
-from deniable.question import Question
+from deniable.device.permanent_responses import PermanentResponses
+from deniable.prepared import Prepared
 from deniable.registry import Metric
 from deniable.device.state import State
 state, budget = State(Path(sys.argv[1])), Budget()
-memo = Memo(state, Ledger(state, budget))
+responses = PermanentResponses(state, Ledger(state, budget))
 metric = Metric("m", "categorical", tuple("abcdefgh"), "1", epsilon_permanent="2", mechanism="rappor")
-question = Question(metric, Allowance.of(metric, mechanisms.of(metric), budget), "")
+prepared = Prepared(metric, Allowance.of(metric, mechanisms.of(metric), budget), "")
 for day in range(20):
-    made = memo.respond(question, question.occasion(datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=day)), 3)
+    made = responses.respond(prepared, prepared.occasion(datetime(2026, 11, 1, tzinfo=UTC) + timedelta(days=day)), 3)
     print(f"{day:02}", made if isinstance(made, str) else "report")
 """
 
@@ -59,7 +59,7 @@ class Clock:
 
 
 def metric(id_: str = "m", **changes) -> Metric:
-    """Declare a question of sixteen answers, asked daily, whose report is the permanent response: what is kept can be seen."""
+    """Declare a metric of sixteen answers, asked daily, whose report is the permanent response: what is kept can be seen."""
     given = {"type": "categorical", "values": tuple("abcdefghijklmnop"), "epsilon": "2", "epsilon_permanent": "2"}
     return Metric(id_, **(given | {"mechanism": "rappor", "answers_per_window": 16} | changes))
 
@@ -76,16 +76,18 @@ class Device:
     def start(self) -> None:
         self.state = State(self.directory)
         self.ledger = Ledger(self.state, self.budget, self.clock)
-        self.memo = Memo(self.state, self.ledger)
+        self.responses = PermanentResponses(self.state, self.ledger)
 
-    def question(self, declared: Metric) -> Question:
-        return Question(declared, Allowance.of(declared, mechanisms.of(declared), self.budget), "")
+    def prepared(self, declared: Metric) -> Prepared:
+        return Prepared(declared, Allowance.of(declared, mechanisms.of(declared), self.budget), "")
 
     def answer(self, declared: Metric, value: int | None, *, days: float = 0, sampled: bool = True) -> bytes | str:
         """Answer, so many days after the last answer."""
         self.clock.now += days * DAY
-        question = self.question(declared)
-        return self.memo.respond(question, question.occasion(datetime.fromtimestamp(self.clock.now, UTC)), value, sampled=sampled)
+        prepared = self.prepared(declared)
+        return self.responses.respond(
+            prepared, prepared.occasion(datetime.fromtimestamp(self.clock.now, UTC)), value, sampled=sampled
+        )
 
     def rows(self, table: str) -> list[tuple]:
         with self.state.transaction() as db:
@@ -172,7 +174,7 @@ def test_so_many_answers_in_a_window(device):
     mine, two = device(window=10), metric(answers_per_window=2)
     a, b = (mine.answer(two, value, days=1) for value in (0, 1))
     assert [mine.answer(two, 2, days=1) for _ in range(3)] == [b, b, b]
-    assert mine.memo.repeated == 3
+    assert mine.responses.repeated == 3
     assert mine.answer(two, 0, days=1) == a  # which was reported six days ago
     assert mine.answer(two, 2, days=1) == a
     assert [mine.answer(two, 0, days=1) for _ in range(8)] == [a] * 8
@@ -200,9 +202,9 @@ def test_no_window_has_more_answers(device):
 def test_so_many_answers_ever(device):
     """When all responses that the lifetime pays for are drawn, the last is reported again, for good."""
     mine, declared = device(window=1, per_window=4, lifetime=8), metric(answers_per_window=2, epsilon="2")
-    assert mine.question(declared).allowance.answers_ever == 4 - (8 * MICRO < 4 * COST)  # a cost is rounded up
+    assert mine.prepared(declared).allowance.answers_ever == 4 - (8 * MICRO < 4 * COST)  # a cost is rounded up
     seen = [mine.answer(declared, value, days=3) for value in range(9)]
-    assert len(mine.rows("responses")) == mine.question(declared).allowance.answers_ever
+    assert len(mine.rows("responses")) == mine.prepared(declared).allowance.answers_ever
     assert len(set(seen[3:])) == 1
     assert mine.answer(declared, 0, days=3) == seen[0]
 
@@ -226,7 +228,7 @@ def test_lost_responses_are_not_drawn_for_ever(device):
             db.execute("DELETE FROM responses")
         made.append(mine.answer(declared, 5, days=3))
     drawn = [each for each in made if isinstance(each, bytes)]
-    assert len(drawn) == mine.question(declared).allowance.answers_ever < 6
+    assert len(drawn) == mine.prepared(declared).allowance.answers_ever < 6
     assert made[len(drawn) :] == ["budget"] * (6 - len(drawn))
 
 
@@ -277,12 +279,12 @@ def test_a_period_that_is_not_sampled_is_over(device):
 
 def would_report(mine: Device, declared: Metric, value: int | None) -> bool:
     """Tell whether an answer would be reported now, and leave everything as it was."""
-    reported, question = False, mine.question(declared)
-    occasion = question.occasion(datetime(2100, 1, 1, tzinfo=UTC))
+    reported, prepared = False, mine.prepared(declared)
+    occasion = prepared.occasion(datetime(2100, 1, 1, tzinfo=UTC))
     with suppress(ZeroDivisionError), mine.state.transaction() as db:
-        chain = question.chain
-        assert chain is not None
-        reported = isinstance(mine.memo._kept(db, question, chain, occasion, value, sampled=True), bytes)
+        mechanism = prepared.permanent
+        assert mechanism is not None
+        reported = isinstance(mine.responses._kept(db, prepared, mechanism, occasion, value, sampled=True), bytes)
         raise ZeroDivisionError
     return reported
 
@@ -355,7 +357,7 @@ def test_what_stands_in_is_uniform_and_drawn_for_all(device, chi_square):
         seen[int(mine.rows("kept")[0][1])] += 1
     chi_square(seen, dict.fromkeys(range(4), 0.25))
     mine = device()
-    assert mine.question(metric(other="c")).metric.stand_in(OS) == 2
+    assert mine.prepared(metric(other="c")).metric.stand_in(OS) == 2
     mine.answer(metric(other="c"), None)
     assert mine.rows("kept")[0][1] == "2"
 
@@ -393,7 +395,7 @@ def test_the_answer_cannot_be_read_off_the_file(device):
     keys = [mine.rows("responses")[0][0] for mine in (first, second)]
     assert keys[0] != keys[1]
     with first.state.transaction() as db:
-        tried = [Memo._key(db, first.question(BARE).allowance.tag, value) for value in range(16)]
+        tried = [PermanentResponses._key(db, first.prepared(BARE).allowance.tag, value) for value in range(16)]
     assert tried.index(keys[0]) == 5
 
 
@@ -424,11 +426,11 @@ def test_processes_share_it(tmp_path):
 def test_both_steps_are_the_declared_ones(chi_square):
     """Over many devices the first report has the distribution that the decoder assumes."""
     declared = metric(values=("a", "b"), epsilon="1")
-    chain = mechanisms.of(declared)
+    mechanism = mechanisms.of(declared)
     seen = Counter(Device(None).answer(declared, 1) for _ in range(1500))
-    one, other = chain.one, chain.other
+    one, other = mechanism.one, mechanism.other
     shares = {
-        chain.layout.pack(0, bits): (one if bits & 2 else 1 - one) * (other if bits & 1 else 1 - other) for bits in range(4)
+        mechanism.layout.pack(0, bits): (one if bits & 2 else 1 - one) * (other if bits & 1 else 1 - other) for bits in range(4)
     }
     chi_square(seen, shares)
 
@@ -436,7 +438,7 @@ def test_both_steps_are_the_declared_ones(chi_square):
 def test_answers_ever_have_no_bound_without_a_lifetime(device):
     """Without a lifetime, each answer has its response, however many there are."""
     mine, declared = device(window=1), metric(answers_per_window=1, values=tuple(map(str, range(300))))
-    assert mine.question(declared).allowance.answers_ever == inf
+    assert mine.prepared(declared).allowance.answers_ever == inf
     for value in range(50):
         mine.answer(declared, value, days=3)
     assert len(mine.rows("responses")) == 50

@@ -66,7 +66,6 @@ def test_one_place_gives_all_rows(rows):
         with state.transaction() as db:
             drawn = bytes(row_of(db, each, tape) for each in rows)
             assert drawn == bytes(row_of(db, each, tape) for each in rows)  # for good
-        state._memory.close()
         return drawn
 
     found = distribution(joint)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sqlite3
 import stat
@@ -238,6 +239,20 @@ def test_memory_does_not_last():
     with state.transaction() as db:
         db.execute("UPDATE facts SET value = 7 WHERE name = 'lifetime'")
     assert (state.begun, lifetime(state), lifetime(State(None))) == (True, 7, 0)
+
+
+@pytest.mark.parametrize("in_a_cycle", [False, True])
+def test_memory_is_closed_with_the_state(in_a_cycle):
+    """The connection is closed when nobody has the state any more. One that is left open is warned of by newer Pythons."""
+    state = State(None)
+    with state.transaction() as db:
+        pass
+    if in_a_cycle:
+        state.owner = state
+    del state
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        db.execute("SELECT 1")
 
 
 def test_an_error_rolls_back(state):

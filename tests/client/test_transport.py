@@ -1014,11 +1014,16 @@ def test_full_tells_what_submit_would(sending):
         assert sender.full == "queue_full"
 
 
-def test_where_no_thread_can_start(sending, monkeypatch):
+@pytest.mark.parametrize("method", ["__init__", "start"])
+def test_where_no_thread_can_start(sending, monkeypatch, method):
     """Where the system gives no thread, the report is dropped with that reason, and the next one tries again."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("can't start")
+
     sender = sending(Fake())
     with monkeypatch.context() as patch:
-        patch.setattr("deniable.transport.Thread.start", lambda _self: (_ for _ in ()).throw(RuntimeError("can't start")))
+        patch.setattr(threading.Thread, method, fail)
         assert sender.submit(reports(1)[0]) == "no_thread"
     assert sender.submit(reports(1)[0]) is None
     assert sender.flush(10)

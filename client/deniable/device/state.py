@@ -106,14 +106,18 @@ class State:
     _alive: ClassVar[WeakSet[State]] = WeakSet()
 
     def __init__(self, directory: Path | None) -> None:
+        self._memory: Connection | None = None
         self.directory = directory
         self.lock = RLock()
         self._writing = RLock()
         self._amid = False
         self._damaged = False
         self.trouble: str | None = None
-        self._memory: Connection | None = None
         self._alive.add(self)
+
+    def __del__(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
 
     @property
     def begun(self) -> bool:

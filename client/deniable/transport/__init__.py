@@ -217,10 +217,13 @@ class Sender:
     def _start(self) -> bool:
         """Start both threads; False where none can be, since the interpreter ends or the system has too many."""
         # Both at once: while the interpreter ends, the one that runs could start no other.
-        courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error)
-        delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
-        dispatch = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered)
-        thread = Thread(target=self._run, args=(dispatch, courier), name="deniable-sender", daemon=True)
+        try:
+            courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error)
+            delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
+            dispatch = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered)
+            thread = Thread(target=self._run, args=(dispatch, courier), name="deniable-sender", daemon=True)
+        except RuntimeError:  # an isolated subinterpreter has no daemon threads
+            return False
         try:
             courier.thread.start()
             thread.start()

@@ -26,6 +26,7 @@ from deniable.errors import ConfigurationError, DeniableError, ParameterError, R
 from deniable.limits.caps import Caps
 from deniable.registry import parse
 from deniable.registry.tables import Budget
+from deniable.source import OS, Source
 from deniable.testing import StubServer
 from deniable.transport import HttpPost, SenderSettings
 
@@ -253,6 +254,29 @@ def test_nothing_without_consent(client_of):
     assert client.stats()["spent"]["lifetime"] == 0
     assert not post.raw
     assert client._sender._thread is None
+
+
+def test_consent_taken_back_while_a_report_is_made(client_of):
+    """A report that was being made when another thread took consent back is not sent, also when it is given again."""
+
+    class Slow(Source):
+        """In the middle of a draw, another thread takes consent back."""
+
+        def bernoulli(self, num: int, den: int) -> bool:
+            thread = threading.Thread(target=client.set_consent, args=(False,))
+            thread.start()
+            thread.join(10)
+            return OS.bernoulli(num, den)
+
+        def below(self, n: int) -> int:
+            return OS.below(n)
+
+    post = Fake()
+    client = client_of(post, source=Slow())
+    client.record("ui.dark", value=True)
+    client.set_consent(True)
+    assert client.flush(5)
+    assert not post.raw
 
 
 def test_consent_is_asked_each_time(client_of):

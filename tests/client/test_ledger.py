@@ -12,11 +12,12 @@ from shutil import rmtree
 
 import pytest
 
+from deniable import mechanisms
 from deniable.device.ledger import Ledger, account
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.prepared import Occasion
-from deniable.registry import period
+from deniable.registry import Metric, period
 from deniable.registry.tables import Budget
 from deniable.wire.report import Stratum
 
@@ -423,6 +424,43 @@ def test_a_clock_that_is_wrong_for_a_while_forgets_nothing(open_ledger, clock):
     clock.now -= 449 * DAY
     assert ledger.spent().window == 9
     assert granted(ledger, asks("new"), 8) == 1
+
+
+def test_a_clock_that_is_set_back_gives_no_budget_back(open_ledger, clock):
+    """What was spent before the clock went back counts, what is spent while it is behind counts, and so it stays."""
+    ledger = open_ledger(window=30, per_window=10)
+    assert granted(ledger, asks("before"), 5) == 5
+    ledger.settle()
+    clock.now -= 100 * DAY
+    assert granted(ledger, asks("behind"), 8) == 5
+    ledger.settle()
+    assert granted(ledger, asks("behind too"), 1) == 0
+    clock.now += 20 * DAY
+    assert granted(ledger, asks("later"), 1) == 0
+    clock.now += 80 * DAY
+    assert open_ledger(window=30, per_window=10).spent().window == 5
+
+
+def test_kept_responses_are_paid_for_once(open_ledger, clock):
+    """The first report of a kept response spends its part of the lifetime; the next ones spend nothing of it."""
+    ledger = open_ledger(lifetime=100, per_window=10)
+    some = asks("kept", answers=2, lifetime=20 * MICRO)
+    for _ in range(3):
+        assert reserve(ledger, some)
+        assert (ledger.spent().lifetime, ledger.spent().window) == (20, 2)
+        clock.now += DAY
+
+
+def test_an_update_may_lengthen_the_window(clock):
+    """Spends of the last 400 days are remembered, however short the window was: the next version's may be as long."""
+    state, short = State(None), Budget(window=3, per_window=None, lifetime=None)
+    daily = Metric("m", "boolean", (False, True), "1")
+    allowance = Allowance.of(daily, mechanisms.of(daily), short)
+    for _ in range(400):
+        assert spend(Ledger(state, short, clock), allowance) is None
+        clock.now += DAY
+    long = Ledger(state, Budget(window=400, per_window=None, lifetime=None), clock)
+    assert long.spent().window == pytest.approx(400, abs=1e-3)
 
 
 def test_what_no_window_reaches_is_forgotten(open_ledger, clock):

@@ -18,10 +18,11 @@ from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
 from deniable.limits.allowance import MICRO, Allowance
-from deniable.prepared import Prepared
+from deniable.prepared import Occasion, Prepared
 from deniable.registry import Metric, period
 from deniable.registry.tables import Budget
 from deniable.source import OS
+from deniable.wire.report import Stratum
 
 DAY = 86_400.0
 FREE = Budget(per_window=None, lifetime=None)
@@ -442,3 +443,18 @@ def test_answers_ever_have_no_bound_without_a_lifetime(device):
     for value in range(50):
         mine.answer(declared, value, days=3)
     assert len(mine.rows("responses")) == 50
+
+
+def test_a_period_that_the_budget_refused_is_not_over(device, monkeypatch):
+    """When the budget has room again in the same period, there is a report."""
+    mine, declared = device(window=30, per_window=2.025), metric(answers_per_window=1)
+    now = 0.0
+    monkeypatch.setattr("deniable.device.permanent_responses.time.monotonic", lambda: now)
+    other = Allowance("other", "other", MICRO // 100, 1000, 0, MICRO, None)
+    occasion = Occasion(Stratum("other", 1, "other", "2027-01-15", ""), 1_800_057_600)
+    assert mine.ledger.spend(other, occasion) is None  # and takes more ahead
+    assert mine.answer(declared, 3) == "budget"
+    mine.ledger.settle()
+    now = 61.0
+    assert isinstance(mine.answer(declared, 3), bytes)
+    assert mine.answer(declared, 3) == "this_period"

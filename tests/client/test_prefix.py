@@ -127,6 +127,14 @@ def test_a_copy_is_the_same(cls, options):
     assert (mechanism.canonical == cls(domain_size=1 << 64, epsilon=1).canonical) == (not options)
 
 
+@pytest.mark.parametrize(("cls", "share"), [(Pem, Fraction(1, 4)), (TreeHist, Fraction(1, 2))])
+@pytest.mark.parametrize("confirm", [0, "1/8", "0.125", 0.125, Fraction(1, 8)])
+def test_so_many_devices_confirm(cls, share, confirm):
+    """A quarter of the rows confirm, or half of them; or the share asked for, however it is written."""
+    mechanism = cls(domain_size=1 << 64, epsilon=1, rows=4096, confirm=confirm)
+    assert mechanism.confirming == (Fraction(1, 8) if confirm else share)
+
+
 @pytest.mark.parametrize(
     ("options", "rule"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sqlite3
 import stat
 import subprocess
@@ -17,6 +18,15 @@ import pytest
 from deniable.device.state import State, default_directory
 from deniable.errors import StateError
 
+
+def strace_works() -> bool:
+    try:
+        return subprocess.run(["strace", "-o", os.devnull, "true"], capture_output=True, timeout=30, check=False).returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+needs_strace = pytest.mark.skipif(not strace_works(), reason="strace cannot be used here to see what is synced")
 posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners are those of POSIX")
 WRITE = """
 import sys
@@ -253,6 +263,35 @@ def test_memory_is_closed_with_the_state(in_a_cycle):
     gc.collect()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         db.execute("SELECT 1")
+
+
+def test_a_transaction_is_on_disk_when_it_ends(state):
+    """SQLite waits for the disk at each commit, and leaves no journal that could undo it."""
+    with state.transaction() as db:
+        assert db.execute("PRAGMA synchronous").fetchone() == (2,), "FULL"
+        assert db.execute("PRAGMA journal_mode").fetchone() == ("truncate",)
+
+
+@needs_strace
+def test_directory_and_file_are_on_disk_before_anything_is_recorded(tmp_path):
+    """The file and its folder are synced before they get their name, and the folder above it after that."""
+    log, home = tmp_path / "log", tmp_path / "new" / "home"
+    command = ["strace", "-f", "-y", "-qq", "-e", "trace=fsync,fdatasync,rename,renameat,renameat2", "-o", str(log)]
+    subprocess.run([*command, sys.executable, "-c", WRITE, str(home / "shop"), "1"], check=True, timeout=120)
+    calls = [line.split(None, 1)[1] for line in log.read_text("utf-8").splitlines() if str(home.parent) in line]
+    (renamed,) = [number for number, call in enumerate(calls) if call.startswith("rename")]
+    (fresh,) = re.findall(r'"([^"]*)", ', calls[renamed].split(",", 1)[0] + ", ")
+    before, after = calls[:renamed], calls[renamed:]
+
+    def synced(path: object, among: list[str]) -> bool:
+        return any(f"<{path}>" in call for call in among)
+
+    assert synced(f"{fresh}/state.db", before)
+    assert before[-1].startswith("fsync")
+    assert f"<{fresh}>" in before[-1]
+    assert synced(home.parent, before)
+    assert synced(home, after[:2])
+    assert synced(home / "shop" / "state.db", after)
 
 
 def test_an_error_rolls_back(state):

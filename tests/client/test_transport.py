@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from base64 import b64decode
+from math import inf
 from time import monotonic, sleep
 
 import pytest
@@ -234,6 +235,21 @@ def test_tries_end(sending, answer):
     assert sender.flush(10)
     assert len(post.calls) == 4
     assert sender.counts == {"undelivered": 3}
+
+
+@pytest.mark.parametrize(("share", "least", "most"), [(0.0, 0.0, 1 + 2 + 4), (0.25, 0.25 * (1 + 2 + 4), inf)])
+def test_waits_between_tries_are_random(sending, monkeypatch, share, least, most):
+    """A wait is drawn between nothing and a time that doubles with each try: devices do not all come back at once."""
+
+    class Drawn:
+        @staticmethod
+        def below(n: int) -> int:
+            return int(share * n)
+
+    monkeypatch.setattr("deniable.source.OS", Drawn)
+    post = Fake(503, 503, 503, 202)
+    assert sending(post, count=1).flush(20)
+    assert least <= post.times[-1] - post.times[0] < most
 
 
 @pytest.mark.usefixtures("no_jitter")

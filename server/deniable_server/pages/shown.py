@@ -1,0 +1,82 @@
+"""What a page shows of a metric: its numbers in words, and its picture."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from math import ceil, exp, isnan
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import asdict
+
+from deniable_aggregator.measure.refusal import awaited
+from deniable_server.pages import chart
+
+if TYPE_CHECKING:
+    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.measure.measurement import Estimates, Latest, Merged, ValueEstimate
+
+__all__ = ["card", "described", "picture", "together"]
+
+_MOST_ROWS = 500  # a domain may have 65,536 values; a page of them all is there for who asks
+_UNDETECTED_ROWS = 10
+_PREVIEW_ROWS = 4
+_PREVIEW_COLUMNS = 64
+
+
+def together(merged: Merged | None) -> dict[str, Any] | None:
+    """Draw what versions say together."""
+    if merged is None:
+        return None
+    rows = chart.order(merged.estimates, by_estimate=True)[:_MOST_ROWS]
+    return asdict(merged) | {"chart": chart.chart(rows, over=merged.estimates)}
+
+
+def picture(measured: Estimates, order: str, *, whole: bool) -> dict[str, Any]:
+    """Draw every value; or the first `_MOST_ROWS` of very many, unless the whole is wanted."""
+    estimated = _estimated(measured)
+    if not estimated:
+        return {"chart": None, "left_out": 0}
+    rows = chart.order(estimated, by_estimate=order == "estimate")
+    most = _MOST_ROWS
+    if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are worth a look
+        most = min(most, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
+    shown = rows if whole else rows[:most]
+    return {"chart": chart.chart(shown, over=rows), "left_out": len(rows) - len(shown)}
+
+
+def _estimated(measured: Estimates) -> list[ValueEstimate]:
+    """Return the values of which something is known: none without reports, nor candidates that share their hashes."""
+    return [row for row in measured.estimates if not isnan(row.frequency)]
+
+
+def card(app: Collection, measured: Latest) -> dict[str, Any]:
+    """Describe a metric for the list, with its largest values, or with all of them where they are in order."""
+    told = asdict(measured) | described(app, measured) | {"rows": (), "columns": (), "peak": None}
+    rows = _estimated(measured)
+    if not rows:
+        return told
+    ranked = chart.order(rows, by_estimate=True)
+    if measured.type == "ordinal" and _PREVIEW_ROWS < len(rows) <= _PREVIEW_COLUMNS:
+        return told | {"columns": chart.columns(rows), "peak": chart.chart(ranked[:1], over=rows).rows[0]}
+    top = rows if measured.type == "boolean" else ranked[:_PREVIEW_ROWS]
+    return told | {"rows": chart.chart(top).rows}
+
+
+def described(app: Collection, measured: Estimates) -> dict[str, Any]:
+    """Say in words what the pages say of a metric."""
+    found = app.versions[measured.id, measured.version]
+    size, limit, rest = len(measured.estimates), measured.detection_frequency, measured.unallocated
+    # Rounded up: "at most" must stay true of the number that is shown.
+    odds = ceil(100 * exp(measured.epsilon) - 1e-6) / 100
+    return {
+        "labels": [row.label for row in measured.estimates],
+        "size": size,
+        "what": f"{chart.count(size)} {'candidate' if measured.candidates else 'value'}{'s' if size != 1 else ''}",
+        "detected": sum(row.detected for row in measured.estimates),
+        "limit": None if isnan(limit) else chart.share(limit, limit),
+        "rest": None if isnan(rest.frequency) else chart.share(rest.frequency, rest.stderr),
+        "odds": f"{odds:,.2f}",
+        "kept": found.metric.kept,
+        "expired": found.metric.expired(datetime.now(UTC).date()),
+        "awaited": awaited(app, found),
+    }

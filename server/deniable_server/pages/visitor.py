@@ -1,0 +1,111 @@
+"""Who looks at a page: anybody where pages are open, else who signed in with a key, and which app is theirs to see."""
+
+from __future__ import annotations
+
+from hmac import compare_digest
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from flask import abort, g, redirect, request, session, url_for
+
+from deniable_server.api.auth import admin_only
+from deniable_server.http.problem import Problem
+from deniable_server.service import service
+
+if TYPE_CHECKING:
+    from deniable_server.access.keys import Key
+    from deniable_server.service import App
+
+__all__ = [
+    "app_shown",
+    "from_our_form",
+    "is_owner",
+    "is_signed_in",
+    "owned_app",
+    "pages_are_open",
+    "remembered",
+    "sign_in",
+    "sign_out",
+    "token",
+]
+
+
+def app_shown() -> App:
+    """Return the app to show: the one asked for where pages are open, else the one whose key was given."""
+    apps = service().apps
+    if pages_are_open():
+        name = request.args.get("app") or next(iter(apps))
+        if name not in apps:
+            raise Problem(404, "unknown_app", "No app of this name is counted here.")
+        g.app, g.actor = name, "open"
+        return apps[name]
+    name = session.get("app", "")
+    key = service().sessions.key(name, session.get("number", "")) if name in apps else None
+    if key is None or not service().ring.holds(name, key, "read"):  # it was revoked since
+        _ask_for_key()
+    g.app, g.actor, g.holder = name, f"key:{key}", key
+    return apps[name]
+
+
+def owned_app() -> App:
+    """Return the app to show to who signed in with its admin key."""
+    app = app_shown()
+    if not is_owner(app):
+        raise admin_only()
+    return app
+
+
+def is_owner(app: App) -> bool:
+    """Tell whether who looks signed in with the app's admin key."""
+    return not pages_are_open() and service().ring.holds(app.name, g.get("holder", ""), "admin")
+
+
+def pages_are_open() -> bool:
+    """Tell whether whoever reaches the server may look."""
+    return service().settings.dashboard == "open"
+
+
+def _ask_for_key() -> NoReturn:
+    """Leave for the form, and remember the page to come back to."""
+    session.pop("app", None)
+    session["wanted"] = request.full_path.rstrip("?")
+    abort(redirect(url_for(".login"), 303))
+
+
+def sign_in(key: Key) -> str:
+    """Begin a session, opened by a key; return the page that was wanted."""
+    wanted = session.get("wanted") or url_for(".index")
+    sign_out()
+    session.update(app=key.app, number=service().sessions.open(key.app, key.id))
+    service().ring.note(key)
+    return wanted
+
+
+def sign_out() -> None:
+    """End the session where it is kept; a copy of the cookie opens nothing from now on."""
+    if session.get("app") in service().apps:
+        service().sessions.close(session["app"], session.get("number", ""))
+    session.clear()
+
+
+def token() -> str:
+    """Return the session's secret, which our own forms carry and nobody else's can."""
+    if "token" not in session:
+        session["token"] = token_urlsafe(24)
+    return str(session["token"])
+
+
+def is_signed_in() -> bool:
+    """Tell whether a session is open."""
+    return not pages_are_open() and "app" in session
+
+
+def from_our_form() -> bool:
+    """Tell whether the request is of a form of this session."""
+    return "token" in session and compare_digest(request.form.get("token", "").encode(), token().encode())
+
+
+def remembered() -> dict[str, Any]:
+    """Return what links repeat: the app, where pages are open and there are several."""
+    several = pages_are_open() and len(service().apps) > 1
+    return {"app": request.args["app"]} if several and request.args.get("app") in service().apps else {}

@@ -24,7 +24,7 @@ from deniable.guard import guarded
 from deniable.handle import MetricHandle
 from deniable.limits.caps import Caps
 from deniable.prepared import Prepared, prepare
-from deniable.process.notice import tell
+from deniable.process.notice import warn_once
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
 from deniable.source import OS
@@ -150,7 +150,7 @@ class Client:
         self._use(loaded)
         for name in self._segments if isinstance(self._segments, dict) else ():  # what is none may go on for ever
             if type(name) is str and name not in loaded.segments:
-                tell(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
+                warn_once(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
         directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
         spool = Spool(directory / "spool") if directory else None
         self._state = State(directory)
@@ -299,9 +299,9 @@ class Client:
         if self.disabled:  # maybe since no registry could be read
             return self._drop("disabled", error)
         if swapped:
-            tell(str(value), "unknown_metric", error.rule)
+            warn_once(str(value), "unknown_metric", error.rule)
         elif type(metric) is str:
-            tell(metric, "unknown_metric", "the registry declares no such metric")
+            warn_once(metric, "unknown_metric", "the registry declares no such metric")
         return self._drop("unknown_metric", error)
 
     def count_error(self, error: Exception, where: str) -> None:
@@ -345,7 +345,7 @@ class Client:
         done = self._sender.close(timeout)
         if self._journal.clearing:
             self._journal.clear()
-        self._ledger.settle()
+        self._ledger.return_leases()
         return done
 
     @guarded(dict)

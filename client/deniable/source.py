@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["OS", "OsSource", "Source", "home", "jitter", "settle"]
+__all__ = ["OS", "OsSource", "Source", "jitter", "mark_process", "process_mark"]
 
 ONE, ZERO, TIE = b"1", b"0", b"?"
 """How `Source.bits` writes a drawn bit; ``int(digits, 2)`` reads them all at once."""
@@ -315,7 +315,7 @@ def _wiped_by_forks() -> memoryview | None:
 
 _page = _wiped_by_forks()
 
-home: Callable[[], object] = os.getpid if _page is None else _page.tobytes
+process_mark: Callable[[], object] = os.getpid if _page is None else _page.tobytes
 """Return what tells this process from all those it was forked from, and from their other children.
 
 That is a random mark on a page that the kernel clears in a child. It needs no hook of Python's, which a fork by C code does not
@@ -323,24 +323,24 @@ call, and no system call. Where there is no such page, it is the number of the p
 """
 
 
-def settle() -> object:
-    """Return `home()`, after marking this process if it has no mark yet.
+def mark_process() -> object:
+    """Return `process_mark()`, after marking this process if it has no mark yet.
 
     Raises
     ------
     OSError
         If the system gives no randomness.
     """
-    while (mark := home()) == _BLANK and _page is not None:
+    while (mark := process_mark()) == _BLANK and _page is not None:
         _page[:] = os.urandom(len(_BLANK))
     return mark
 
 
-def _forget() -> None:
+def _clear_mark() -> None:
     """Clear the mark in a forked child, too: an emulator may take the wish for a cleared page and do nothing."""
     if _page is not None:
         _page[:] = _BLANK
 
 
 if hasattr(os, "register_at_fork"):  # Windows has no fork
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_clear_mark)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from unittest import mock
@@ -118,7 +119,7 @@ def _quiet_environment(monkeypatch, state_directory):
 @pytest.fixture(autouse=True)
 def _nothing_told(monkeypatch):
     """Let every test be told what another one was told."""
-    monkeypatch.setattr("deniable.process.notice._told", set())
+    monkeypatch.setattr("deniable.process.notice._warned", set())
 
 
 @pytest.fixture(scope="session")
@@ -152,6 +153,17 @@ def given_away(monkeypatch):
             monkeypatch.setattr("deniable.device.files._me", lambda: 54321)
 
     return give
+
+
+@pytest.fixture
+def sending_threads():
+    """List the threads of the SDK that live now and did not when the test began."""
+
+    def living() -> set[threading.Thread]:
+        return {each for each in threading.enumerate() if each.name in ("deniable-sender", "deniable-courier")}
+
+    before = living()
+    return lambda: living() - before
 
 
 @pytest.fixture

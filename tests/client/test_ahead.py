@@ -25,7 +25,7 @@ sys.path.insert(0, {package!r})
 from deniable import mechanisms
 from deniable.mechanisms import base
 if {numbered}:
-    base.home = base.settle = os.getpid
+    base.process_mark = base.mark_process = os.getpid
 mechanism = mechanisms.make("oue", domain_size=128, epsilon=1)  # no two of its reports are alike, but of the same noise
 for _ in range(200):
     mechanism.randomize(0)
@@ -109,7 +109,7 @@ def test_a_forked_child_is_another_process(in_child, name):
         return bytes([mechanism._hand[0] != mine, mechanism._hand[3]])
 
     assert in_child(child) == bytes([True, 1])
-    assert mechanism._hand[0] == source.home()
+    assert mechanism._hand[0] == source.process_mark()
 
 
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
@@ -117,19 +117,19 @@ def test_every_process_has_a_mark_of_its_own(in_child):
     """Parent, child and grandchild are told apart, also those that have drawn nothing before."""
     if source._page is None:
         pytest.skip("this kernel clears no page")
-    mine = source.settle()
-    assert source.settle() == source.home() == mine
+    mine = source.mark_process()
+    assert source.mark_process() == source.process_mark() == mine
 
     def child() -> bytes:
-        cleared = source.home()
-        of_the_grandchild = in_child(source.settle)
-        return cleared + source.settle() + of_the_grandchild
+        cleared = source.process_mark()
+        of_the_grandchild = in_child(source.mark_process)
+        return cleared + source.mark_process() + of_the_grandchild
 
     answer = in_child(child)
     cleared, *others = answer[:16], answer[16:32], answer[32:]
     assert cleared == bytes(16)
     assert len({mine, cleared, *others}) == 4
-    assert source.home() == mine
+    assert source.process_mark() == mine
 
 
 @pytest.mark.parametrize("moved", [1.0, 1.001, 3600.0])
@@ -175,8 +175,8 @@ def test_large_reports_are_drawn_few_at_once():
 def test_a_fork_amid_a_draw(mechanism, monkeypatch):
     """A child that was forked amid a draw keeps none of it: of one that shares a part of it, both reports can tell the answer."""
     homes = iter(["parent", "child", "child", "child", "child"])
-    monkeypatch.setattr(base, "home", lambda: next(homes))
-    monkeypatch.setattr(base, "settle", lambda: next(homes))
+    monkeypatch.setattr(base, "process_mark", lambda: next(homes))
+    monkeypatch.setattr(base, "mark_process", lambda: next(homes))
     assert mechanism.randomize(0) == 1
     assert mechanism._hand[0] == "child"
 
@@ -192,8 +192,8 @@ def test_a_fork_between_taking_and_looking(mechanism, monkeypatch):
         held.append(list(mechanism._hand[2]))
         return "child"
 
-    monkeypatch.setattr(base, "home", fork)
-    monkeypatch.setattr(base, "settle", fork)
+    monkeypatch.setattr(base, "process_mark", fork)
+    monkeypatch.setattr(base, "mark_process", fork)
     assert mechanism.randomize(0) not in ahead
     assert held[0] == ahead[:-1], "it was taken before anything was compared"
 

@@ -244,7 +244,7 @@ def test_strings_keys_and_products(client_of, caplog, capsys):
 # consent
 
 
-def test_nothing_without_consent(client_of):
+def test_nothing_without_consent(client_of, sending_threads):
     """Without consent nothing is recorded, randomised or sent."""
     post = Fake()
     client = client_of(post, consent=False)
@@ -253,7 +253,7 @@ def test_nothing_without_consent(client_of):
     assert client.stats()["dropped"] == {"no_consent": 1}
     assert client.stats()["spent"]["lifetime"] == 0
     assert not post.raw
-    assert client._sender._thread is None
+    assert not sending_threads()
 
 
 def test_consent_taken_back_while_a_report_is_made(client_of):
@@ -586,7 +586,7 @@ def test_a_full_queue(client_of):
     client = client_of(settings=SenderSettings(flush_at=100, flush_interval=60, queue_size=3))
     assert [client.record("ui.dark", value=True) for _ in range(5)] == [True] * 3 + [False] * 2
     assert client.stats()["dropped"] == {"queue_full": 2}
-    client._ledger.settle()
+    client.close(5)
     assert client.stats()["spent"]["lifetime"] == pytest.approx(3 * LN3, abs=1e-5)
 
 

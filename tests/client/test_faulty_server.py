@@ -138,7 +138,7 @@ def server():
 
 
 @pytest.fixture
-def sending(server, tmp_path):
+def sending(server, tmp_path, sending_threads):
     """Make senders to the server that share a spool, and close them."""
     made: list[Sender] = []
 
@@ -151,10 +151,9 @@ def sending(server, tmp_path):
     server.over.set()
     for sender in made:
         sender.close(2)
-        for thread in (sender._thread, sender._courier and sender._courier.thread):
-            if thread is not None:
-                thread.join(10)
-                assert not thread.is_alive()
+    for thread in sending_threads():
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 def record(sender: Sender, first: int, last: int) -> None:

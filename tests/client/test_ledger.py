@@ -38,7 +38,7 @@ ledger = Ledger(State(Path(sys.argv[1])), Budget(window=30, per_window=40, lifet
 allowance = Allowance("m", "m", MICRO // 10, 400, 0, 40 * MICRO, None)
 now = Occasion(Stratum("m", 1, "m", "2027-01-15", ""), 1_800_057_600)
 done = sum(ledger.spend(allowance, now) is None for _ in range(int(sys.argv[2])))
-ledger.settle()
+ledger.return_leases()
 print(done)
 """
 FREE = Budget(per_window=None, lifetime=None)
@@ -137,7 +137,7 @@ def test_the_cap_is_reached_exactly(open_ledger):
     ledger = open_ledger(per_window=10, lifetime=100)
     assert granted(ledger, asks(), 20) == 10
     assert spend(ledger, asks()) == "budget"
-    ledger.settle()
+    ledger.return_leases()
     spent = ledger.spent()
     assert (spent.window, spent.window_left, spent.lifetime, spent.lifetime_left) == (10, 0, 10, 90)
 
@@ -146,7 +146,7 @@ def test_tiny_debits_do_not_drift(open_ledger):
     """A hundred thousand debits of a micronat are a tenth of a nat, to the unit."""
     ledger = open_ledger(per_window=0.1)
     assert granted(ledger, asks(cost=1, per_period=10**9), 100_001) == 100_000
-    ledger.settle()
+    ledger.return_leases()
     assert ledger.spent().lifetime == 0.1
 
 
@@ -157,7 +157,7 @@ def test_no_window_holds_more_than_is_reserved(open_ledger, clock):
     for _ in range(200):
         ledger = open_ledger(window=3)
         moments += [clock.now] * granted(ledger, twice, 3)
-        ledger.settle()
+        ledger.return_leases()
         clock.now += DAY / 17
     assert len(moments) > 20
     most = period.touched("day", 3) * 2
@@ -181,7 +181,7 @@ def test_half_spent_back_and_forth(open_ledger, clock):
     ten = asks(per_period=10)
     first = open_ledger()
     assert granted(first, ten, 5) == 5
-    first.settle()
+    first.return_leases()
     clock.now -= 3 * DAY
     assert granted(open_ledger(), ten, 20) == 0
     assert granted(first, ten, 20) == 0
@@ -203,11 +203,11 @@ def test_settling_gives_the_rest_back(open_ledger):
     """A process that ends as it should has spent what it used, and can go on spending."""
     ledger = open_ledger()
     assert granted(ledger, asks(), 3) == 3
-    ledger.settle()
-    ledger.settle()
+    ledger.return_leases()
+    ledger.return_leases()
     assert open_ledger().spent().lifetime == 3
     assert granted(ledger, asks(), 1) == 1
-    ledger.settle()
+    ledger.return_leases()
     assert open_ledger().spent().lifetime == 4
 
 
@@ -217,7 +217,7 @@ def test_a_lease_ends_with_its_period(open_ledger, clock):
     assert spend(ledger, asks(per_period=128)) is None  # and another taken ahead
     clock.now += DAY
     assert granted(ledger, asks(per_period=128), 200) == 128
-    ledger.settle()
+    ledger.return_leases()
     assert ledger.spent().lifetime == 129
     with ledger._state.transaction() as db:
         assert account(db, "m") == ("2027-01-16", 128, 129 * MICRO)
@@ -234,7 +234,7 @@ def test_what_is_not_sampled_takes_a_place_and_costs_nothing(open_ledger, clock)
         before = ledger.spent().lifetime
         made = [ledger.spend(some, on(ledger), sampled=number % 2 == 1) for number in range(per_period + 1)]
         assert made == [None] * per_period + ["this_period"]
-        ledger.settle()
+        ledger.return_leases()
         assert ledger.spent().lifetime == before + per_period // 2
         assert ledger.spend(some, on(ledger)) == "this_period"
         clock.now += DAY
@@ -255,9 +255,9 @@ def test_a_new_device_gets_nothing_back(open_ledger, tmp_path):
     new = open_ledger()
     assert granted(new, asks(), 3) == 3
     before = new.spent().lifetime
-    old.settle()
+    old.return_leases()
     assert new.spent().lifetime == before
-    new.settle()
+    new.return_leases()
     assert new.spent().lifetime == 3
 
 
@@ -278,7 +278,7 @@ def test_a_forked_child_has_no_lease(open_ledger, in_child):
     before = ledger.spent().lifetime
     in_child(lambda: str(spend(ledger, asks())).encode())
     assert ledger.spent().lifetime > before
-    ledger.settle()  # gives back the parent's own, and nothing of the child's
+    ledger.return_leases()  # gives back the parent's own, and nothing of the child's
     assert ledger.spent().lifetime > 1
 
 
@@ -404,7 +404,7 @@ def test_no_finer_time_than_the_period_is_kept(open_ledger, clock):
     ledger = open_ledger()
     assert spend(ledger, asks("monthly"), "month") is None
     assert reserve(ledger, asks("kept", answers=2))
-    ledger.settle()
+    ledger.return_leases()
     with ledger._state.transaction() as db:
         kept = [db.execute(f"SELECT * FROM {table} ORDER BY tag").fetchall() for table in ("accounts", "spends")]
     february, tomorrow = (int(datetime(2027, *day, tzinfo=UTC).timestamp()) for day in ((2, 1), (1, 16)))
@@ -418,7 +418,7 @@ def test_a_clock_that_is_wrong_for_a_while_forgets_nothing(open_ledger, clock):
     """While the clock is far ahead, another metric's report erases nothing, and what was spent counts when it is right again."""
     ledger = open_ledger(window=30, per_window=10)
     assert granted(ledger, asks("old"), 8) == 8
-    ledger.settle()
+    ledger.return_leases()
     clock.now += 450 * DAY
     assert granted(ledger, asks("other", per_period=1), 1) == 1
     clock.now -= 449 * DAY
@@ -430,10 +430,10 @@ def test_a_clock_that_is_set_back_gives_no_budget_back(open_ledger, clock):
     """What was spent before the clock went back counts, what is spent while it is behind counts, and so it stays."""
     ledger = open_ledger(window=30, per_window=10)
     assert granted(ledger, asks("before"), 5) == 5
-    ledger.settle()
+    ledger.return_leases()
     clock.now -= 100 * DAY
     assert granted(ledger, asks("behind"), 8) == 5
-    ledger.settle()
+    ledger.return_leases()
     assert granted(ledger, asks("behind too"), 1) == 0
     clock.now += 20 * DAY
     assert granted(ledger, asks("later"), 1) == 0

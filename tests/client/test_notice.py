@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from deniable.process.notice import tell
+from deniable.process.notice import warn_once
 
 
 def test_once_for_each_subject_and_reason(caplog):
     """The same is told once; of another metric, or for another reason, again."""
     for _ in range(3):
-        tell("ui.theme", "period_closed", "too late")
-        tell("ui.theme", "segment", "none such")
-        tell("ui.dark", "segment", "none such")
+        warn_once("ui.theme", "period_closed", "too late")
+        warn_once("ui.theme", "segment", "none such")
+        warn_once("ui.dark", "segment", "none such")
     assert [(record.levelname, record.message) for record in caplog.records] == [
         ("WARNING", "deniable: ui.theme: period_closed: too late"),
         ("WARNING", "deniable: ui.theme: segment: none such"),
@@ -26,7 +26,7 @@ def test_a_line_of_plain_text(caplog, place, text):
     """Whatever is told stays on its line, in printable ASCII, and is cut."""
     given = ["ui.theme", "segment", "words"]
     given[place] = text
-    tell(*given)
+    warn_once(*given)
     (record,) = caplog.records
     assert record.message.isascii()
     assert record.message.isprintable()
@@ -36,6 +36,6 @@ def test_a_line_of_plain_text(caplog, place, text):
 def test_an_end(caplog):
     """After a hundred there is a last line, which says where to look."""
     for number in range(300):
-        tell(f"m{number}", "segment", "none such")
+        warn_once(f"m{number}", "segment", "none such")
     assert len(caplog.records) == 101
     assert caplog.records[-1].message == "deniable: no more of this is told; stats() counts it"

@@ -454,7 +454,7 @@ def test_a_period_that_the_budget_refused_is_not_over(device, monkeypatch):
     occasion = Occasion(Stratum("other", 1, "other", "2027-01-15", ""), 1_800_057_600)
     assert mine.ledger.spend(other, occasion) is None  # and takes more ahead
     assert mine.answer(declared, 3) == "budget"
-    mine.ledger.settle()
+    mine.ledger.return_leases()
     now = 61.0
     assert isinstance(mine.answer(declared, 3), bytes)
     assert mine.answer(declared, 3) == "this_period"

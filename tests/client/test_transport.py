@@ -79,7 +79,7 @@ class NoJitter:
 
 
 @pytest.fixture
-def sending():
+def sending(sending_threads):
     """Make senders, and end their threads after the test."""
     made: list[Sender] = []
     releases: list[threading.Event] = []
@@ -98,10 +98,9 @@ def sending():
         event.set()
     for sender in made:
         sender.close(2)
-        for thread in (sender._thread, sender._courier and sender._courier.thread):
-            if thread is not None:
-                thread.join(10)
-                assert not thread.is_alive()
+    for thread in sending_threads():
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -119,14 +118,14 @@ def eventually(condition, seconds: float = 10) -> bool:
     return True
 
 
-def test_no_thread_before_the_first_report(sending):
+def test_no_thread_before_the_first_report(sending, sending_threads):
     """The thread starts with the first report and not before."""
     sender = sending(Fake())
-    assert sender._thread is None
     assert sender.flush(0.1)
+    assert not sending_threads()
     sender.submit(reports(1)[0])
-    assert sender._thread is not None
-    assert sender._thread.daemon
+    assert sending_threads()
+    assert all(thread.daemon for thread in sending_threads())
 
 
 def test_a_flush_sends_everything(sending):
@@ -196,7 +195,9 @@ def test_a_full_queue_drops_the_newest(sending):
     assert post.entered.wait(10)
     first = reports(6)
     assert [sender.submit(r) for r in first] == [None] * 5 + ["queue_full"]
-    assert list(sender._outbox._queue) == first[:5]
+    post.release.set()
+    assert sender.flush(10)
+    assert sender.counts == {"sent": 10}
 
 
 # retries
@@ -381,7 +382,9 @@ def test_an_unexpected_error_in_a_half(sending):
     sender = sending(post, count=4)
     assert sender.flush(10)
     assert sender.counts == {"sent": 2, "error": 2}
-    assert sender._outbox.settled == sender._outbox.submitted == 4
+    assert sender.submit(reports(1)[0]) is None
+    assert sender.flush(10), "nothing more is waited for, and nothing less"
+    assert sender.counts == {"sent": 3, "error": 2}
 
 
 # deadlines
@@ -448,17 +451,16 @@ def test_a_flush_in_vain_does_not_end_batching(sending):
     assert eventually(lambda: sender.counts["sent"] == 3)
     sleep(0.1)
     assert post.calls == 2
-    assert len(sender._outbox._queue) == 1
 
 
-def test_close_sends_what_is_queued(sending):
+def test_close_sends_what_is_queued(sending, sending_threads):
     """Close sends the rest and ends the thread; closing twice is closing once."""
     post = Fake()
     sender = sending(post, count=3)
     assert sender.close(10)
     assert sender.close(10)
     assert sender.counts == {"sent": 3}
-    assert eventually(lambda: not sender._thread.is_alive())
+    assert eventually(lambda: not sending_threads())
 
 
 def test_several_flushes_at_once(sending):
@@ -534,12 +536,11 @@ def test_a_forked_child_begins_anew(sending, in_child):
     sender = sending(post, count=3)
 
     def child() -> bytes:
-        held = len(sender._outbox._queue)
         sender.submit(Report(STRATUM, b"ch"))
         done = sender.flush(10)
-        return json.dumps([held, done, sender.counts, [p.decode() for b, h, _ in post.calls for p in payloads(b, h)]]).encode()
+        return json.dumps([done, sender.counts, [p.decode() for b, h, _ in post.calls for p in payloads(b, h)]]).encode()
 
-    assert json.loads(in_child(child)) == [0, True, {"sent": 1}, ["ch"]]
+    assert json.loads(in_child(child)) == [True, {"sent": 1}, ["ch"]]
     assert sender.flush(10)
     assert sender.counts == {"sent": 3}
 
@@ -597,18 +598,18 @@ def test_logs_name_no_key_and_no_payload(sending, caplog):
 
 def test_flush_does_not_wait_for_later_reports(sending):
     """Under steady traffic a flush ends with the reports queued when it began."""
-    release = threading.Event()
-    sender = sending(lambda *_: (release.wait(10), (202, {}, None))[1], count=1)
+    post = Hanging()
+    sender = sending(post, SenderSettings(flush_at=100, flush_interval=60), count=1)
     flushed = []
     waiting = threading.Thread(target=lambda: flushed.append(sender.flush(10)))
     waiting.start()
-    assert eventually(lambda: not sender._outbox._queue)
+    assert post.entered.wait(10)
     for report in reports(3):
         sender.submit(report)
-    release.set()
+    post.release.set()
     waiting.join(10)
     assert flushed == [True]
-    assert len(sender._outbox._queue) == 3
+    assert sender.counts == {"sent": 1}
 
 
 @pytest.mark.parametrize("setting", ["flush_at", "flush_interval", "queue_size", "timeout", "max_tries"])
@@ -655,7 +656,6 @@ def test_a_start_sends_what_the_last_run_left(sending, spool, tmp_path):
     assert first.close(5)
     after = Fake()
     second = sending(after, ONE_TRY, spool=spool)
-    assert second._thread is None
     assert not after.calls
     second.submit(reports(1)[0])
     assert second.flush(10)
@@ -803,14 +803,14 @@ def test_after_close(sending, spool):
     assert sender.full == sender.submit(reports(1)[0]) == "closed"
 
 
-def test_purge_empties_the_spool(sending, spool):
+def test_purge_empties_the_spool(sending, sending_threads, spool):
     """What was spooled before consent was taken back is gone when purge returns, without a thread where there was none."""
     spool.put(Batch.of(tuple(reports(4))))
     sender = sending(Fake(), spool=spool)
     sender.purge()
     assert len(spool) == 0
     assert sender.counts == {"purged": 4}
-    assert sender._thread is None
+    assert not sending_threads()
 
 
 def test_purge_also_after_a_purge(sending, spool):
@@ -905,8 +905,9 @@ def test_close_in_a_pause(sending, spool):
     assert (sender.counts, len(spool), post.calls) == ({"spooled": 5}, 1, [])
 
 
-def test_a_stop_outlives_every_pause(sending, spool):
-    """Who stops a sender for good is not overruled by the end of a pause, nor by a fork's new beginning."""
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
+def test_a_stop_outlives_every_pause(sending, spool, in_child):
+    """A sender that was stopped for good stays so after the end of a pause, and in a forked child."""
     post = Fake()
     sender = sending(post, spool=spool)
     sender.stop()
@@ -914,9 +915,12 @@ def test_a_stop_outlives_every_pause(sending, spool):
     for report in reports(5):
         sender.submit(report)
     assert sender.flush(5) is False
-    sender.begin()
-    sender.submit(*reports(1))
-    assert sender.flush(5) is False
+
+    def child() -> bytes:
+        sender.submit(*reports(1))
+        return json.dumps([sender.flush(5), len(post.calls)]).encode()
+
+    assert json.loads(in_child(child)) == [False, 0]
     assert not post.calls
 
 
@@ -1107,7 +1111,7 @@ def test_an_app_that_just_ends(tmp_path, spool):
         subprocess.run([sys.executable, "-c", EXIT, url, str(tmp_path / "spool")], check=True, timeout=30)
     assert monotonic() - began < 10
     assert len(spool.take().reports) == 30
-    spool.begin()
+    spool.reset()
 
 
 SPAWN = """

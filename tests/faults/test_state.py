@@ -108,7 +108,7 @@ def once(number, period):
     for _ in range(4):
         plain()
     kept(6, period + "+")
-    spends.settle()
+    spends.return_leases()
 for number, line in enumerate(sys.stdin, 1):
     if os.fork() == 0:
         try:

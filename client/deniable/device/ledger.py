@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from deniable.errors import StateError
 from deniable.limits.allowance import MICRO
-from deniable.source import home, settle
+from deniable.source import mark_process, process_mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,10 +101,10 @@ class Ledger:
         self._state = state
         self._clock = clock
         self.budget = budget
-        self._forget()
+        self._forget_leases()
 
-    def _forget(self) -> None:
-        self._lock, self._home = self._state.lock, settle()
+    def _forget_leases(self) -> None:
+        self._lock, self._mark = self._state.lock, mark_process()
         self._leases: dict[str, _Lease] = {}
         self._refusals: dict[str, _Refusal] = {}
 
@@ -121,8 +121,8 @@ class Ledger:
             False for an answer that is not to be reported: it takes the place of a report in the period, and costs nothing.
         """
         with self._state.lock:
-            if self._lock is not self._state.lock or self._home != home():  # this is a fork, and the leases are its parent's
-                self._forget()
+            if self._lock is not self._state.lock or self._mark != process_mark():  # a fork: the leases are its parent's
+                self._forget_leases()
             period = occasion.stratum.period
             lease = self._leases.get(allowance.tag)
             if lease is not None and lease.left and lease.occasion.stratum.period == period:
@@ -137,7 +137,7 @@ class Ledger:
     def _renew(self, allowance: Allowance, occasion: Occasion, *, sampled: bool) -> str | None:
         try:
             with self._state.transaction() as db:
-                self._settle(db, allowance.tag)
+                self._return_lease(db, allowance.tag)
                 free = self._free(db, allowance, occasion)
                 if isinstance(free, int):
                     number = max(1, min(free // _PARTS, _REPORTS))
@@ -166,21 +166,22 @@ class Ledger:
     def _debit(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, paid: int) -> None:
         """Write down so many reports of the period, of which some are paid for; or take back, where a number is negative."""
         amount = paid * allowance.cost
-        self.note(db, allowance, occasion, reports, amount)
+        self.write_account(db, allowance, occasion, reports, amount)
         db.execute(
             "INSERT INTO spends VALUES (?, ?, ?) ON CONFLICT (tag, until) DO UPDATE SET cost = cost + excluded.cost",
             (allowance.tag, occasion.until, amount),
         )
 
-    def settle(self) -> None:
+    def return_leases(self) -> None:
         """Give back what leases have left."""
         with self._state.lock:
-            if self._lock is self._state.lock and self._home == home() and any(lease.rest for lease in self._leases.values()):
+            ours = self._lock is self._state.lock and self._mark == process_mark()
+            if ours and any(lease.rest for lease in self._leases.values()):
                 with suppress(StateError), self._state.transaction() as db:  # else it stays spent
                     for tag in tuple(self._leases):
-                        self._settle(db, tag)
+                        self._return_lease(db, tag)
 
-    def _settle(self, db: Connection, tag: str) -> None:
+    def _return_lease(self, db: Connection, tag: str) -> None:
         lease = self._leases.pop(tag, None)  # first: if this fails, it stays spent
         if lease is not None and lease.rest and lease.device == _fact(db, "secret"):
             self._debit(db, lease.allowance, lease.occasion, -lease.left, -lease.rest)
@@ -188,19 +189,19 @@ class Ledger:
     # What follows is for use within a transaction.
 
     @property
-    def begin(self) -> int:
+    def window_start(self) -> int:
         """When the window began that ends now, in seconds since 1970. What ended before no longer counts."""
         return int(self._clock() - self.budget.window * _DAY)
 
     def _spent_since(self, db: Connection, *, without: str = "") -> int:
         query = "SELECT coalesce(sum(cost), 0) FROM spends WHERE until > ? AND tag <> ?"
-        return int(db.execute(query, (self.begin, without)).fetchone()[0])
+        return int(db.execute(query, (self.window_start, without)).fetchone()[0])
 
     def _lifetime_left(self, db: Connection) -> float:
         left: float = _micro(self.budget.lifetime) - _fact(db, "lifetime")
         return left
 
-    def note(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, amount: int = 0) -> None:
+    def write_account(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, amount: int = 0) -> None:
         """Write down that a metric was asked, and what it has spent of the lifetime.
 
         Parameters
@@ -245,7 +246,7 @@ class Ledger:
         window = _micro(self.budget.per_window) - self._spent_since(db, without=allowance.tag)
         if window < allowance.window or self._lifetime_left(db) < due:
             return False
-        self.note(db, allowance, occasion, 1, due)
+        self.write_account(db, allowance, occasion, 1, due)
         db.execute("DELETE FROM spends WHERE tag = ?", (allowance.tag,))
         db.execute("INSERT INTO spends VALUES (?, ?, ?)", (allowance.tag, occasion.until, allowance.window))
         return True

@@ -144,7 +144,7 @@ class PermanentResponses:
         if occasion.stratum.period <= account(db, allowance.tag)[0]:
             return "this_period"
         if not sampled:
-            self._ledger.note(db, allowance, occasion, 1)
+            self._ledger.write_account(db, allowance, occasion, 1)
             return "not_sampled"
         if not self._ledger.reserve(db, allowance, occasion):
             return "budget"
@@ -178,7 +178,7 @@ class PermanentResponses:
 
     def _active(self, db: Connection, tag: str) -> set[bytes]:
         """Return the keys of the responses that were reported in the window that ends now."""
-        found = db.execute("SELECT key FROM responses WHERE tag = ? AND until > ?", (tag, self._ledger.begin))
+        found = db.execute("SELECT key FROM responses WHERE tag = ? AND until > ?", (tag, self._ledger.window_start))
         return {key for (key,) in found}
 
     @staticmethod

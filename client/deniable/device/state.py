@@ -227,17 +227,17 @@ class State:
         finally:
             rmtree(fresh, ignore_errors=True)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Begin in a forked child, with locks that nobody holds."""
         self.lock = RLock()
         self._writing = RLock()
         self._amid = False
 
     @classmethod
-    def begin_all(cls) -> None:
+    def reset_all(cls) -> None:
         """Begin with every state of this process."""
         for each in cls._alive:
-            each.begin()
+            each.reset()
 
     @classmethod
     def locks(cls) -> Iterator[RLock]:
@@ -269,4 +269,4 @@ def _remove_unfinished(directory: Path) -> None:
                 rmtree(each, ignore_errors=True)
 
 
-over_forks(State.locks, State.begin_all)
+over_forks(State.locks, State.reset_all)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact, spent
-from deniable.source import OS, home, settle
+from deniable.source import OS, mark_process, process_mark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -203,7 +203,7 @@ class Mechanism(_Sealed, ABC):
         except IndexError:
             noise = self._refill()
         else:  # it is looked at once it is taken, and not before: whatever forks in between, no other answer gets it
-            if monotonic() >= until or whose != home():
+            if monotonic() >= until or whose != process_mark():
                 noise = self._refill()
         return self.respond(value, noise)
 
@@ -223,15 +223,15 @@ class Mechanism(_Sealed, ABC):
         Threads need no lock: `list.pop` is atomic, and what one of them draws while another does is forgotten, never used twice.
         """
         whose, until, ahead, count = self._hand
-        used_up = not ahead and monotonic() < until and whose == home()
+        used_up = not ahead and monotonic() < until and whose == process_mark()
         most = max(1, min(_AHEAD, _AHEAD_BITS // (8 * self.layout.payload_size)))
         count = min(_GROWTH * count, most) if used_up else 1  # an app that asks rarely has nothing in hand
         while True:
-            whose, until = settle(), monotonic() + _HELD
+            whose, until = mark_process(), monotonic() + _HELD
             drawn = self.noise(OS, count)
             noise = drawn.pop()
             # A signal's handler may have forked amid the draw. Two reports that share a part of their noise can tell the answer.
-            if whose == home():
+            if whose == process_mark():
                 self._set(_hand=(whose, until, drawn, count))
                 return noise
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["at_exit"]
 
 
-class _Leaving:
+class _AtExit:
     """Calls a function when the process ends, once.
 
     Parameters
@@ -28,30 +28,30 @@ class _Leaving:
     def __init__(self, function: Callable[[float], object], seconds: float) -> None:
         self._function = function
         self._seconds = seconds
-        atexit.register(self.leave)
+        atexit.register(self.call)
         if hasattr(os, "register_at_fork"):  # Windows has no fork
-            os.register_at_fork(after_in_child=self.join)
-        self.join()
+            os.register_at_fork(after_in_child=self.register)
+        self.register()
 
-    def leave(self) -> None:
+    def call(self) -> None:
         """Call the function; somebody who presses Ctrl-C does not want to wait for it, and sees nothing of it."""
         with suppress(KeyboardInterrupt):
             self._function(self._seconds)
 
-    def join(self) -> None:
+    def register(self) -> None:
         """Ask `multiprocessing`, if this process uses it, to call the function at the end of a child."""
         util: Any = sys.modules.get("multiprocessing.util")
         process: Any = sys.modules.get("multiprocessing.process")
         if util is None or process is None:
             return
         # A child forgets, when it begins, what it was asked to do at its end; but not what to do after it has begun.
-        util.register_after_fork(self, _Leaving.ask)
+        util.register_after_fork(self, _AtExit.register_in_child)
         if process.parent_process() is not None:
-            self.ask()
+            self.register_in_child()
 
-    def ask(self) -> None:
+    def register_in_child(self) -> None:
         """Ask in a child that has begun."""
-        sys.modules["multiprocessing.util"].Finalize(None, self.leave, exitpriority=0)
+        sys.modules["multiprocessing.util"].Finalize(None, self.call, exitpriority=0)
 
 
 def at_exit(function: Callable[[float], object], seconds: float) -> None:
@@ -64,4 +64,4 @@ def at_exit(function: Callable[[float], object], seconds: float) -> None:
     seconds
         How long it may take.
     """
-    _Leaving(function, seconds)
+    _AtExit(function, seconds)

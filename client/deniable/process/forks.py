@@ -23,7 +23,7 @@ class _Lock(Protocol):
     def release(self) -> None: ...
 
 
-def over_forks(locks: Callable[[], Iterable[_Lock]], begin: Callable[[], None]) -> None:
+def over_forks(locks: Callable[[], Iterable[_Lock]], reset: Callable[[], None]) -> None:
     """Have locks held while this process forks, and something done in the child.
 
     Parameters
@@ -31,7 +31,7 @@ def over_forks(locks: Callable[[], Iterable[_Lock]], begin: Callable[[], None]) 
     locks
         Returns those of the moment, in the order in which they are taken everywhere. Each may be taken again by the thread
         that has it: a signal handler that forks may have interrupted just that one.
-    begin
+    reset
         Replaces them in the child, where they were released: what the handler interrupted may wait for one of the old.
     """
     if not hasattr(os, "register_at_fork"):  # Windows has no fork
@@ -47,8 +47,8 @@ def over_forks(locks: Callable[[], Iterable[_Lock]], begin: Callable[[], None]) 
         while getattr(held, "taken", None):
             held.taken.pop().release()
 
-    def begin_anew() -> None:
+    def reset_child() -> None:
         release()
-        begin()
+        reset()
 
-    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=begin_anew)
+    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=reset_child)

@@ -20,7 +20,7 @@ __all__ = ["undisturbed"]
 _gates = [RLock()]
 
 
-def _begin() -> None:
+def _reset() -> None:
     _gates[0] = RLock()
 
 
@@ -31,4 +31,4 @@ def undisturbed() -> Iterator[None]:
         yield
 
 
-over_forks(lambda: _gates, _begin)
+over_forks(lambda: _gates, _reset)

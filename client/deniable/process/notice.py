@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import logging
 
-__all__ = ["tell"]
+__all__ = ["warn_once"]
 
 log = logging.getLogger("deniable")
 
 _MOST = 100
 _LONGEST = 200  # characters of each part
 
-_told: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str]] = set()
 
 
-def tell(subject: str, reason: str, words: str) -> None:
+def warn_once(subject: str, reason: str, words: str) -> None:
     """Warn, unless this process was told the same, or has been told a hundred things.
 
     Whoever wrote the parts, they stay in one line of printable ASCII.
@@ -29,10 +29,10 @@ def tell(subject: str, reason: str, words: str) -> None:
         The reason in words.
     """
     about = _plain(subject), _plain(reason)
-    if about in _told or len(_told) > _MOST:
+    if about in _warned or len(_warned) > _MOST:
         return
-    _told.add(about)
-    if len(_told) > _MOST:
+    _warned.add(about)
+    if len(_warned) > _MOST:
         log.warning("deniable: no more of this is told; stats() counts it")
     else:
         log.warning("deniable: %s: %s: %s", *about, _plain(words))

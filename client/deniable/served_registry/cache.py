@@ -45,8 +45,8 @@ class Cache:
         self.revision = 0
         self.envelope: Envelope | None = None
 
-    def look(self) -> bool:
-        """Find what was kept, also by other processes; return whether it can be read, or there is nothing."""
+    def refresh(self) -> bool:
+        """Read the newest registry that this or another process kept; return False if there is one that cannot be read."""
         found = max(self._revisions(), default=0)
         if found <= self.revision:
             return True
@@ -91,5 +91,5 @@ class Cache:
 
     @staticmethod
     def _remove(file: Path) -> None:
-        with suppress(OSError):  # it is in nobody's way
+        with suppress(OSError):  # an old file does no harm
             file.unlink(missing_ok=True)

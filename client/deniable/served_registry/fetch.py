@@ -1,4 +1,4 @@
-"""A registry that the server may change without a new release of the app: signed, never older, and only turned down.
+"""A registry from the server, without a new release of the app: signed, never older, and never asking for more.
 
 It runs in the sending thread. What does not look like a registry at all, such as the page of a hotel's network, changes nothing;
 what claims to be one, and is not right, ends sending until the app starts anew.
@@ -119,7 +119,7 @@ class Fetcher:
         """
         if self._refused:
             return _DAY
-        self._look()
+        self._use_kept()
         try:
             good = self._fetch()
         except Exception as error:  # noqa: BLE001 - whatever is wrong with it, this registry ends sending
@@ -129,9 +129,9 @@ class Fetcher:
             return _DAY
         return (_DAY if good else _HOUR) * (0.9 + jitter(0.2))
 
-    def _look(self) -> None:
-        """Use what was kept, if it is newer than what is in use. A fault of it is no fault of the server's."""
-        readable = self._cache.look()
+    def _use_kept(self) -> None:
+        """Use the registry that was kept, if it is newer than the one in use. A fault in it is not the server's."""
+        readable = self._cache.refresh()
         if self._cache.envelope == self._current and readable:
             return
         try:
@@ -174,7 +174,7 @@ class Fetcher:
 
     def _take(self, envelope: Envelope) -> None:
         registry = self._checked(envelope)
-        self._cache.look()  # another process may know of a newer one by now
+        self._cache.refresh()  # another process may have kept a newer one
         known = self._cache.envelope
         if registry.revision < self._cache.revision:
             raise refusal(f"the revision is at least {self._cache.revision}, which was served before", registry.revision)

@@ -81,15 +81,15 @@ class Sender:
         self._chore = chore
         self._orders = Orders(spooled=spool is not None)
         self._courier: Courier | None = None
-        self.begin()
+        self.reset()
         self._alive.add(self)
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Begin with an empty queue, no threads, no counts and locks that nobody holds."""
         if self._courier is not None:
             self._courier.forget()
         if self._spool is not None:
-            self._spool.begin()
+            self._spool.reset()
         self._orders = self._orders.renewed()
         self._outbox = Outbox(self._settings, self._orders)
         self._backlog = Backlog(self._spool, self._orders)
@@ -103,10 +103,10 @@ class Sender:
             yield each._orders.changed  # noqa: SLF001 - our own
 
     @classmethod
-    def begin_all(cls) -> None:
+    def reset_all(cls) -> None:
         """Begin anew in a forked child: it has no sending threads, and its parent will send the parent's reports."""
         for each in cls._alive:
-            each.begin()
+            each.reset()
 
     @classmethod
     def close_all(cls, timeout: float) -> None:
@@ -258,5 +258,5 @@ class Sender:
         return self._outbox.settled >= target and not self._backlog.purging
 
 
-over_forks(Sender.locks, Sender.begin_all)
+over_forks(Sender.locks, Sender.reset_all)
 at_exit(Sender.close_all, _EXIT_SECONDS)

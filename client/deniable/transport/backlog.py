@@ -68,7 +68,7 @@ class Backlog:
         """Note that there may be something to purge again."""
         self._pure_until = 0.0
 
-    def look(self, seconds: float) -> None:
+    def schedule(self, seconds: float) -> None:
         """Look at the spool in so many seconds: at once after a delivery, for the server is there."""
         self._at = time.monotonic() + seconds
         if seconds <= 0:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from deniable.process.notice import tell
+from deniable.process.notice import warn_once
 from deniable.source import jitter
 from deniable.wire.report import grouped
 
@@ -144,7 +144,7 @@ def _verdict(batch: Batch, status: int, answer: Any) -> Verdict:
         log.warning("deniable: %d reports not delivered: status %d, code %s", reports, status, code)
         return Verdict("later", status)
     if not refusals:
-        tell(f"status {status}", code or "no code", _words(document))
+        warn_once(f"status {status}", code or "no code", _words(document))
     return Verdict("refused" if status in _STOP else "dropped", status, refusals=refusals)
 
 
@@ -159,7 +159,7 @@ def _refusals(batch: Batch, errors: Any) -> Counter[str]:
         stratum, payloads = groups[place]
         count = error.get("count")
         refused[f"{stratum.metric}: {code}"] += count if type(count) is int and 0 < count < len(payloads) else len(payloads)
-        tell(stratum.metric, code, _words(error))
+        warn_once(stratum.metric, code, _words(error))
     return refused
 
 

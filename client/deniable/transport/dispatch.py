@@ -71,7 +71,7 @@ class Dispatch:
                     with undisturbed():  # all that is imported later, where it is wanted
                         import gzip  # noqa: F401, PLC0415
                         import uuid  # noqa: F401, PLC0415
-                    self._backlog.look(self._interval())  # the app's last run may have left something
+                    self._backlog.schedule(self._interval())  # the app's last run may have left something
                     looked = True
                 if not self._work():
                     return
@@ -144,7 +144,7 @@ class Dispatch:
             return ()
         if verdict.kind == "accepted":
             with self._orders.changed:
-                self._backlog.look(0.0)
+                self._backlog.schedule(0.0)
         self._conclude(batch, verdict, self._outbox.settle)
         return ()
 

@@ -72,9 +72,9 @@ class Spool:
         self.counts: Counter[str] = Counter()
         """Reports lost here: ``spool_full``, ``spool_expired``, ``purged``; and ``spool_damaged``, in files."""
         self._held: dict[str, int] = {}  # by key, descriptors of the files taken, which carry the locks
-        self.begin()
+        self.reset()
 
-    def begin(self) -> None:
+    def reset(self) -> None:
         """Begin with a lock that nobody holds, in a forked child without the files that its parent has taken.
 
         To close a descriptor that came by a fork leaves the parent's lock in place.

@@ -70,17 +70,17 @@ def _details(app: App) -> dict[str, str | int]:
     """Return what a query asked, as far as it is something that can be asked."""
     told: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
     told.update({name: g.asked[name] for name in ("question", "among", "epsilon", "spent") if name in g.get("asked", ())})
-    question = app.find((request.view_args or {}).get("id_", ""))
-    if question is None:
+    declared = app.find((request.view_args or {}).get("id_", ""))
+    if declared is None:
         return told
-    told["metric"] = question.metric.id
+    told["metric"] = declared.metric.id
     if "@" in (request.view_args or {})["id_"]:
-        told["version"] = question.metric.version
+        told["version"] = declared.metric.version
     asked = g.get("asked") or request.args
-    if _is_period(asked.get("period", ""), question):
+    if _is_period(asked.get("period", ""), declared):
         told["period"] = asked["period"]
     with suppress(ParameterError):
-        cell = Breakdown.of(app.registry, question.metric).canonical(asked.get("segment", ""))
+        cell = Breakdown.of(app.registry, declared.metric).canonical(asked.get("segment", ""))
         if 0 < len(cell) <= LONGEST:
             told["segment"] = cell
     with suppress(KeyError, ValueError):
@@ -90,9 +90,9 @@ def _details(app: App) -> dict[str, str | int]:
     return told
 
 
-def _is_period(text: str, question: Declared) -> bool:
+def _is_period(text: str, declared: Declared) -> bool:
     try:
-        period.bounds(text, question.metric.period)
+        period.bounds(text, declared.metric.period)
     except ParameterError:
         return False
     return True

@@ -284,15 +284,15 @@ def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[bytes,
     return collected.kind, payloads, None
 
 
-def _question(app: App, group: Group, now: datetime) -> Declared:
-    question = app.versions.get((group.metric, group.version))
-    if question is None:
+def _declared(app: App, group: Group, now: datetime) -> Declared:
+    declared = app.versions.get((group.metric, group.version))
+    if declared is None:
         known = ", ".join(str(each.metric.version) for each in app.versions_of(group.metric))
         if not known:
             raise Problem(400, "unknown_metric", f"no registry of {app.name} declares such a metric")
         raise Problem(400, "unknown_version", f"versions of {group.metric} here are {known}; got {group.version}")
-    metric = question.metric
-    if group.fingerprint != question.fingerprint:
+    metric = declared.metric
+    if group.fingerprint != declared.fingerprint:
         raise Problem(
             400,
             "definition_mismatch",
@@ -300,13 +300,13 @@ def _question(app: App, group: Group, now: datetime) -> Declared:
         )
     if metric.expires and metric.expired(now.date()):
         raise Problem(400, "metric_expired", f"collection of {metric.id} ended on {metric.expires}")
-    return question
+    return declared
 
 
 def _collected(app: App, limits: Settings, group: Group, now: datetime) -> Collected:
     """Check what a group says of itself. It is kept where all is declared: of such there are few."""
-    question = _question(app, group, now)
-    metric, layout = question.metric, question.layout
+    declared = _declared(app, group, now)
+    metric, layout = declared.metric, declared.layout
     try:
         start, _ = period.bounds(group.period, metric.period)
     except ParameterError as error:

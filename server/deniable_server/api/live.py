@@ -12,7 +12,7 @@ from flask import Blueprint, g, jsonify, request
 from deniable_aggregator.measure import live as measured
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_admin_key
-from deniable_server.api.query import declared, level_asked, only_parameters, refusals
+from deniable_server.api.query import find_metric, level_asked, only_parameters, refusals
 
 if TYPE_CHECKING:
     from flask import Response
@@ -37,7 +37,7 @@ def metric(id_: str) -> Response:
     """Estimate one metric from all that is counted, or from one ``period``; intervals at ``level``."""
     asked()
     app = app_by_admin_key()
-    found = declared(app, id_)
+    found = find_metric(app, id_)
     only_parameters("period", "level")
     with refusals():
         return jsonify(measured.measure(app, found, request.args.get("period"), level_asked()))

@@ -32,5 +32,5 @@ def pipeline() -> Response:
         pending=felt.pending,
         lag_seconds=felt.lag,
         dead_letters=felt.dead,
-        looked=datetime.fromtimestamp(looked, UTC).isoformat() if looked else None,
+        looked=datetime.fromtimestamp(looked, UTC) if looked else None,
     )

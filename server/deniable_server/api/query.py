@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.measurement import Measurement
     from deniable_server.service import App
 
-__all__ = ["Metrics", "blueprint", "declared", "level_asked", "measure", "only_parameters", "refusals"]
+__all__ = ["Metrics", "blueprint", "find_metric", "level_asked", "measure", "only_parameters", "refusals"]
 
 blueprint = Blueprint("query", __name__)
 blueprint.after_request(kept)
@@ -104,7 +104,7 @@ def measure(app: App, name: str, period: str | None = None, segment: str | None 
     Problem
         If there is no such metric, or it is not measured: as `refusals` says.
     """
-    highest = declared(app, name)
+    highest = find_metric(app, name)
     with refusals():
         asked = [highest] if "@" in name else app.versions_of(highest.metric.id)
         return published.measure(app, asked, period, segment, level)
@@ -133,7 +133,7 @@ def only_parameters(*names: str) -> None:
         raise Problem(400, "unknown_parameter", f"{allowed}; got {', '.join(unknown)}")
 
 
-def declared(app: App, id_: str) -> Declared:
+def find_metric(app: App, id_: str) -> Declared:
     """Return the metric that is asked for, as ``metric`` or ``metric@version``, or say that there is none."""
     found = app.find(id_)
     if found is None:

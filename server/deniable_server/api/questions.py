@@ -16,6 +16,7 @@ from flask import Blueprint, Response, g, jsonify, request
 from deniable.limits.allowance import MICRO
 from deniable.registry import period
 from deniable_aggregator.audit.entry import LONGEST
+from deniable_aggregator.measure.measurement import Span
 from deniable_aggregator.measure.published import releases_of
 from deniable_aggregator.measure.refusal import awaited, check_period, read_cell
 from deniable_aggregator.publish import counted
@@ -25,7 +26,7 @@ from deniable_aggregator.questions import central_noise
 from deniable_aggregator.questions.budgets import Asked, BudgetSpent
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
-from deniable_server.api.query import declared, refusals
+from deniable_server.api.query import find_metric, refusals
 from deniable_server.http.problem import Problem
 
 if TYPE_CHECKING:
@@ -67,18 +68,18 @@ def withheld(id_: str) -> Response:
     app = app_by_read_key()
     if not central_noise.available():
         raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
-    question, body = declared(app, id_), _body()
+    declared, body = find_metric(app, id_), _body()
     g.asked = {"question": "withheld", "period": body.period}
     cost = _cost(app, body.epsilon)
-    breakdown = Breakdown.of(app.registry, question.metric)
+    breakdown = Breakdown.of(app.registry, declared.metric)
     named = _cells(breakdown, body.cells)
     cells = list(named.values())
     g.asked |= {"among": _OR.join(cells), "epsilon": str(Decimal(cost) / MICRO)}
-    whole, note = _closed(app, question, body.period, cells)
-    month = f"{period.bounds(whole.period, question.metric.period)[0]:%Y-%m}"
+    whole, note = _closed(app, declared, body.period, cells)
+    month = f"{period.bounds(whole.period, declared.metric.period)[0]:%Y-%m}"
 
     def draw() -> int:
-        cube = _exact(app, question, breakdown, whole, note)
+        cube = _exact(app, declared, breakdown, whole, note)
         counts = [cube.total(cell) for cell in cells]
         return central_noise.most(counts, cost) if len(counts) > 1 else central_noise.count(counts[0], cost)
 
@@ -88,7 +89,7 @@ def withheld(id_: str) -> Response:
         trial=app.trial,
         metric=whole.metric,
         version=whole.version,
-        period={"first": note.first or None, "last": whole.period},
+        period=Span(note.first or None, whole.period),
         cells=cells,
         epsilon=cost / MICRO,
         spent=answer.spent / MICRO,
@@ -138,28 +139,28 @@ def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
         return dict(sorted((breakdown.box(cell), cell) for cell in (read_cell(breakdown, each) for each in given)))
 
 
-def _closed(app: App, question: Declared, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
+def _closed(app: App, declared: Declared, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
     """Find the closed release that covers a period, if the cells are withheld from it."""
     with refusals():
-        check_period(question.metric, asked)
-    published = releases_of(app, question).items()
+        check_period(declared.metric, asked)
+    published = releases_of(app, declared).items()
     covering = {each: note for each, note in published if note.closed and note.covers(each.period, asked)}
     if not covering:
-        detail = f"questions are about closed releases, and none covers this period: {awaited(app, question)}"
+        detail = f"questions are about closed releases, and none covers this period: {awaited(app, declared)}"
         raise Problem(404, "nothing_published", detail)
     for cell in cells:
         if cell in {each.segment for each in covering}:
-            where = f"GET /api/v1/metrics/{question.metric.id} with this period and segment"
+            where = f"GET /api/v1/metrics/{declared.metric.id} with this period and segment"
             raise Problem(409, "published", f"{cell or 'the number of all reports'} is published: {where} tells it for nothing")
     return min(covering.items())
 
 
-def _exact(app: App, question: Declared, breakdown: Breakdown, whole: Stratum, note: Release) -> Cube:
+def _exact(app: App, declared: Declared, breakdown: Breakdown, whole: Stratum, note: Release) -> Cube:
     """Read the numbers of reports that a release was made of."""
-    layout, reports = question.mechanism.layout, Counter[str]()
+    layout, reports = declared.mechanism.layout, Counter[str]()
     strata = [
         stratum
-        for each, listed in counted.strata(app.store, question.definition).items()
+        for each, listed in counted.strata(app.store, declared.definition).items()
         if note.covers(whole.period, each.period)
         for stratum in listed
     ]

@@ -27,7 +27,7 @@ from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
-from deniable_server.api.query import declared, measure, only_parameters, refusals
+from deniable_server.api.query import find_metric, measure, only_parameters, refusals
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
 from deniable_server.pages import chart, shown, visitor
 from deniable_server.service import service
@@ -132,7 +132,7 @@ def live_metric(id_: str) -> Response:
     only_parameters("period", "order", "rows")
     period = request.args.get("period") or None
     with refusals():
-        measured = counted.measure(app, declared(app, id_), period)
+        measured = counted.measure(app, find_metric(app, id_), period)
     spans = [Span(each, each) for each in measured.periods]
     told = {
         "name": id_,

@@ -273,7 +273,7 @@ def test_a_second_opinion(run):
         (("--registry", EXAMPLE, "--reports", "1", "2"), "one --reports is for all metrics of a registry"),
         (("--registry", EXAMPLE, "--reports", "1", "--days", "2"), "either days or reports"),
         (("--registry", EXAMPLE, "--metric", "x"), "a metric of"),
-        (("--registry", "missing.toml"), "the registry is a readable UTF-8 file"),
+        (("--registry", "missing.toml"), "the registry is missing"),
     ],
 )
 def test_wrong_usage(run, arguments, words):

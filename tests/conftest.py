@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections import Counter
 from contextlib import suppress
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parent / "support"))  # for `forgery`, `rappor_params`
 # Workers share the cores: threads of linear algebra that wait for one another would only heat them. Set before NumPy is loaded.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+# Started in the background (`&`), a shell has us ignore SIGINT, and so would every process that tests start to be interrupted.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The first count of a kind compiles a kernel, and CI machines pause: a time limit would only measure them.
 settings.register_profile("deniable", deadline=None, suppress_health_check=[HealthCheck.too_slow])

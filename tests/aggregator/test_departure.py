@@ -42,7 +42,7 @@ def consumers(store):
 
 
 def await_(question):
-    deadline = time.monotonic() + 15
+    deadline = time.monotonic() + 120
     while not question():
         assert time.monotonic() < deadline
         time.sleep(0.01)

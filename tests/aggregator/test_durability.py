@@ -156,7 +156,7 @@ def test_the_configuration_for_production_keeps_the_default(executable, tmp_path
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     client = connect(f"unix://{path}")
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 120
         while not path.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         Durability("everysec").check(client)

@@ -39,7 +39,7 @@ def drain(store, **settings):
 
 def stop_when_counted(worker, stop, thread):
     """Stop a running worker once it has counted something, or after ten seconds."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while worker.counted < 1 and time.monotonic() < deadline:
         time.sleep(0.01)
     stop.set()

@@ -77,7 +77,7 @@ class Device:
 
     def await_reports(self, number: int) -> None:
         """Wait for what the spool sends when it has seen that the server is there."""
-        deadline = monotonic() + 20
+        deadline = monotonic() + 120
         while sum(group["count"] for group in self.post.groups) < number:
             assert monotonic() < deadline
             sleep(0.01)

@@ -187,7 +187,7 @@ class Service:
         self.until(lambda: not any(health.feel(self.store(app)).backlog for app in PUBLICATIONS))
 
     def until(self, true):
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while not true():
             self._stack.check()
             assert time.monotonic() < deadline

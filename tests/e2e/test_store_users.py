@@ -103,7 +103,7 @@ def launch(undo, folder, binary, *options):
 
 
 def await_store(process, folder, url):
-    deadline = monotonic() + 20
+    deadline = monotonic() + 120
     with connect(url) as client:
         while True:
             assert process.poll() is None, (folder / "server.log").read_text()

@@ -141,7 +141,7 @@ class Stage:
         self._undo.close()
 
     def _await_server(self) -> None:
-        deadline = time.monotonic() + 40
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with suppress(requests.RequestException):
                 if requests.get(f"http://127.0.0.1:{self.outer.port}/readyz", timeout=5).status_code == 200:
@@ -309,7 +309,7 @@ class Stage:
 
     def drain(self, workers: Workers, seed: int) -> None:
         """Have the rest counted by workers that nobody kills."""
-        deadline = time.monotonic() + 45
+        deadline = time.monotonic() + 120
         while (self.store.backlog() or self.store.staging.settled() is None) and time.monotonic() < deadline:
             workers.tend()
             workers.start(seed, 0.0, 1)

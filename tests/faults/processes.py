@@ -77,7 +77,7 @@ class Redis:
             preexec_fn=_outlive_full_disks,  # noqa: PLW1509 - one system call
         )
         client = connect(f"redis://127.0.0.1:{self.port}")
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while True:
             try:
                 client.ping()

@@ -77,7 +77,7 @@ def counted(stage, uploads):
     """Wait until everything is counted, and compare."""
     from chaos import Run
 
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with suppress(RedisError):
             if not stage.store.backlog() and stage.store.staging.settled() is not None:  # or a commit is added still
@@ -120,7 +120,7 @@ class FullDisk:
 
     def begin(self, stage):
         stage.redis.fill_disk(full=True)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while stage.store.redis.info("persistence")["aof_last_write_status"] == "ok" and time.monotonic() < deadline:
             with suppress(RedisError):
                 stage.store.redis.set("something", "to write")
@@ -204,7 +204,7 @@ def begin(stage, *options):
     command = [sys.executable, "-m", "deniable", "worker", "--redis-url", stage.url, "--app", "shop", *options]
     others = health.feel(stage.store).workers
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while health.feel(stage.store).workers == others and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return process

@@ -159,14 +159,14 @@ class Served:
         } | changes
 
     def drained(self):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while self.store.backlog():
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
     def published(self, metric):
         """Wait until something of a metric is published; return its stratum and the release."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while not (found := release.listed(self.store, metric)):
             assert time.monotonic() < deadline
             time.sleep(0.05)

@@ -254,7 +254,7 @@ def alone(tmp_path):
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen([*command, "slow:create_app()"], env=os.environ | {"PYTHONPATH": path})
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             with suppress(OSError):
                 ask(made, b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n")

@@ -147,7 +147,7 @@ class Promoted(Killed):
         self.proxy = Proxy(self.primary.port).__enter__()
         self.replica = self.started("replica", "--replicaof", "127.0.0.1", str(self.proxy.port))
         self.clients = [connect(f"redis://127.0.0.1:{each.port}") for each in (self.primary, self.replica)]
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while self.clients[1].info("replication")["master_link_status"] != "up" and time.monotonic() < deadline:
             time.sleep(0.05)
 

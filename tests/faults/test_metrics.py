@@ -113,7 +113,7 @@ def test_the_worker_counts_what_it_does(service):
     service.worker.send_signal(signal.SIGSTOP)
     try:
         assert service.upload(0, 1) == 202
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         # The stopped worker may have asked for it before; then the entry is already in hand, and another is sent.
         while not service.redis.xreadgroup("agg", "ghost", {service.store.stream: ">"}):
             assert time.monotonic() < deadline

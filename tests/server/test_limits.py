@@ -359,7 +359,7 @@ def gunicorns(settings, log):
 
 
 def await_answer(url):
-    deadline = monotonic() + 30
+    deadline = monotonic() + 120
     while True:
         try:
             return requests.get(url, timeout=5)

@@ -1,4 +1,4 @@
-"""Tests that simulate at length: whoever leaves them out is told how many, and how to run them."""
+"""The test suite itself: whoever leaves tests out is told how many, and it may run in the background."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ import pytest
 
 TESTS = Path(__file__).parents[1]
 EXAMPLE = """
+import signal
+
 import pytest
 
 def test_short():
-    pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(3))
@@ -26,12 +28,12 @@ def test_long(seed):
 
 @pytest.fixture
 def run(tmp_path):
-    """Run one short and three long tests."""
+    """Run one short test, which can be interrupted, and three long ones."""
     copy(TESTS / "conftest.py", tmp_path)
     (tmp_path / "test_example.py").write_text(EXAMPLE, "utf-8")
 
-    def run(*arguments):
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "no:cacheprovider", *arguments]
+    def run(*arguments, prefix=()):
+        command = [*prefix, sys.executable, "-m", "pytest", "-q", "-p", "xdist", "-p", "no:cacheprovider", *arguments]
         command += ["-c", TESTS.parent / "pyproject.toml", "--rootdir", tmp_path, tmp_path]
         quick = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return subprocess.run(command, env=quick, capture_output=True, text=True, check=True, timeout=300).stdout
@@ -52,3 +54,10 @@ def test_what_runs_is_not_left_out(run):
     told = run()
     assert "4 passed" in told
     assert "left out" not in told
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_in_the_background_as_elsewhere(run, processes):
+    """A shell has what it starts with `&` ignore SIGINT; tests can be interrupted all the same."""
+    background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
+    assert "1 passed" in run("-n", str(processes), "-m", "not campaign", prefix=background)

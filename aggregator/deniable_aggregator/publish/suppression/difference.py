@@ -9,7 +9,9 @@ A *circuit* is a set of leaves on which no v cancels w. Every w + v tells of a l
   For a table of two segments, circuits are the paths through a graph, and the largest flow is the fewest reports;
 * a set of leaves that meets every circuit contains the leaves of some w + v. The lightest such set is looked for by its linear
   relaxation, to which circuits are added as they are needed. What it proves is a flow, checked in whole numbers; what it
-  suggests are the leaves to tell of, tried in exact arithmetic. Where neither decides, the verdict stays open.
+  suggests are the leaves to tell of, tried in exact arithmetic;
+* where neither decides, sets are tried one after the other, each with one more leaf of a circuit that it did not meet. After so
+  many the verdict stays open.
 
 References
 ----------
@@ -36,6 +38,7 @@ __all__ = ["Difference", "Verdict"]
 _BOUNDLESS = 1 << 40  # reports of a leaf that is harmless to tell of
 _FINE = 1 << 20  # parts of a report
 _SLACK = 1e-6
+_TRIES = 200  # sets of leaves
 
 
 class Verdict(Enum):
@@ -101,9 +104,30 @@ class Difference:
             room = np.where(self._weights < self._least, np.rint((1 - met) * _FINE), _BOUNDLESS).astype(np.int64)
             found = self._pack(room, 0)
             self._circuits[known:] = [circuit for circuit in self._circuits[known:] if met[circuit].sum() < 1 - _SLACK]
-            if len(self._circuits) == known:
-                return found
+            if found is Verdict.OPEN and len(self._circuits) == known:
+                return self._try_sets()
         return found
+
+    def _try_sets(self) -> Verdict:
+        """Try sets of leaves until one tells of too few reports, none is left, or too many were tried."""
+        # Of each leaf whether it is told of (0), may be (1), or may not (2): by its weight, or since sets with it were tried.
+        left = [np.where(self._weights < self._least, 1, 2)]
+        for _ in range(_TRIES):
+            if not left:
+                return Verdict.SAFE
+            room = left.pop()
+            self._exchange(room)
+            told = np.flatnonzero(self._rows[-1])
+            last = told[room[told].argmax()]
+            if not room[last]:
+                return Verdict.UNSAFE
+            weight = int(self._weights[room == 0].sum())
+            for leaf in (*self._basis[np.flatnonzero(self._rows[:-1, last])], last):
+                if room[leaf] == 1 and weight + self._weights[leaf] < self._least:
+                    more, room = room.copy(), room.copy()
+                    more[leaf], room[leaf] = 0, 2
+                    left.append(more)
+        return Verdict.OPEN
 
     def _pack(self, room: NDArray[np.int64], worth: int) -> Verdict:
         """Collect circuits that share no more of a leaf than its room, those of the largest bottleneck first."""

@@ -1,4 +1,4 @@
-"""The SDK's front: an answer goes in, is randomised, and only then leaves this function."""
+"""The SDK's front: `Client.record` takes an answer, randomises it and queues the report."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Client:
         loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
         self._budget = self._caps.tightened(loaded.budget)
         self._use(loaded)
-        for name in self._segments if isinstance(self._segments, dict) else ():  # what is none may go on for ever
+        for name in self._segments if isinstance(self._segments, dict) else ():  # anything else may be endless
             if type(name) is str and name not in loaded.segments:
                 warn_once(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
         directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
@@ -223,7 +223,7 @@ class Client:
         try:
             return self._record(metric, value)
         except BaseException as error:  # noqa: BLE001 - counted; the host app must never notice
-            metric = value = None  # type: ignore[assignment] # whoever logs the frames of an error is not to find the answer
+            metric = value = None  # type: ignore[assignment] # no answer stays in the frames of an error
             if self.strict or not isinstance(error, Exception):
                 raise without_locals(error) from None
             self.count_error(error, "record")
@@ -317,8 +317,8 @@ class Client:
     def set_consent(self, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
         """Begin or end collection; taking consent back drops everything not yet sent, here and on disk.
 
-        What was spent and the permanent responses stay: they are no telemetry, and without them a person who agrees again
-        would be asked anew, at new cost.
+        What was spent and the permanent responses stay. They are no telemetry, and if they were deleted, a person who agrees
+        again would pay again.
         """
         self._consent.replace(consent)
 

@@ -1,4 +1,4 @@
-"""What the environment says. It can switch the SDK off and tune it; it can never make it send more than the app does."""
+"""Environment variables. They can switch the SDK off and tune it; they never make it send more than the app asks for."""
 
 from __future__ import annotations
 

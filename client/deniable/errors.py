@@ -125,9 +125,9 @@ class ServedRegistryError(RegistryError):
 
 
 def without_locals(error: BaseException) -> BaseException:
-    """Have an error, and those it came from, forget the local variables of the functions that have ended with it.
+    """Clear the local variables in the traceback of an error, and of the errors that caused it.
 
-    An app may log these with the error, and an answer may be among them. The lines of the traceback stay.
+    An app may log these variables, and an answer may be among them. The lines of the traceback stay.
     """
     from traceback import clear_frames  # noqa: PLC0415 - slow to import, and only strict clients raise
 

@@ -31,19 +31,19 @@ STRONG_EPSILON = 4.0
 """Above this a report gives the answer away with odds of more than 50 to 1; lint says so."""
 
 LONG_DAYS = 400
-"""Exact sums that are kept for longer are hard to explain: what may be told of them was published long before."""
+"""Days. Exact sums that are kept for longer are hard to explain: what may be published of them was published long before."""
 
 MANY_GROUPS = 256
-"""Into more groups than this devices should not fall by what they show besides answers: many groups have few devices each."""
+"""Most groups that rows and segments should divide devices into. With more groups, each has few devices."""
 
 FEW_REPORTS = 20
-"""Below this `min_reports` lets groups show in which everybody knows everybody."""
+"""A smaller `min_reports` shows groups so small that everybody in them knows everybody."""
 
 MANY_VALUES = 3
-"""Fewer are shared by questions that have nothing to do with each other, such as a yes or no."""
+"""Metrics with fewer values in common, such as yes and no, may have nothing to do with each other."""
 
 LARGE_BYTES = 1 << 28
-"""What a metric may take in the store, 256 MiB, beyond which lint says how that comes about."""
+"""Bytes that a metric may take in the store, 256 MiB. Above that lint reports it, with the reasons."""
 
 ALIKE = "values that look alike are counted apart: keep one, or make them different"
 
@@ -206,7 +206,7 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
 
 
 def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
-    """Tell what a metric takes in the store if that is much: a tally for each period and combination of segments that is kept."""
+    """Report what a metric takes in the store if it is much: one tally for each period and combination of segments kept."""
     layout, days = mechanism.layout, loaded.retention
     cells = layout.rows * layout.width + (layout.rows + layout.width + 1 if layout.kind == "bits" else 0)
     lists = [len(loaded.segments[name]) for name in metric.segments]

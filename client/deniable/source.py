@@ -1,4 +1,4 @@
-"""Where chance comes from: the operating system's generator, and nothing else.
+"""Randomness: from the operating system's generator, and nothing else.
 
 A mechanism never asks for a random float. It asks a `Source` for events of exact rational probability, so that the same
 code runs on the operating system's generator in production and on a tape that walks every possible draw in a proof.
@@ -295,14 +295,14 @@ def jitter(longest: float) -> float:
     return longest * OS.below(1 << 16) / (1 << 16)
 
 
-# Noise is drawn ahead, so a copy of this process must be told from it: else both would use the same noise.
+# Noise is drawn ahead. A forked copy of this process must not use the same noise, so each process has a mark of its own.
 
 _WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux 4.14 and later, for which `mmap` has no name
 _BLANK = bytes(16)
 
 
 def _wiped_by_forks() -> memoryview | None:
-    """Get memory that the kernel clears in every process forked off this one, whoever forks; None where it cannot."""
+    """Get memory that the kernel clears in every forked child, also after a fork by C code; None where it cannot."""
     if sys.platform != "linux":
         return None
     try:
@@ -316,15 +316,15 @@ def _wiped_by_forks() -> memoryview | None:
 _page = _wiped_by_forks()
 
 process_mark: Callable[[], object] = os.getpid if _page is None else _page.tobytes
-"""Return what tells this process from all those it was forked from, and from their other children.
+"""Return a mark that no process has that this one was forked from, and none of their other children.
 
-That is a random mark on a page that the kernel clears in a child. It needs no hook of Python's, which a fork by C code does not
-call, and no system call. Where there is no such page, it is the number of the process.
+It is a random number on a page of memory that the kernel clears in a forked child. It needs no system call and no hook of
+Python's, which a fork by C code does not call. Where there is no such page, the mark is the number of the process.
 """
 
 
 def mark_process() -> object:
-    """Return `process_mark()`, after marking this process if it has no mark yet.
+    """Give this process a mark if it has none yet, and return it.
 
     Raises
     ------
@@ -337,7 +337,7 @@ def mark_process() -> object:
 
 
 def _clear_mark() -> None:
-    """Clear the mark in a forked child, too: an emulator may take the wish for a cleared page and do nothing."""
+    """Clear the mark in a forked child. The kernel does so, but an emulator may not."""
     if _page is not None:
         _page[:] = _BLANK
 

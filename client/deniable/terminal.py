@@ -1,4 +1,4 @@
-"""What a command prints: nothing that others wrote steers the terminal, and a closed pipe ends the command quietly."""
+"""Output of commands: control characters are shown escaped, and a closed pipe ends the command quietly."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Terminal:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Have all that is printed within go through a `Terminal`."""
+    """Print through a `Terminal` inside this block."""
     out, err = Terminal(sys.stdout, CLOSED_STATUS), Terminal(sys.stderr)
     with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
         try:
@@ -71,5 +71,5 @@ def guarded() -> Iterator[None]:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the stream itself, for what may steer the terminal: colours of ours, and nothing that others wrote."""
+    """Return the stream itself, for our own colours. Never write to it what others wrote."""
     return stream.stream if isinstance(stream, Terminal) else stream

@@ -1,4 +1,4 @@
-"""Files that are whole, on disk, and their owner's alone."""
+"""Files that only their owner can write, and that are completely on disk."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["require_own", "sync", "write_new"]
 
 
 def require_own(directory: Path) -> None:
-    """Refuse a directory that somebody else may have filled, or may replace; what is not there yet is nobody's.
+    """Refuse a directory that somebody else may have written to, or can replace. One that does not exist yet is fine.
 
-    The rules are those of ssh: it, all that lies in it, and every folder above it, by its name and where a link leads, belongs to
-    this user or to root, and nobody else can write it. A folder above that others can write may have the sticky bit instead, or
-    be a group's that has no other member. Windows has no such modes, so nothing is refused there.
+    The rules are those of ssh. The directory, all that lies in it, and every folder above it belong to this user or to root, and
+    nobody else can write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a
+    group without other members. Windows has no such modes, so nothing is refused there.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def _require_kept(folder: str) -> None:
 
 @lru_cache(maxsize=64)
 def _is_private(group: int) -> bool:
-    """Tell whether a group is this user's alone: that of the same name, which many systems make, or one that is not listed."""
+    """Return whether this user is the only member of a group: it has the user's name, as on many systems, or is not listed."""
     import grp  # noqa: PLC0415 - not on Windows, and rarely needed
     import pwd  # noqa: PLC0415
 
@@ -116,7 +116,7 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Have a directory's entries on disk: what was made, renamed or removed in it. Windows opens no directories.
+    """Write a directory's entries to disk: what was made, renamed or removed in it. Not on Windows, which opens no directories.
 
     Raises
     ------

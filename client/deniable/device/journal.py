@@ -1,4 +1,4 @@
-"""What was sent: the randomised reports, kept on the device for whoever wants to look."""
+"""The journal: the randomised reports that were sent, kept on the device so that an app can show them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Journal:
             db.execute("DELETE FROM journal WHERE id <= (SELECT max(id) FROM journal) - ?", (_LENGTH,))
 
     def clear(self) -> None:
-        """Delete all entries. If the state cannot be used now, `clearing` stays set, and whoever sees that tries again."""
+        """Delete all entries. If the state cannot be used now, `clearing` stays set, and the caller tries again later."""
         self.clearing = True
         with suppress(StateError):
             if self._state.begun:

@@ -4,10 +4,10 @@ Each metric has its part of the budget reserved (`deniable.limits.allowance`), a
 most. So what one metric may spend does not depend on the answers to another. After an update of the app that changes the parts,
 what was spent before still counts: the sums over all metrics are checked, too.
 
-Spending is written before a report exists. To write for every report would take the app's time, so a process takes a few reports
-of the period ahead for itself, a *lease*. It gives back what it does not use. What it holds when it dies counts as spent.
+Spending is written to disk before a report exists. A write for each report would be slow, so a process pays for several reports
+of the period at once: a *lease*. It gives back what it does not use. If it dies, the whole lease counts as spent.
 
-A metric's periods never run back: a clock that is set back brings neither reports nor budget back.
+A metric's periods never go back. If the clock is set back, neither reports nor budget come back.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ TROUBLE_PAUSE = 10.0
 """Seconds between tries at a state that could not be used: each may take the app's time."""
 
 _DAY = 86_400
-_PARTS = 64  # of the reports that are left, the most a lease takes: another process, or a crash, is to leave something
-_REPORTS = 1024  # that a lease is for, at most
+_PARTS = 64  # a lease takes at most this part of the reports that are left: others need some, and a crash loses the lease
+_REPORTS = 1024  # in a lease, at most
 _PAUSE = 60.0  # seconds between looks at what was spent
 
 
@@ -68,7 +68,7 @@ class _Lease:
     occasion: Occasion
     left: int
     unspent: int  # of those already used: paid for, but not sampled
-    device: bytes  # whose state it was taken from: the directory may be removed, and the device begun anew
+    device: bytes  # secret of the state that it was taken from; the directory may be removed, and another one made
 
     @property
     def rest(self) -> int:
@@ -77,7 +77,7 @@ class _Lease:
 
 
 class _Refusal(NamedTuple):
-    """Why there was no report lately, and until when it is not tried again, on the monotonic clock."""
+    """Why a report was refused, and until when none is tried again, by the monotonic clock."""
 
     why: str
     period: str
@@ -164,7 +164,7 @@ class Ledger:
         return free if free > 0 else "budget"
 
     def _debit(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, paid: int) -> None:
-        """Write down so many reports of the period, of which some are paid for; or take back, where a number is negative."""
+        """Write down reports of the period, and how many of them are paid for. Negative numbers take back."""
         amount = paid * allowance.cost
         self.write_account(db, allowance, occasion, reports, amount)
         db.execute(
@@ -202,7 +202,7 @@ class Ledger:
         return left
 
     def write_account(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, amount: int = 0) -> None:
-        """Write down that a metric was asked, and what it has spent of the lifetime.
+        """Write down that a metric was recorded, and what it has spent of the lifetime.
 
         Parameters
         ----------
@@ -211,7 +211,7 @@ class Ledger:
         allowance, occasion
             As for `spend`.
         reports
-            Of the period; negative where some are taken back.
+            Of the period; negative if some are taken back.
         amount
             Millionths of a nat; likewise.
         """
@@ -224,7 +224,7 @@ class Ledger:
         row = (allowance.tag, last, before, spent + amount)
         db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
         db.execute("UPDATE facts SET value = value + ? WHERE name = 'lifetime'", (amount,))
-        # By their number and not by the clock, which may be wrong for a while: what is forgotten by mistake would be spent again.
+        # By number of periods and not by the clock, which may be wrong for a while: a spend that is deleted could be spent again.
         old = "SELECT until FROM spends WHERE tag = ? ORDER BY until DESC LIMIT 1 OFFSET ?"
         tag = allowance.tag
         db.execute(f"DELETE FROM spends WHERE tag = ? AND until <= ({old})", (tag, tag, allowance.remembered))  # noqa: S608
@@ -232,8 +232,8 @@ class Ledger:
     def reserve(self, db: Connection, allowance: Allowance, occasion: Occasion) -> bool:
         """Debit a report of a kept response; return whether the budget allows.
 
-        All that is reserved for the metric counts from its first report on: in the lifetime for good, and in every window in
-        which it is reported. How many different answers there were does not show in what is left.
+        The first report spends all that is reserved for the metric: of the lifetime once, and of each window in which it is
+        reported. So the rest of the budget does not show how many different answers there were.
 
         Parameters
         ----------
@@ -260,7 +260,7 @@ class Ledger:
             If the state cannot be used.
         """
         window, lifetime, left = 0, 0, _micro(self.budget.lifetime)
-        if self._state.begun:  # to look is no reason to begin
+        if self._state.begun:  # reading does not create the file
             with self._state.transaction() as db:
                 window, lifetime, left = self._spent_since(db), _fact(db, "lifetime"), self._lifetime_left(db)
         return Spent(window / MICRO, (_micro(self.budget.per_window) - window) / MICRO, lifetime / MICRO, left / MICRO)

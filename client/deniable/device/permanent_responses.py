@@ -1,11 +1,11 @@
 """Permanent responses: drawn once for an answer, kept, and reported once a period through fresh noise.
 
-A response is kept under the digest of a secret of this device. Whoever has the file has the secret, too, and can try all answers:
-the file tells which answers were given. Losing a response makes no other one free: a new one counts as another.
+A response is stored under a keyed digest of the answer. The key is in the same file, so whoever has the file can try all answers
+and learn which were given. A response that is lost is not free: the next one counts as another.
 
-Whether there is a report says nothing about the answer. A metric reports so many different responses in a window, and draws so
-many ever; beyond that the last one is reported again: silence would tell that the answer has changed. An answer that is not
-declared has a response like any other: that of a declared answer, drawn once for the device and metric.
+Whether there is a report says nothing about the answer. The number of different responses that a metric reports in a window, and
+that it ever draws, is limited. Beyond that the last one is reported again: silence would show that the answer has changed. An
+answer that is not declared is treated as a declared one, which is drawn once for the device and metric.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What a device keeps between runs, in one SQLite file that only its owner can read.
 
-The file lies in a directory of the app's own, and the two come into being together: a directory without its file is one whose
-file was deleted. Then nobody knows what was spent, so nothing may be recorded; and a damaged file is treated alike. Whoever wants
-to begin anew removes the directory.
+The file lies in a directory of its own, and both are created together. If the directory exists without the file, the file was
+deleted. Then what was spent is unknown, so nothing may be recorded. A damaged file is treated in the same way. To start over,
+remove the directory.
 
-A connection lives no longer than a transaction, so there is none that a fork could copy.
+A connection is closed at the end of each transaction, so a fork copies none.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _FORMAT = 1
 _PATIENCE = 0.25  # seconds to wait for another process: the host app waits, too
 _SECRET_BITS = 256
 _OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # when what was read is not what was written
-_UNFINISHED_AGE = 3600.0  # seconds: whoever made it has died
-# Over a truncated journal a commit is on disk for good. A deleted one may be back after a power failure, and with it what was
-# spent before. Other systems than macOS know no fullfsync; what is forgotten is overwritten.
+_UNFINISHED_AGE = 3600.0  # seconds; after that the process that was making it has died
+# With a truncated journal a commit is on disk for good. A deleted journal may be back after a power failure, and would undo the
+# commit. `fullfsync` works on macOS only. `secure_delete` overwrites what is deleted.
 _SETTINGS = """
     PRAGMA journal_mode = TRUNCATE;
     PRAGMA synchronous = FULL;
@@ -97,10 +97,10 @@ class State:
     Attributes
     ----------
     lock : RLock
-        Guards what is derived from the file and kept in memory; a fork waits for it. Transactions have a lock of their own: who
-        needs nothing but memory does not wait for the disk. Who wants both takes this one first.
+        Guards what is derived from the file and kept in memory; a fork waits for it. Transactions have another lock, so code that
+        needs memory only does not wait for the disk. Code that needs both takes this lock first.
     trouble : str or None
-        Why a transaction failed; None since one has written something. What was found damaged stays so.
+        Why the last transaction failed; None after one that wrote something. A damaged file keeps its trouble.
     """
 
     _alive: ClassVar[WeakSet[State]] = WeakSet()
@@ -126,7 +126,7 @@ class State:
             return self._memory is not None
         try:
             return self.directory.exists()
-        except OSError:  # in a directory that is closed to us; whoever uses it is told so
+        except OSError:  # the directory above cannot be read; a transaction will say so
             return True
 
     @contextmanager
@@ -142,7 +142,7 @@ class State:
 
         process = os.getpid()
         with self._writing:
-            if self._amid:  # it would wait for itself
+            if self._amid:  # this thread is in a transaction, and would wait for itself
                 raise StateError("a transaction ends before another begins; this one is of a signal handler, or a finaliser")
             self._amid = True
             try:
@@ -152,7 +152,7 @@ class State:
                     connection.execute("BEGIN IMMEDIATE")
                     with connection:  # commits, or rolls back
                         yield connection
-                        if os.getpid() != process:  # a signal handler forked amid this
+                        if os.getpid() != process:  # a signal handler forked during the transaction
                             raise StateError("a transaction is its process's, and this is a copy of that")
                     if connection.total_changes != before and not self._damaged:  # to be read says nothing of writing
                         self.trouble = None
@@ -201,7 +201,7 @@ class State:
 
     @staticmethod
     def _make(directory: Path) -> None:
-        """Make directory and file as one: under another name first, and renamed when both are on disk."""
+        """Make the directory with its file: under another name first, which is changed when both are on disk."""
         import sqlite3  # noqa: PLC0415
 
         _make_folder(directory.parent)
@@ -228,14 +228,14 @@ class State:
             rmtree(fresh, ignore_errors=True)
 
     def reset(self) -> None:
-        """Begin in a forked child, with locks that nobody holds."""
+        """Replace the locks in a forked child."""
         self.lock = RLock()
         self._writing = RLock()
         self._amid = False
 
     @classmethod
     def reset_all(cls) -> None:
-        """Begin with every state of this process."""
+        """Do so for every state of this process."""
         for each in cls._alive:
             each.reset()
 

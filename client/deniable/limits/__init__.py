@@ -1,1 +1,1 @@
-"""What a device may give away at most: parts of the budget, the app's caps, what shows besides answers."""
+"""Limits on what a device reveals: its budget, the app's caps, and what shows besides answers."""

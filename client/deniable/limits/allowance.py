@@ -28,7 +28,7 @@ __all__ = ["MICRO", "Allowance", "Unfit", "check", "cost", "reserved", "unfit"]
 _REMEMBERED = 400.0  # days
 
 MICRO = 1_000_000
-"""Parts of a nat that are counted in."""
+"""Budgets are counted in millionths of a nat."""
 
 
 def cost(ratio: Fraction) -> int:
@@ -100,7 +100,7 @@ class Allowance:
         window, lifetime = occasions * each, None
         if budget.per_window is not None and budget.lifetime is not None:
             share = int(window * Fraction(budget.lifetime) / Fraction(budget.per_window))
-            # A budget at its least, one window for life, pays for what a window may hold.
+            # The smallest lifetime is one window; it pays for all answers of that window.
             lifetime = int(min(share - share % each, most * each))
         tag = fingerprint(metric, mechanism.canonical)
         remembered = period.touched(metric.period, max(budget.window, _REMEMBERED))
@@ -113,9 +113,9 @@ class Allowance:
 
     @property
     def due(self) -> int:
-        """What is spent of the lifetime at the first report where responses are kept: all that is reserved.
+        """What the first report spends of the lifetime if responses are kept: all that is reserved.
 
-        Were it spent one by one, the rest would tell how many different answers there were.
+        If each response were paid for by itself, the rest would show how many different answers there were.
         """
         return self.window if self.lifetime is None else self.lifetime
 
@@ -158,9 +158,9 @@ _NAMED = 5  # metrics that a message names
 
 
 def unfit(allowances: Iterable[Allowance], budget: Budget) -> Unfit | None:
-    """Tell whether the reserved parts of all metrics together exceed the budget; None if they do not.
+    """Return how the reserved parts of all metrics together exceed the budget; None if they do not.
 
-    The lifetime needs no look of its own: its parts are those of the window, times the same number.
+    The lifetime needs no check of its own: its parts are those of the window, times the same number.
 
     Parameters
     ----------

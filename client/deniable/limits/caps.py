@@ -1,4 +1,4 @@
-"""What an app allows any registry to ask of a device, compiled into the app: a registry can only stay below."""
+"""Caps: upper bounds that an app sets in its code on what any registry may ask of a device."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Caps:
                 raise ParameterError(f"the cap of {name} is a number of nats above 0 and at most {_LARGEST:.0f}", nats)
         if isinstance(self.mechanisms, str):
             raise ParameterError("mechanisms is a set of names", self.mechanisms)
-        object.__setattr__(self, "metrics", dict(self.metrics))  # nobody else's to change
+        object.__setattr__(self, "metrics", dict(self.metrics))  # a copy, which nobody else can change
         if self.mechanisms is not None:
             object.__setattr__(self, "mechanisms", frozenset(self.mechanisms))
         sizes = (("domain_size", self.domain_size, 2), ("rows", self.rows, 1), ("segments", self.segments, 1))
@@ -128,7 +128,7 @@ class Caps:
 
 
 def _worst(mechanism: Mechanism) -> Fraction | None:
-    """Return the likelihood ratio that a mechanism states, or a larger one that its p and q give away; None for no bound.
+    """Return the likelihood ratio that a mechanism states, or a larger one that follows from its p and q; None for no bound.
 
     To support a value, and not to support it, are events whose likelihoods for two answers no mechanism lets differ by more than
     its ratio. A mechanism in which p is not above q is a mistake.

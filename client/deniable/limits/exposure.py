@@ -1,4 +1,4 @@
-"""What all reports of a device show of it besides its answers: the group that its rows put it in, and its segments.
+"""What the reports of a device show besides its answers: the group that its rows put it in, and its segments.
 
 Both travel in clear and stay the same, so they tell devices apart over all metrics and periods: identifiers of a few bits.
 """

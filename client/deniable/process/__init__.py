@@ -1,1 +1,1 @@
-"""What a guest in a process of somebody else's has to mind: forks, exits, imports, the log."""
+"""What a library must handle in an app's process: forks, exits, imports, the log."""

@@ -1,4 +1,4 @@
-"""The end of a process: the functions of `atexit`, and of `multiprocessing`, whose children leave those out."""
+"""The end of a process: what runs then, by `atexit` and, in children of `multiprocessing`, by its finalizers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _AtExit:
         self.register()
 
     def call(self) -> None:
-        """Call the function; somebody who presses Ctrl-C does not want to wait for it, and sees nothing of it."""
+        """Call the function. Ctrl-C ends it, without a traceback."""
         with suppress(KeyboardInterrupt):
             self._function(self._seconds)
 
@@ -44,13 +44,13 @@ class _AtExit:
         process: Any = sys.modules.get("multiprocessing.process")
         if util is None or process is None:
             return
-        # A child forgets, when it begins, what it was asked to do at its end; but not what to do after it has begun.
+        # A child clears its finalizers when it begins. What is to run after the fork, it keeps; that registers the finalizer.
         util.register_after_fork(self, _AtExit.register_in_child)
         if process.parent_process() is not None:
             self.register_in_child()
 
     def register_in_child(self) -> None:
-        """Ask in a child that has begun."""
+        """Register the finalizer, in a child that has begun."""
         sys.modules["multiprocessing.util"].Finalize(None, self.call, exitpriority=0)
 
 

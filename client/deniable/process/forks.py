@@ -1,6 +1,6 @@
-"""What a fork must not copy amid: locks. Whoever forks takes them first, and the child begins with new ones.
+"""Forks and locks: a fork waits until our locks are free, and the child begins with new ones.
 
-A child has one thread. What another one held when it was copied, nobody would ever release.
+A forked child has one thread. A lock that another thread held at the fork would stay locked in the child for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["over_forks"]
 
-_PATIENCE = 2.0  # seconds to wait for each: better a child that may hang than a host app that surely does
+_PATIENCE = 2.0  # seconds to wait for each lock; after that the fork goes on, and the child may hang
 
 
 class _Lock(Protocol):
@@ -24,15 +24,15 @@ class _Lock(Protocol):
 
 
 def over_forks(locks: Callable[[], Iterable[_Lock]], reset: Callable[[], None]) -> None:
-    """Have locks held while this process forks, and something done in the child.
+    """Hold locks while this process forks, and replace them in the child.
 
     Parameters
     ----------
     locks
-        Returns those of the moment, in the order in which they are taken everywhere. Each may be taken again by the thread
-        that has it: a signal handler that forks may have interrupted just that one.
+        Returns the locks that exist now, in the order in which they are taken everywhere. They are re-entrant: a signal handler
+        that forks may have interrupted the thread that holds one.
     reset
-        Replaces them in the child, where they were released: what the handler interrupted may wait for one of the old.
+        Called in the child, after the locks were released there. It replaces them.
     """
     if not hasattr(os, "register_at_fork"):  # Windows has no fork
         return

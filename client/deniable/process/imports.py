@@ -1,7 +1,7 @@
-"""Imports in the sending threads, which no fork may happen amid.
+"""Imports in the sending threads: a fork waits until they are done.
 
-A child would inherit the lock of a module that is half imported, with nobody to release it; and wait for ever, not only in these
-threads, but where the host app imports the same module.
+A child that is forked during an import inherits the lock of a half-imported module, and nobody releases it. The child would wait
+for ever, also where the host app imports the same module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def _reset() -> None:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Import amid this; a fork waits for it."""
+    """Import inside this block; a fork waits for its end."""
     with _gates[0]:
         yield
 

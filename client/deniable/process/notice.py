@@ -1,4 +1,4 @@
-"""What a developer is told on the logger: once for each subject and reason, in a line, and not without end."""
+"""Warnings for developers on the logger: one line for each subject and reason, and at most a hundred."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_once(subject: str, reason: str, words: str) -> None:
-    """Warn, unless this process was told the same, or has been told a hundred things.
+    """Log a warning, unless this process has logged the same before, or a hundred others.
 
-    Whoever wrote the parts, they stay in one line of printable ASCII.
+    The parts may come from a server. They are written as one line of printable ASCII.
 
     Parameters
     ----------

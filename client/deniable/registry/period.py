@@ -1,4 +1,4 @@
-"""Collection windows: named stretches of UTC time, written so that they sort.
+"""Periods: hours, days, weeks and months in UTC. Their names sort in order of time.
 
 ``hour`` 2026-11-21T14, ``day`` 2026-11-21, ``week`` 2026-W47 (ISO 8601, from Monday), ``month`` 2026-11.
 """
@@ -110,7 +110,7 @@ def _shortest_months(count: int) -> int:
     """Return the days of the shortest so many months in a row."""
     years, rest = divmod(count, 12)
     begins = [datetime(year, month, 1, tzinfo=UTC) for year in (2001, 2002) for month in range(1, 13)]
-    # Four years in a row have a leap day, but around the turn of some centuries.
+    # Any four years in a row have a leap day, except around some turns of a century.
     return years * 365 + (min((begins[i + rest] - begins[i]).days for i in range(12)) if rest else 0)
 
 
@@ -129,5 +129,5 @@ def _bounds(name: str, length: str) -> tuple[datetime, datetime]:
 
 
 def _start(moment: str) -> datetime:
-    """Read a moment in UTC. Unlike `strptime` this imports nothing, which would be amid an app's `record`."""
+    """Read a moment in UTC. Unlike `strptime` this imports nothing while an app records."""
     return datetime.fromisoformat(moment).replace(tzinfo=UTC)

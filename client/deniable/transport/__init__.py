@@ -1,8 +1,8 @@
 """Sending: a bounded queue, two lazy daemon threads, and a spool for what could not be delivered.
 
-Only randomised reports pass here; the raw answer ended in `deniable.client`. Nothing in this folder raises into the host app or
-makes it wait, except `Sender.flush`, `Sender.close` and `Sender.purge`, whose deadlines always hold: one thread decides and
-writes the spool (`dispatch`), another talks to the network (`network`), and the app waits for neither longer than it said.
+Only randomised reports come here; raw answers stay in `deniable.client`. Nothing in this folder raises into the host app or makes
+it wait, except `Sender.flush`, `Sender.close` and `Sender.purge`, which keep their deadlines. One thread makes batches and writes
+the spool (`dispatch`), another talks to the network (`network`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Sender:
         self._alive.add(self)
 
     def reset(self) -> None:
-        """Begin with an empty queue, no threads, no counts and locks that nobody holds."""
+        """Start over with an empty queue, no threads, no counts and new locks."""
         if self._courier is not None:
             self._courier.forget()
         if self._spool is not None:
@@ -104,7 +104,7 @@ class Sender:
 
     @classmethod
     def reset_all(cls) -> None:
-        """Begin anew in a forked child: it has no sending threads, and its parent will send the parent's reports."""
+        """Reset every sender in a forked child: it has no sending threads, and the parent sends the parent's reports."""
         for each in cls._alive:
             each.reset()
 
@@ -162,8 +162,8 @@ class Sender:
     def flush(self, timeout: float) -> bool:
         """Send what is queued now; return whether all of it was settled within `timeout` seconds: sent, spooled or lost.
 
-        Reports recorded meanwhile are not waited for, and are batched as ever. Nor is anything else that would be in vain: while
-        paused, after `close`, and in the sending threads, this returns at once.
+        Reports recorded in the meantime are batched as usual, and are not waited for. While paused, after `close`, and in
+        the sending threads, this returns immediately.
         """
         with self._orders.changed:
             target = self._outbox.hurry()
@@ -203,20 +203,20 @@ class Sender:
         self._backlog.purge(_PURGE_SECONDS)
 
     def pause(self, paused: bool) -> None:  # noqa: FBT001 - it reads like the setting it is
-        """Send nothing, not even what is queued or spooled, and lose nothing, until told otherwise."""
+        """Pause or resume sending. What is queued or spooled is kept."""
         with self._orders.changed:
             self._orders.held = paused
             self._orders.changed.notify_all()
 
     def stop(self) -> None:
-        """Send nothing any more, whoever ends a pause."""
+        """Stop sending for good, also if a pause ends."""
         with self._orders.changed:
             self._orders.stopped = True
             self._orders.changed.notify_all()
 
     def _start(self) -> bool:
         """Start both threads; False where none can be, since the interpreter ends or the system has too many."""
-        # Both at once: while the interpreter ends, the one that runs could start no other.
+        # Both are started here: while the interpreter ends, a running thread could not start another.
         try:
             courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error)
             delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)

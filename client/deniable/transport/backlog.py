@@ -69,17 +69,17 @@ class Backlog:
         self._pure_until = 0.0
 
     def schedule(self, seconds: float) -> None:
-        """Look at the spool in so many seconds: at once after a delivery, for the server is there."""
+        """Read the spool in so many seconds; immediately after a delivery, when the server is known to answer."""
         self._at = time.monotonic() + seconds
         if seconds <= 0:
             self._pause = _FIRST_PAUSE
 
     def stop(self) -> None:
-        """Leave the spool alone: the server refuses this app."""
+        """Read the spool no more: the server refuses this app."""
         self._at = _NEVER
 
     def put_off(self) -> None:
-        """Look at the spool later, each time twice as late, up to an hour."""
+        """Read the spool later: each time after twice as long, up to an hour."""
         seconds = 0.8 * self._pause + jitter(0.4 * self._pause)
         with self._orders.changed:
             self._at = time.monotonic() + seconds

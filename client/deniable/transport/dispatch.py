@@ -1,4 +1,4 @@
-"""The thread that makes batches, has them delivered, and sees to those that were not."""
+"""The thread that makes batches, has them delivered, and spools those that were not."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class Dispatch:
         while True:
             try:
                 if not looked:
-                    with undisturbed():  # all that is imported later, where it is wanted
+                    with undisturbed():  # what this thread imports later
                         import gzip  # noqa: F401, PLC0415
                         import uuid  # noqa: F401, PLC0415
                     self._backlog.schedule(self._interval())  # the app's last run may have left something
                     looked = True
                 if not self._work():
                     return
-            except Exception as error:  # noqa: BLE001 - the host app must never notice, nor a fault that stays eat its processor
+            except Exception as error:  # noqa: BLE001 - the host app must never notice; after a pause, so that a lasting fault costs little
                 log.warning("deniable: no batch can be made: %s", type(error).__name__)
                 with self._orders.changed:
                     self._orders.changed.wait_for(lambda: self._orders.closed, _AFTER_ERROR)

@@ -1,4 +1,4 @@
-"""One HTTP request, of which nothing can run away: neither its time, nor the size of the answer, nor where it goes.
+"""One HTTP request, with a limit on its time and on the size of the answer, and without redirects.
 
 No cookies, no redirects, no proxies or credentials of the host app, and a connection of its own for each request: one that was
 kept open would show the server which batches come from one device, where the addresses of many devices look alike.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Http", "HttpPost", "Post"]
 
 _LARGEST_ANSWER = 64 * 1024
-_USER_AGENT = "deniable"  # without a version: it would single devices out
+_USER_AGENT = "deniable"  # without a version, which would tell devices apart
 
 
 class Post(Protocol):
@@ -178,7 +178,7 @@ class _Wire:
             self.ended = True
             if self._socket is not None:
                 with suppress(OSError):
-                    self._socket.shutdown(SHUT_RDWR)  # wakes whoever reads; closing would not
+                    self._socket.shutdown(SHUT_RDWR)  # wakes a thread that reads; closing would not
 
     def close(self) -> None:
         with self._lock:
@@ -192,7 +192,7 @@ class _Wire:
         for each in (self._socket, getattr(self._connection, "sock", None)):
             if each is not None:
                 with suppress(OSError):
-                    os.close(each.detach())  # a mere close would wait for whoever reads from it
+                    os.close(each.detach())  # `close` would wait for a thread that reads from it
 
 
 def _session(wire: _Wire) -> Session:

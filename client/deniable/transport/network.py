@@ -1,7 +1,7 @@
-"""The thread that talks to the network, and what the app wants of it.
+"""The thread that talks to the network, and the orders it follows.
 
-Whoever asks it for a request can stop waiting at any moment. So a server, or a name service, that hangs holds up this thread and
-nothing else: the reports go to the spool meanwhile, and the app's deadlines hold.
+A caller can stop waiting for a request at any moment. So a server or name service that hangs blocks this thread only: the reports
+go to the spool, and the app's deadlines hold.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SHORTEST, _LONGEST = 1.0, 7 * 86400.0  # between two chores
 
 
 class Orders:
-    """What the app wants, as its threads and the sending ones share it; read and written under `changed`.
+    """What the app wants of the sending threads. It is read and written under `changed`.
 
     Parameters
     ----------
@@ -48,7 +48,7 @@ class Orders:
         self.seen = 0  # purges when the batch in hand was taken
 
     def renewed(self) -> Orders:
-        """Return the same orders under a lock that nobody holds, for a forked child."""
+        """Return the same orders with a new lock, for a forked child."""
         orders = Orders(spooled=self.spooled)
         orders.closed, orders.held, orders.stopped, orders.refused = self.closed, self.held, self.stopped, self.refused
         return orders
@@ -60,12 +60,12 @@ class Orders:
 
     @property
     def purged(self) -> bool:
-        """Whether everything was purged since the batch in hand was taken."""
+        """Whether there was a purge since the current batch was taken."""
         return self.purges != self.seen
 
     @property
     def abandoned(self) -> bool:
-        """Whether an answer to the batch in hand is not to be waited for."""
+        """Whether nobody waits for the answer to the current batch any more."""
         return self.purged or (self.closed and self.spooled)
 
 

@@ -1,7 +1,7 @@
 """Batches that wait on disk for a server that cannot be reached, or for the app's next start.
 
-One gzip file per batch, of what would have been sent anyway. Several processes share a directory: whoever takes a batch holds a
-lock on its file, and where a system has no such locks a batch sent twice has one key, hence counts once.
+Each batch is one gzip file. Several processes share a directory: the process that takes a batch locks its file. On a system
+without such locks a batch may be sent twice; it has the same key, so it counts once.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class Spool:
         self.reset()
 
     def reset(self) -> None:
-        """Begin with a lock that nobody holds, in a forked child without the files that its parent has taken.
+        """Start over with a new lock, and without the files that were taken.
 
-        To close a descriptor that came by a fork leaves the parent's lock in place.
+        In a forked child those are the parent's. Closing an inherited descriptor leaves the parent's lock in place.
         """
         self._lock = RLock()
         self._stuck: set[str] = set()  # done with, but the disk would not let go of them

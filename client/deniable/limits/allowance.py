@@ -180,7 +180,7 @@ def unfit(allowances: Iterable[Allowance], budget: Budget) -> Unfit | None:
     rule = (
         f"all metrics together fit into the budget of {budget.per_window:g} nats in any {budget.window:g} days, and they ask for "
         f"{total / MICRO:.4g}: raise per_window to {least:g} (in [budget] and in the app's Caps), or ask for less: a smaller "
-        f"epsilon, a longer period, epsilon_permanent where a question is asked again and again"
+        f"epsilon, a longer period, epsilon_permanent where a metric is recorded again and again"
     )
     return Unfit(rule, ", ".join(words))
 

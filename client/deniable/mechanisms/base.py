@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "Mechanism", "mean_variance"]
 
-_HELD = 1.0  # seconds for which noise is kept in hand: a snapshot of the machine copies it
-_GROWTH = 4  # how many times as much is drawn, where all was used by then
+_HELD = 1.0  # seconds for which noise that was drawn ahead may be used: a snapshot of the machine would copy it
+_GROWTH = 4  # how many times more is drawn ahead after all was used in that time
 _AHEAD = 256  # draws made ahead at most: enough to share the cost of a system call
 _AHEAD_BITS = 1 << 12  # but no more bits than this at a time, so that no call takes noticeably long
 
@@ -202,7 +202,7 @@ class Mechanism(_Sealed, ABC):
             noise = ahead.pop()
         except IndexError:
             noise = self._refill()
-        else:  # it is looked at once it is taken, and not before: whatever forks in between, no other answer gets it
+        else:  # it is read after it was taken, so that a fork in between cannot give it to another answer
             if monotonic() >= until or whose != process_mark():
                 noise = self._refill()
         return self.respond(value, noise)
@@ -230,7 +230,7 @@ class Mechanism(_Sealed, ABC):
             whose, until = mark_process(), monotonic() + _HELD
             drawn = self.noise(OS, count)
             noise = drawn.pop()
-            # A signal's handler may have forked amid the draw. Two reports that share a part of their noise can tell the answer.
+            # A signal handler may have forked during the draw. Two reports that share noise can reveal the answer.
             if whose == process_mark():
                 self._set(_hand=(whose, until, drawn, count))
                 return noise

@@ -1,4 +1,4 @@
-"""A few bits about a few of the values, noisy once and for good: for questions that are asked again and again."""
+"""A few bits about a few of the values, noisy once and for good: for metrics that are recorded again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Generalised randomized response in two steps, for questions that are asked again and again."""
+"""Generalised randomized response in two steps, for metrics that are recorded again and again."""
 
 from __future__ import annotations
 

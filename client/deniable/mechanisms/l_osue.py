@@ -1,4 +1,4 @@
-"""Optimised unary encoding in two steps, for questions that are asked again and again."""
+"""Optimised unary encoding in two steps, for metrics that are recorded again and again."""
 
 from __future__ import annotations
 

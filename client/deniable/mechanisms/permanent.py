@@ -1,4 +1,4 @@
-"""Mechanisms in two steps, for questions that are asked again and again."""
+"""Mechanisms in two steps, for metrics that are recorded again and again."""
 
 from __future__ import annotations
 

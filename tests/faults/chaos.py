@@ -105,6 +105,7 @@ class Stage:
         self.registry = registry.load(self._path)
         self.mechanisms = {name: mechanisms.of(metric) for name, metric in self.registry.metrics.items()}
         self.redis = Redis(binary, self.folder, durability)
+        self.uploads: list[Upload] = []
 
     def __enter__(self):
         with ExitStack() as undo:

@@ -91,7 +91,7 @@ def test_every_mechanism_has_vectors():
     others = {"google_rappor", "pem", "tree_hist"}  # which need parameters, or search
     assert {vector["mechanism"] for vector in load("mechanisms.json")} == {*mechanisms.names(), *others}
     chosen = {vector["canonical"].split()[0] for vector in load("auto.json")}
-    assert {"binary", "grr", "subset", "local_hash"} <= chosen
+    assert {"binary", "grr", "subset", "pgr"} <= chosen
 
 
 @pytest.mark.parametrize("vector", load("reports.json")["fingerprints"], ids=lambda v: f"{v['id']}-{v['version']}")

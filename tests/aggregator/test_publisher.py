@@ -21,6 +21,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator import decode, store
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.audit.verify import Chain
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.publish import publisher, release
@@ -381,6 +382,45 @@ def test_several_workers_publish_once(shop):
             thread.join()
         assert len(made) == (n > 100)
     assert shop.published("theme") == {(TODAY, ""): 400}
+
+
+def test_of_two_workers_that_read_the_same_one_publishes(shop, monkeypatch):
+    """A worker that was quicker, after another has read and before it writes, is the one that publishes: nothing counts twice."""
+    shop.counted("theme", 100)
+    slow, quick = (Publisher(shop.store, shop.registry) for _ in range(2))
+    publish, made = slow._publish, []
+
+    def publish_late(*given):
+        made.append(quick.publish(CLOSED))
+        return publish(*given)
+
+    monkeypatch.setattr(slow, "_publish", publish_late)
+    assert slow.publish(CLOSED) == []
+    assert [len(each) for each in made] == [1]
+    assert shop.published("theme") == {(TODAY, ""): 100}
+    assert release.summary(shop.store, shop.stratum("theme")[:3]).n == 100
+
+
+def test_an_audit_log_that_grows_meanwhile_stays_whole(shop, monkeypatch):
+    """What others log after a publisher has looked at the log's end, and before it writes, does not break the log."""
+    shop.counted("theme", 100)
+    publish, log = shop.publisher._publish, AuditLog(shop.store.redis, "shop")
+    others = iter(["0" * 16, "1" * 16])
+
+    def publish_late(*given):
+        if (other := next(others, None)) is not None:
+            log.append("key.revoked", "command", {"id": other})
+        return publish(*given)
+
+    monkeypatch.setattr(shop.publisher, "_publish", publish_late)
+    assert len(shop.publisher.publish(CLOSED)) == 1
+    lines = list(log.lines(log.first()))
+    assert [whole(line).event for line in lines] == ["key.revoked", "key.revoked", "release.published"]
+    chain = Chain("shop")
+    chain.add("store", lines)
+    chain.finish(with_files=True)
+    assert chain.faults == []
+    assert shop.published("theme") == {(TODAY, ""): 100}
 
 
 def test_releases_are_in_the_audit_log(shop):

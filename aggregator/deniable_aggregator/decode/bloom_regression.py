@@ -31,7 +31,6 @@ T. Sun, C.-H. Zhang: Scaled sparse linear regression. Biometrika 99(4), 2012.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -43,6 +42,7 @@ from deniable.errors import ParameterError
 from deniable_aggregator.decode.bloom_fit import Cells, Model, bit_noise, solve
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from numpy.typing import NDArray
@@ -58,6 +58,7 @@ _REPORTS = 16  # for each candidate in that model: its covariance comes from all
 
 _ENTER = 0.05  # a candidate enters the model beside the LASSO's where its p-value, times the candidates, is below
 _ROUNDS = 12  # of selection, which settles after 2 to 6
+_ROUGH = 1e-4  # of the penalty, within which the LASSO's slopes are right
 _SETTLE = 3  # updates of the covariance, each by a fit
 
 
@@ -133,7 +134,7 @@ def fit(
     design = csc_array(design, dtype=np.float64, copy=True)
     design.sum_duplicates()
     design.eliminate_zeros()
-    # The LASSO takes indices of 32 bits only, and these suffice: a tally has few cells.
+    # Indices of 32 bits suffice, since a tally has few cells, and are read faster.
     design = csc_array((design.data, design.indices.astype(np.int32), design.indptr.astype(np.int32)), design.shape)
     _check(design, counts, reports, p, q, density)
     used = reports > 0
@@ -215,9 +216,6 @@ def _search(cells: Cells) -> Model:
 
 def _lasso(cells: Cells, model: Model) -> Integers:
     """Select by a non-negative LASSO at the universal penalty for the noise that a model found."""
-    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - slow to import
-    from sklearn.linear_model import Lasso  # noqa: PLC0415
-
     columns = cells.design.shape[1]
     if columns < 2:  # noqa: PLR2004 - nothing to select among, and no universal penalty
         return np.arange(columns)
@@ -225,16 +223,43 @@ def _lasso(cells: Cells, model: Model) -> Integers:
     # A scaled column's correlation with the residuals has variance 1 where the column is absent.
     scale = 1 / np.sqrt(cells.transposed.power(2) @ precision)
     penalty = np.sqrt(2 * np.log(columns))
-    lasso = Lasso(
-        alpha=penalty * precision.mean() ** -1 / precision.size,  # weights are made to sum to the number of cells
-        positive=True,
-        fit_intercept=cells.density is not None,
-        max_iter=500,
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # a rough solution selects as well: what it misses enters by its test
-        lasso.fit(csc_array(cells.design @ diags_array(scale)), cells.y.ravel(), sample_weight=precision / precision.mean())
-    return np.flatnonzero(lasso.coef_ > 0)
+    design, y = csc_array(cells.design @ diags_array(scale)), cells.y.ravel()
+    weight, means = precision / precision.sum(), np.zeros(columns)
+    if cells.density is not None:  # the intercept that fits best is taken out of columns and cells alike
+        means, y = design.T @ weight, y - weight @ y
+    shares, entered = np.zeros(columns), np.arange(0)
+    while True:
+        slope = _penalised(csr_array(design), means, y, precision, penalty)(shares)[1]
+        more = np.setdiff1d(np.flatnonzero(slope < -_ROUGH), entered)
+        if not len(more):
+            return np.flatnonzero(shares > 0)
+        entered = np.union1d(entered, more)  # of thousands of columns some hundred ever enter, and the rest costs no time
+        loss = _penalised(csr_array(design[:, entered]), means[entered], y, precision, penalty)
+        shares[entered] = _least(loss, shares[entered])
+
+
+def _penalised(
+    design: csr_array[Any], means: Floats, y: Floats, precision: Floats, penalty: float
+) -> Callable[[Floats], tuple[float, Floats]]:
+    """Return half the weighted squared residuals plus the sum of the shares, in penalties, with its gradient by the shares."""
+    transposed = csr_array(design.T)
+
+    def loss(shares: Floats) -> tuple[float, Floats]:
+        residual = design @ shares - means @ shares - y
+        weighted = precision * residual / penalty
+        return weighted @ residual / 2 + shares.sum(), transposed @ weighted - means * weighted.sum() + 1
+
+    return loss
+
+
+def _least(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Floats:
+    """Minimise over what is not negative. A rough solution selects as well: what it misses enters by its test."""
+    from scipy.optimize import minimize  # noqa: PLC0415 - slow to import
+
+    options = {"maxiter": 500, "maxcor": 20, "ftol": 1e-13, "gtol": _ROUGH / 10}
+    bounds = [(0, None)] * len(start)
+    found: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    return found
 
 
 def _settle(cells: Cells, columns: Integers, start: Model | None, *, others: bool = True) -> Model:

@@ -161,3 +161,13 @@ def test_a_store_that_dies_ends_all_with_a_line(trial, tmp_path):
     assert process.returncode == 2
     assert "deniable serve: the store ended by itself with status -9; start this again: what it has on disk is kept\n" in err
     assert "Traceback" not in err
+
+
+def test_without_a_registry_the_one_here_is_served(tmp_path):
+    """The registry is that of this folder unless another is named; where there is none the command says how to get one."""
+    command = [sys.executable, "-m", "deniable", "serve", "--bind", "127.0.0.1:0"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("deniable serve: metrics.toml: -: the registry is missing: ")
+    assert "deniable init" in done.stderr

@@ -25,7 +25,7 @@ __all__ = ["serve"]
 
 def serve(parser: argparse.ArgumentParser) -> Run:
     """``deniable serve --registry metrics.toml``: store, server and worker, for development and small installations."""
-    parser.add_argument("--registry", help="metrics.toml to serve (default: DENIABLE_REGISTRY)")
+    parser.add_argument("--registry", metavar="FILE", help="default: DENIABLE_REGISTRY, else metrics.toml")
     parser.add_argument("--bind", default="127.0.0.1:8080", metavar="HOST:PORT", help="default 127.0.0.1:8080")
     parser.add_argument("--redis-url", help="store to use (default: DENIABLE_REDIS_URL, else one of our own)")
     parser.add_argument("--data", type=Path, default=Path(".deniable"), help="where keys and a store of our own are kept")
@@ -37,7 +37,7 @@ def serve(parser: argparse.ArgumentParser) -> Run:
         variables.warn()
         settings = replace(
             settings,
-            registry=arguments.registry or settings.registry,
+            registry=arguments.registry or settings.registry or "metrics.toml",
             redis_url=arguments.redis_url or settings.redis_url,
         )
         apps = list(settings.registries())

@@ -141,6 +141,8 @@ def _stop_on_signals() -> Event:
         if stop.is_set():
             os._exit(_FORCED)
         stop.set()
+        if number == signal.SIGINT and os.isatty(2):  # not print, amid which a signal may come
+            os.write(2, b"Stopping ...\n")
         last = Timer(_STOP_SECONDS, give_up)
         last.daemon = True
         last.start()

@@ -1,0 +1,71 @@
+"""Ctrl-C in a terminal: every command says that it stops, and shows no traceback."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+
+
+def interrupted(command, ready):
+    """Run a command in a terminal, press Ctrl-C once it is ready, and return its status and all that it said."""
+    screen, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "deniable", *command],
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    try:
+        said = ready(process, screen)
+        os.killpg(process.pid, signal.SIGINT)
+        while True:
+            try:
+                read = os.read(screen, 4096)
+            except OSError:  # nobody has the other end any more
+                break
+            if not read:
+                break
+            said += read
+        process.wait(60)
+    finally:
+        process.kill()
+        os.close(screen)
+    return process.returncode, said.decode()
+
+
+def test_a_command_that_computes():
+    """It ends with the status that shells know."""
+    command = ["prove", "subset", "--domain-size", "6", "--epsilon", *(f"{i / 1000}" for i in range(1, 15_000))]
+    status, said = interrupted(command, lambda _, screen: os.read(screen, 1))
+    assert status == 130, said
+    assert said.endswith("Stopping ...\r\n")
+    assert "Traceback" not in said
+
+
+def test_a_worker(start_store):
+    """A worker ends what it has in hand, and well."""
+    from redis import Redis
+
+    from deniable_aggregator.store import Store, health
+
+    url = start_store("wheel")
+
+    def alive(process, _):
+        with Redis.from_url(url) as client:
+            deadline = time.monotonic() + 120
+            while not health.feel(Store(client, "interrupted")).workers:
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+        return b""
+
+    status, said = interrupted(["worker", "--redis-url", url, "--app", "interrupted"], alive)
+    assert status == 0, said
+    assert "Stopping ..." in said
+    assert "Traceback" not in said

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask, request
 from flask.sessions import SecureCookieSessionInterface
 from itsdangerous import URLSafeTimedSerializer
-from redis import RedisError
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from deniable.errors import ConfigurationError
 from deniable.registry.text import visible
 from deniable_aggregator.commands.options import opened
 from deniable_aggregator.store.durability import Durability
+from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.room import Room
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
@@ -69,7 +69,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     try:
         if settings.serves != "query":  # which writes nothing that anybody was promised
             durability.check(client)
-    except RedisError as error:  # no reason not to start: a store that comes later is looked at before it is used
+    except StoreError as error:  # no reason not to start: a store that comes later is looked at before it is used
         log.warning("the store cannot be asked yet whether it keeps durability %s (%s)", durability.name, type(error).__name__)
     flask = _Server(__name__)
     flask.jinja_options = {"finalize": _shown}
@@ -129,11 +129,11 @@ class _Sessions(SecureCookieSessionInterface):
             return self.session_class()
         try:
             return super().open_session(app, request)
-        except RedisError:  # nobody is signed in while the store is away
+        except StoreError:  # nobody is signed in while the store is away
             return self.session_class()
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
-        with suppress(RedisError):
+        with suppress(StoreError):
             super().save_session(app, session, response)
 
     def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer:  # noqa: ARG002

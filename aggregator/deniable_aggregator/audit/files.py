@@ -85,7 +85,7 @@ def verify(log: AuditLog, folder: Path | None = None, anchors: Mapping[int, str]
     ------
     OSError
         If a file cannot be read.
-    redis.RedisError
+    StoreError
         If the store cannot be used.
     """
     for _ in range(_ROUNDS - 1):
@@ -141,7 +141,7 @@ def rotate(log: AuditLog, folder: Path, before: int) -> list[Path]:
         If the folder's files are of another log, or the last one is not as it was written.
     OSError
         If the disk refuses; what was not moved stays in the store.
-    redis.RedisError
+    StoreError
         If the store cannot be used; what is in a file and in the store is taken out of the store by the next rotation.
     Rotated
         If somebody else rotates the log at the moment.
@@ -224,7 +224,7 @@ def expire(log: AuditLog, folder: Path, before: int) -> list[Path]:
     ------
     OSError
         If the disk refuses.
-    redis.RedisError
+    StoreError
         If the store cannot be used; then nothing is deleted.
     """
     old: list[Path] = []

@@ -15,14 +15,15 @@ from dataclasses import dataclass
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
 
-import redis
-
 from deniable_aggregator.audit.entry import Entry, genesis, whole
 from deniable_aggregator.store import schema
+from deniable_aggregator.store.errors import CommandRefused
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import redis
 
 __all__ = ["AuditLog", "Rotated"]
 
@@ -92,7 +93,7 @@ class AuditLog:
         ------
         ParameterError
             If the entry is none.
-        redis.RedisError
+        StoreError
             If the store cannot be used. The entry may have been appended all the same.
         """
         attempt = along or (lambda seen, line: self._append([self.key], [seen, line]))
@@ -112,7 +113,7 @@ class AuditLog:
                 return entry
             else:
                 return None
-        raise redis.ResponseError(f"the audit log of {self.app} has grown under each of {_TRIES} tries")
+        raise CommandRefused(f"the audit log of {self.app} has grown under each of {_TRIES} tries")
 
     def doing(self, command: str, key: str, *arguments: Any) -> Callable[[bytes, bytes], Any]:
         """Have a command of the store done in the moment in which the entry is appended, or neither if it changes nothing.
@@ -148,7 +149,7 @@ class AuditLog:
         ------
         Rotated
             If the oldest were moved away meanwhile: what was read is not all there was, so begin again.
-        redis.RedisError
+        StoreError
             If the store cannot be used.
         """
         at = 0

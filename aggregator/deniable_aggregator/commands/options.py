@@ -7,14 +7,15 @@ import sys
 from functools import wraps
 from typing import TYPE_CHECKING
 
-import redis
-
 from deniable.errors import ConfigurationError
 from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+
+    import redis
 
 __all__ = ["STORE_STATUS", "add", "answered", "opened", "stores"]
 
@@ -88,7 +89,7 @@ def answered(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Nam
     def answering(arguments: argparse.Namespace) -> int:
         try:
             return run(arguments)
-        except redis.RedisError as error:
+        except StoreError as error:
             print(f"the store cannot be used ({type(error).__name__})", file=sys.stderr)
             return STORE_STATUS
 

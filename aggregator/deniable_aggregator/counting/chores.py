@@ -45,7 +45,7 @@ class Chore:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be used.
         """
         now, more = time.monotonic(), False

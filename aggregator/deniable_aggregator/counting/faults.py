@@ -11,30 +11,20 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-import redis
-
 from deniable_aggregator.counting.events import Events
+from deniable_aggregator.store.errors import CommandRefused, transient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from deniable_aggregator.store import Store
 
-__all__ = ["LOST", "Faults", "present", "transient"]
+__all__ = ["Faults", "present"]
 
 log = logging.getLogger("deniable.worker")
 
-LOST = (redis.ConnectionError, redis.TimeoutError)
-"""Whether the store did what it was told is not known."""
-_TRANSIENT = (*LOST, redis.OutOfMemoryError, redis.ReadOnlyError)
 _LIFE = 7200  # seconds after the last failure of an app for which faults are noted: chores come round within an hour
 _FRESH = 60.0  # seconds after which it is looked again what is noted, since other workers note, too
-_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
-
-
-def transient(error: Exception) -> bool:
-    """Tell whether the store is away, full, or failing over."""
-    return isinstance(error, _TRANSIENT) or (isinstance(error, redis.RedisError) and str(error).startswith(_TRANSIENT_WORDS))
 
 
 class Faults:
@@ -66,7 +56,7 @@ class Faults:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be used.
         """
         name = f"{chore} of {about}" if about else chore
@@ -83,13 +73,13 @@ class Faults:
     def _note(self, name: str, kind: str) -> None:
         """Note what failed; the text of an error may hold counts, so only its type is told."""
         log.error("%s failed (%s)", name, kind)
-        with suppress(redis.ResponseError):  # that it cannot be noted is no fault of the next metric
+        with suppress(CommandRefused):  # that it cannot be noted is no fault of the next metric
             self._store.faults.put({name: kind})
             self._store.redis.expire(self._store.faults.key, _LIFE)
         self._noted.add(name)
 
     def _passed(self, name: str) -> None:
-        with suppress(redis.ResponseError):
+        with suppress(CommandRefused):
             if time.monotonic() >= self._until:
                 self._noted = set(present(self._store))
                 self._until = time.monotonic() + _FRESH

@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-import redis
-
 from deniable.errors import PayloadError
 from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.counting.faults import LOST, transient
 from deniable_aggregator.store import Store, batch, health
 from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
+from deniable_aggregator.store.errors import AWAY, StoreError, transient
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,13 +123,13 @@ class Worker:
                 if burst and not again and not entries and not any(more):
                     break
                 again = again and bool(entries)
-            except redis.RedisError as error:
+            except StoreError as error:
                 # Redis is away or was emptied: nothing is lost, entries that were handed out are claimed again later.
                 log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, pause)
                 self.cut_off = True
                 self._events.failed()
                 joined = False
-                again = isinstance(error, LOST) or (again and transient(error))
+                again = isinstance(error, AWAY) or (again and transient(error))
                 stop.wait(pause)
                 pause = min(2 * pause, 5.0)
         if self.cut_off:  # it would only be waited for
@@ -140,7 +138,7 @@ class Worker:
             for store in self._stores.values():
                 store.leave(self.consumer)
                 health.stop(store, self.consumer)
-        except redis.RedisError as error:
+        except StoreError as error:
             self.cut_off = True
             log.warning("left without telling the store (%s)", type(error).__name__)
 
@@ -225,7 +223,7 @@ class Worker:
             began = time.perf_counter()
             try:
                 stale = store.commit(self.consumer, ids, deltas, int(time.time()))
-            except redis.RedisError as error:
+            except StoreError as error:
                 if not transient(error):
                     raise
                 # Whether it went through may not be known, but it can be sent again: if it did, the entries are stale.

@@ -92,7 +92,7 @@ class Removal:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be used.
         """
         held = Holdings(self._store, self._metric)
@@ -127,7 +127,7 @@ class Removal:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be used. What is left is found by the next sweep.
         """
         held = Holdings(self._store, self._metric)

@@ -39,7 +39,7 @@ class Holdings:
 
     Raises
     ------
-    redis.RedisError
+    StoreError
         If the store cannot be used.
     """
 

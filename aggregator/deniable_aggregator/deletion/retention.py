@@ -16,8 +16,6 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
-import redis
-
 from deniable.declared import Declared
 from deniable.registry import period
 from deniable.registry.tables import GRACE, delay
@@ -29,6 +27,7 @@ from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.store import schema, tallies
 from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store.errors import StoreFull
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -135,7 +134,7 @@ class Retention:
         known = {name.decode() for name in cast("set[bytes]", client.smembers(self._store.metrics))}
         living = {metric for metric, version, _ in self._declared if (metric, version) not in gone}
         if living - known:
-            with suppress(redis.OutOfMemoryError):  # what makes room comes first, and the next look notes them
+            with suppress(StoreFull):  # what makes room comes first, and the next look notes them
                 client.sadd(self._store.metrics, *sorted(living - known))
         return known | living | {metric for metric, _ in gone}
 

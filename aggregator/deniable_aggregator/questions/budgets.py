@@ -113,7 +113,7 @@ class Budgets:
         ------
         BudgetSpent
             If too little is left.
-        redis.RedisError
+        StoreError
             If the store cannot be used. The question may have been paid for: asked again, it has its answer.
         """
         answers = self._store.table(schema.ANSWERS, asked.whole.metric)

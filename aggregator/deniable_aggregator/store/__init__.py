@@ -174,7 +174,7 @@ class Store:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be used, or does not keep the promised durability. The batch may have been appended all the
             same; sent again with its key, it is appended once.
         """
@@ -203,7 +203,7 @@ class Store:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If it does not, or cannot be asked.
         """
         if self._durability:

@@ -66,7 +66,7 @@ class Durability:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be asked, or has been started anew with settings that do not keep the promise.
         """
         if time.monotonic() < self._good_until:
@@ -91,7 +91,7 @@ class Durability:
         ------
         ConfigurationError
             If it does not keep the promise, or ``always`` is promised and cannot be seen.
-        redis.RedisError
+        StoreError
             If it cannot be asked.
         """
         seen = look(client)
@@ -145,7 +145,7 @@ def look(client: redis.Redis) -> dict[str, str]:
 
     Raises
     ------
-    redis.RedisError
+    StoreError
         If it cannot be asked.
     """
     try:

@@ -93,6 +93,20 @@ class StoreServer:
                 f"the store ended by itself with status {self._process.returncode}; start this again: what it has on disk is kept"
             )
 
+    def ping(self) -> None:
+        """See that the server answers, before anything is started that would only wait for it.
+
+        Raises
+        ------
+        ConfigurationError
+            If it does not.
+        """
+        try:
+            with Redis.from_url(self.url, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
+                client.ping()
+        except (RedisError, ValueError) as error:
+            raise ConfigurationError(f"the store cannot be reached ({self.origin}): {type(error).__name__}") from None
+
     def stop(self) -> None:
         """Stop the server and remove its folder, where we made them; a second call does nothing."""
         if os.getpid() == self._pid:  # a forked child inherits this object, and atexit's list, but not the server

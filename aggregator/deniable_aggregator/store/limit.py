@@ -67,7 +67,7 @@ class Limiter:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be used.
         """
         found = self._count([limit.key for limit in limits], arguments(limits))

@@ -46,7 +46,7 @@ class Room:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be asked.
         """
         now = time.monotonic()
@@ -71,7 +71,7 @@ def is_full(client: redis.Redis) -> bool:
 
     Raises
     ------
-    redis.RedisError
+    StoreError
         If the store cannot be asked.
     """
     return left(_memory(client)) <= 0

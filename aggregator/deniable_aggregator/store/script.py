@@ -64,7 +64,7 @@ class Script:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be used. The script may have run all the same, also twice.
         """
         idle = self._idle.here()

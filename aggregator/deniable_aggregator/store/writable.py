@@ -41,7 +41,7 @@ def probe(client: redis.Redis) -> None:
 
     Raises
     ------
-    redis.RedisError
+    StoreError
         If it would not take a write.
     """
     client.set(_PROBED, b"", xx=True, ex=1)

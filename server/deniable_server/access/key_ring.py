@@ -10,12 +10,13 @@ from hmac import compare_digest
 from threading import Lock
 from typing import TYPE_CHECKING
 
-import redis
-
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.keys import Key, KeyStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    import redis
 
 __all__ = ["FRESH_SECONDS", "STALE_SECONDS", "Ring"]
 
@@ -69,7 +70,7 @@ class Ring:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store is away and nothing is known of it, or nothing that is recent enough: whether the key is good cannot be
             told then.
         """
@@ -85,7 +86,7 @@ class Ring:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             As by `find`.
         """
         return any(key.app == app and key.id == id_ and key.opens(role) for key in (*self._given, *self._known()))
@@ -99,7 +100,7 @@ class Ring:
             return
         try:
             self._stores[key.app].note(key.id, today)
-        except redis.RedisError as error:
+        except StoreError as error:
             log.warning("a key's day of use could not be kept (%s)", type(error).__name__)
         else:
             self._noted[key.id] = today
@@ -123,7 +124,7 @@ class Ring:
     def _load(self, *, anew: bool) -> None:
         try:
             read = tuple(key for store in self._stores.values() for key in store.load())
-        except redis.RedisError as error:
+        except StoreError as error:
             self._tried_at = self._clock()
             if anew or self._clock() - self._read_at >= STALE_SECONDS:
                 raise

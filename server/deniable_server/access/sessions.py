@@ -41,7 +41,7 @@ class Sessions:
 
         Raises
         ------
-        redis.RedisError
+        StoreError
             If the store cannot be used.
         """
         if self._secret is None:

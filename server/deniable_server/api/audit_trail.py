@@ -12,7 +12,6 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-import redis
 from flask import Flask, Response, current_app, g, request
 
 from deniable.errors import ParameterError
@@ -21,6 +20,7 @@ from deniable_aggregator.audit.entry import LONGEST
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.store import schema
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.service import App, service
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def kept(answer: Response) -> Response:
     try:
         _publisher()()
         app.audit.append(event, actor, details)
-    except redis.RedisError as error:
+    except StoreError as error:
         return current_app.make_response(current_app.handle_user_exception(error))
     return answer
 
@@ -125,7 +125,7 @@ def register(flask: Flask, apps: Iterable[App]) -> None:
     flask.extensions[_NAME] = publish
     try:
         publish()
-    except redis.RedisError as error:
+    except StoreError as error:
         log.warning("the audit log cannot be written yet (%s); until then no query is answered", type(error).__name__)
 
 

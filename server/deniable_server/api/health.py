@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import redis
 from flask import Blueprint, jsonify
 
 from deniable_aggregator.store import health, room, writable
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def readyz() -> tuple[Response, int]:
         writable.probe(app.store.redis)  # the apps share it; queries are written down, too
         if settings.serves != "query" and room.is_full(app.store.redis):
             parts["store"] = {"ok": False, "reason": "full"}
-    except redis.RedisError as error:
+    except StoreError as error:
         parts["store"] = {"ok": False, "reason": writable.reason(error)}
     ready = all(part["ok"] for part in parts.values())
     return jsonify(status="ok" if ready else "unavailable", parts=parts), 200 if ready else 503

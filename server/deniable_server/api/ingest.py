@@ -17,7 +17,6 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import redis
 from flask import Blueprint, Response, g, request
 from werkzeug.wsgi import get_content_length
 
@@ -27,6 +26,7 @@ from deniable.wire import report
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import batch, refused_reports
+from deniable_aggregator.store.errors import StoreError, StoreFull
 from deniable_server.api.auth import app_by_ingest_key, uploader
 from deniable_server.http.problem import RETRY_SECONDS, Problem
 from deniable_server.service import Collected, service
@@ -133,7 +133,7 @@ def reports() -> Response:
         detail = "more batches wait to be counted than this server holds; try again later"
         raise Problem(503, "backlog_full", detail, retry_after=RETRY_SECONDS)
     if appended.outcome == "no room":
-        with suppress(redis.OutOfMemoryError):
+        with suppress(StoreFull):
             known.limits.take(limits)
         detail = "the store has no memory left for uploads; try again later"
         raise Problem(503, "store_full", detail, retry_after=RETRY_SECONDS)
@@ -165,7 +165,7 @@ def _note_refused(app: App) -> None:
         reports[(metric, found.metric.version, code) if found else ("", 0, code)] += number
     try:
         refused_reports.add(app.store, reports)
-    except redis.RedisError as error:
+    except StoreError as error:
         log.warning("refused reports could not be counted (%s)", type(error).__name__)
 
 

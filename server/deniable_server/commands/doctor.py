@@ -9,12 +9,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import redis
-
 from deniable import terminal
 from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
 from deniable_aggregator.store.embedded import redacted
+from deniable_aggregator.store.errors import AWAY
 from deniable_server.doctor import examine
 from deniable_server.local import running
 from deniable_server.settings import Settings
@@ -55,7 +54,7 @@ def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
                 say(found)
                 faults += found.status == "fault"
                 warnings += found.status == "warning"
-        except (redis.ConnectionError, redis.TimeoutError) as error:
+        except AWAY as error:
             print(f"the store cannot be reached ({redacted(url)}): {type(error).__name__}", file=sys.stderr)
             return options.STORE_STATUS
         finally:

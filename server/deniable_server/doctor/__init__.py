@@ -8,14 +8,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import redis
-from redis.exceptions import NoPermissionError
-
+from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.doctor.finding import Finding, Status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    import redis
 
     from deniable.registry import Registry
     from deniable_server.settings import Settings
@@ -37,13 +37,13 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: redi
 
     Raises
     ------
-    redis.ConnectionError, redis.TimeoutError
+    StoreError
         If the store is away. What was found of this machine has been yielded by then.
     """
     yield host.variables()
     yield host.memory_files()
     yield host.gunicorn()
-    with suppress(redis.ResponseError):  # a store that cannot write answers even this with an error, but it answers
+    with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
         client.ping()
     for name, look in store.looks(settings, list(registries), client).items():
         yield _asked(name, "", look)
@@ -56,11 +56,11 @@ def _asked(check: str, app: str, look: Callable[[], Finding]) -> Finding:
     """Have a look; that the store's user may not is a finding as well."""
     try:
         found = look()
-    except NoPermissionError:
+    except CommandForbidden:
         meaning = "whether this is well cannot be told from here"
         remedy = "run this as a user of the store that may do what the server does (deploy/users.acl), or as its administrator"
         return Finding(check, "warning", "the user of the store may not ask", meaning, remedy, app)
-    except redis.ResponseError as error:
+    except CommandRefused as error:
         meaning = "the store refuses what the service does all the time"
         return Finding(check, "fault", f"the store answers {type(error).__name__}", meaning, "look into the store's own log", app)
     return found

@@ -6,15 +6,15 @@ import time
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, cast
 
-import redis
-from redis.exceptions import NoPermissionError
-
 from deniable_aggregator.store import durability, room, schema, writable
 from deniable_aggregator.store.durability import Durability
+from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
 from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    import redis
 
     from deniable_server.settings import Settings
 
@@ -91,9 +91,9 @@ def writes(client: redis.Redis) -> Finding:
     """Try whether the store would take a write, as ``/readyz`` does."""
     try:
         writable.probe(client)
-    except NoPermissionError:
+    except CommandForbidden:
         raise
-    except redis.ResponseError as error:
+    except CommandRefused as error:
         seen = f"the store refuses them: {writable.REASONS[writable.reason(error)]}"
         meaning = "uploads are refused with 503 store_unavailable, and so are queries, which are written down"
         return Finding("writes", "fault", seen, meaning, "the findings of its role, disk and memory say more, as does its log")
@@ -185,7 +185,7 @@ def _near(place: str | None) -> bool:
 def _listens_widely(client: redis.Redis) -> bool:
     try:
         told = cast("dict[Any, Any]", client.config_get("bind", "protected-mode", "port", "tls-port"))
-    except redis.ResponseError:
+    except CommandRefused:
         return False
     text = {_text(name): _text(value) for name, value in told.items()}
     listens = {text.get("port", "0"), text.get("tls-port", "0")} != {"0"}
@@ -218,9 +218,9 @@ def _may(client: redis.Redis, command: tuple[Any, ...], app: str) -> bool:
         client.execute_command(  # type: ignore[no-untyped-call]
             *(_key(part, app) if isinstance(part, schema.Key) else part for part in command)
         )
-    except NoPermissionError:
+    except CommandForbidden:
         return False
-    except redis.ResponseError as error:
+    except CommandRefused as error:
         return not str(error).startswith("NOPERM")
     return True
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-import redis
 from flask import Flask, Response, current_app, g, json, request
 from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.process import logs
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.http import trace
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ def register(app: Flask) -> None:
                 answer.headers[name] = value
         return answer
 
-    @app.errorhandler(redis.RedisError)
-    def on_store(error: redis.RedisError) -> Response:
+    @app.errorhandler(StoreError)
+    def on_store(error: StoreError) -> Response:
         app.logger.error("the store cannot be used: %s", type(error).__name__)
         detail = "the store cannot be reached; try again later"
         return Problem(503, "store_unavailable", detail, retry_after=RETRY_SECONDS).response()

@@ -14,11 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 from urllib.request import ProxyHandler, build_opener
 
-from redis import Redis
-from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
-from redis.retry import Retry
-
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import variables
 from deniable_aggregator.store import embedded
@@ -104,7 +99,7 @@ class Stack:
             embedded.open_store(self.settings.redis_url or None, directory=self._directory, durability=self.settings.durability)
         )
         self.origin, self.store_url, self._store = store.origin, store.url, store
-        _ping(store)
+        store.ping()
         # Open pages are shown under the name that is printed for them, whatever else there is.
         settings = replace(self.settings, redis_url=store.url, hosts=f"{self.settings.hosts},{self.bind.rpartition(':')[0]}")
         worker = [sys.executable, "-m", "deniable", "worker"]
@@ -181,15 +176,6 @@ class Stack:
         while not stopped:
             self.check()
             time.sleep(0.5)
-
-
-def _ping(store: embedded.StoreServer) -> None:
-    """Look at a given store before anything is started that would only wait for it."""
-    try:
-        with Redis.from_url(store.url, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
-            client.ping()
-    except (RedisError, ValueError) as error:
-        raise ConfigurationError(f"the store cannot be reached ({store.origin}): {type(error).__name__}") from None
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:

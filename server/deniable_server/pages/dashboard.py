@@ -13,7 +13,6 @@ from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING, Any
 
-import redis
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
 from msgspec.structs import asdict
 from werkzeug.exceptions import HTTPException
@@ -25,6 +24,7 @@ from deniable_aggregator.measure.published import latest
 from deniable_aggregator.measure.refusal import awaited
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, measure, only_parameters, refusals
@@ -219,8 +219,8 @@ def _on_problem(problem: Problem) -> Response:
     return _failure(problem.status, detail)
 
 
-@blueprint.errorhandler(redis.RedisError)
-def _on_store(_error: redis.RedisError) -> Response:
+@blueprint.errorhandler(StoreError)
+def _on_store(_error: StoreError) -> Response:
     response = _failure(503, "The store cannot be reached. No report is lost by waiting: reload this page in a moment.")
     response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response

@@ -55,7 +55,7 @@ def look(store: Store, facts: MetricFacts) -> Published:
 
     Raises
     ------
-    redis.RedisError
+    StoreError
         If the store cannot be used.
     """
     metric, layout = facts.metric, facts.mechanism.layout

@@ -5,12 +5,12 @@ from __future__ import annotations
 from time import monotonic
 from typing import TYPE_CHECKING
 
-import redis
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 import deniable
 from deniable_aggregator.store import health
+from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -52,7 +52,7 @@ class Gauges(Collector):
         up, families = 1, []
         try:
             families = self._state()
-        except redis.RedisError:
+        except StoreError:
             up = 0
         yield GaugeMetricFamily("deniable_store_up", "1 if the store answers, else 0", value=up)
         yield from families
@@ -71,7 +71,7 @@ class Gauges(Collector):
         deadline = monotonic() + _SECONDS
         for app, definitions in self._apps:
             if monotonic() > deadline:
-                raise redis.TimeoutError("the store is too slow to be asked about all apps")
+                raise StoreError("the store is too slow to be asked about all apps")
             felt, labels = health.feel(app.store), [app.name]
             backlog.add_metric(labels, felt.backlog)
             pending.add_metric(labels, felt.pending)

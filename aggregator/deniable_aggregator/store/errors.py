@@ -1,0 +1,26 @@
+"""What the store raises, under names that say what happened."""
+
+from __future__ import annotations
+
+import redis
+
+__all__ = ["AWAY", "CommandForbidden", "CommandRefused", "StoreError", "StoreFull", "transient"]
+
+StoreError = redis.RedisError
+"""The store cannot be used. All others are kinds of it."""
+CommandRefused = redis.ResponseError
+"""It answers with an error."""
+CommandForbidden = redis.exceptions.NoPermissionError
+"""Its user may not do this."""
+StoreFull = redis.OutOfMemoryError
+"""It has no memory left."""
+AWAY = (redis.ConnectionError, redis.TimeoutError)
+"""It does not answer. Whether it did what it was told is not known."""
+
+_TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError)
+_TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
+
+
+def transient(error: Exception) -> bool:
+    """Tell whether the store is away, full, or failing over."""
+    return isinstance(error, _TRANSIENT) or (isinstance(error, StoreError) and str(error).startswith(_TRANSIENT_WORDS))

@@ -177,7 +177,7 @@ def test_nothing_of_an_erased_metric_is_left(shop, capsys):
     assert {key for key in sizes if kept[key] != sizes[key]} == {"{shop}:tallies:ui.size"}  # of what waited its part was counted
     assert shop.stratum("ui.size", period="2026-11-23") in shop.store.strata("ui.size")
     assert [field.partition(b"|")[0] for field in shop.store.alarms.names()] == [b"ui.size"]
-    assert shop.redis.smembers(shop.store.metrics) == {b"ui.size"}
+    assert shop.store.metrics.all() == {"ui.size"}
     # Dead letters keep their ids and whatever else they hold.
     left = list(DeadLetters(shop.store))
     assert [letter.id for letter in left] == [letters[1], letters[2], letters[4]]
@@ -213,7 +213,7 @@ def test_one_version_may_go_alone(shop):
     shop.work()
     assert shop.naming(old.fingerprint) == []
     assert sorted({*shop.naming(new.fingerprint)}) == sorted([*others, "alarms", "dead"])
-    assert shop.redis.smembers(shop.store.metrics) == {b"ui.size", b"ui.theme"}
+    assert shop.store.metrics.all() == {"ui.size", "ui.theme"}
     # The latest goes with its alarms.
     assert shop.erase("--metric", "ui.theme", "--version", "2", "--yes") == 0
     assert shop.naming("ui.theme") == ["audit"]

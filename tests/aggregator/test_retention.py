@@ -188,7 +188,7 @@ def test_what_was_joined_goes_with_the_others(shop):
 def test_what_nobody_publishes_goes_by_the_same_days(shop):
     """Metrics that left the registry, and other versions and definitions, are never published; their sums go with the others."""
     other = shop.stratum()._replace(fingerprint="1" * 16)
-    shop.redis.sadd(shop.store.metrics, "old")
+    shop.store.metrics.add(["old"])
     for stratum in (OLD, other):
         shop.count(400, stratum)
     shop.publisher.publish(CLOSED + 11)
@@ -356,7 +356,7 @@ def test_what_was_written_while_a_metric_was_erased_goes(shop):
     assert shop.keys("release")
     shop.retention.look(CLOSED + 1)
     assert shop.keys() == ["audit", "erased", "metrics"]
-    assert shop.redis.smembers(shop.store.metrics) == {b"export"}
+    assert shop.store.metrics.all() == {"export"}
 
 
 def test_it_is_called_now_and_then(shop, monkeypatch):
@@ -377,7 +377,7 @@ def test_a_worker_that_stops_by_itself_looks_at_every_metric(shop):
     for metric in ("theme", "old"):
         stratum = shop.stratum()._replace(metric=metric, fingerprint="1" * 16, period="2020-01-01")
         shop.count(400, stratum)
-        shop.redis.sadd(shop.store.metrics, metric)
+        shop.store.metrics.add([metric])
     Worker([shop.store], chores=[shop.chore()]).run(threading.Event(), burst=True)
     assert shop.keys(*EXACT) == []
 
@@ -410,7 +410,7 @@ def test_it_makes_room_in_a_full_store(shop):
     assert shop.keys() == ["alarms", "audit", "expired", "published"]
     assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-12-12"]
     shop.retention.look(CLOSED + 20 * DAY + 1)
-    assert shop.redis.smembers(shop.store.metrics) == {b"theme", b"export"}
+    assert shop.store.metrics.all() == {"theme", "export"}
 
 
 def test_a_store_that_was_away_is_looked_at_again_soon(shop, monkeypatch):

@@ -24,7 +24,7 @@ from deniable_aggregator.counting.chores import Chore
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker
-from deniable_aggregator.store import Store, batch
+from deniable_aggregator.store import Store, batch, schema
 from deniable_aggregator.store.batch import Group
 
 HOUR = 3600
@@ -200,7 +200,7 @@ def test_alarms_of_another_definition_are_gone(store, shop, registry_file):
 def test_workers_take_turns(store, shop, monkeypatch):
     """A watch looks when no other has looked of late, whichever worker has it."""
     looks = []
-    monkeypatch.setattr(Watch, "look", lambda self, now: (looks.append(now), self._store.redis.set(self._store.watched, now)))
+    monkeypatch.setattr(Watch, "look", lambda self, now: (looks.append(now), self._store.put(schema.WATCHED, now)))
     first, second = Watch(store, shop), Watch(store, shop)
     for each in (first, first, second, second):
         each.run()

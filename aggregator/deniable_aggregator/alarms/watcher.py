@@ -13,14 +13,14 @@ import logging
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
 from deniable.registry.period import end
 from deniable_aggregator import tally
 from deniable_aggregator.alarms import checks, volume
 from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.store import tallies
+from deniable_aggregator.store import schema, tallies
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -103,7 +103,7 @@ def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, 
 
 def looked(store: Store) -> int | None:
     """Return the Unix time of the last look at all metrics of an app, or None."""
-    found = cast("bytes | None", store.redis.get(store.watched))
+    found = store.get(schema.WATCHED)
     return int(found) if found else None
 
 
@@ -237,7 +237,7 @@ class Watch:
         raised = self._raise(units, hour)
         self._store.alarms.put({tallies.name(unit.definition): unit.kept.write() for unit in units})
         if whole:  # else the next look goes as far back as this one
-            self._store.redis.set(self._store.watched, now)
+            self._store.put(schema.WATCHED, now)
         return raised
 
     def _grown(self, question: Declared, since: int, hour: int) -> list[_Unit]:

@@ -75,7 +75,7 @@ class Faults:
         log.error("%s failed (%s)", name, kind)
         with suppress(CommandRefused):  # that it cannot be noted is no fault of the next metric
             self._store.faults.put({name: kind})
-            self._store.redis.expire(self._store.faults.key, _LIFE)
+            self._store.faults.expire(_LIFE)
         self._noted.add(name)
 
     def _passed(self, name: str) -> None:

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from hashlib import sha1
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.deletion.holdings import COUNTED, INDEXES, Holdings
 from deniable_aggregator.store import batch, refused_reports, schema
 from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store.holdings import COUNTED, INDEXES, Holdings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -99,12 +99,11 @@ class Removal:
         strata = set(filter(self._wanted, held.strata(*INDEXES)))
         letters = [letter for letter in DeadLetters(self._store) if self._changed(letter) is not None]
         put_aside = {group.stratum for letter in letters for group in letter.groups if self._wanted(group.stratum)}
-        keys, fields = self._keys(held), self._fields(held)
-        number = self._store.redis.exists(*keys) if keys else 0
+        fields = self._fields(held)
         return Found(
             tuple(sorted({stratum.version for stratum in strata | put_aside})),
             len({stratum[:4] for stratum in strata}),
-            number + sum(map(len, fields.values())),
+            held.number(self._wanted) + sum(map(len, fields.values())),
             tuple(letter.id for letter in letters),
         )
 
@@ -131,15 +130,12 @@ class Removal:
             If the store cannot be used. What is left is found by the next sweep.
         """
         held = Holdings(self._store, self._metric)
-        pipeline = self._store.redis.pipeline(transaction=False)
-        for key in self._keys(held):
-            pipeline.delete(key)
-        pipeline.execute()
+        held.delete(self._wanted)
         # Fields go last: by them the rest is found.
         for table, fields in self._fields(held).items():
             table.drop(*fields)
         if all(map(self._wanted, held.strata(*COUNTED, schema.RELEASES))):
-            self._store.redis.srem(self._store.metrics, self._metric)
+            self._store.metrics.drop(self._metric)
 
     def rewrite(self) -> int:
         """Take it out of the dead letters; return how many had reports of it."""
@@ -149,9 +145,6 @@ class Removal:
 
     def _wanted(self, stratum: Stratum) -> bool:
         return stratum.metric == self._metric and self._version in (None, stratum.version)
-
-    def _keys(self, held: Holdings) -> list[str]:
-        return [*held.counted(self._wanted), *held.published(self._wanted)]
 
     def _fields(self, held: Holdings) -> dict[Table, list[bytes]]:
         """List the fields that go, by the table that they are in."""

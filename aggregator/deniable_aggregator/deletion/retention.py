@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from contextlib import suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
 from deniable.registry import period
@@ -22,13 +22,12 @@ from deniable.registry.tables import GRACE, delay
 from deniable_aggregator.alarms import watcher
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.deletion.erase import Erased, Removal
-from deniable_aggregator.deletion.holdings import COUNTED, PUBLISHED, Holdings
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.store import schema, tallies
 from deniable_aggregator.store.dead_letters import DeadLetters
 from deniable_aggregator.store.errors import StoreFull
-from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.holdings import COUNTED, PUBLISHED, Holdings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -72,7 +71,7 @@ class Retention:
             self._graces[metric.id] = max(delay(metric.grace), self._graces.get(metric.id, timedelta()))
         self._left: Iterator[int] | None = None  # what a look has still to do
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
-        self._expire = Script(store.redis, "expire")
+        self._expire = store.script("expire")
 
     def run(self) -> bool:
         """Delete what is due of the next metric: counting waits for one metric at a time.
@@ -126,16 +125,15 @@ class Retention:
 
     def _sweep(self) -> set[str]:
         """Delete what was written of erased metrics while they were erased; return the names of all others."""
-        client = self._store.redis
         erased = Erased(self._store.erased.all())
         gone = {(metric, version) for metric, version, _ in self._declared if erased.has(metric, version)}
         for metric, version in sorted(gone):
             Removal(self._store, metric, version).sweep()
-        known = {name.decode() for name in cast("set[bytes]", client.smembers(self._store.metrics))}
+        known = self._store.metrics.all()
         living = {metric for metric, version, _ in self._declared if (metric, version) not in gone}
         if living - known:
             with suppress(StoreFull):  # what makes room comes first, and the next look notes them
-                client.sadd(self._store.metrics, *sorted(living - known))
+                self._store.metrics.add(sorted(living - known))
         return known | living | {metric for metric, _ in gone}
 
     def _counted(self, held: Holdings, closed: float) -> int:

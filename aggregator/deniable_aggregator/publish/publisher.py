@@ -29,7 +29,6 @@ from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.period import Period, Step, Version, written
 from deniable_aggregator.publish.release import Release
 from deniable_aggregator.store import health, schema
-from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.tallies import name
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Publisher:
         self._actor, self._faults = actor, faults or Faults(store)
         self._looked: dict[Stratum, _Looks] = {}
         self._waiting: dict[Definition, list[Stratum]] = {}  # by definition
-        self._publish = Script(store.redis, "chain", "place", "publish")
+        self._publish = store.script("chain", "place", "publish")
         self._audit = AuditLog(store.redis, store.app)
         self._versions = [Version(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
 

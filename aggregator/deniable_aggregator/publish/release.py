@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from deniable_aggregator.store import schema
+from deniable_aggregator.store import schema, table
 from deniable_aggregator.store.tallies import name, stratum
 
 if TYPE_CHECKING:
@@ -81,10 +81,7 @@ def listed(store: Store, metric: str) -> dict[Stratum, Release]:
 
 def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
     """Read what is noted of the releases of some strata; of those that there are."""
-    pipeline = store.redis.pipeline(transaction=False)
-    for each in strata:
-        pipeline.hget(schema.RELEASES.of(store.app, each.metric), name(each))
-    found = cast("list[bytes | None]", pipeline.execute())
+    found = table.each([(store.table(schema.RELEASES, each.metric), name(each)) for each in strata])
     return {each: Release.read(note) for each, note in zip(strata, found, strict=True) if note}
 
 

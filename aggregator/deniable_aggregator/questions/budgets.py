@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from deniable.limits.allowance import MICRO
 from deniable_aggregator.store import schema, tallies
-from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +94,7 @@ class Budgets:
     def __init__(self, store: Store, analysts: Analysts) -> None:
         self._store, self._spent = store, store.table(schema.SPENT)
         self._limits = [int(Decimal(str(nats)) * MICRO) for nats in (analysts.epsilon, analysts.per_key)]
-        self._answer = Script(store.redis, "answer")
+        self._answer = store.script("answer")
 
     def ask(self, key: str, asked: Asked, draw: Callable[[], int]) -> Answer:
         """Answer a question, from what was answered before or anew.

@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from deniable_aggregator.store import schema, tallies, uploads
 from deniable_aggregator.store.limit import Excess, Limit, arguments
+from deniable_aggregator.store.names import Names
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.staging import Piece, Staging, digest
 from deniable_aggregator.store.table import Table
@@ -120,25 +121,36 @@ class Store:
         self.workers = schema.WORKERS.of(app)
         self.caught = schema.CAUGHT.of(app)
         self.alarms = self.table(schema.ALARMS)
-        self.watched = schema.WATCHED.of(app)
         self.expired = self.table(schema.EXPIRED)
         self.erased = self.table(schema.ERASED)
         self.published = self.table(schema.PUBLISHED)
-        self.metrics = schema.METRICS.of(app)
+        self.metrics = Names(client, schema.METRICS.of(app))
         self.faults = self.table(schema.FAULTS)
         self._seen = Seen(client, app)
-        self._append = Script(client, "limit", "seen", "append")
+        self._append = self.script("limit", "seen", "append")
         self.staging = Staging(client, app)
-        self._commit = Script(client, "own", "filed", "gone", "add", "commit")
-        self._seal = Script(client, "seal")
-        self._bury = Script(client, "bury")
-        self._leave = Script(client, "leave")
-        self._forget = Script(client, "forget")
-        self._age = Script(client, "age")
+        self._commit = self.script("own", "filed", "gone", "add", "commit")
+        self._seal = self.script("seal")
+        self._bury = self.script("bury")
+        self._leave = self.script("leave")
+        self._forget = self.script("forget")
+        self._age = self.script("age")
 
     def table(self, kind: Key, *parts: str) -> Table:
         """Open a table of the app."""
         return Table(self.redis, kind.of(self.app, *parts))
+
+    def get(self, kind: Key) -> bytes | None:
+        """Read a single value of the app."""
+        return cast("bytes | None", self.redis.get(kind.of(self.app)))
+
+    def put(self, kind: Key, value: str | int) -> None:
+        """Set a single value of the app."""
+        self.redis.set(kind.of(self.app), value)
+
+    def script(self, *names: str) -> Script:
+        """Open a script, by the names of its parts."""
+        return Script(self.redis, *names)
 
     # Ingest
 

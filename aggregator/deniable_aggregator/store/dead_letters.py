@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 from deniable.errors import PayloadError
 from deniable_aggregator.store import batch
-from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -68,8 +67,8 @@ class DeadLetters:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._requeue = Script(store.redis, "requeue")
-        self._rewrite = Script(store.redis, "rewrite")
+        self._requeue = store.script("requeue")
+        self._rewrite = store.script("rewrite")
 
     def __len__(self) -> int:
         """Count them."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.store import GROUP
-from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -97,7 +96,7 @@ def beat(store: Store, worker: str) -> None:
     worker
         Its name.
     """
-    Script(store.redis, "beat")([store.stream, store.workers, store.caught], [worker, LIFE_SECONDS])
+    store.script("beat")([store.stream, store.workers, store.caught], [worker, LIFE_SECONDS])
 
 
 def stop(store: Store, worker: str) -> None:
@@ -108,5 +107,5 @@ def stop(store: Store, worker: str) -> None:
 def feel(store: Store) -> Pulse:
     """Look at an app, in one go and without reading any report."""
     keys = [store.stream, store.dead, store.workers, store.caught]
-    backlog, pending, lag, dead, workers, known = Script(store.redis, "look")(keys, [GROUP, LIFE_SECONDS])
+    backlog, pending, lag, dead, workers, known = store.script("look")(keys, [GROUP, LIFE_SECONDS])
     return Pulse(backlog, pending, lag / 1000 if lag >= 0 else None, dead, workers, bool(known))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import redis
 
-__all__ = ["Table"]
+__all__ = ["Table", "each"]
 
 
 class Table:
@@ -54,6 +54,20 @@ class Table:
         if names:
             self._redis.hdel(self.key, *names)
 
+    def expire(self, seconds: int) -> None:
+        """Forget all of it after some seconds."""
+        self._redis.expire(self.key, seconds)
+
     def replace(self, name: str, before: bytes, after: str) -> bool:
         """Tell something else of a name, or nothing; False if what it told has changed since it was read."""
         return bool(Script(self._redis, "replace")([self.key], [name, before, after]))
+
+
+def each(places: Sequence[tuple[Table, str]]) -> list[bytes | None]:
+    """Read what tables of one store tell of a name each, in one round trip."""
+    if not places:
+        return []
+    pipeline = places[0][0]._redis.pipeline(transaction=False)  # noqa: SLF001 - its own module
+    for table, name in places:
+        pipeline.hget(table.key, name)
+    return cast("list[bytes | None]", pipeline.execute())

@@ -69,6 +69,18 @@ class Holdings:
         """Write the keys of the releases of what is wanted; some may not exist."""
         return self._keys(schema.RELEASE, filter(wanted, self.strata(*INDEXES)))
 
+    def number(self, wanted: Callable[[Stratum], bool]) -> int:
+        """Count the sums and releases of what is wanted."""
+        keys = [*self.counted(wanted), *self.published(wanted)]
+        return self._store.redis.exists(*keys) if keys else 0
+
+    def delete(self, wanted: Callable[[Stratum], bool]) -> None:
+        """Delete the sums and releases of what is wanted; the indexes still name them."""
+        pipeline = self._store.redis.pipeline(transaction=False)
+        for key in (*self.counted(wanted), *self.published(wanted)):
+            pipeline.delete(key)
+        pipeline.execute()
+
     def _keys(self, kind: Key, strata: Iterable[Stratum]) -> list[str]:
         return sorted(kind.of(self._store.app, tallies.name(stratum)) for stratum in strata)
 

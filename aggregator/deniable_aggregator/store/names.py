@@ -1,0 +1,39 @@
+"""Names: sets of the store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import redis
+
+__all__ = ["Names"]
+
+
+class Names:
+    """A set of names, empty where the store has none.
+
+    Parameters
+    ----------
+    client
+        A redis client.
+    key
+        Of the set.
+    """
+
+    def __init__(self, client: redis.Redis, key: str) -> None:
+        self._redis, self.key = client, key
+
+    def all(self) -> set[str]:
+        """Read all of them."""
+        return {name.decode() for name in cast("set[bytes]", self._redis.smembers(self.key))}
+
+    def add(self, names: Iterable[str]) -> None:
+        """Add some, at least one."""
+        self._redis.sadd(self.key, *names)
+
+    def drop(self, name: str) -> None:
+        """Forget one."""
+        self._redis.srem(self.key, name)

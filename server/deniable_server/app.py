@@ -78,7 +78,9 @@ def create_app(settings: Settings | None = None) -> Flask:
         flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
-    flask.extensions["deniable"] = Service(settings, apps, Ring(client, apps, given), Limits(client, settings), Sessions(client))
+    flask.extensions["deniable"] = Service(
+        settings, apps, Ring([app.store for app in apps.values()], given), Limits(client, settings), Sessions(client)
+    )
     trace.register(flask)  # first, so that whatever happens to a request has its number
     counted.register(flask, settings, apps)
     problem.register(flask)

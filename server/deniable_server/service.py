@@ -84,7 +84,7 @@ class App(Collection):
 
     def __post_init__(self) -> None:
         Collection.__post_init__(self)
-        object.__setattr__(self, "audit", AuditLog(self.store.redis, self.name))
+        object.__setattr__(self, "audit", AuditLog(self.store))
         object.__setattr__(self, "budgets", Budgets(self.store, self.registry.analysts))
 
     @classmethod

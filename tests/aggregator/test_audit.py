@@ -10,12 +10,13 @@ from dataclasses import replace
 import fakeredis
 import pytest
 import redis
+from store_client import client_of
 
 from deniable_aggregator.audit.entry import Entry, genesis, whole
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.audit.verify import Chain
-from deniable_aggregator.store import connect
+from deniable_aggregator.store import Store, connect
 
 ID = {"id": "3f9c2b7a51e0d486"}
 
@@ -25,14 +26,14 @@ def log(request, start_store):
     """Open an app's log on each server in turn."""
     client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))
     client.flushall()
-    yield AuditLog(client, "shop")
+    yield AuditLog(Store(client, "shop"))
     client.close()
 
 
 @pytest.fixture
 def ten():
     """Give a log of ten entries, in memory: what is done to a list is the same everywhere."""
-    made = AuditLog(fakeredis.FakeRedis(), "shop")
+    made = AuditLog(Store(fakeredis.FakeRedis(), "shop"))
     fill(made, 10)
     return made
 
@@ -43,7 +44,7 @@ def fill(log, count, first=0):
 
 
 def entries(log):
-    return [whole(line) for line in log.redis.lrange(log.key, 0, -1)]
+    return [whole(line) for line in client_of(log.store).lrange(log.key, 0, -1)]
 
 
 # Appending
@@ -70,7 +71,7 @@ def test_like_entries_of_one_second_are_two(log, monkeypatch):
 
 def test_what_another_process_appended_is_followed(log):
     """Who has an old end in mind goes on from the new one."""
-    other = AuditLog(log.redis, "shop")
+    other = AuditLog(log.store)
     for each in (log, other, other, other, log, log, other):
         fill(each, 1)
     assert verify(log).entries == 7
@@ -82,9 +83,9 @@ def test_a_command_is_done_with_its_entry_or_not_at_all(log):
     key = "{shop}:keys"
     assert log.append("key.created", "command", ID, along=log.doing("HSET", key, "a", "x"))
     assert log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "b")) is None
-    assert log.redis.hgetall(key) == {b"a": b"x"}
+    assert client_of(log.store).hgetall(key) == {b"a": b"x"}
     assert log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "a"))
-    assert not log.redis.exists(key)
+    assert not client_of(log.store).exists(key)
     assert [entry.event for entry in entries(log)] == ["key.created", "key.revoked"]
     assert log.append("registry.served", "server", {}, along=log.doing("SET", key, "x", "NX"))
     assert log.append("registry.served", "server", {}, along=log.doing("SET", key, "y", "NX")) is None
@@ -108,13 +109,13 @@ def test_an_answer_that_was_lost_appends_once(log):
 
 def test_nothing_is_appended_when_it_is_not_to_be(log):
     """Whether an entry is still wanted is asked before each try, after others were let in."""
-    other = AuditLog(log.redis, "shop")
+    other = AuditLog(log.store)
     fill(log, 1)
     fill(other, 1)
     asked = []
     assert log.append("key.revoked", "command", ID, unless=lambda: bool(asked.append(1) or len(asked) > 1)) is None
     assert len(asked) == 2
-    assert log.redis.llen(log.key) == 2
+    assert client_of(log.store).llen(log.key) == 2
 
 
 def test_who_cannot_be_appended_fails(log):
@@ -126,8 +127,8 @@ def test_who_cannot_be_appended_fails(log):
 def test_the_chain_goes_on_after_what_is_no_entry(log):
     """Something that somebody else put at the end is told of, and keeps nobody from logging."""
     fill(log, 3)
-    log.redis.rpush(log.key, *[f"foreign {i}" for i in range(2000)])
-    fill(AuditLog(log.redis, "shop"), 2)
+    client_of(log.store).rpush(log.key, *[f"foreign {i}" for i in range(2000)])
+    fill(AuditLog(log.store), 2)
     fill(log, 2)
     found = verify(log)
     assert found.number == 7
@@ -136,7 +137,7 @@ def test_the_chain_goes_on_after_what_is_no_entry(log):
 
 def test_a_log_that_begins_with_what_is_no_entry_begins_all_the_same(log):
     """Where nothing but foreign lines is, the first entry is number 1."""
-    log.redis.rpush(log.key, "foreign")
+    client_of(log.store).rpush(log.key, "foreign")
     fill(log, 1)
     assert entries(log)[1].number == 1
     assert [fault.where for fault in verify(log).faults] == ["store:1"]
@@ -151,10 +152,10 @@ def test_many_entries_are_read_in_pages(ten):
 PROCESS = """
 import sys
 from deniable_aggregator.audit.log import AuditLog
-from deniable_aggregator.store import connect
+from deniable_aggregator.store import Store, connect
 
 client = connect(sys.argv[1], timeout=60)
-log = AuditLog(client, "shop")
+log = AuditLog(Store(client, "shop"))
 client.rpush("ready", "1")
 client.blpop("go", 50)
 for number in range(int(sys.argv[2])):
@@ -176,7 +177,7 @@ def test_many_processes_append_one_chain(store_url, real_redis):
         for process in started:
             process.kill()
             process.wait()
-    log = AuditLog(real_redis, "shop")
+    log = AuditLog(Store(real_redis, "shop"))
     found = verify(log)
     assert (found.entries, found.number, found.faults) == (count * each, count * each, ())
     logged = [entry.details["id"] for entry in entries(log)]
@@ -198,59 +199,59 @@ def rechained(log, place, **changes):
     made[place] = replace(made[place], **changes)
     for later in range(place + 1, len(made)):
         made[later] = replace(made[later], previous=made[later - 1].hash)
-    log.redis.delete(log.key)
-    log.redis.rpush(log.key, *(entry.line for entry in made))
+    client_of(log.store).delete(log.key)
+    client_of(log.store).rpush(log.key, *(entry.line for entry in made))
 
 
 def edit(place, **changes):
     """Change members of an entry and leave its hash."""
 
     def tamper(log):
-        line = log.redis.lindex(log.key, place)
-        log.redis.lset(log.key, place, json.dumps(json.loads(line) | changes, separators=(",", ":")))
+        line = client_of(log.store).lindex(log.key, place)
+        client_of(log.store).lset(log.key, place, json.dumps(json.loads(line) | changes, separators=(",", ":")))
 
     return tamper
 
 
 def put(place, line):
-    return lambda log: log.redis.lset(log.key, place, line)
+    return lambda log: client_of(log.store).lset(log.key, place, line)
 
 
 def remove(*places):
     def tamper(log):
         for place in places:
-            log.redis.lset(log.key, place, "gone")
-        log.redis.lrem(log.key, 0, "gone")
+            client_of(log.store).lset(log.key, place, "gone")
+        client_of(log.store).lrem(log.key, 0, "gone")
 
     return tamper
 
 
 def order(*places):
     def tamper(log):
-        lines = log.redis.lrange(log.key, 0, -1)
-        log.redis.delete(log.key)
-        log.redis.rpush(log.key, *(lines[place] for place in places))
+        lines = client_of(log.store).lrange(log.key, 0, -1)
+        client_of(log.store).delete(log.key)
+        client_of(log.store).rpush(log.key, *(lines[place] for place in places))
 
     return tamper
 
 
 def insert(place, make):
     def tamper(log):
-        pivot = log.redis.lindex(log.key, place)
-        log.redis.linsert(log.key, "before", pivot, make(entries(log)))
+        pivot = client_of(log.store).lindex(log.key, place)
+        client_of(log.store).linsert(log.key, "before", pivot, make(entries(log)))
 
     return tamper
 
 
 def honestly(place, **changes):
     """Write one entry anew, with the hash that it then has."""
-    return lambda log: log.redis.lset(log.key, place, rewritten(entries(log)[place], **changes))
+    return lambda log: client_of(log.store).lset(log.key, place, rewritten(entries(log)[place], **changes))
 
 
 def of_another_app(log):
-    other = AuditLog(log.redis, "blog")
+    other = AuditLog(Store(client_of(log.store), "blog"))
     fill(other, 10)
-    log.redis.rename(other.key, log.key)
+    client_of(log.store).rename(other.key, log.key)
 
 
 LIKE = {"event": "key.revoked", "actor": "command", "details": ID, "nonce": "0" * 16}
@@ -278,7 +279,7 @@ TAMPERED = {
     "one moved back": (order(0, 2, 3, 4, 5, 1, 6, 7, 8, 9), "store:2: entry 2 is missing"),
     "one repeated": (order(0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9), "store:5: entry 4 stands after entry 4"),
     "all backwards": (order(*range(9, -1, -1)), "store:1: the log begins with entry 10"),
-    "the front cut": (lambda log: log.redis.ltrim(log.key, 3, -1), "store:1: the log begins with entry 4"),
+    "the front cut": (lambda log: client_of(log.store).ltrim(log.key, 3, -1), "store:1: the log begins with entry 4"),
     "one put in": (
         insert(4, lambda all_: Entry(5, all_[3].time, previous=all_[3].hash, **LIKE).line),
         "store:6: entry 5 stands after entry 5",
@@ -288,10 +289,10 @@ TAMPERED = {
         "store:5: entries 5 to 10 are missing: entry 11 stands after entry 4",
     ),
     "one put at the end": (
-        lambda log: log.redis.rpush(log.key, Entry(11, 1, previous="0" * 64, **LIKE).line),
+        lambda log: client_of(log.store).rpush(log.key, Entry(11, 1, previous="0" * 64, **LIKE).line),
         "store:11: entry 11 was made after another entry 10",
     ),
-    "something put at the front": (lambda log: log.redis.lpush(log.key, "x"), "store:1: this is no entry"),
+    "something put at the front": (lambda log: client_of(log.store).lpush(log.key, "x"), "store:1: this is no entry"),
     "a false beginning": (lambda log: rechained(log, 0, previous="0" * 64), "store:1: entry 1 is not the first one of a log"),
     "another app's": (of_another_app, "store:1: entry 1 is not the first one of a log of shop"),
 }
@@ -307,14 +308,14 @@ def test_what_was_done_by_hand_is_found_where_it_was_done(log, what):
 
 
 ENDS = {
-    "the end cut": lambda log: log.redis.ltrim(log.key, 0, 5),
-    "the last one cut": lambda log: log.redis.rpop(log.key),
-    "all removed": lambda log: log.redis.delete(log.key),
-    "all removed and begun anew": lambda log: (log.redis.delete(log.key), fill(AuditLog(log.redis, "shop"), 3)),
+    "the end cut": lambda log: client_of(log.store).ltrim(log.key, 0, 5),
+    "the last one cut": lambda log: client_of(log.store).rpop(log.key),
+    "all removed": lambda log: client_of(log.store).delete(log.key),
+    "all removed and begun anew": lambda log: (client_of(log.store).delete(log.key), fill(AuditLog(log.store), 3)),
     "the last one written anew": honestly(9, actor="worker"),
     "written anew from the middle": lambda log: rechained(log, 4, actor="worker"),
     "written anew from the first": lambda log: rechained(log, 0, actor="worker"),
-    "begun anew and filled up": lambda log: (log.redis.delete(log.key), fill(AuditLog(log.redis, "shop"), 12)),
+    "begun anew and filled up": lambda log: (client_of(log.store).delete(log.key), fill(AuditLog(log.store), 12)),
 }
 
 
@@ -337,7 +338,7 @@ def test_anchors_of_a_whole_log_are_met(ten):
 
 def test_every_byte_counts(ten):
     """Whatever byte of a line is changed, or left out, the first fault is at this line, and no fault is before it."""
-    lines = ten.redis.lrange(ten.key, 0, -1)
+    lines = client_of(ten.store).lrange(ten.key, 0, -1)
     line = lines[4]
     for place in range(len(line)):
         for other in (line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :], line[:place] + line[place + 1 :]):

@@ -12,6 +12,7 @@ from pathlib import Path
 import fakeredis
 import pytest
 import redis
+from store_client import client_of
 
 from deniable.cli import main
 from deniable.device import files as disk
@@ -20,6 +21,7 @@ from deniable_aggregator.audit import files as audit_files
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.audit.files import expire, files, rotate, verify
 from deniable_aggregator.audit.log import AuditLog, Rotated
+from deniable_aggregator.store import Store
 
 NOW = 1795290000
 DAY = 86400
@@ -35,7 +37,7 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def log():
-    return AuditLog(fakeredis.FakeRedis(), "shop")
+    return AuditLog(Store(fakeredis.FakeRedis(), "shop"))
 
 
 @pytest.fixture
@@ -72,7 +74,7 @@ def numbers(lines):
 
 
 def stored(log):
-    return log.redis.lrange(log.key, 0, -1)
+    return client_of(log.store).lrange(log.key, 0, -1)
 
 
 # Rotation
@@ -108,7 +110,7 @@ def test_a_store_that_was_emptied_by_rotation_goes_on(log, folder, days, clock):
     assert numbers(stored(log)) == [4]
     days(1)
     assert verify(log, folder).entries == 7
-    assert not verify(AuditLog(log.redis, "shop"), folder).faults
+    assert not verify(AuditLog(log.store), folder).faults
 
 
 def test_nothing_old_is_nothing_to_do(log, folder, days):
@@ -142,7 +144,7 @@ def test_files_hold_so_many_entries(log, folder, days, monkeypatch):
 def test_files_of_other_apps_are_left_alone(log, folder, clock):
     """Apps may share a folder, also where the name of one begins like that of the other."""
     for name in ("shop.audit", "shop"):
-        each = AuditLog(log.redis, name)
+        each = AuditLog(Store(client_of(log.store), name))
         each.append("key.revoked", "command", {})
         clock[0] += DAY
         rotate(each, folder, clock[0])
@@ -178,7 +180,7 @@ def test_a_rotation_that_was_cut_short_is_ended_by_the_next(log, folder, days, c
 def test_what_was_rotated_by_somebody_else_is_not_trimmed_again(log, folder, days, clock):
     """Two rotations at once take nothing away that is in no file: the slower one stops."""
     days(2)
-    other = AuditLog(log.redis, "shop")
+    other = AuditLog(log.store)
     doing = log.doing
 
     def meanwhile(*command):
@@ -194,10 +196,10 @@ def test_what_was_rotated_by_somebody_else_is_not_trimmed_again(log, folder, day
 
 def test_a_folder_of_another_log_is_refused(rotated, folder, days, clock):
     """Files that do not go on with what the store has are not added to."""
-    rotated.redis.delete(rotated.key)
+    client_of(rotated.store).delete(rotated.key)
     days(1)
     with pytest.raises(ConfigurationError, match="entry 19"):
-        rotate(AuditLog(rotated.redis, "shop"), folder, clock[0])
+        rotate(AuditLog(rotated.store), folder, clock[0])
 
 
 def test_a_last_file_that_was_edited_is_no_reason_to_trim(log, folder, days, clock, monkeypatch):
@@ -225,7 +227,7 @@ def test_a_last_file_that_was_edited_is_no_reason_to_trim(log, folder, days, clo
 def test_what_is_no_entry_is_moved_too(log, folder, days, clock):
     """A log that is broken can be rotated, and the break is where it was, whatever bytes it is made of."""
     days(1)
-    log.redis.rpush(log.key, b"two\nlines\xff", b"\xff")
+    client_of(log.store).rpush(log.key, b"two\nlines\xff", b"\xff")
     days(1)
     rotate(log, folder, clock[0])
     days(1)
@@ -238,9 +240,9 @@ def test_what_is_no_entry_is_moved_too(log, folder, days, clock):
 PROCESS = """
 import sys
 from deniable_aggregator.audit.log import AuditLog
-from deniable_aggregator.store import connect
+from deniable_aggregator.store import Store, connect
 
-log = AuditLog(connect(sys.argv[1], timeout=60), "shop")
+log = AuditLog(Store(connect(sys.argv[1], timeout=60), "shop"))
 for number in range(int(sys.argv[2])):
     log.append("key.revoked", "command", {"id": str(number)})
 """
@@ -248,14 +250,14 @@ for number in range(int(sys.argv[2])):
 
 def test_a_log_is_rotated_and_verified_while_it_grows(store_url, real_redis, folder):
     """Another process may append at any moment: no entry is lost, and no reader sees a break that is none."""
-    log, count = AuditLog(real_redis, "shop"), 150
+    log, count = AuditLog(Store(real_redis, "shop")), 150
     writer = subprocess.Popen([sys.executable, "-c", PROCESS, store_url, str(count)])
     seen, done = [], threading.Event()
 
     def reader():
         while not done.is_set():
             try:
-                seen.append(verify(AuditLog(real_redis, "shop"), folder if folder.is_dir() else None))
+                seen.append(verify(AuditLog(Store(real_redis, "shop")), folder if folder.is_dir() else None))
             except Rotated:
                 continue
 
@@ -409,7 +411,7 @@ def test_what_was_done_to_a_file_is_found_where_it_was_done(rotated, folder, wha
 
 def test_a_store_that_lost_its_part_is_told(rotated, folder):
     """A rotation leaves an entry in the store: where none is, some were removed."""
-    rotated.redis.delete(rotated.key)
+    client_of(rotated.store).delete(rotated.key)
     (fault,) = verify(rotated, folder).faults
     assert fault.where == "end"
 
@@ -419,7 +421,7 @@ def test_files_that_nobody_looked_at_are_told_of(rotated):
     found = verify(rotated)
     assert not found.faults
     assert found.notes == ("entries 1 to 19 were moved to files, which were not read (entry 20)",)
-    rotated.redis.ltrim(rotated.key, 1, -1)  # the entry that tells of it, too
+    client_of(rotated.store).ltrim(rotated.key, 1, -1)  # the entry that tells of it, too
     assert str(verify(rotated).faults[0]).startswith("store:1: the log begins with entry 21")
 
 
@@ -443,7 +445,7 @@ def command(real_redis, store_url, capsys, monkeypatch):
     """Run ``deniable audit-log`` on a log of three entries; return its exit status and what it printed."""
     monkeypatch.delenv("DENIABLE_REGISTRY", raising=False)
     monkeypatch.delenv("DENIABLE_APPS", raising=False)
-    log = AuditLog(real_redis, "shop")
+    log = AuditLog(Store(real_redis, "shop"))
     for number in range(3):
         log.append("key.revoked", "command", {"id": f"{number:016x}"})
 
@@ -498,7 +500,7 @@ def test_the_command_lists(command):
 
 def test_a_reader_that_has_seen_enough(real_redis, store_url):
     """``deniable audit-log list | head`` is no damaged file: nothing is said, and the status is that of a closed pipe."""
-    log = AuditLog(real_redis, "shop")
+    log = AuditLog(Store(real_redis, "shop"))
     for number in range(1000):  # more than a pipe holds
         log.append("key.created", "command", {"id": f"{number:016x}", "name": "n" * 100})
     command = [sys.executable, "-m", "deniable", "audit-log", "--redis-url", store_url, "--app", "shop", "list"]

@@ -430,7 +430,7 @@ def test_releases_are_in_the_audit_log(shop):
         for _ in range(2):
             Publisher(shop.store, shop.registry).publish(NOON)
     shop.publisher.publish(CLOSED)
-    log = AuditLog(shop.store.redis, "shop")
+    log = AuditLog(shop.store)
     entries = [whole(line) for line in log.lines(log.first())]
     assert [(each.event, each.actor) for each in entries] == [("release.published", "worker")] * 2
     assert [(each.details["number"], each.details["closed"]) for each in entries] == [(1, 0), (2, 1)]

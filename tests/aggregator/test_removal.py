@@ -267,7 +267,7 @@ def test_it_is_logged_before_it_is_done(shop, monkeypatch, capsys):
         patch.setattr(Removal, "mark", away)
         assert shop.erase("--metric", "ui.theme", "--version", "1", "--yes") == 3
     assert shop.naming("ui.theme") == before
-    last = AuditLog(shop.redis, "shop").last()
+    last = AuditLog(Store(shop.redis, "shop")).last()
     assert (last.event, last.details["version"]) == ("metric.erased", 1)
     assert "the store cannot be used (ConnectionError)" in capsys.readouterr().err
     # Begun anew it is done to the end.

@@ -510,7 +510,7 @@ def test_questions_at_a_price_are_answered_once(closed):
     if SECOND[:7] == FIRST[:7]:
         assert refused(next(each for each in CELLS if each not in second))
     # Other keys have what is left of the app's.
-    with_keys = KeyStore(closed.redis, "shop")
+    with_keys = KeyStore(Store(closed.redis, "shop"))
     keys = [with_keys.create("read", "accomplice")[0] for _ in range(3)]
     paid = [ask(cell, key=key, epsilon=0.3 + number / 100).status_code for number, key in enumerate(keys)]
     assert paid == [200, 403, 403]

@@ -452,7 +452,7 @@ def test_every_user_appends_to_the_audit_log(guarded, user):
     with guarded.client("operator") as client:
         client.ltrim("{logs}:audit", 1, 0)  # what others of these tests put there is no entry
     with guarded.client(user) as client:
-        log = AuditLog(client, "logs")
+        log = AuditLog(Store(client, "logs"))
         assert [log.append("query.answered", "worker", {}).number for _ in range(3)] == [1, 2, 3]
         assert not verify(log).faults
 
@@ -677,7 +677,7 @@ def test_a_server_that_does_all_works_under_its_user(guarded, registry_file):
     settings = Settings(redis_url=guarded.url("server"), registry=str(registry_file), read_keys="shop:rk_of_environment")
     http = create_app(settings).test_client()
     with guarded.client("operator") as client:
-        text, _ = KeyStore(client, "shop").create("ingest", "")
+        text, _ = KeyStore(Store(client, "shop")).create("ingest", "")
     elsewhere = {"REMOTE_ADDR": "203.0.113.7"}
     headers = {"Authorization": f"Bearer {text}", "Idempotency-Key": "one"}
     body = batch(registry_file, "ui.theme", [0])
@@ -735,7 +735,7 @@ def always(request, tmp_path):
 def test_always_is_promised_once_the_server_may_look(always, registry_file):
     """With the rule of the docs a server promises `always` and takes uploads; one that may not look refuses to promise it."""
     with always.client("operator") as client:
-        text, _ = KeyStore(client, "shop").create("ingest", "")
+        text, _ = KeyStore(Store(client, "shop")).create("ingest", "")
     for user, serves in (("ingest", "ingest"), ("server", "all")):
         settings = Settings(redis_url=always.url(user), registry=str(registry_file), serves=serves, durability="always")
         headers = {"Authorization": f"Bearer {text}", "Idempotency-Key": user}

@@ -62,7 +62,7 @@ def refusal(answer):
 
 
 def another(served):
-    return KeyStore(served.store.redis, "shop").create("read", "another")[0]
+    return KeyStore(served.store).create("read", "another")[0]
 
 
 def queries(served):

@@ -95,7 +95,7 @@ def examined(monkeypatch, capsys, registry_file):
 def good(start):
     """Start a server as it should be, with keys and a worker."""
     server = start()
-    keys = KeyStore(server.redis, "shop")
+    keys = KeyStore(Store(server.redis, "shop"))
     keys.create("ingest", "")
     keys.create("read", "")
     beat(server)
@@ -289,7 +289,7 @@ def test_batches_that_wait_long():
 
 def test_nobody_can_send_or_read(examined, good):
     """Without an ingest key no device can send; a key that was revoked is none; keys of the environment count."""
-    keys = KeyStore(good.redis, "shop")
+    keys = KeyStore(Store(good.redis, "shop"))
     by_role = {key.role: key.id for key in keys.all()}
     keys.revoke(by_role["read"])
     status, found = examined(good)

@@ -72,7 +72,7 @@ def test_what_is_asked_is_answered_as_documented(served, operation, mode):
     served.drain()
     document = schemathesis.openapi.from_wsgi("/openapi.json", served.flask)
     cases = document[operation.path][operation.method.upper()].as_strategy(generation_mode=mode)
-    admin, _ = KeyStore(served.store.redis, "shop").create("admin", "")
+    admin, _ = KeyStore(served.store).create("admin", "")
     key = {"ingest": INGEST, "read": READ, "admin": admin, "metrics": METRICS}.get(operation.key, "nobodys-key")
     before = counted(served)
 

@@ -13,6 +13,7 @@ import redis
 
 from deniable.cli import main
 from deniable.errors import ParameterError
+from deniable_aggregator.store import Store
 from deniable_server.access.key_ring import FRESH_SECONDS, STALE_SECONDS, Ring
 from deniable_server.access.keys import Key, KeyStore
 
@@ -151,7 +152,7 @@ def test_a_store_that_is_away_is_said(command, monkeypatch):
 def test_a_key_without_a_role_or_with_a_bad_name_is_refused(real_redis, role, name):
     """A role is one of three; a name is short and printable."""
     with pytest.raises(ParameterError):
-        KeyStore(real_redis, "shop").create(role, name)
+        KeyStore(Store(real_redis, "shop")).create(role, name)
     assert not real_redis.keys()
 
 
@@ -298,13 +299,13 @@ def test_a_session_ends_with_its_key(command, make, served):
 def ring(real_redis):
     """Give a ring, its store and its clock."""
     store, clock = Flaky(real_redis), Clock()
-    return Ring(store, ["shop"], clock=clock), store, clock
+    return Ring([Store(store, "shop")], clock=clock), store, clock
 
 
 def test_known_keys_outlive_a_pause_of_the_store_for_a_while(ring, real_redis):
     """While the store is away, known keys stay good for five minutes; then nothing is said of any key."""
     ring, store, clock = ring
-    text, key = KeyStore(real_redis, "shop").create("read", "")
+    text, key = KeyStore(Store(real_redis, "shop")).create("read", "")
     assert ring.find(text, "read").id == key.id
     store.away = True
     clock.now += STALE_SECONDS - 1
@@ -354,7 +355,7 @@ def test_every_key_is_compared_in_constant_time(monkeypatch):
     compared = []
     monkeypatch.setattr(module, "compare_digest", lambda one, other: compared.append(one) or one == other)
     keys = [Key("shop", "read", sha256(str(i).encode()).digest()) for i in range(5)]
-    ring = Ring(None, [], keys)
+    ring = Ring([], keys)
     ring._stores = {"shop": type("Empty", (), {"load": staticmethod(list)})}
     for text in ("0", "4", "9"):
         found = ring.find(text, "read")

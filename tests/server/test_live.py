@@ -61,7 +61,7 @@ def shop(settings, tmp_path):
 @pytest.fixture
 def admin(shop):
     """Make an admin key."""
-    return KeyStore(shop.store.redis, "shop").create("admin", "owner")[0]
+    return KeyStore(shop.store).create("admin", "owner")[0]
 
 
 @pytest.fixture
@@ -282,7 +282,7 @@ def test_a_trial_is_marked_in_every_answer_and_on_every_page(settings, tmp_path,
     path = tmp_path / "trial.toml"
     path.write_text(REGISTRY.replace("min_reports = 100", f"min_reports = 1\ntrial = {str(trial).lower()}"), "utf-8")
     shop = Served(replace(settings, registry=str(path)))
-    admin = KeyStore(shop.store.redis, "shop").create("admin", "owner")[0]
+    admin = KeyStore(shop.store).create("admin", "owner")[0]
     both = [f"platform={name}" for name in ("linux", "macos")]
     shop.post({"format": 1, "groups": [shop.group("plugin", [1] * 50, segment=segment) for segment in both]})
     shop.drain(days=5)

@@ -100,7 +100,7 @@ def test_every_reference_leads_somewhere():
 def test_good_answers_have_the_shape_they_are_said_to_have(served):
     """What is answered when all is well, with and without reports counted, is what the document describes, and no less."""
     all_metrics, all_live = ([f"/api/v1/{each}/{id_}" for id_ in served.app.highest] for each in ("metrics", "live"))
-    keys = KeyStore(served.store.redis, "shop")
+    keys = KeyStore(served.store)
     admin, _ = keys.create("admin", "who asks")
     keys.create("read", "never used")
     for _ in range(2):

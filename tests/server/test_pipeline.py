@@ -21,7 +21,7 @@ pytestmark = pytest.mark.both_stores
 @pytest.fixture
 def admin(served):
     """Make an admin key."""
-    return KeyStore(served.store.redis, "shop").create("admin", "owner")[0]
+    return KeyStore(served.store).create("admin", "owner")[0]
 
 
 @pytest.fixture

@@ -137,7 +137,7 @@ def test_the_schema_is_complete(shop, store_url):
     count(shop)
     scan()
     # Keys, and those who knock.
-    keys = KeyStore(store.redis, "shop")
+    keys = KeyStore(store)
     keys.create("read", "somebody")
     shop.http.get("/api/v1/metrics", headers={"Authorization": f"Bearer {READ}"}, environ_base=ELSEWHERE)
     shop.http.get("/api/v1/metrics", headers={"Authorization": "Bearer rk_of_nobody_1234"}, environ_base=ELSEWHERE)
@@ -236,7 +236,7 @@ def test_what_was_spent(shop):
     close(shop)
     for epsilon in (0.125, 0.25, 0.25):
         assert ask(shop, epsilon=epsilon).status_code == 200
-    other, _ = KeyStore(shop.store.redis, "shop").create("read", "another")
+    other, _ = KeyStore(shop.store).create("read", "another")
     question = {"period": today(), "cells": ["platform=mac"], "epsilon": 0.5}
     headers = {"Authorization": f"Bearer {other}"}
     assert shop.http.post("/api/v1/metrics/export/withheld", json=question, headers=headers).status_code == 200

@@ -15,6 +15,7 @@ from deniable import registry
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
+from deniable_aggregator.store import Store
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore, id_of
 
@@ -292,7 +293,7 @@ def test_what_is_logged_is_what_was_read(settings, monkeypatch, registry_file, r
 
 def test_keys_are_logged_as_they_are_made_and_revoked(served, real_redis):
     """Each change of a key has its entry, with who did it, and nothing of the key; what changes nothing has none."""
-    keys = KeyStore(real_redis, "shop")
+    keys = KeyStore(Store(real_redis, "shop"))
     text, made = keys.create("read", "Zoë's laptop")
     admin, manager = keys.create("admin", "")
     assert not keys.revoke("0" * 16)
@@ -313,7 +314,7 @@ def test_keys_are_logged_as_they_are_made_and_revoked(served, real_redis):
 
 def test_a_change_of_keys_that_cannot_be_logged_is_not_made(real_redis):
     """Neither a key comes nor goes where the log cannot be written."""
-    keys = KeyStore(real_redis, "shop")
+    keys = KeyStore(Store(real_redis, "shop"))
     _, key = keys.create("read", "")
     real_redis.set("{shop}:audit", "not a list")
     with pytest.raises(redis.RedisError):

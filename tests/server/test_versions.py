@@ -166,7 +166,7 @@ def test_a_raised_version_strands_nothing(settings, folder):
 def test_versions_that_do_not_exist_are_said_so(shop):
     """The answer names those that do."""
     for path in ("metrics", "live"):
-        key = READ if path == "metrics" else KeyStore(shop.store.redis, "shop").create("admin", "")[0]
+        key = READ if path == "metrics" else KeyStore(shop.store).create("admin", "")[0]
         for name, code in (("theme@3", "unknown_version"), ("theme@", "unknown_version"), ("x@1", "unknown_metric")):
             answer = shop.get(f"/api/v1/{path}/{name}", key)
             assert (answer.status_code, answer.get_json()["code"]) == (404, code)
@@ -277,7 +277,7 @@ def test_the_owner_sees_each_version(shop):
     accepted(shop, group(shop, "theme@1", [0] * 7), group(shop, "theme@2", [0] * 5))
     shop.post({"format": 1, "groups": [group(shop, "theme@1", [0] * 3, period="2020-01-01")]})
     shop.drain()
-    admin = KeyStore(shop.store.redis, "shop").create("admin", "")[0]
+    admin = KeyStore(shop.store).create("admin", "")[0]
     live = shop.get("/api/v1/live", admin).get_json()["metrics"]
     told = [(each["id"], each["version"], each["n"], each["refused"]) for each in live if each["id"] == "theme"]
     assert told == [("theme", 2, 5, {}), ("theme", 1, 7, {"period_closed": 3})]

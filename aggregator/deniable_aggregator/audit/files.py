@@ -12,7 +12,7 @@ import re
 from base64 import b64encode
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from deniable.device import files as disk
 from deniable.errors import ConfigurationError
@@ -163,7 +163,7 @@ def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool
         return None, False
     if written and _written(first) == written[0]:
         path = known[-1]
-        lines = cast("list[bytes]", log.redis.lrange(log.key, 0, len(written) - 1))
+        lines = log.store.audit.some(0, len(written) - 1)
         if [_written(line) for line in lines] != written:
             raise ConfigurationError(f"{path} and the store have the same first entry and differ further on: ask `verify`")
         more = True

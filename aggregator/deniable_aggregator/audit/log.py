@@ -13,17 +13,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from deniable_aggregator.audit.entry import Entry, genesis, whole
-from deniable_aggregator.store import schema
 from deniable_aggregator.store.errors import CommandRefused
-from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    import redis
+    from deniable_aggregator.store import Store
 
 __all__ = ["AuditLog", "Rotated"]
 
@@ -50,17 +48,14 @@ class AuditLog:
 
     Parameters
     ----------
-    client
-        A redis client.
-    app
-        The app's name.
+    store
+        The app's.
     """
 
-    def __init__(self, client: redis.Redis, app: str) -> None:
-        self.redis = client
-        self.app = app
-        self.key = schema.AUDIT.of(app)
-        self._append = Script(client, "chain", "audit")
+    def __init__(self, store: Store) -> None:
+        self.store, self.app = store, store.app
+        self.key = store.audit.key
+        self._append = store.script("chain", "audit")
         self._end: _End | None = None
 
     def append(
@@ -98,7 +93,7 @@ class AuditLog:
         """
         attempt = along or (lambda seen, line: self._append([self.key], [seen, line]))
         for _ in range(_TRIES):
-            end = self._end or self._found(cast("list[bytes]", self.redis.lrange(self.key, -_LAST, -1)))
+            end = self._end or self._found(self.store.audit.some(-_LAST, -1))
             self._end = end
             if unless and unless():
                 return None
@@ -154,7 +149,7 @@ class AuditLog:
         """
         at = 0
         while True:
-            page = cast("list[bytes]", self.redis.lrange(self.key, at, at + _PAGE - 1))
+            page = self.store.audit.some(at, at + _PAGE - 1)
             if self.first() != first:  # places have moved, perhaps before the page was read
                 raise Rotated
             if not page:
@@ -164,7 +159,7 @@ class AuditLog:
 
     def first(self) -> bytes | None:
         """Return the oldest line that the store has, or None."""
-        return cast("bytes | None", self.redis.lindex(self.key, 0))
+        return self.store.audit.first()
 
     def _found(self, lines: Sequence[bytes]) -> _End:
         """Find where the chain goes on; what is no entry is passed over, and `verify` tells of it."""
@@ -175,7 +170,7 @@ class AuditLog:
 
     def _backwards(self) -> Iterator[list[bytes]]:
         at = -1
-        while page := cast("list[bytes]", self.redis.lrange(self.key, at - _PAGE + 1, at)):
+        while page := self.store.audit.some(at - _PAGE + 1, at):
             yield page
             at -= _PAGE
 

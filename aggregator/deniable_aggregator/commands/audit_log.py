@@ -57,7 +57,7 @@ def audit_log(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace],
         stores = options.stores(arguments)
         if len(stores) > 1:
             raise ConfigurationError("audit-log looks at one --app at a time")
-        log = AuditLog(stores[0].redis, stores[0].app)
+        log = AuditLog(stores[0])
         try:
             if arguments.action == "verify":
                 return _verify(log, arguments.files, dict(arguments.anchor), as_json=arguments.json)

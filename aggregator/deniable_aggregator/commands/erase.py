@@ -92,7 +92,7 @@ def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found:
     details: dict[str, str | int] = {"metric": arguments.metric, "keys": found.keys + len(found.letters)}
     if arguments.version:
         details["version"] = arguments.version
-    AuditLog(store.redis, store.app).append("metric.erased", "command", details)
+    AuditLog(store).append("metric.erased", "command", details)
     removal.mark(highest)
     letters = removal.rewrite()
     removal.sweep()

@@ -82,7 +82,7 @@ class Publisher:
         self._looked: dict[Stratum, _Looks] = {}
         self._waiting: dict[Definition, list[Stratum]] = {}  # by definition
         self._publish = store.script("chain", "place", "publish")
-        self._audit = AuditLog(store.redis, store.app)
+        self._audit = AuditLog(store)
         self._versions = [Version(Declared.of(metric), Breakdown.of(registry, metric)) for metric in registry.definitions]
 
     def run(self) -> None:

@@ -13,6 +13,7 @@ from redis.retry import Retry
 
 from deniable_aggregator.store import schema, tallies, uploads
 from deniable_aggregator.store.limit import Excess, Limit, arguments
+from deniable_aggregator.store.lines import Lines
 from deniable_aggregator.store.names import Names
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.staging import Piece, Staging, digest
@@ -124,6 +125,7 @@ class Store:
         self.expired = self.table(schema.EXPIRED)
         self.erased = self.table(schema.ERASED)
         self.published = self.table(schema.PUBLISHED)
+        self.audit = Lines(client, schema.AUDIT.of(app))
         self.metrics = Names(client, schema.METRICS.of(app))
         self.faults = self.table(schema.FAULTS)
         self._seen = Seen(client, app)

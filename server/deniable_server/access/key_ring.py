@@ -16,7 +16,7 @@ from deniable_server.access.keys import Key, KeyStore
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    import redis
+    from deniable_aggregator.store import Store
 
 __all__ = ["FRESH_SECONDS", "STALE_SECONDS", "Ring"]
 
@@ -33,20 +33,16 @@ class Ring:
 
     Parameters
     ----------
-    client
-        A redis client.
-    apps
-        The apps of the server.
+    stores
+        Those of the server's apps.
     given
         Keys of the environment, which no store needs to know.
     clock
         Seconds, never going back.
     """
 
-    def __init__(
-        self, client: redis.Redis, apps: Iterable[str], given: Iterable[Key] = (), clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._stores = {app: KeyStore(client, app) for app in apps}
+    def __init__(self, stores: Iterable[Store], given: Iterable[Key] = (), clock: Callable[[], float] = time.monotonic) -> None:
+        self._stores = {store.app: KeyStore(store) for store in stores}
         self._given = tuple(given)
         self._clock = clock
         self._lock = Lock()

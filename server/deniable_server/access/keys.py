@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Self
 from deniable.errors import ParameterError
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import schema
-from deniable_aggregator.store.table import Table
 
 if TYPE_CHECKING:
-    import redis
+    from deniable_aggregator.store import Store
 
 __all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of"]
 
@@ -112,17 +111,14 @@ class KeyStore:
 
     Parameters
     ----------
-    client
-        A redis client.
-    app
-        The app's name.
+    store
+        The app's.
     """
 
-    def __init__(self, client: redis.Redis, app: str) -> None:
-        self._redis = client
-        self.app = app
-        self._keys = Table(client, schema.KEYS.of(app))
-        self._used = Table(client, schema.KEYS_USED.of(app))
+    def __init__(self, store: Store) -> None:
+        self.app = store.app
+        self._keys, self._used = store.table(schema.KEYS), store.table(schema.KEYS_USED)
+        self._log = AuditLog(store)
 
     def create(self, role: str, name: str) -> tuple[str, Key]:
         """Draw a key and keep its hash.
@@ -180,8 +176,8 @@ class KeyStore:
 
     def _logged(self, event: str, actor: str, details: dict[str, str | int], command: str, *arguments: str) -> bool:
         """Change the keys and append to the audit log, or neither; tell whether anything was changed."""
-        log = AuditLog(self._redis, self.app)
-        return log.append(event, actor, details, along=log.doing(command, self._keys.key, *arguments)) is not None
+        done = self._log.doing(command, self._keys.key, *arguments)
+        return self._log.append(event, actor, details, along=done) is not None
 
     def note(self, id_: str, day: date) -> None:
         """Remember that a key was used on a day."""

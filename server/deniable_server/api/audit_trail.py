@@ -143,7 +143,7 @@ def _publish(app: App) -> None:
         "server",
         told,
         along=audit.doing("SET", mark, digest),
-        unless=lambda: audit.redis.get(mark) == digest.encode(),
+        unless=lambda: app.store.get(schema.AUDIT_SERVED) == digest.encode(),
     )
     if last:
         log.info("the audit log of %s stands at %d:%s", app.name, last.number, last.hash)

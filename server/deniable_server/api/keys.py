@@ -42,4 +42,4 @@ def revoke(id_: str) -> Response:
 
 
 def _store(app: App) -> KeyStore:
-    return KeyStore(app.store.redis, app.name)
+    return KeyStore(app.store)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
+from deniable_aggregator.store import Store
 from deniable_server.access.key_ring import FRESH_SECONDS
 from deniable_server.access.keys import ROLES, KeyStore
 from deniable_server.settings import Settings
@@ -42,7 +43,7 @@ def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]
         if not arguments.redis_url:
             raise ConfigurationError("keys are kept in the store: give --redis-url, or set DENIABLE_REDIS_URL")
         app = _app(arguments.app)
-        store = KeyStore(options.opened(arguments.redis_url), app)
+        store = KeyStore(Store(options.opened(arguments.redis_url), app))
         if arguments.action == "create":
             return _create(store, arguments.role, arguments.name)
         if arguments.action == "list":

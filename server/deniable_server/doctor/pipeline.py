@@ -35,7 +35,7 @@ def looks(settings: Settings, registry: Registry, client: redis.Redis) -> dict[s
         "backlog": lambda: backlog(registry.app, health.feel(store), settings.max_backlog),
         "lag": lambda: lag(registry.app, health.feel(store)),
         "dead letters": lambda: dead(registry.app, health.feel(store)),
-        "keys": lambda: keys(settings, registry.app, client),
+        "keys": lambda: keys(settings, store),
     }
     if settings.serves != "ingest":  # which sees no release
         found["releases"] = lambda: releases(registry, store)
@@ -87,9 +87,9 @@ def dead(app: str, felt: Pulse) -> Finding:
     return Finding("dead letters", "warning", f"{felt.dead:,}", meaning, remedy, app)
 
 
-def keys(settings: Settings, app: str, client: redis.Redis) -> Finding:
+def keys(settings: Settings, store: Store) -> Finding:
     """Look who may send and read; a key that was revoked leaves nothing, so that it is not there is all that can be seen."""
-    roles = Counter(key.role for key in KeyStore(client, app).load())
+    app, roles = store.app, Counter(key.role for key in KeyStore(store).load())
     for role, pairs in (("ingest", settings.ingest_keys), ("read", settings.read_keys)):
         roles[role] += sum(served == app for served, _ in Keys(pairs))
     seen = ", ".join(f"{roles[role]} {role}" for role in ("ingest", "read", "admin"))

@@ -1,0 +1,33 @@
+"""Lines: lists of the store, which others only append to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    import redis
+
+__all__ = ["Lines"]
+
+
+class Lines:
+    """A list of lines, empty where the store has none.
+
+    Parameters
+    ----------
+    client
+        A redis client.
+    key
+        Of the list.
+    """
+
+    def __init__(self, client: redis.Redis, key: str) -> None:
+        self._redis, self.key = client, key
+
+    def some(self, first: int, last: int) -> list[bytes]:
+        """Read those from one place to another, both included; places below 0 are told from the end."""
+        return cast("list[bytes]", self._redis.lrange(self.key, first, last))
+
+    def first(self) -> bytes | None:
+        """Read the oldest, or None."""
+        return cast("bytes | None", self._redis.lindex(self.key, 0))

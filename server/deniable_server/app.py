@@ -17,10 +17,10 @@ from deniable_aggregator.commands.options import opened
 from deniable_aggregator.store.durability import Durability
 from deniable_aggregator.store.errors import StoreError
 from deniable_aggregator.store.room import Room
+from deniable_aggregator.store.sessions import Sessions
 from deniable_server.access.key_ring import Ring
 from deniable_server.access.keys import Key
 from deniable_server.access.rate_limits import Limits
-from deniable_server.access.sessions import Sessions
 from deniable_server.api import audit_trail, health, ingest
 from deniable_server.http import gate, problem, trace
 from deniable_server.http.json_answers import JSONAnswers
@@ -79,7 +79,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     flask.extensions["deniable"] = Service(
-        settings, apps, Ring([app.store for app in apps.values()], given), Limits(client, settings), Sessions(client)
+        settings, apps, client, Ring([app.store for app in apps.values()], given), Limits(client, settings), Sessions(client)
     )
     trace.register(flask)  # first, so that whatever happens to a request has its number
     counted.register(flask, settings, apps)

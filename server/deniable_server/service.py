@@ -14,16 +14,15 @@ from deniable_aggregator.questions.budgets import Budgets
 from deniable_aggregator.store import Store
 
 if TYPE_CHECKING:
-    import redis
-
     from deniable.registry import Registry
     from deniable.served_registry.signature import Envelope
     from deniable.wire.layout import Layout
+    from deniable_aggregator.store import Client
     from deniable_aggregator.store.durability import Durability
     from deniable_aggregator.store.room import Room
+    from deniable_aggregator.store.sessions import Sessions
     from deniable_server.access.key_ring import Ring
     from deniable_server.access.rate_limits import Limits
-    from deniable_server.access.sessions import Sessions
     from deniable_server.settings import Settings
 
 __all__ = ["App", "Collected", "Service", "service"]
@@ -91,7 +90,7 @@ class App(Collection):
     def of(
         cls,
         registry: Registry,
-        client: redis.Redis,
+        client: Client,
         envelope: Envelope | None = None,
         durability: Durability | None = None,
         room: Room | None = None,
@@ -112,6 +111,8 @@ class Service:
         As read at the start.
     apps
         By name.
+    client
+        Their store.
     ring
         Which app a key opens.
     limits
@@ -122,6 +123,7 @@ class Service:
 
     settings: Settings
     apps: dict[str, App]
+    client: Client
     ring: Ring
     limits: Limits
     sessions: Sessions

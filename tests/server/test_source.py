@@ -9,6 +9,7 @@ from itertools import count
 import fakeredis
 import pytest
 
+from deniable_aggregator.store import secret
 from deniable_server.access import addresses as source
 from deniable_server.access.addresses import Sources, network
 
@@ -17,7 +18,7 @@ from deniable_server.access.addresses import Sources, network
 def client(monkeypatch):
     """Make an empty store; the keys of days are the same in every run, so that what meets by chance always does."""
     draws = count()
-    monkeypatch.setattr(source, "token_bytes", lambda size: sha256(b"%d" % next(draws)).digest()[:size])
+    monkeypatch.setattr(secret, "token_bytes", lambda size: sha256(b"%d" % next(draws)).digest()[:size])
     return fakeredis.FakeRedis(server=fakeredis.FakeServer())
 
 

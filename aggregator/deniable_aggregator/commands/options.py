@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    import redis
+    from deniable_aggregator.store import Client
 
 __all__ = ["STORE_STATUS", "add", "answered", "opened", "stores"]
 
@@ -61,7 +61,7 @@ def _apps(paths: str | None) -> list[str]:
     return list(published.load_all(paths))
 
 
-def opened(url: str, *, timeout: float = 10.0) -> redis.Redis:
+def opened(url: str, *, timeout: float = 10.0) -> Client:
     """Make a client of the store; nothing is sent to it yet.
 
     Parameters

@@ -11,7 +11,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from deniable_aggregator.store import schema, tallies, uploads
+from deniable_aggregator.store import about, schema, tallies, uploads
 from deniable_aggregator.store.limit import Excess, Limit, arguments
 from deniable_aggregator.store.lines import Lines
 from deniable_aggregator.store.names import Names
@@ -34,7 +34,10 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.schema import Key
     from deniable_aggregator.tally import Tally
 
-__all__ = ["AT_ONCE", "GROUP", "Appended", "Store", "Weights", "connect"]
+__all__ = ["AT_ONCE", "GROUP", "Appended", "Client", "Store", "Weights", "connect"]
+
+Client = redis.Redis
+"""A client of the store: whoever holds one hands it on, and only the store's own modules speak through it."""
 
 GROUP = "agg"
 _DEAD_LETTERS = 10_000
@@ -46,7 +49,7 @@ _PIECE = 1 << 15  # cells of a piece where that is too little
 _HOUR = 3600  # the shortest period, and the finest time that is kept of anything
 
 
-def connect(url: str, *, timeout: float = 10.0) -> redis.Redis:
+def connect(url: str, *, timeout: float = 10.0) -> Client:
     """Open a connection pool.
 
     Parameters
@@ -326,8 +329,7 @@ class Store:
 
         A clock that is ahead must neither publish nor delete what is not due by the other.
         """
-        seconds, micro = self.redis.time()
-        return min(time.time(), seconds + micro / 1_000_000)
+        return min(time.time(), about.clock(self.redis))
 
     # Query
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, get_args
 
 import redis
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.store import about
 from deniable_aggregator.store.writable import PromiseBroken
 
 if TYPE_CHECKING:
@@ -149,8 +150,7 @@ def look(client: redis.Redis) -> dict[str, str]:
         If it cannot be asked.
     """
     try:
-        given = cast("dict[Any, Any]", client.config_get(*_ASKED))
-        return {_text(name): _text(value) for name, value in given.items()}
+        return about.settings(client, *_ASKED)
     except redis.ResponseError:  # not allowed, or renamed
         pass
     found: dict[str, str] = {}
@@ -163,7 +163,3 @@ def look(client: redis.Redis) -> dict[str, str]:
     if "aof_enabled" in info:
         found["appendonly"] = "yes" if info["aof_enabled"] else "no"
     return found
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -12,14 +12,13 @@ from __future__ import annotations
 import hmac
 from datetime import UTC, datetime, time, timedelta
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from secrets import token_bytes
 from threading import Lock
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from deniable_aggregator.store import schema
+from deniable_aggregator.store import schema, secret
 
 if TYPE_CHECKING:
-    import redis
+    from deniable_aggregator.store import Client
 
 __all__ = ["Sources", "network"]
 
@@ -34,11 +33,11 @@ class Sources:
     Parameters
     ----------
     client
-        A redis client, for the key of the day, so that all processes number alike.
+        A client of the store, for the key of the day, so that all processes number alike.
     """
 
-    def __init__(self, client: redis.Redis) -> None:
-        self._redis = client
+    def __init__(self, client: Client) -> None:
+        self._client = client
         self._lock = Lock()
         self._day = ""
         self._secret = b""
@@ -63,9 +62,8 @@ class Sources:
         with self._lock:
             if day != self._day:
                 midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
-                mine, life = token_bytes(32), int((midnight - now).total_seconds()) + _LATE
-                theirs = self._redis.set(schema.SOURCE.of(day), mine, ex=life, nx=True, get=True)
-                self._secret = cast("bytes | None", theirs) or mine
+                life = int((midnight - now).total_seconds()) + _LATE
+                self._secret = secret.shared(self._client, schema.SOURCE.of(day), life)
                 self._day = day
             return self._secret
 

@@ -25,8 +25,7 @@ from deniable_server.rates import Rate, Volume, parse, parse_volume
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import redis
-
+    from deniable_aggregator.store import Client
     from deniable_aggregator.store.schema import Key
     from deniable_server.settings import Settings
 
@@ -43,12 +42,12 @@ class Limits:
     Parameters
     ----------
     client
-        A redis client.
+        A client of the store.
     settings
         With the rates.
     """
 
-    def __init__(self, client: redis.Redis, settings: Settings) -> None:
+    def __init__(self, client: Client, settings: Settings) -> None:
         self._key = parse("DENIABLE_RATE_LIMIT_KEY", settings.rate_limit_key)
         self._source = parse("DENIABLE_RATE_LIMIT_SOURCE", settings.rate_limit_source)
         self._login = parse("DENIABLE_RATE_LIMIT_LOGIN", settings.rate_limit_login)

@@ -38,8 +38,8 @@ def readyz() -> tuple[Response, int]:
             parts[f"worker:{app.name}"] = {"ok": True} | told
             if settings.serves != "query":
                 app.store.ensure()
-        writable.probe(app.store.redis)  # the apps share it; queries are written down, too
-        if settings.serves != "query" and room.is_full(app.store.redis):
+        writable.probe(service().client)  # queries are written down, too
+        if settings.serves != "query" and room.is_full(service().client):
             parts["store"] = {"ok": False, "reason": "full"}
     except StoreError as error:
         parts["store"] = {"ok": False, "reason": writable.reason(error)}

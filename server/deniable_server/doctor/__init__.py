@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from deniable_aggregator.store import about
 from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.doctor.finding import Finding, Status
@@ -15,15 +16,14 @@ from deniable_server.doctor.finding import Finding, Status
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    import redis
-
     from deniable.registry import Registry
+    from deniable_aggregator.store import Client
     from deniable_server.settings import Settings
 
 __all__ = ["Finding", "Status", "examine"]
 
 
-def examine(settings: Settings, registries: Mapping[str, Registry], client: redis.Redis) -> Iterator[Finding]:
+def examine(settings: Settings, registries: Mapping[str, Registry], client: Client) -> Iterator[Finding]:
     """Look at everything.
 
     Parameters
@@ -44,7 +44,7 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: redi
     yield host.memory_files()
     yield host.gunicorn()
     with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
-        client.ping()
+        about.ping(client)
     for name, look in store.looks(settings, list(registries), client).items():
         yield _asked(name, "", look)
     for app, registry in registries.items():

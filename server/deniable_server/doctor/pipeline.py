@@ -16,9 +16,8 @@ from deniable_server.settings import Keys
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    import redis
-
     from deniable.registry import Registry
+    from deniable_aggregator.store import Client
     from deniable_aggregator.store.health import Pulse
     from deniable_server.settings import Settings
 
@@ -27,7 +26,7 @@ __all__ = ["looks"]
 _LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; a period may be as short as the latter
 
 
-def looks(settings: Settings, registry: Registry, client: redis.Redis) -> dict[str, Callable[[], Finding]]:
+def looks(settings: Settings, registry: Registry, client: Client) -> dict[str, Callable[[], Finding]]:
     """Name the looks at one app."""
     store = Store(client, registry.app)
     found: dict[str, Callable[[], Finding]] = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from deniable_aggregator.store import durability, room, schema, writable
+from deniable_aggregator.store import about, durability, room, schema, writable
 from deniable_aggregator.store.durability import Durability
 from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
 from deniable_server.doctor.finding import Finding
@@ -14,8 +14,7 @@ from deniable_server.doctor.finding import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    import redis
-
+    from deniable_aggregator.store import Client
     from deniable_server.settings import Settings
 
 __all__ = ["access", "clock", "disk", "eviction", "looks", "memory", "promise", "rights", "role", "version", "writes"]
@@ -55,16 +54,16 @@ _NOBODY: dict[str, tuple[Any, ...]] = {
 }
 
 
-def looks(settings: Settings, apps: Sequence[str], client: redis.Redis) -> dict[str, Callable[[], Finding]]:
+def looks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
     """Name the looks at the store."""
     return {
-        "version": lambda: version(client.info("server")),
-        "role": lambda: role(client.info("replication")),
+        "version": lambda: version(about.state(client, "server")),
+        "role": lambda: role(about.state(client, "replication")),
         "writes": lambda: writes(client),
         "eviction": lambda: eviction(durability.look(client)),
         "durability": lambda: promise(Durability(settings.durability), durability.look(client)),
-        "disk": lambda: disk(client.info("persistence")),
-        "memory": lambda: memory(client.info("memory")),
+        "disk": lambda: disk(about.state(client, "persistence")),
+        "memory": lambda: memory(about.state(client, "memory")),
         "access": lambda: access(client),
         "rights": lambda: rights(client, settings, apps),
         "clock": lambda: clock(client),
@@ -87,7 +86,7 @@ def role(info: dict[str, Any]) -> Finding:
     return Finding("role", "fault", "a replica", "every upload is refused", "point DENIABLE_REDIS_URL at the primary")
 
 
-def writes(client: redis.Redis) -> Finding:
+def writes(client: Client) -> Finding:
     """Try whether the store would take a write, as ``/readyz`` does."""
     try:
         writable.probe(client)
@@ -156,9 +155,9 @@ def memory(info: dict[str, Any]) -> Finding:
     return Finding("memory", "ok", seen)
 
 
-def access(client: redis.Redis) -> Finding:
+def access(client: Client) -> Finding:
     """Look who else gets in."""
-    given = client.connection_pool.connection_kwargs
+    given = about.connection(client)
     password, place = given.get("password"), given.get("host")
     remedy = "give each process a user of its own (deploy/users.acl, docs/access.md), and bind the store to where they are"
     if not password:
@@ -182,18 +181,17 @@ def _near(place: str | None) -> bool:
         return False
 
 
-def _listens_widely(client: redis.Redis) -> bool:
+def _listens_widely(client: Client) -> bool:
     try:
-        told = cast("dict[Any, Any]", client.config_get("bind", "protected-mode", "port", "tls-port"))
+        told = about.settings(client, "bind", "protected-mode", "port", "tls-port")
     except CommandRefused:
         return False
-    text = {_text(name): _text(value) for name, value in told.items()}
-    listens = {text.get("port", "0"), text.get("tls-port", "0")} != {"0"}
-    places = [place.removeprefix("-") for place in text.get("bind", "").split()]
-    return listens and text.get("protected-mode") == "no" and not (places and all(map(_near, places)))
+    listens = {told.get("port", "0"), told.get("tls-port", "0")} != {"0"}
+    places = [place.removeprefix("-") for place in told.get("bind", "").split()]
+    return listens and told.get("protected-mode") == "no" and not (places and all(map(_near, places)))
 
 
-def rights(client: redis.Redis, settings: Settings, apps: Sequence[str]) -> Finding:
+def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
     """Look whether the store's user may do what the server does, and no more. Every command that is tried changes nothing."""
     wanted = _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
     missing = [what for what, command in wanted.items() if not all(_may(client, command, app) for app in apps)]
@@ -206,23 +204,15 @@ def rights(client: redis.Redis, settings: Settings, apps: Sequence[str]) -> Find
     if not more:
         return Finding("rights", "ok", "what the server needs, and nothing else that was tried")
     seen = f"the store's user may also {', '.join(more)}"
-    if _near(client.connection_pool.connection_kwargs.get("host")):
+    if _near(about.connection(client).get("host")):
         return Finding("rights", "ok", f"{seen}; the store is on this machine")
     meaning = "whoever takes over the server that faces the internet reads what others have sent"
     return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/access.md)")
 
 
-def _may(client: redis.Redis, command: tuple[Any, ...], app: str) -> bool:
+def _may(client: Client, command: tuple[Any, ...], app: str) -> bool:
     """Tell whether a command is allowed, whatever else becomes of it."""
-    try:
-        client.execute_command(  # type: ignore[no-untyped-call]
-            *(_key(part, app) if isinstance(part, schema.Key) else part for part in command)
-        )
-    except CommandForbidden:
-        return False
-    except CommandRefused as error:
-        return not str(error).startswith("NOPERM")
-    return True
+    return about.may(client, *(_key(part, app) if isinstance(part, schema.Key) else part for part in command))
 
 
 def _key(kind: schema.Key, app: str) -> str:
@@ -230,12 +220,11 @@ def _key(kind: schema.Key, app: str) -> str:
     return kind.of(app, *["doctor"] * kind.name.count("*"))
 
 
-def clock(client: redis.Redis, now: Callable[[], float] = time.time) -> Finding:
+def clock(client: Client, now: Callable[[], float] = time.time) -> Finding:
     """Look how far this machine's clock and the store's are apart."""
     before = now()
-    seconds, micros = client.time()
+    theirs = about.clock(client)
     after = now()
-    theirs = seconds + micros / 1e6
     apart = max(0.0, before - theirs, theirs - after)
     if apart < _OFF:
         return Finding("clock", "ok", f"within {max(0.1, after - before + apart):.1f} s of the store's")
@@ -244,7 +233,3 @@ def clock(client: redis.Redis, now: Callable[[], float] = time.time) -> Finding:
     if apart >= _TOO_FAR:
         meaning = f"{meaning}; uploads may be forgotten early, and counted again when they are repeated"
     return Finding("clock", "fault" if apart >= _TOO_FAR else "warning", seen, meaning, "have both machines keep time (NTP)")
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

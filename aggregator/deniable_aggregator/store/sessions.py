@@ -9,10 +9,10 @@ A number has 192 random bits and is in the browser's cookie alone: nobody who re
 from __future__ import annotations
 
 from hashlib import sha256
-from secrets import token_hex, token_urlsafe
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, cast
 
-from deniable_aggregator.store import schema
+from deniable_aggregator.store import schema, secret
 
 if TYPE_CHECKING:
     import redis
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 __all__ = ["Sessions"]
 
 _SECONDS = 12 * 3600
-_SECRET = schema.SESSION_SECRET.of()
 
 
 class Sessions:
@@ -45,8 +44,7 @@ class Sessions:
             If the store cannot be used.
         """
         if self._secret is None:
-            self._redis.set(_SECRET, token_hex(32), nx=True)
-            self._secret = cast("bytes", self._redis.get(_SECRET))
+            self._secret = secret.shared(self._redis, schema.SESSION_SECRET.of())
         return self._secret
 
     def open(self, app: str, key: str) -> str:

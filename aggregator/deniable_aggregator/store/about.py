@@ -1,0 +1,54 @@
+"""What the store tells of itself: its state, its settings, its clock, how it is reached, and what its user may do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
+
+if TYPE_CHECKING:
+    import redis
+
+__all__ = ["clock", "connection", "may", "ping", "settings", "state"]
+
+
+def ping(client: redis.Redis) -> None:
+    """See that it answers."""
+    client.ping()
+
+
+def state(client: redis.Redis, section: str) -> dict[str, Any]:
+    """Read a section of its state, as ``INFO`` tells it."""
+    return dict(client.info(section))
+
+
+def settings(client: redis.Redis, *names: str) -> dict[str, str]:
+    """Read some of its settings, as ``CONFIG GET`` tells them."""
+    told = cast("dict[Any, Any]", client.config_get(*names))
+    return {_text(name): _text(value) for name, value in told.items()}
+
+
+def clock(client: redis.Redis) -> float:
+    """Return the Unix time by its clock."""
+    seconds, micros = client.time()
+    return seconds + micros / 1_000_000
+
+
+def connection(client: redis.Redis) -> dict[str, Any]:
+    """Tell how a client reaches it: ``host`` or ``path``, and with what ``password``."""
+    return dict(client.connection_pool.connection_kwargs)
+
+
+def may(client: redis.Redis, *command: Any) -> bool:
+    """Tell whether its user may give a command, whatever else becomes of it."""
+    try:
+        client.execute_command(*command)  # type: ignore[no-untyped-call]
+    except CommandForbidden:
+        return False
+    except CommandRefused as error:
+        return not str(error).startswith("NOPERM")
+    return True
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,9 +1,9 @@
-"""What many reports of one device come to: every bound of the literature side by side, and the exact one.
+"""Composition: what all reports of one device cost together, by every bound of the literature, and exactly.
 
-`spend` says what reports cost, `sums`, `zcdp`, `renyi` and `losses` add them up, each in its own way, and `account` puts the
-totals beside each other and says which to quote. `plan` reads the spends off a registry, `statement` writes all of it for people.
-`group` has bounds for several people at once, `amplification` smaller numbers under conditions that are not ours, and `library` a
-second opinion.
+`spend` holds the cost of reports. `sums`, `zcdp`, `renyi` and `losses` add spends up, each by its own method. `account` lists
+the totals and chooses the one to quote. `plan` reads the spends off a registry, and `statement` writes all of it for people.
+`group` has bounds for several people at once. `amplification` has smaller numbers under conditions that do not hold here.
+`library` is a second opinion.
 
-Epsilon is in nats. Whatever is returned is an upper bound: what is rounded is rounded up.
+Epsilon is in nats. All results are upper bounds: rounding is upwards.
 """

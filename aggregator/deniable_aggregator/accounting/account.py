@@ -1,4 +1,4 @@
-"""All totals of one sum of spends beside each other, and which of them to quote."""
+"""All totals of one list of spends, and which of them to quote."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 __all__ = ["METHODS", "Account", "Method", "account"]
 
-_SAME = 2e-6  # nats: exact totals are rounded up by no more
-_WORTH = 0.95  # a delta that takes off less than this leaves is not worth its words
+_SAME = 2e-6  # nats: rounding up adds less than this to an exact total
+_WORTH = 0.95  # a total above this share of the plain sum is not worth stating a delta for
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A way to add up.
+    """A composition method.
 
     Parameters
     ----------
     name
-        In words, short.
+        In a few words.
     source
-        Whose it is.
+        Authors and year.
     """
 
     name: str
@@ -44,28 +44,28 @@ METHODS = {
     "optimal": Method("exact, for any mechanisms", "Kairouz, Oh, Viswanath 2017; Murtagh, Vadhan 2016"),
     "exact": Method("exact, for these mechanisms (PLD)", "Sommer, Meiser, Mohammadi 2019"),
 }
-"""By key, from the plainest to the sharpest. Each is an upper bound whenever reports are randomised independently."""
+"""By key, from the simplest to the tightest. Each is an upper bound if reports are randomised independently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What some reports come to.
+    """The totals of some reports.
 
     Parameters
     ----------
     delta
-        With which all but the plain sum hold.
+        The delta at which all totals but the plain sum hold.
     rho
         Zero-concentrated total.
     totals
-        Epsilon in nats by key of `METHODS`.
+        Epsilon in nats, by key of `METHODS`.
 
     Attributes
     ----------
     basic : float
         The plain sum, which holds with a delta of 0.
     quoted : str
-        Key of the least total: what may be quoted beside the plain sum.
+        Key of the least total, which may be quoted beside the plain sum.
     """
 
     delta: float
@@ -79,7 +79,7 @@ class Account:
 
     @property
     def quoted(self) -> str:
-        """Key of the least total: the plain sum where no other is less, else the exact one, but for rounding."""
+        """Key of the least total: the plain sum if no other is less, else the exact one, up to rounding."""
         least = min(self.totals.values()) + _SAME
         return "basic" if self.basic <= least else [key for key, total in self.totals.items() if total <= least][-1]
 
@@ -95,7 +95,7 @@ class Account:
 
 
 def account(spends: Iterable[Spend], delta: float) -> Account:
-    """Add spends up in every way.
+    """Add spends up by every method.
 
     Parameters
     ----------
@@ -106,8 +106,8 @@ def account(spends: Iterable[Spend], delta: float) -> Account:
 
     Notes
     -----
-    The totals hold between any two sequences of answers, also where later questions depend on earlier reports, as long as
-    the epsilons do not. (A budget that may end a sequence early does no harm: it leaves a part of it.)
+    The totals hold between any two sequences of answers. Later questions may depend on earlier reports, but epsilons may not. A
+    budget that ends a sequence early does no harm: it leaves out a part.
     """
     checks.delta(delta)
     listed = merged(spends)

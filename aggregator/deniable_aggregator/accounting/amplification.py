@@ -1,7 +1,7 @@
-"""Smaller epsilons that hold under conditions: sampling that nobody sees, and a shuffler that is somebody else's.
+"""Smaller epsilons that hold under conditions: hidden sampling, and a shuffler run by somebody else.
 
-Neither is so here, so neither is claimed. The SDK sends nothing for an answer that was not sampled, and whoever receives the rest
-sees who sent it.
+Neither condition holds here, so neither epsilon is claimed. The SDK sends nothing for an answer that was not sampled, and the
+receiver sees who sent a report.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = ["sampled", "shuffled"]
 
-_SPREAD = 10.0  # standard deviations of the number of clones that are summed over
+_SPREAD = 10.0  # standard deviations of the number of clones that the sum covers
 _CLOSE = 1e-9  # nats
 
 
 def sampled(epsilon: float, share: float, *, presence_hidden: bool) -> float:
-    """Return the epsilon of an occasion on which a device reports with probability `share`, by its own coin, in nats.
+    """Return the epsilon of an occasion on which a device reports with probability `share`, in nats.
 
     Parameters
     ----------
     epsilon
         Of a report, in nats, above 0.
     share
-        In (0, 1]; drawn for each occasion anew, without looking at the answer.
+        In (0, 1]; drawn anew for each occasion, independently of the answer.
     presence_hidden
-        Whether nobody can tell if there was a report: where somebody can, the coin is known, and a report tells all it ever did.
+        Whether nobody can see if there was a report. If somebody can, sampling hides nothing, and epsilon stays as it is.
 
     References
     ----------
@@ -49,22 +49,22 @@ def sampled(epsilon: float, share: float, *, presence_hidden: bool) -> float:
 
 
 def shuffled(epsilon: float, reports: int, delta: float) -> float:
-    """Return what one report among many tells whoever sees them all in random order, and nothing else, in nats.
+    """Return the epsilon of one report among many, for an observer who sees them in random order only, in nats.
 
     Parameters
     ----------
     epsilon
         Of a report, in nats, above 0.
     reports
-        Of honest devices that are shuffled together, one of each, at least 1.
+        Of honest devices that are shuffled together, one each, at least 1.
     delta
         A probability.
 
     Notes
     -----
-    Each other report is, with probability e^-epsilon, a clone: one that is as likely made for either of the two answers to be
-    told apart. Of c clones, a binomial half are of the one kind; the report in question hides in these. The sum over c is
-    taken within 10 standard deviations. The epsilon is no larger than the one given.
+    Each other report is a clone with probability e^-epsilon: it is equally likely under both of the answers compared. Of c
+    clones, a binomial half are of the first kind, and the report hides among these. The sum over c is taken within 10 standard
+    deviations. The result is never larger than the given epsilon.
 
     References
     ----------
@@ -93,7 +93,7 @@ def _delta(total: float, epsilon: float, clones: NDArray[np.int64], weights: NDA
     true = 1 / (1 + exp(-epsilon))
     odds = exp(total)
     wanted = (odds * true - (1 - true)) / ((2 * true - 1) * (odds + 1))  # the share at which the ratio is e^total
-    least = np.floor(wanted * (clones + 1)).astype(np.int64)  # more than these
+    least = np.floor(wanted * (clones + 1)).astype(np.int64)  # the ratio is above e^total for more than these
     with_it, without = binom.sf(least - 1, clones, 0.5), binom.sf(least, clones, 0.5)
     first, second = true * with_it + (1 - true) * without, (1 - true) * with_it + true * without
     return float(weights @ np.maximum(first - odds * second, 0.0))

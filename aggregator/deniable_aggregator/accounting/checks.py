@@ -1,4 +1,4 @@
-"""What the numbers of an account must be."""
+"""Checks of the numbers that accounts are made of."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from deniable.errors import ParameterError
 __all__ = ["LEAST_DELTA", "count", "delta", "nonnegative", "positive"]
 
 LEAST_DELTA = 1e-15
-"""Below this a delta is no different from 0 in practice, and near what floating-point sums can tell."""
+"""A smaller delta is 0 in practice, and near the precision of floating-point sums."""
 
 
 def delta(value: float) -> float:
-    """Return a delta, or raise `ParameterError` if it is none."""
+    """Return a valid delta, or raise `ParameterError`."""
     if isinstance(value, bool) or not LEAST_DELTA <= value < 1:
         raise ParameterError(f"delta is a probability from {LEAST_DELTA:g} to below 1", value)
     return value
 
 
 def positive(name: str, value: float) -> float:
-    """Return a number above 0, or raise `ParameterError` if it is none."""
+    """Return a number above 0, or raise `ParameterError`."""
     if isinstance(value, bool) or not (isfinite(value) and value > 0):
         raise ParameterError(f"{name} is a number above 0", value)
     return value
 
 
 def nonnegative(name: str, value: float) -> float:
-    """Return a number of at least 0, or raise `ParameterError` if it is none."""
+    """Return a number of at least 0, or raise `ParameterError`."""
     if isinstance(value, bool) or not (isfinite(value) and value >= 0):
         raise ParameterError(f"{name} is a number of at least 0", value)
     return value
 
 
 def count(name: str, value: int, least: int = 1) -> int:
-    """Return a whole number of at least `least`, or raise `ParameterError` if it is none."""
+    """Return a whole number of at least `least`, or raise `ParameterError`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ParameterError(f"{name} is a whole number of at least {least}", value)
     return value

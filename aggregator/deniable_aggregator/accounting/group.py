@@ -1,7 +1,7 @@
-"""Several devices of one person, or a household: what all of their reports tell together.
+"""Group privacy: several devices of one person, or a household.
 
-Devices randomise on their own, so theirs are simply more reports: `Spend.times` the number of devices, and any composition.
-What is here is for an answer that is already given as one (epsilon, delta), of which nothing else is known.
+Devices randomise independently, so for several devices use `Spend.times` and any composition. The bound here is for a result of
+which only its (epsilon, delta) is known.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from deniable_aggregator.accounting import checks
 __all__ = ["private"]
 
 _UP = 1 + 1e-12
-_LARGEST = 700.0  # e to its power is a float
+_LARGEST = 700.0  # e to its power still is a float
 
 
 def private(epsilon: float, delta: float, size: int) -> tuple[float, float]:
-    """Return the epsilon and delta of a group, of what is (epsilon, delta)-private for each of its members.
+    """Return the epsilon and delta for a group, of a result that is (epsilon, delta)-private for each member.
 
     Parameters
     ----------
     epsilon
         In nats, at least 0.
     delta
-        In [0, 1); with 0 that of the group is 0, too.
+        In [0, 1); if 0, that of the group is 0, too.
     size
         Members, at least 1.
 
     Returns
     -------
     tuple of float
-        ``size * epsilon``, and ``delta (e^(size epsilon) - 1) / (e^epsilon - 1)``, or 1 where that is more.
+        ``size * epsilon``, and ``delta (e^(size epsilon) - 1) / (e^epsilon - 1)``, at most 1.
 
     References
     ----------

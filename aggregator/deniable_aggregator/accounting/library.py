@@ -1,7 +1,7 @@
-"""A second opinion on the exact total: Google's dp-accounting, where it is right.
+"""A second opinion on the exact total, by Google's dp-accounting.
 
-Its `PLDAccountant` (0.6.0) is not where randomized response is composed with itself: it counts a `RandomizedResponseDpEvent`
-once, whatever its count. We compose loss distributions themselves, which it does rightly.
+Its `PLDAccountant` (0.6.0) counts a `RandomizedResponseDpEvent` once, whatever its count, so compositions of randomized response
+come out wrong. Its loss distributions compose correctly; these are used.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
 __all__ = ["epsilon"]
 
-_FINEST = 1e-4  # nats, of its lattice
+_FINEST = 1e-4  # nats, of its grid
 _POINTS = 1 << 23
 
 
 def epsilon(spends: Iterable[Spend], delta: float) -> float:
-    """Return the epsilon that dp-accounting gives reports of which nothing but their epsilon is known, in nats.
+    """Return the epsilon that dp-accounting computes from the epsilons of reports alone, in nats.
 
     Parameters
     ----------
     spends
-        Of any epsilons; their shares are not looked at.
+        Of any epsilons; their shares are ignored.
     delta
         A probability.
 
@@ -44,7 +44,7 @@ def epsilon(spends: Iterable[Spend], delta: float) -> float:
     try:
         from dp_accounting.pld import common, privacy_loss_distribution  # noqa: PLC0415 - an extra, and slow to import
     except ModuleNotFoundError as error:
-        rule = f"a second opinion needs {error.name}, which is not installed: pip install 'deniable[accounting]'"
+        rule = f"the second opinion needs {error.name}, which is not installed: pip install 'deniable[accounting]'"
         raise ConfigurationError(rule) from None
     listed = merged(spends)
     if not listed:

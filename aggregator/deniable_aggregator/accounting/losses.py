@@ -1,11 +1,11 @@
-"""The exact total: the distribution of the privacy loss of all reports together.
+"""The exact total: the distribution of the privacy loss of all reports together (PLD).
 
-Whatever is epsilon-private tells at most what the flip of a coin with odds e^epsilon tells (Kairouz, Oh and Viswanath), so the
-loss of a report is +epsilon or -epsilon, and that of all of them a sum of these. We compute the distribution of the sum. Losses
-are whole millionths of a nat, so that equal ones are the same; only where there would be too many are they rounded up.
+The worst epsilon-private mechanism is a coin with odds e^epsilon (Kairouz, Oh and Viswanath). So the loss of a report is
++epsilon or -epsilon, and the loss of all is a sum of these. We compute the distribution of the sum. Losses are whole millionths
+of a nat, so that equal ones coincide. If there are too many different ones, they are rounded up to a grid.
 
-All numbers are sums and products of positive ones, so that rounding errors cannot grow by cancellation; a bound on them is
-carried along and added in the end. What is cut off above counts as revealing everything, what is cut off below is moved up.
+All numbers are sums and products of positive ones, so rounding errors cannot grow by cancellation. A bound on them is carried
+along and added at the end. Mass that is cut off above counts as an infinite loss. Mass that is cut off below is moved up.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ if TYPE_CHECKING:
 __all__ = ["Losses", "together"]
 
 _ROUNDING = 2.0**-53
-_TAIL = 1e-24  # probability that is cut off at each end, at a time: far below the least delta
-_POINTS = 1 << 15  # of a lattice
-_PAIRS = 1 << 18  # of losses that are added one by one
-_GAPS = 8  # times as many pairs on a lattice as there are losses take no longer than these one by one
+_TAIL = 1e-24  # probability cut off at each end in one step: far below the least delta
+_POINTS = 1 << 15  # of a grid
+_PAIRS = 1 << 18  # of losses that are added exactly
+_GAPS = 8  # a grid with up to this many times as many points as there are pairs is as fast as adding the pairs
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Losses:
-    """A distribution of privacy losses, as large as the true one or larger.
+    """A distribution of privacy losses that is an upper bound of the true one.
 
     Parameters
     ----------
     values
         Whole numbers, ascending: losses in millionths of a nat.
     mass
-        Float array: probability of each, if the answer is the one that losses speak for.
+        Float array: probability of each loss, under the answer that positive losses speak for.
     beyond
         Probability of an infinite loss.
     slack
@@ -67,14 +67,14 @@ class Losses:
         return cls(np.array(values), np.array(mass), slack=8 * _ROUNDING)
 
     def after(self, other: Losses, unit: int) -> Losses:
-        """Return the loss of both together, if they are independent.
+        """Return the loss of both together. They are independent.
 
         Parameters
         ----------
         other
             Of other reports.
         unit
-            Step of the lattice, in millionths of a nat, to be used where there are many losses.
+            Step of the grid in millionths of a nat, used if there are many losses.
         """
         pairs = len(self.values) * len(other.values)
         places = (self.span // unit + 1) * (other.span // unit + 1)
@@ -86,12 +86,12 @@ class Losses:
             (low, one), (start, two) = _lattice(self, unit), _lattice(other, unit)
             mass = np.convolve(one, two)
             values = (low + start + np.arange(len(mass))) * unit
-        terms = len(self.values) + len(other.values)  # more than are added up to one number, at each step
+        terms = len(self.values) + len(other.values)  # an upper bound on the terms of a sum, in each step
         slack = (1 + self.slack) * (1 + other.slack) * (1 + terms * _ROUNDING) - 1
         return _trimmed(Losses(values, mass, self.beyond + other.beyond, slack))
 
     def power(self, count: int, unit: int) -> Losses:
-        """Return the loss of `count` independent ones together, at least 1."""
+        """Return the loss of `count` independent reports together, at least 1."""
         result, square = None, self
         while True:
             if count & 1:
@@ -104,11 +104,11 @@ class Losses:
 
     @property
     def span(self) -> int:
-        """Between the least and the greatest loss, in millionths of a nat."""
+        """Distance from the least to the greatest loss, in millionths of a nat."""
         return int(self.values[-1] - self.values[0])
 
     def delta(self, epsilon: float) -> float:
-        """Return the least delta with which all is (epsilon, delta)-private, rounded up.
+        """Return the least delta at which all is (epsilon, delta)-private, rounded up.
 
         Parameters
         ----------
@@ -120,16 +120,16 @@ class Losses:
         The expectation of 1 - e^(epsilon - loss) over the losses above epsilon.
         """
         losses = self.values / MICRO
-        # A gap is off by the rounding of both its ends.
+        # # The rounding of both ends of a gap adds to its error.
         gaps = losses - checks.nonnegative("epsilon", epsilon) + 4 * _ROUNDING * (abs(losses[-1]) + epsilon)
         above = gaps > 0
         found = float(self.mass[above] @ -np.expm1(-gaps[above])) if above.any() else 0.0
         return min(1.0, found * (1 + self.slack) * (1 + (len(self.mass) + 8) * _ROUNDING) + self.beyond)
 
     def epsilon(self, delta: float) -> float:
-        """Return the least epsilon with which all is (epsilon, delta)-private, in nats, rounded up to a millionth."""
+        """Return the least epsilon at which all is (epsilon, delta)-private, in nats, rounded up to a millionth."""
         checks.delta(delta)
-        low, high = -1, max(int(self.values[-1]) + 1, 0)  # the delta is above at `low`, and not at `high`
+        low, high = -1, max(int(self.values[-1]) + 1, 0)  # the delta is exceeded at `low`, and not at `high`
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if self.delta(middle / MICRO) <= delta else (middle, high)
@@ -137,14 +137,14 @@ class Losses:
 
 
 def _lattice(losses: Losses, unit: int) -> tuple[int, NDArray[np.float64]]:
-    """Put losses on a lattice, rounding up; return the first place and the probability of it and of each next one."""
+    """Put losses on a grid, rounding up; return the first grid point, and the probabilities from there on."""
     places = -(-losses.values // unit)
     low = int(places[0])
     return low, np.bincount(places - low, losses.mass).astype(np.float64)
 
 
 def _trimmed(losses: Losses) -> Losses:
-    """Cut off the ends, where there is next to no probability: more of that is added than was there."""
+    """Cut off ends of negligible probability, and add an upper bound of what was cut off."""
     mass = losses.mass
     cut = _TAIL / (1 + losses.slack)
     kept = len(mass) - int(np.searchsorted(np.cumsum(mass[::-1]), cut))
@@ -158,7 +158,7 @@ def _trimmed(losses: Losses) -> Losses:
 def together(spends: Iterable[Spend]) -> Losses:
     """Return the loss of all spends together.
 
-    Where losses are rounded up, each kind of spend adds at most a 32,768th of the distance between the greatest and the least.
+    If losses are rounded up, each kind of spend adds at most 1 / 32,768 of the distance from the least to the greatest loss.
 
     References
     ----------
@@ -172,7 +172,7 @@ def together(spends: Iterable[Spend]) -> Losses:
     if not powers:
         return Losses(np.zeros(1, np.int64), np.ones(1))
     common = gcd(*(spend.cost for spend in listed))
-    # A multiple of what all losses are multiples of leaves as many of them on the lattice as can be.
+    # # With a multiple of the greatest common divisor, most losses stay exact.
     unit = common * max(1, ceil(sum(power.span for power in powers) / (common * _POINTS)))
     total, *rest = sorted(powers, key=lambda power: len(power.values))
     for power in rest:

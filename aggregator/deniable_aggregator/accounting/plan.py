@@ -1,4 +1,4 @@
-"""What a registry would have a device spend: its metrics over some time, against its budget."""
+"""What a registry makes a device spend: its metrics over some time, against its budget."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 __all__ = ["Plan", "Use", "periods", "plan"]
 
 _HOURS = 24
-_YEARS = 5  # of beginnings to try: one leap year among them
+_YEARS = 5  # first years that are tried: one is a leap year
 _BEGIN = date(2023, 1, 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """A metric, over some time.
+    """A metric over some time.
 
     Parameters
     ----------
     metric, mechanism
         As declared.
     allowance
-        What is reserved for it on a device.
+        What a device reserves for it.
     occasions
-        Reports that the device is asked for, at most.
+        Times that the device is asked, at most.
     answers
-        Kept responses it comes to draw, at most; 0 where none is kept.
+        Responses that are drawn and kept, at most; 0 if none is kept.
     """
 
     metric: Metric
@@ -60,14 +60,14 @@ class Use:
 
     @property
     def kept(self) -> bool:
-        """Whether what is spent is for kept responses, and not for each report."""
+        """Whether kept responses are paid for, instead of each report."""
         return bool(self.answers)
 
     @property
     def spend(self) -> Spend:
-        """What is told: by each report, or by each kept response; a single report of a kept one tells what any report does.
+        """The spend: of each report, or of each kept response. A single report of a kept response is at most that of a report.
 
-        Of kept responses that holds between histories that change, and return to an earlier answer, at the same times.
+        For kept responses this holds between histories that change, and return to an earlier answer, at the same times.
         """
         if self.kept and self.occasions > 1:
             return Spend(self.allowance.cost, self.answers)
@@ -75,17 +75,17 @@ class Use:
 
     @property
     def reserved_window(self) -> float:
-        """What is reserved for it of any window of the budget, in nats."""
+        """What is reserved for it in any window of the budget, in nats."""
         return self.allowance.window / MICRO
 
     @property
     def reserved_lifetime(self) -> float:
-        """What is reserved for it ever, in nats; infinite without a bound."""
+        """What is reserved for it in a lifetime, in nats; infinite without a bound."""
         return inf if self.allowance.lifetime is None else self.allowance.lifetime / MICRO
 
     @property
     def telling(self) -> float:
-        """Probability that a report says anything about a given two answers."""
+        """Probability that a report tells two given answers apart at all."""
         return float(telling(self.mechanism))
 
 
@@ -98,7 +98,7 @@ class Plan:
     uses
         Of each metric.
     days
-        How long; None where only the number of reports is given.
+        Length of the time; None if only the number of reports is given.
     budget
         The stricter of the registry's and the app's.
     """
@@ -109,7 +109,7 @@ class Plan:
 
     @property
     def spends(self) -> tuple[Spend, ...]:
-        """What is told, one for each metric."""
+        """The spends, one for each metric."""
         return tuple(use.spend for use in self.uses)
 
     @property
@@ -119,12 +119,12 @@ class Plan:
 
     @property
     def reserved_lifetime(self) -> float:
-        """What is reserved for all metrics ever, in nats; infinite without a bound."""
+        """What is reserved for all metrics in a lifetime, in nats; infinite without a bound."""
         return sum(use.reserved_lifetime for use in self.uses)
 
     @property
     def allowed(self) -> float:
-        """What a device may spend over the time, whatever it is asked, in nats; infinite without a bound."""
+        """What a device may spend over the time at most, in nats; infinite without a bound."""
         if self.days is None:
             return self.reserved_lifetime
         windows = ceil(self.days / self.budget.window)
@@ -133,12 +133,12 @@ class Plan:
 
     @property
     def fits(self) -> bool:
-        """Whether there is room for all in the budget. Without, the registry is refused by lint and by apps."""
+        """Whether the budget has room for all metrics. If not, lint and apps refuse the registry."""
         return unfit((use.allowance for use in self.uses), self.budget) is None
 
 
 def periods(length: str, days: int) -> int:
-    """Return how many periods so many days in a row touch at most.
+    """Return how many periods a run of days touches at most.
 
     Parameters
     ----------
@@ -153,10 +153,10 @@ def periods(length: str, days: int) -> int:
     if length == "day":
         return days
     if length == "week":
-        return (days + 12) // 7  # as when the first day is a Sunday
+        return (days + 12) // 7  # when the first day is a Sunday
     if length != "month":
         raise ParameterError(f"a period is one of {', '.join(period.LENGTHS)}", length)
-    # As when the first day is the last of its month.
+    # # The most are touched when the first day is the last of its month.
     eves = (date(_BEGIN.year + n // 12, n % 12 + 1, 1) - timedelta(1) for n in range(12 * _YEARS))
     ends = ((eve, eve + timedelta(days - 1)) for eve in eves)
     return max(12 * (end.year - eve.year) + end.month - eve.month + 1 for eve, end in ends)
@@ -180,13 +180,13 @@ def plan(
     metrics
         Their ids; none for all.
     days
-        Over which a device is asked once a period; by default as many as the budget's window has.
+        Days on which a device is asked once a period; by default the days of the budget's window.
     reports
-        Times that it is asked for each metric, instead of `days`; maybe all of them in one window.
+        Times that it is asked for each metric, instead of `days`; all of them may be in one window.
     answers
-        Different answers it has to a metric with kept responses, at most; by default as many as there can be.
+        Different answers to a metric with kept responses, at most; by default the most possible.
     caps
-        The app's; by default those of an app that states none.
+        The app's caps; by default none beyond the defaults.
 
     Raises
     ------

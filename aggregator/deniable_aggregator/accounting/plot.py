@@ -1,4 +1,4 @@
-"""The picture of an account: totals over the number of reports, or over days."""
+"""The plot of an account: totals by number of reports, or by days."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CURVES = {
     "optimal": ("exact, any mechanisms", "#0f766e"),
     "exact": ("exact, these mechanisms", "#2563eb"),
 }
-_WHOLE = 1000.0  # from here on totals are written without decimals
+_WHOLE = 1000.0  # totals from here on are written without decimals
 _GAP = 0.055  # between labels, as a share of the axis
 
 
@@ -37,13 +37,13 @@ def draw(axis: str, places: Sequence[tuple[int, Statement]], path: str, flat: Se
     Parameters
     ----------
     axis
-        What is counted, e.g. ``"reports of one device"``.
+        What the axis counts, e.g. ``"reports of one device"``.
     places
-        Numbers of it, ascending, each with its account.
+        Places on the axis, ascending, each with its account.
     path
-        File to write; its ending tells the format, e.g. ``.svg`` or ``.png``.
+        File to write; its ending gives the format, e.g. ``.svg`` or ``.png``.
     flat
-        Totals that do not depend on it, with their names.
+        Totals that are the same everywhere, with their names.
 
     Raises
     ------
@@ -91,7 +91,7 @@ def draw(axis: str, places: Sequence[tuple[int, Statement]], path: str, flat: Se
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """Move labels as little up as makes them legible, then down again below the top; in shares of the panel's height."""
+    """Move labels up until they do not overlap, then down below the top; in shares of the panel's height."""
     order = sorted(range(len(heights)), key=lambda i: heights[i])
     placed = [heights[i] for i in order]
     for i in range(1, len(placed)):

@@ -1,4 +1,4 @@
-"""Renyi differential privacy: the whole curve of a report, sums of curves, and what they mean for a given delta."""
+"""Renyi differential privacy: the curve of a report, sums of curves, and the epsilon for a delta."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["curve", "epsilon", "randomized_response"]
 
-_LEAST, _MOST = -7.0, 14.0  # of ln(order - 1): below, differences drown in rounding; above, a curve is the sum of its epsilons
+_LEAST, _MOST = -7.0, 14.0  # of ln(order - 1): below, rounding hides the differences; above, a curve is the sum of its epsilons
 _POINTS = 2001
 _ZOOMS = 3
-_UP = 1 + 1e-11  # more than all rounding of a sum of logarithms
+_UP = 1 + 1e-11  # a bound on the rounding of a sum of logarithms
 
 
 def randomized_response(orders: Orders, epsilon: float, share: float = 1.0) -> Orders:
-    """Compute the Renyi divergence between the reports of two answers, at its worst for any mechanism of this epsilon.
+    """Compute the largest Renyi divergence between the reports of two answers, for any mechanism of this epsilon.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def randomized_response(orders: Orders, epsilon: float, share: float = 1.0) -> O
     epsilon
         Of a report, in nats, above 0.
     share
-        Of the reports that tell the two answers apart at all, in (0, 1]; 1 for the worst case.
+        Of the reports that tell the two answers apart, in (0, 1]; 1 for the worst case.
 
     Returns
     -------
@@ -47,7 +47,8 @@ def randomized_response(orders: Orders, epsilon: float, share: float = 1.0) -> O
     Notes
     -----
     Binary randomized response attains it: with u = order - 1/2 the sum of p^order q^(1 - order) is cosh(u epsilon) /
-    cosh(epsilon / 2). A report that says nothing with probability 1 - share multiplies its excess over 1 by the share.
+    cosh(epsilon / 2). If a report says nothing with probability 1 - share, the excess of the sum over 1 is multiplied by the
+    share.
 
     References
     ----------
@@ -62,7 +63,7 @@ def randomized_response(orders: Orders, epsilon: float, share: float = 1.0) -> O
 
 
 def curve(spends: Iterable[Spend]) -> Curve:
-    """Add up the curves of spends: orders to nats.
+    """Add up the curves of spends. A curve maps orders to nats.
 
     References
     ----------
@@ -78,12 +79,12 @@ def curve(spends: Iterable[Spend]) -> Curve:
 
 
 def epsilon(loss: Curve, delta: float) -> float:
-    """Return an epsilon at which what has this curve is (epsilon, delta)-private, in nats.
+    """Return an epsilon at which a mechanism with this curve is (epsilon, delta)-private, in nats.
 
     Parameters
     ----------
     loss
-        Orders above 1 to nats.
+        Maps orders above 1 to nats.
     delta
         A probability.
 
@@ -101,7 +102,7 @@ def _least(bound: Curve) -> float:
 
 
 def _lowest(bound: Curve) -> float:
-    """Return the least value that a bound was seen to have; each value is one, so an order missed costs only sharpness."""
+    """Return the least value found of a bound. Every value is valid, so an order that is not tried only makes it less tight."""
     low, high = _LEAST, _MOST
     least = np.inf
     for _ in range(_ZOOMS):

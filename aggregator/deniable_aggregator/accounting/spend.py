@@ -1,4 +1,4 @@
-"""What reports spend: an epsilon, how many there are of it, and how many of them say anything."""
+"""The cost of reports: epsilon, number, and the share of them that say anything."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ __all__ = ["Spend", "merged", "telling"]
 _TWO_SIDED = frozenset(
     ["coin", "binary", "grr", "sue", "oue", "subset", "local_hash", "hadamard", "pgr", "l_grr", "l_osue", "loloha"]
 )
-"""Mechanisms of which a report favours one of two answers by all of epsilon, or the other, or says nothing about the two; and
-which is as likely for any two answers."""
+"""Mechanisms whose report favours one of two answers by exactly epsilon, or the other, or says nothing about the two.
+The probabilities are the same for any two answers.
+"""
 _HASHED = frozenset(["fast_local_hash", "pem", "tree_hist"])
-"""Those of which a report names the hash of the answer, or another cell: it tells nothing about two answers that collide."""
+"""Those whose report names a cell, the hash of an answer: it says nothing about two answers that collide."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spend:
     """Independent reports of one kind.
 
-    For any two answers, a report is the flip of a coin that favours the one by epsilon, or, in all but a `share` of the reports,
-    says nothing about the two. Whatever is epsilon-private tells at most what it tells with a share of 1.
+    For any two answers, a report with probability `share` is a coin that favours the true one by epsilon. Otherwise it says
+    nothing about the two. A share of 1 is the worst case of an epsilon-private mechanism.
 
     Parameters
     ----------
@@ -57,12 +58,12 @@ class Spend:
 
     @classmethod
     def given(cls, epsilon: float | str | Fraction, count: int = 1) -> Self:
-        """Take an epsilon as it was written, for reports of which nothing else is known."""
+        """Make the spend of reports of which only epsilon is known, as it was written."""
         return cls(ceil(exact(epsilon) * MICRO), count)
 
     @classmethod
     def of(cls, mechanism: Mechanism, count: int = 1, sample: Fraction = Fraction(1)) -> Self:
-        """Read the spend of a mechanism's reports off its integers.
+        """Make the spend of a mechanism's reports from its exact parameters.
 
         Parameters
         ----------
@@ -71,8 +72,8 @@ class Spend:
         count
             Occasions to report.
         sample
-            Share of the occasions on which there is a report, drawn by the device without looking at the answer. Whether there
-            was one is seen by all.
+            Share of the occasions on which there is a report, drawn by the device independently of the answer. Everybody can see
+            whether there was one.
         """
         return cls(cost(mechanism.ratio), count, _up(telling(mechanism) * sample))
 
@@ -92,15 +93,15 @@ class Spend:
         return self.share / (1 + exp(-self.epsilon))
 
     def times(self, factor: int) -> Self:
-        """Return so many times as many reports."""
+        """Return the spend of `factor` times as many reports."""
         return replace(self, count=self.count * factor)
 
 
 def telling(mechanism: Mechanism) -> Fraction:
-    """Return the probability that a report says anything about two answers, whichever they are; 1 where that is not known.
+    """Return the probability that a report says anything about two answers, whichever they are; 1 if it is unknown.
 
-    A report then favours the true one with probability x and the other with x / ratio. It supports the true one, but not the
-    other, if and only if it favours it, so p - q = x - x / ratio.
+    A report then favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but
+    not the other, if and only if it favours the true one. So p - q = x - x / ratio.
     """
     p, q, ratio = mechanism.p, mechanism.q, mechanism.ratio
     if mechanism.name in _TWO_SIDED or (mechanism.name == "rappor" and getattr(mechanism, "basic", False)):
@@ -111,7 +112,7 @@ def telling(mechanism: Mechanism) -> Fraction:
 
 
 def merged(spends: Iterable[Spend]) -> tuple[Spend, ...]:
-    """Put together spends of one kind, and leave out those of no report."""
+    """Merge spends of one kind, and leave out those of no report."""
     counts: dict[tuple[int, float], int] = {}
     for spend in spends:
         kind = spend.cost, spend.share

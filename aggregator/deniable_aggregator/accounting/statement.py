@@ -1,4 +1,4 @@
-"""An account in words that a reviewer can read, and as plain values."""
+"""The statement: an account in words for reviewers, and as plain values."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ _NEAREST, _CEILING = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What a device's reports come to, and what may be said of it.
+    """The totals of a device, and what may be claimed of it.
 
     Parameters
     ----------
     spends
         Of one device.
     accounts
-        One for each delta, of one device.
+        Of one device, one for each delta.
     devices
-        Of a person or a household.
+        Number of devices of a person or a household.
     theirs
         As `accounts`, of all these devices.
     plan
-        Where the spends are read off a registry.
+        If the spends come from a registry.
     crowd
-        Reports that a shuffler would hide one among; None to say nothing of that.
+        Reports that a shuffler would hide one among; None leaves this out.
     sample
-        Of spends that are not of a registry: share of the occasions with a report.
+        If the spends are not of a registry: share of the occasions with a report.
     kept
         Whether some of them are of kept responses.
     """
@@ -57,16 +57,16 @@ class Statement:
 
     @property
     def allowed(self) -> float:
-        """What the budget lets one device spend, in nats; infinite without one."""
+        """What the budget allows one device, in nats; infinite without a budget."""
         return self.plan.allowed if self.plan else inf
 
     @property
     def fits(self) -> bool:
-        """Whether all of it is within the budget."""
+        """Whether the budget has room for all of it."""
         return self.plan is None or self.plan.fits
 
     def capped(self, total: float, devices: int = 1) -> float:
-        """Return a total, or what the budget allows so many devices if that is less."""
+        """Return the total, or what the budget allows this many devices if that is less."""
         return min(total, devices * self.allowed)
 
     # In words.
@@ -77,7 +77,7 @@ class Statement:
         Parameters
         ----------
         every
-            Whether to write the totals by every method, or the plain sum and what is worth quoting beside it.
+            Whether to write the totals of all methods, instead of the plain sum and the least total only.
         """
         least = {each.quoted for each in (*self.accounts, *self.theirs)}
         shown = [key for key in self.accounts[0].totals if every or key == "basic" or key in least]
@@ -180,7 +180,7 @@ class Statement:
             )
 
     def _would(self) -> Iterator[tuple[str, float, float, int]]:
-        """Name what has smaller epsilons under conditions that are not ours: with its epsilon, share sampled, and crowd or 0."""
+        """Yield what has a smaller epsilon under conditions that do not hold here: name, epsilon, share sampled, crowd or 0."""
         if self.plan is None:
             if self.sample < 1 or self.crowd:
                 yield from (("a report", spend.epsilon, self.sample, self.crowd or 0) for spend in self.spends)
@@ -247,7 +247,7 @@ def statement(
     sample: float = 1.0,
     kept: bool = False,
 ) -> Statement:
-    """Make an account of spends for each delta, and of so many devices that spend as much; see `Statement`."""
+    """Make an account of spends for each delta, and for several devices with the same spends; see `Statement`."""
     checks.count("devices", devices)
     if crowd is not None:
         checks.count("crowd", crowd)
@@ -288,6 +288,6 @@ def _cell(each: Account, key: str) -> str:
 
 
 def _number(epsilon: float) -> str:
-    """Write an epsilon in five digits, the last of them rounded up; a billionth is not told apart from nothing."""
+    """Write an epsilon with five digits, rounded up. Less than a billionth is written as 0."""
     rounded = _CEILING.plus(_NEAREST.plus(Decimal(epsilon)))
     return f"{rounded.normalize():,f}"

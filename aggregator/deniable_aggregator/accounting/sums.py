@@ -1,4 +1,4 @@
-"""Totals by a formula: the plain sum, the advanced theorem, and the closed form of the optimal one."""
+"""Totals by formula: the plain sum, advanced composition, and the closed form of optimal composition."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UP = 1 + 1e-12
 
 
 def basic(spends: Sequence[Spend]) -> float:
-    """Add up, in nats: holds with a delta of 0, and whatever the reports are.
+    """Return the plain sum, in nats. It holds with a delta of 0, for any reports.
 
     References
     ----------
@@ -29,9 +29,9 @@ def basic(spends: Sequence[Spend]) -> float:
 
 
 def advanced(spends: Sequence[Spend], delta: float) -> float:
-    """Return the total of the advanced composition theorem, in nats; where it exceeds the plain sum it says nothing.
+    """Return the total of the advanced composition theorem, in nats. It can exceed the plain sum.
 
-    ``sqrt(2 ln(1 / delta) sum(eps^2)) + sum(eps (e^eps - 1))``, which for equal epsilons is that of the paper.
+    ``sqrt(2 ln(1 / delta) sum(eps^2)) + sum(eps (e^eps - 1))``; for equal epsilons this is the formula of the paper.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Zero-concentrated differential privacy: one number, rho, that adds up; for central noise it is the one to budget with."""
+"""Zero-concentrated differential privacy: rho adds up; it suits the budget of central noise."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _STEPS = 200
 
 
 def of_pure(epsilon: float) -> float:
-    """Return the least rho of whatever is epsilon-private: epsilon tanh(epsilon / 2), rounded up.
+    """Return the least rho of any epsilon-private mechanism: epsilon tanh(epsilon / 2), rounded up.
 
     Parameters
     ----------
@@ -27,9 +27,10 @@ def of_pure(epsilon: float) -> float:
 
     Notes
     -----
-    The worst such mechanism is binary randomized response. With w = (order - 1/2)^2 its Renyi divergence over the order is the
-    slope of the chord of ln cosh(sqrt(w) epsilon) from w = 1/4, where that function is concave, for tanh(x) / x falls; so
-    the largest is the slope at w = 1/4. It is below epsilon^2 / 2, and for large epsilon near epsilon.
+    The worst mechanism is binary randomized response. Let w = (order - 1/2)^2 and g(w) = ln cosh(sqrt(w) epsilon). The Renyi
+    divergence divided by the order is the slope of the chord of g from 1/4 to w. There g is concave, because tanh(x) / x falls.
+    So
+    the largest slope is that at w = 1/4. It is below epsilon^2 / 2, and near epsilon if epsilon is large.
 
     References
     ----------
@@ -45,7 +46,7 @@ def of_gaussian(sensitivity: float, scale: float) -> float:
     Parameters
     ----------
     sensitivity
-        Most that one person can change the answer by, in the Euclidean norm.
+        Largest change of the answer by one person, in the Euclidean norm.
     scale
         Sigma, in the same unit.
 
@@ -63,7 +64,7 @@ def of_laplace(sensitivity: float, scale: float) -> float:
     Parameters
     ----------
     sensitivity
-        Most that one person can change the answer by, in the sum of absolute differences.
+        Largest change of the answer by one person, in the sum of absolute differences.
     scale
         Of the noise, in the same unit.
     """
@@ -72,13 +73,13 @@ def of_laplace(sensitivity: float, scale: float) -> float:
 
 
 def compose(rhos: Iterable[float]) -> float:
-    """Add up: answers to adaptively chosen questions.
+    """Add up the rhos of answers to adaptively chosen questions.
 
     Parameters
     ----------
     rhos
-        Of each answer, at least 0; none may depend on the data but through the answers before it, and what they may come to in
-        all is fixed beforehand.
+        Of each answer, at least 0. They depend on the data only through earlier answers, and a limit on their sum is fixed
+        beforehand.
 
     References
     ----------
@@ -88,7 +89,7 @@ def compose(rhos: Iterable[float]) -> float:
 
 
 def epsilon(rho: float, delta: float) -> float:
-    """Return the epsilon at which rho is (epsilon, delta)-private, in nats, by the sharper conversion.
+    """Return the epsilon at which rho is (epsilon, delta)-private, in nats, by the tighter conversion.
 
     Parameters
     ----------
@@ -114,7 +115,7 @@ def _sharp(rho: float, delta: float) -> float:
 
 
 def within(epsilon: float, delta: float) -> float:
-    """Return a rho that may be spent so that all of it is (epsilon, delta)-private: as large as can be, rounded down.
+    """Return the largest rho that is (epsilon, delta)-private, rounded down.
 
     Parameters
     ----------
@@ -126,12 +127,12 @@ def within(epsilon: float, delta: float) -> float:
     Raises
     ------
     ParameterError
-        If either is out of range, or delta so large that rho has nothing to say.
+        If either is out of range, or delta is so large that rho gives no bound.
     """
     checks.positive("epsilon", epsilon)
     low, high = 0.0, epsilon
-    if _sharp(high, delta) <= epsilon:  # KL alone is epsilon there
-        raise ParameterError("delta is too large for a bound by rho to say anything", delta)
+    if _sharp(high, delta) <= epsilon:  # the divergence at order 1 alone reaches epsilon there
+        raise ParameterError("delta is too large for a bound by rho", delta)
     for _ in range(_STEPS):
         middle = (low + high) / 2
         if not low < middle < high:

@@ -1,6 +1,6 @@
-"""The averaging attack: one device answers the same question again and again, and an observer adds up all its reports.
+"""The averaging attack: one device answers the same question many times, and an observer combines all its reports.
 
-The devices run the SDK's own mechanisms on the operating system's generator; the observer guesses as well as can be.
+The devices run the SDK's own mechanisms on the operating system's generator. The observer makes the best possible guess.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _LEVEL = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A way for devices to answer again, and the likelihood that fits it.
+    """How devices answer repeatedly, with the likelihood that fits it.
 
     Parameters
     ----------
     name
-        In words, short.
+        In a few words.
     device
         Makes a device from a mechanism and a value.
     logs
-        `Observer.fresh`, `Observer.kept`, or another function like these.
+        `Observer.fresh`, `Observer.kept`, or a function like these.
     """
 
     name: str
@@ -69,7 +69,7 @@ KEPT = Way("kept", Remembering, Observer.kept)
 
 
 def losing(every: int) -> Way:
-    """Make the way of devices that lose their state after every so many reports, at least 1."""
+    """Return the way of devices that lose their state after every `every` reports, at least 1."""
     if every < 1:
         raise ParameterError("a device sends at least 1 report before it loses its state", every)
 
@@ -95,7 +95,7 @@ class Curve:
     reports
         Numbers of reports of a device, ascending.
     successes
-        Devices, of `devices`, whose answer was guessed from so many reports.
+        Devices, of `devices`, whose answer was guessed correctly from that many reports.
     devices
         At least 1.
 
@@ -120,7 +120,7 @@ class Curve:
             object.__setattr__(self, name, tuple(values.tolist()))
 
     def needed(self, share: float) -> int | None:
-        """Return after how many reports the observer is right of this share of devices and remains so, or None."""
+        """Return the number of reports from which on the observer is right for this share of devices, or None."""
         short = [i for i, success in enumerate(self.success) if success < share]
         first = short[-1] + 1 if short else 0
         return self.reports[first] if first < len(self.reports) else None
@@ -128,14 +128,14 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an averaging attack on one mechanism came to.
+    """The result of an averaging attack on one mechanism.
 
     Parameters
     ----------
     observer
-        Who attacked, with the mechanism.
+        The observer, with the mechanism.
     curves
-        One for each way: `FRESH`; where the mechanism is a permanent mechanism also `KEPT`, and `losing` if that was asked for.
+        One for each way: `FRESH`; for a permanent mechanism also `KEPT`, and `losing` if it was asked for.
     """
 
     observer: Observer
@@ -181,20 +181,20 @@ def checkpoints(reports: int) -> tuple[int, ...]:
 def simulate(
     observer: Observer, way: Way, *, devices: int, after: Sequence[int], advance: Callable[[], object] | None = None
 ) -> Curve:
-    """Let devices answer and the observer guess.
+    """Run devices, and let the observer guess their answers.
 
     Parameters
     ----------
     observer
-        Knows the mechanism; the devices' values are drawn from its prior.
+        Knows the mechanism; the values of devices are drawn from its prior.
     way
-        How they answer again.
+        How they answer repeatedly.
     devices
         At least 1.
     after
-        Numbers of reports, each at least 1, ascending, after which a guess is made.
+        Numbers of reports after which a guess is made, each at least 1, ascending.
     advance
-        Called for each device that is done.
+        Called after each device.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def simulate(
 def averaging(
     observer: Observer, *, devices: int, reports: int, lose_every: int | None = None, advance: Callable[[], object] | None = None
 ) -> Result:
-    """Attack devices that randomise anew and, where the mechanism is permanent, devices that keep a permanent response.
+    """Attack devices that randomise anew and, for a permanent mechanism, devices that keep a permanent response.
 
     Parameters
     ----------
@@ -231,7 +231,7 @@ def averaging(
     lose_every
         Reports after which a third kind of device loses what it keeps; None for no such devices.
     advance
-        Called for each device that is done.
+        Called after each device.
 
     Raises
     ------

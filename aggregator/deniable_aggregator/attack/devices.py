@@ -1,4 +1,4 @@
-"""Devices that answer one question again and again, on the SDK's own mechanisms and the operating system's generator."""
+"""Devices that answer one question repeatedly, with the SDK's own mechanisms and the operating system's generator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Device", "Forgetful", "Losing", "Remembering"]
 
 
 class Device(Protocol):
-    """One device, which holds one value for good."""
+    """One device with one value that never changes."""
 
     def report(self) -> bytes:
         """Answer once more."""
@@ -42,7 +42,7 @@ class Forgetful:
 
 
 class Remembering:
-    """A device that draws its row and its permanent response once, and reports copies of it.
+    """A device that draws its row and its permanent response once, and reports this response each time.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ class Remembering:
     Raises
     ------
     ParameterError
-        If the mechanism keeps nothing.
+        If the mechanism keeps no response.
     """
 
     def __init__(self, mechanism: Mechanism, value: int) -> None:
@@ -64,12 +64,12 @@ class Remembering:
         self._kept = mechanism.respond_permanently(self._row, value, OS)
 
     def report(self) -> bytes:
-        """Copy the kept response, with the noise of one report."""
+        """Report the kept response, with fresh noise."""
         return self._mechanism.respond_instantly(self._row, self._kept, OS)
 
 
 class Losing:
-    """A device that loses what it keeps, and draws its row and its permanent response again.
+    """A device that regularly loses what it keeps, and then draws its row and its permanent response again.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Losing:
     value
         Its answer.
     every
-        Reports after which it does, at least 1.
+        Reports between two losses, at least 1.
     """
 
     def __init__(self, mechanism: Mechanism, value: int, every: int) -> None:
@@ -86,7 +86,7 @@ class Losing:
         self._reports = 0
 
     def report(self) -> bytes:
-        """Copy what is kept at the moment."""
+        """Report the present response, with fresh noise."""
         if self._reports % self._every == 0:
             self._device = Remembering(self._mechanism, self._value)
         self._reports += 1

@@ -1,7 +1,7 @@
-"""An observer of one device: what all its reports together tell about its answer, and what they can tell at most.
+"""An observer of one device: what all its reports together reveal about its answer, and what they can reveal at most.
 
-The observer sees every report, knows which device sent it, and knows the mechanism as well as its authors do. What the kept
-response of a permanent mechanism does to a value is taken from the mechanism's own code, by walking its draws as a proof does.
+The observer sees every report, knows which device sent it, and knows the mechanism fully. The distribution of kept responses is
+computed from the mechanism's own code, by walking every draw as a proof does.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 __all__ = ["LARGEST_DOMAIN", "Bound", "Observer"]
 
 LARGEST_DOMAIN = 256
-"""Values that a device may have for its every draw to be walked in a moment."""
+"""Most values of a metric: walking every draw of more would take long."""
 
-_OUTPUTS = 1 << 22  # probabilities of kept responses that a bound sums
-_TIE = 1e-9  # between logarithms of likelihoods that differ by rounding alone
+_OUTPUTS = 1 << 22  # probabilities of kept responses that the computation of a bound sums at most
+_TIE = 1e-9  # logarithms of likelihoods closer than this differ by rounding alone
 
 
 class _Alike(Source):
-    """Draws all bits of a word alike: each bit has its probability, and a walk over all draws is short.
+    """A source that draws all bits of a word alike: each bit has its probability, and a walk over all draws is short.
 
-    It gives what is true of one bit at a time, for mechanisms whose bits are independent.
+    It is right for one bit at a time, so it is for mechanisms whose bits are independent.
     """
 
     def __init__(self, source: Source) -> None:
@@ -60,14 +60,14 @@ class _Alike(Source):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """How often the best of all observers is right.
+    """How often the best possible observer is right.
 
     Parameters
     ----------
     success
         Probability of a right guess, in (0, 1].
     exact
-        Whether a guess from the kept response itself is as good; else no guess is better, and perhaps none as good.
+        Whether an observer of the kept response is right so often. If not, this is an upper bound.
     """
 
     success: float
@@ -79,7 +79,7 @@ class _Steps:
     """The two steps of a permanent mechanism in one row.
 
     With indices (values, width) and (width, width): probability of each kept response, and of each report of it. With bits
-    (values, width) and (2, width): probability that a bit is kept as 1, and that it is reported as 1 where a 0, or a 1, is kept.
+    (values, width) and (2, width): probability that a bit is kept as 1, and that a kept 0, or 1, is reported as 1.
     """
 
     permanent: Floats
@@ -88,19 +88,19 @@ class _Steps:
 
 @dataclass(frozen=True, eq=False)
 class Observer:
-    """Guesses the answer that is likeliest after all reports of a device.
+    """Guesses the likeliest answer from all reports of a device.
 
     Parameters
     ----------
     mechanism
         What the device runs.
     prior
-        Weight of each value before any report, whole numbers above 0; by default all are alike.
+        Weight of each value before any report, whole numbers above 0; by default all are equal.
 
     Raises
     ------
     ParameterError
-        If there are more than `LARGEST_DOMAIN` values, or not a weight for each.
+        If there are more than `LARGEST_DOMAIN` values, or not one weight for each.
     """
 
     mechanism: Mechanism
@@ -110,7 +110,7 @@ class Observer:
     def __post_init__(self) -> None:
         size = self.mechanism.domain_size
         if size > LARGEST_DOMAIN:
-            raise ParameterError(f"an observer tells at most {LARGEST_DOMAIN} values apart", size)
+            raise ParameterError(f"an observer guesses among at most {LARGEST_DOMAIN} values", size)
         if self.prior and (len(self.prior) != size or min(self.prior) < 1):
             raise ParameterError(f"a prior has a whole number above 0 for each of {size} values", tuple(self.prior))
         object.__setattr__(self, "prior", tuple(self.prior) or (1,) * size)
@@ -134,13 +134,14 @@ class Observer:
         Returns
         -------
         ndarray of float
-            (len(after), domain_size): logarithm of the likelihood of the first so many reports under each value, up to what is
-            the same for all values.
+            (len(after), domain_size): logarithm of the likelihood of the first reports, ``after`` of them, under each value, up
+            to a
+            constant that is the same for all values.
 
         Raises
         ------
         PayloadError
-            If a payload is none that a device could have sent.
+            If no device could have sent a payload.
         """
         logs = np.log(likelihood(self.mechanism, payloads), dtype=np.float64)
         sums = np.vstack([np.zeros((1, logs.shape[1])), logs.cumsum(axis=0)])
@@ -162,13 +163,15 @@ class Observer:
         Raises
         ------
         PayloadError
-            If a payload is none that a device could have sent.
+            If no device could have sent a payload.
         ParameterError
-            If the mechanism keeps nothing, or reports are of several rows.
+            If the mechanism keeps no response, or reports are of several rows.
 
         Notes
         -----
-        A sum over what the device may have kept: over all indices, or, as they are independent, over the two states of each bit.
+        This is a sum over the responses that the device may keep: over all indices or, as bits are independent, over both states
+        of
+        each bit.
         """
         layout = self.mechanism.layout
         size = layout.payload_size
@@ -192,7 +195,7 @@ class Observer:
             return np.asarray(np.logaddexp(np.log(steps.permanent) + one, np.log1p(-steps.permanent) + zero).sum(axis=1))
 
     def guess(self, logs: Floats, source: Source) -> int:
-        """Name the likeliest value, one of them at random where several are.
+        """Return the likeliest value, and a random one of several that are equally likely.
 
         Parameters
         ----------
@@ -206,18 +209,18 @@ class Observer:
         return int(best[source.below(len(best))])
 
     def bound(self) -> Bound:
-        """Compute how often the best observer is right who sees the kept response itself, and so any number of reports of it.
+        """Compute how often the best observer is right who sees the kept response itself. No number of reports reveals more.
 
         Returns
         -------
         Bound
-            Exact where the kept responses are few enough, or alike, to be summed over: the mean over rows of the sum over kept
-            responses of the largest probability of a value and the response together. Else what `epsilon_permanent` allows.
+            Exact if the kept responses can be summed over: the mean over rows of the sum over kept responses of the largest joint
+            probability of a value and the response. Otherwise the bound that `epsilon_permanent` gives.
 
         Raises
         ------
         ParameterError
-            If the mechanism keeps nothing.
+            If the mechanism keeps no response.
         """
         permanent, chances = self._permanent, self.chances
         rows = permanent.layout.rows
@@ -252,7 +255,7 @@ class Observer:
             masses = distribution(draw if index else lambda tape: draw(_Alike(tape)))
             return read({layout.unpack(payload)[1]: float(mass) for payload, mass in masses.items()}, width)
 
-        # Values of one response key share their distribution, so one of them is walked.
+        # # Values with one response key have the same distribution, so only one of them is walked.
         keys = [permanent.response_key(row, value) for value in range(permanent.domain_size)]
         holders = {key: value for value, key in enumerate(keys)}
         walked = {
@@ -273,8 +276,8 @@ def _bit_chances(masses: dict[int, float], width: int) -> Floats:
 
 
 def _bits_bound(ones: Floats, chances: Floats, outputs: int) -> float | None:
-    """Compute how often the best guess from independent bits is right; None where that is too long a sum."""
-    telling = ones[:, np.ptp(ones, axis=0) > 0]  # a bit that all values share tells nothing
+    """Compute how often the best guess from independent bits is right; None if the sum is too long."""
+    telling = ones[:, np.ptp(ones, axis=0) > 0]  # a bit with the same distribution for all values says nothing
     if telling.shape[1] <= log2(outputs / len(chances)):
         joint = chances[:, None]
         for one in telling.T:
@@ -282,7 +285,7 @@ def _bits_bound(ones: Floats, chances: Floats, outputs: int) -> float | None:
         return float(joint.max(axis=0).sum())
     own, others = ones.diagonal(), ones[~np.eye(*ones.shape, dtype=np.bool_)]
     if ones.shape[0] == ones.shape[1] and not (np.ptp(own) or np.ptp(others) or np.ptp(chances)) and own[0] > others[0]:
-        # A bit for each value: any value whose bit is 1 is the likeliest, or any value where there is none.
+        # # If each value has its own bit: a value whose bit is 1 is likeliest; if no bit is 1, all values are equally likely.
         (p, *_), (q, *_), size = own, others, len(chances)
         none = (1 - q) ** (size - 1)
         return float((p / q * (1 - none * (1 - q)) + (1 - p) * none) / size)

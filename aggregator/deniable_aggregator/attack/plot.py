@@ -1,4 +1,4 @@
-"""The picture of an averaging attack: success over reports, one panel for each mechanism."""
+"""The plot of an averaging attack: success by number of reports, one panel for each mechanism."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ __all__ = ["draw"]
 
 _COLORS = {"fresh": "#b4530a", "kept": "#0f766e", "lost": "#6d5bd0"}
 _LABELS = {"fresh": "noise drawn anew", "kept": "response kept", "lost": "kept, but lost at times"}
-_TOP = 1.04  # of the axis of success
+_TOP = 1.04  # end of the success axis
 _GAP = 0.065  # between labels, as a share of the axis
 _COLUMNS = 2
 
 
 def draw(results: Sequence[Result], path: str) -> None:
-    """Draw the success of attacks.
+    """Plot the success of attacks.
 
     Parameters
     ----------
     results
         One panel each, at least one.
     path
-        File to write; its ending tells the format, e.g. ``.svg`` or ``.png``.
+        File to write; its ending gives the format, e.g. ``.svg`` or ``.png``.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _panel(panel: Axes, result: Result) -> None:
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """Move labels as little up as makes them legible, then down again below the top; in shares of the panel's height."""
+    """Move labels up until they do not overlap, then down below the top; in shares of the panel's height."""
     order = sorted(range(len(heights)), key=lambda i: heights[i])
     placed = [heights[i] / _TOP for i in order]
     for i in range(1, len(placed)):

@@ -1,10 +1,11 @@
 """The budget of an app's analysts: what its keys have spent on questions about withheld cells, and the answers that they got.
 
-Of each month it is kept what all keys have spent on its reports, and what each key has; of each question its answer and a random
-word. The same question again has the same answer, whoever asks, and costs nothing.
+For each month the store keeps what all keys have spent on its reports, and what each key has spent. For each question it keeps
+the answer and a random word. The same question gets the same answer, for every key, and costs nothing the second time.
 
-All costs add up, whatever they are of. What is spent on a month never comes back, so no clock counts. One script spends and keeps
-the answer, or does neither.
+All costs add up. What is spent on the reports of a month never becomes free again, so clocks do not matter. One script both
+spends
+and keeps the answer.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class Asked:
     whole
         The release that it is about.
     month
-        Whose budget it is paid from, such as ``2026-11``.
+        Month whose budget pays, such as ``2026-11``.
     cells
-        The cells, in order, each as what it stands for.
+        The cells, in order.
     cost
         Millionths of a nat.
     """
@@ -53,22 +54,22 @@ class Asked:
 
     @property
     def field(self) -> str:
-        """Its name among the answers."""
+        """Name of the question in the table of answers."""
         return f"{self.cost}|{sha256(json.dumps(self.cells).encode()).hexdigest()[:32]}|{tallies.name(self.whole)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a question is answered.
+    """The answer to a question.
 
     Parameters
     ----------
     told
         A number of reports, or the place of a cell.
     spent
-        What it has cost now: nothing, if it was there before. Millionths of a nat.
+        Cost of this answer, in millionths of a nat; 0 if it was known before.
     left
-        What the key may still spend on the month. Millionths of a nat.
+        What the key may still spend on the month, in millionths of a nat.
     """
 
     told: int
@@ -88,7 +89,7 @@ class Budgets:
     store
         Where it is kept.
     analysts
-        How much it is.
+        How large it is.
     """
 
     def __init__(self, store: Store, analysts: Analysts) -> None:
@@ -97,7 +98,7 @@ class Budgets:
         self._answer = store.script("answer")
 
     def ask(self, key: str, asked: Asked, draw: Callable[[], int]) -> Answer:
-        """Answer a question, from what was answered before or anew.
+        """Answer a question: with the earlier answer, or with a new one.
 
         Parameters
         ----------
@@ -106,14 +107,14 @@ class Budgets:
         asked
             The question.
         draw
-            Makes the answer, which is shown to nobody unless it is paid for. It is called only if there is enough to pay.
+            Makes the answer. It is called only if the budget allows, and its result is used only once it is paid for.
 
         Raises
         ------
         BudgetSpent
-            If too little is left.
+            If too little is left of the budget.
         StoreError
-            If the store cannot be used. The question may have been paid for: asked again, it has its answer.
+            If the store cannot be used. The question may have been paid for; then it is answered when it is asked again.
         """
         answers = self._store.table(schema.ANSWERS, asked.whole.metric)
         kept, cost = answers.get(asked.field), 0
@@ -121,7 +122,7 @@ class Budgets:
             if asked.cost > min(self.left(key, asked.month)):
                 raise BudgetSpent
             limits = (word for pair in zip(_accounts(key, asked.month), self._limits, strict=True) for word in pair)
-            drawn = f"{draw()} {token_hex(8)}"  # so that the script knows it, should it be sent again
+            drawn = f"{draw()} {token_hex(8)}"  # the random word shows the script that a call is a repetition
             found = self._answer([answers.key, self._spent.key], [asked.field, drawn, asked.cost, *limits])
             if not found:
                 raise BudgetSpent
@@ -129,13 +130,13 @@ class Budgets:
         return Answer(int(kept.split()[0]), cost, min(self.left(key, asked.month)))
 
     def left(self, key: str, month: str) -> tuple[int, int]:
-        """Tell what is left of the app's budget for a month, and of a key's part of it, in millionths of a nat."""
+        """Return what is left of the app's budget for a month, and of a key's part of it, in millionths of a nat."""
         spent = self._spent.some(_accounts(key, month))
         app, own = (max(0, limit - int(each or 0)) for limit, each in zip(self._limits, spent, strict=True))
         return app, own
 
     def spent(self) -> dict[str, dict[str, int]]:
-        """List what was spent, in millionths of a nat: by month, and in it by the key's id; under the empty one by all keys."""
+        """Return what was spent, in millionths of a nat, by month and key id. The empty id stands for all keys together."""
         found: dict[str, dict[str, int]] = {}
         for account, micro in sorted(self._spent.all().items()):
             month, _, key = account.decode().partition(" ")

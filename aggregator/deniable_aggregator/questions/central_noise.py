@@ -1,17 +1,19 @@
-"""Central noise: answers about exact numbers of reports that hide which cell any one report is in.
+"""Central noise: noisy answers about exact numbers of reports, which hide the cell of each report.
 
-Of two neighbouring data sets one has a report in another cell, or one more: each number changes by 1 at most. The samples are
-OpenDP's and exact, no float is ever one. The losses are pure (epsilon, no delta), and OpenDP's own map is asked whether they are
-kept.
+Two data sets are neighbours if one has a report in another cell, or one more report: each number changes by 1 at most. OpenDP
+draws
+exact samples, without floats. Losses are pure epsilon, without delta, and OpenDP's own privacy map confirms them.
 
 `count`
     Discrete Laplace noise: ``P(X = x)`` is proportional to ``exp(-epsilon |x|)`` (Ghosh, Roughgarden and Sundararajan 2009).
 `most`
-    Report-noisy-max with exponential noise of mean ``2 / epsilon``: since the number of all reports is published, what is to be
-    hidden is that a report is in one cell and not in another, which raises one number and lowers another. It has the same
-    distribution as *permute-and-flip*: go through the cells in random order, and take one with probability
-    ``exp(epsilon / 2 (count - largest))``, until one is taken (Ding et al. 2021). It is never farther from the largest on average
-    than the exponential mechanism (McKenna and Sheldon 2020, theorem 2).
+    Report-noisy-max with exponential noise of mean ``2 / epsilon``. The number of all reports is published, so the cell of
+      a report is hidden: a change raises one number and lowers another. The result has the same distribution as
+      *permute-and-flip*:
+      go through the cells in random order, and take one with probability ``exp(epsilon / 2 (count - largest))``, until one is
+      taken
+      (Ding et al. 2021). On average it is at least as near to the largest as the exponential mechanism (McKenna and Sheldon 2020,
+      theorem 2).
 """
 
 from __future__ import annotations
@@ -30,21 +32,21 @@ if TYPE_CHECKING:
 
 __all__ = ["available", "count", "margin", "most", "reach", "stderr"]
 
-_STEPS = 64  # of the scale, the last place each, within which rounding in a map is made up for
+_STEPS = 64  # last places of the scale that are tried to make up for rounding in a map
 
 
 def available() -> bool:
-    """Tell whether OpenDP, which draws the noise, is installed."""
+    """Return whether OpenDP, which draws the noise, is installed."""
     return find_spec("opendp") is not None
 
 
 def count(n: int, cost: int) -> int:
-    """Tell how many reports there are, with noise: an unbiased number, which may be negative. This is run by the server.
+    """Return the number of reports plus noise: unbiased, and perhaps negative. The server runs this.
 
     Parameters
     ----------
     n
-        How many there are.
+        The true number.
     cost
         Loss of privacy of one report, in millionths of a nat, above 0.
     """
@@ -52,12 +54,12 @@ def count(n: int, cost: int) -> int:
 
 
 def most(counts: Sequence[int], cost: int) -> int:
-    """Return the place of the largest number, or of one that is nearly as large. This is run by the server.
+    """Return the place of the largest number, or of a nearly largest one. The server runs this.
 
     Parameters
     ----------
     counts
-        How many reports each cell has, one cell or more.
+        Reports of each cell, of one cell or more.
     cost
         As for `count`.
     """
@@ -71,19 +73,19 @@ def stderr(cost: int) -> float:
 
 
 def reach(cost: int, level: float) -> int:
-    """Return the least number of reports within which `count` is of the true number with probability `level` at least."""
+    """Return the least number of reports by which `count` differs from the true number at most, with probability `level`."""
     epsilon = cost / MICRO  # P(|X| > t) = 2 e^(-epsilon (t + 1)) / (1 + e^-epsilon)
     return max(0, ceil((log(2) - log1p(exp(-epsilon)) - log(1 - level)) / epsilon - 1))
 
 
 def margin(cells: int, cost: int, level: float) -> float:
-    """Return by how many reports, at most, the cell that `most` names of so many is behind the first with probability `level`."""
+    """Return how many reports the cell that `most` returns is behind the largest one at most, with probability `level`."""
     return 2 * (log(cells) - log(1 - level)) * MICRO / cost
 
 
 @lru_cache(maxsize=64)
 def _measurement(kind: Literal["laplace", "max"], cost: int) -> Any:
-    """Make the mechanism of OpenDP that loses no more than the cost, by its own account."""
+    """Make OpenDP's mechanism with at most this cost, by OpenDP's own map."""
     if cost < 1:
         raise ParameterError("an answer costs at least a millionth of a nat", cost)
     bound, scale = Fraction(cost, MICRO), (1 if kind == "laplace" else 2) * MICRO / cost
@@ -96,7 +98,7 @@ def _measurement(kind: Literal["laplace", "max"], cost: int) -> Any:
 
 
 def _made(kind: str, scale: float) -> Any:
-    import opendp.prelude as dp  # noqa: PLC0415 - it takes a second to load; a server that is asked nothing does without
+    import opendp.prelude as dp  # noqa: PLC0415 - it takes a second to load, and most servers are asked no questions
 
     dp.enable_features("contrib")
     number = dp.atom_domain(T="i64")

@@ -1,4 +1,4 @@
-"""Decode what a google/rappor deployment has collected: its parameters, its counts or its reports, its candidates."""
+"""Decode the files of a google/rappor deployment: its parameters, counts or reports, and candidates."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["OTHER", "Variable", "associate", "bits", "load_candidates", "load_tally", "strings"]
 
 OTHER = "(other)"
-"""Category of the people who hold none of a variable's candidates."""
+"""Category of people who hold none of a variable's candidates."""
 
 
 class _Bit(NamedTuple):
@@ -53,14 +53,14 @@ def strings(params: Params, counted: Tally, candidates: Sequence[str]) -> Estima
     Raises
     ------
     ParameterError
-        If the parameters add no noise, or too little to be stated as an epsilon.
+        If the parameters add no noise, or too little to be expressed as an epsilon.
     """
     mechanism, values = _mechanism(params, candidates)
     return decode.estimate(mechanism, counted, values)
 
 
 def _mechanism(params: Params, candidates: Sequence[str]) -> tuple[GoogleRappor, list[int]]:
-    """Make the mechanism for texts as long as the candidates, and these as values of its domain."""
+    """Make a mechanism for texts of the candidates' lengths, and return the candidates as values of its domain."""
     length = max((len(candidate.encode()) for candidate in candidates), default=1)
     mechanism = GoogleRappor(
         domain_size=text.domain_size(max(length, 1)),
@@ -76,9 +76,9 @@ def _mechanism(params: Params, candidates: Sequence[str]) -> tuple[GoogleRappor,
 
 
 def bits(params: Params, counted: Tally) -> Estimate:
-    """Estimate the share of each bit by the closed form: basic RAPPOR, where bit i is candidate i, and Boolean, of one bit.
+    """Estimate the share of each bit directly: basic RAPPOR, where bit i is candidate i, and Boolean RAPPOR, of one bit.
 
-    Cohorts do not matter here and are added up. The estimates are debiased, unlike those of the original's analysis.
+    Cohorts do not matter here and are added up. The estimates are debiased, other than in the original analysis.
 
     Parameters
     ----------
@@ -112,12 +112,12 @@ def load_candidates(path: str) -> list[str]:
     Raises
     ------
     ParameterError
-        If it is not readable UTF-8, empty, or lists a candidate twice.
+        If it is not readable UTF-8, is empty, or lists a candidate twice.
     """
     try:
         lines = text.lines(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise ParameterError(f"{path}: candidates stand in a readable UTF-8 file, one to a line", str(error)) from None
+        raise ParameterError(f"{path}: a file of candidates is readable UTF-8, one to a line", str(error)) from None
     if not lines:
         raise ParameterError(f"{path}: a file of candidates has at least one line", "an empty file")
     first: dict[str, int] = {}
@@ -132,16 +132,16 @@ def load_candidates(path: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """One of the questions that the same devices reported on, each report randomised on its own.
+    """One of several questions that the same devices reported on, each report randomised on its own.
 
     Parameters
     ----------
     params
         Of its collection.
     column
-        Heading of its reports.
+        Heading of the column with its reports.
     candidates
-        Its strings; none of a Boolean, whose parameters have one bit.
+        Its strings; none for a Boolean, which has one bit.
     """
 
     params: Params
@@ -154,7 +154,7 @@ class Variable:
 
     @property
     def categories(self) -> tuple[str, ...]:
-        """What a device may hold."""
+        """What a device may hold: the candidates and `OTHER`, or false and true."""
         return (*self.candidates, OTHER) if self.candidates else ("false", "true")
 
 
@@ -164,11 +164,11 @@ def associate(lines: Iterable[str], variables: Sequence[Variable], cohort: str =
     Parameters
     ----------
     lines
-        Of a CSV file with headings, a device a line.
+        Of a CSV file with headings, one device to a line.
     variables
         Two or more.
     cohort
-        Heading of the cohort, which a device has for all variables.
+        Heading of the cohort, which is the same for all variables of a device.
 
     Returns
     -------

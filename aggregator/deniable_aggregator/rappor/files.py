@@ -1,4 +1,4 @@
-"""The files of google/rappor: parameters, counts, maps and reports, read with errors that say what to do, and written.
+"""The files of google/rappor: reading and writing of parameters, counts, maps and reports.
 
 ``params.csv``
     the header ``k,h,m,p,q,f`` and one row; or the same as JSON (``numBits``, ``numHashes``, ``numCohorts``, ``probIrr0``,
@@ -10,8 +10,8 @@
 ``reports.csv``
     a header, then a row for each report, its bits as digits, the *highest* first.
 
-All are UTF-8 text, with or without a byte order mark, with any line ends, with or without quotes. What is refused is refused
-as ParameterError, with the file, the line, the rule and the value.
+All are UTF-8 text. A byte order mark, any line ends and quotes are accepted. Errors are ParameterError, with the file, the line,
+the rule and the value.
 
 References
 ----------
@@ -47,7 +47,7 @@ __all__ = ["load_counts", "load_map", "load_params", "save_counts", "save_map", 
 _HEADER = ["k", "h", "m", "p", "q", "f"]
 _KEYS = ["numBits", "numHashes", "numCohorts", "probIrr0", "probIrr1", "probPrr"]
 _NUMBER = re.compile(r"[0-9]{1,60}(\.[0-9]{0,60})?([eE][+-]?[0-9]{1,2})?|\.[0-9]{1,60}", re.ASCII)
-_DIGITS = 18  # of a number that is surely below 2^63
+_DIGITS = 18  # a number of so many digits is surely below 2^63
 _REPORT_COLUMNS = ("irr", "rappor")
 _CHUNK = 1 << 16  # reports counted at a time
 
@@ -63,7 +63,7 @@ def load_params(path: str | PathLike[str]) -> Params:
     Raises
     ------
     ParameterError
-        If the file is malformed or a parameter is out of its range.
+        If the file is malformed or a parameter is out of range.
     """
     try:
         text = Path(path).read_text("utf-8-sig")
@@ -103,7 +103,7 @@ def load_counts(path: str | PathLike[str], params: Params) -> tuple[NDArray[np.i
     Raises
     ------
     ParameterError
-        If the file is malformed, is not of these parameters, or counts a bit more often than there are reports.
+        If the file is malformed, does not fit the parameters, or counts a bit more often than there are reports.
     """
     k, m = params.bits, params.cohorts
     table: list[list[int]] = []
@@ -112,7 +112,7 @@ def load_counts(path: str | PathLike[str], params: Params) -> tuple[NDArray[np.i
         if number == 1:
             _refuse_header(path, line, row)
         if number > m:
-            continue  # only counted
+            continue  # further rows are only counted
         _check_columns(path, line, row, k + 1, f"k + 1 = {k + 1} columns, the reports of a cohort and the count of each bit")
         counts = _whole_numbers(path, line, row)
         if max(counts[1:]) > counts[0]:
@@ -133,16 +133,16 @@ def save_counts(path: str | PathLike[str], counts: NDArray[np.int64], reports: N
     Parameters
     ----------
     path
-        Where to.
+        File to write.
     counts
         (m, k), bit i at index i.
     reports
-        (m,), no less than any count of the cohort.
+        (m,), at least the counts of the cohort.
 
     Raises
     ------
     ParameterError
-        If these are not such arrays.
+        If the arrays are not like this.
     """
     if counts.ndim != 2 or reports.shape != counts.shape[:1]:  # noqa: PLR2004
         raise ParameterError("counts are (m, k) and reports (m,)", f"{counts.shape} and {reports.shape}")
@@ -154,7 +154,7 @@ def save_counts(path: str | PathLike[str], counts: NDArray[np.int64], reports: N
 
 
 def load_map(path: str | PathLike[str], params: Params) -> list[str]:
-    """Read the candidates of a map file, and check that its positions are theirs.
+    """Read the candidates of a map file, and check the positions of their bits.
 
     Parameters
     ----------
@@ -166,13 +166,13 @@ def load_map(path: str | PathLike[str], params: Params) -> list[str]:
     Returns
     -------
     list of str
-        The candidates in the order of the file. `deniable.mechanisms.google_rappor.positions` gives their positions, from their
-        UTF-8 bytes.
+        The candidates in the order of the file. Their positions must be those of `deniable.mechanisms.google_rappor.positions`,
+        from their UTF-8 bytes.
 
     Raises
     ------
     ParameterError
-        If the file is malformed, has a candidate twice, or has other positions than the candidates' own.
+        If the file is malformed, lists a candidate twice, or has other positions than those.
     """
     k, h, m = params.bits, params.hashes, params.cohorts
     lines: dict[str, int] = {}
@@ -185,12 +185,12 @@ def load_map(path: str | PathLike[str], params: Params) -> list[str]:
         if candidate in lines:
             raise _fault(path, line, f"a candidate is there once; delete this line or line {lines[candidate]}", candidate)
         lines[candidate] = line
-        while len(row) > 1 and not row[-1].strip():  # some tools write a bit that two hashes share once, and fill up the row
+        while len(row) > 1 and not row[-1].strip():  # some tools write a bit that two hashes share only once, and fill up the row
             row.pop()
         found, own = _whole_numbers(path, line, row, 1), positions(candidate.encode(), params)
         if found != own:
             _check_range(path, line, found, params)
-            if set(found) != set(own):  # neither order nor repetition changes the bits
+            if set(found) != set(own):  # order and repetition do not change the bits
                 foreign.append(candidate)
     if foreign:
         rule = (
@@ -207,16 +207,16 @@ def save_map(path: str | PathLike[str], candidates: Sequence[str], params: Param
     Parameters
     ----------
     path
-        Where to.
+        File to write.
     candidates
-        Different texts. The original strips white space around them before it hashes; here they are taken as they are.
+        Different texts. The original removes white space around them before it hashes them; here it stays.
     params
         Parameters of the collection.
 
     Raises
     ------
     ParameterError
-        If there are no candidates, or one is there twice, or the first begins with a byte order mark, which readers drop.
+        If there are no candidates, one is listed twice, or the first begins with a byte order mark, which readers remove.
     """
     if not candidates or len(set(candidates)) != len(candidates):
         raise ParameterError(
@@ -251,8 +251,8 @@ def sum_reports(
     Raises
     ------
     ParameterError
-        If the file is malformed or not of these parameters. The message has nothing of the other columns, which may tell what
-        no server should know.
+        If the file is malformed or does not fit the parameters. The message quotes no other column, because that may hold
+        private data.
     """
     layout = Layout(params.cohorts, params.bits, "bits")
     rows = _rows(path)
@@ -284,7 +284,7 @@ def _payload(path: str | PathLike[str], line: int, row: list[str], width: int, w
 
 
 def _rows(path: str | PathLike[str]) -> Iterator[tuple[int, list[str]]]:
-    """Read a CSV file: the number of the line where each row begins, and its cells. Empty lines are skipped."""
+    """Read a CSV file: the line number where each row begins, and its cells. Empty lines are skipped."""
     empty, line = True, 1
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
@@ -319,7 +319,7 @@ def _not_utf8(path: str | PathLike[str]) -> ParameterError:
             except UnicodeDecodeError as error:
                 bad = content[error.start : error.start + 4]
                 return _fault(path, line, "a file is UTF-8 text; save it as such", bad)
-    raise AssertionError(path)  # pragma: no cover # it changed while it was read
+    raise AssertionError(path)  # the file changed while it was read
 
 
 def _refuse_header(path: str | PathLike[str], line: int, cells: list[str]) -> None:
@@ -330,7 +330,7 @@ def _refuse_header(path: str | PathLike[str], line: int, cells: list[str]) -> No
 
 def _numeric(cell: str) -> bool:
     try:
-        float(cell)  # nan and inf too: they are bad numbers rather than names
+        float(cell)  # nan and inf too: they are bad numbers, not names
     except ValueError:
         return False
     return True

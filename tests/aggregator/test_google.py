@@ -143,7 +143,7 @@ def test_basic_and_boolean_are_debiased(bits, tmp_path, capsys):
         ([], "decode needs the candidates: --map, --candidates, --basic or --boolean"),
         (["--boolean"], "--boolean is for parameters of one bit; these have k = 32"),
         (["--basic", "candidates.txt"], "basic RAPPOR has a candidate for each of its k = 32 bits; got 34"),
-        (["--candidates", "none.txt"], "candidates stand in a readable UTF-8 file"),
+        (["--candidates", "none.txt"], "a file of candidates is readable UTF-8"),
         (["--candidates", "twice.txt"], "twice.txt, line 3: a candidate is listed once; this one is on line 1; got 'a'"),
         (["--candidates", "blank.txt"], "blank.txt, line 2: a candidate is a text"),
         (["--map", "counts.csv"], "counts.csv"),

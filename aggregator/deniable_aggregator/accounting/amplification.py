@@ -87,8 +87,8 @@ def shuffled(epsilon: float, reports: int, delta: float) -> float:
 def _delta(total: float, epsilon: float, clones: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
     """Return the delta of a shuffled report at an epsilon of `total`.
 
-    Of the clones and the report, x are of the first kind. The likelihood ratio of the two answers depends on the share
-    x / (clones + 1) alone, and rises with it.
+    Of the clones and the report, x are of the first kind. The likelihood ratio of the two answers depends on the share x /
+    (clones + 1) alone, and rises with it.
     """
     true = 1 / (1 + exp(-epsilon))
     odds = exp(total)

@@ -1,8 +1,8 @@
 """The exact total: the distribution of the privacy loss of all reports together (PLD).
 
-The worst epsilon-private mechanism is a coin with odds e^epsilon (Kairouz, Oh and Viswanath). So the loss of a report is
-+epsilon or -epsilon, and the loss of all is a sum of these. We compute the distribution of the sum. Losses are whole millionths
-of a nat, so that equal ones coincide. If there are too many different ones, they are rounded up to a grid.
+The worst epsilon-private mechanism is a coin with odds e^epsilon (Kairouz, Oh and Viswanath). So the loss of a report is +epsilon
+or -epsilon, and the loss of all is a sum of these. We compute the distribution of the sum. Losses are whole millionths of a nat,
+so that equal ones coincide. If there are too many different ones, they are rounded up to a grid.
 
 All numbers are sums and products of positive ones, so rounding errors cannot grow by cancellation. A bound on them is carried
 along and added at the end. Mass that is cut off above counts as an infinite loss. Mass that is cut off below is moved up.
@@ -120,7 +120,7 @@ class Losses:
         The expectation of 1 - e^(epsilon - loss) over the losses above epsilon.
         """
         losses = self.values / MICRO
-        # # The rounding of both ends of a gap adds to its error.
+        # The rounding of both ends of a gap adds to its error.
         gaps = losses - checks.nonnegative("epsilon", epsilon) + 4 * _ROUNDING * (abs(losses[-1]) + epsilon)
         above = gaps > 0
         found = float(self.mass[above] @ -np.expm1(-gaps[above])) if above.any() else 0.0
@@ -172,7 +172,7 @@ def together(spends: Iterable[Spend]) -> Losses:
     if not powers:
         return Losses(np.zeros(1, np.int64), np.ones(1))
     common = gcd(*(spend.cost for spend in listed))
-    # # With a multiple of the greatest common divisor, most losses stay exact.
+    # With a multiple of the greatest common divisor, most losses stay exact.
     unit = common * max(1, ceil(sum(power.span for power in powers) / (common * _POINTS)))
     total, *rest = sorted(powers, key=lambda power: len(power.values))
     for power in rest:

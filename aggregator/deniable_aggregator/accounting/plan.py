@@ -156,7 +156,7 @@ def periods(length: str, days: int) -> int:
         return (days + 12) // 7  # when the first day is a Sunday
     if length != "month":
         raise ParameterError(f"a period is one of {', '.join(period.LENGTHS)}", length)
-    # # The most are touched when the first day is the last of its month.
+    # The most are touched when the first day is the last of its month.
     eves = (date(_BEGIN.year + n // 12, n % 12 + 1, 1) - timedelta(1) for n in range(12 * _YEARS))
     ends = ((eve, eve + timedelta(days - 1)) for eve in eves)
     return max(12 * (end.year - eve.year) + end.month - eve.month + 1 for eve, end in ends)

@@ -46,9 +46,8 @@ def randomized_response(orders: Orders, epsilon: float, share: float = 1.0) -> O
 
     Notes
     -----
-    Binary randomized response attains it: with u = order - 1/2 the sum of p^order q^(1 - order) is cosh(u epsilon) /
-    cosh(epsilon / 2). If a report says nothing with probability 1 - share, the excess of the sum over 1 is multiplied by the
-    share.
+    Binary randomized response attains it: with u = order - 1/2 the sum of p^order q^(1 - order) is cosh(u epsilon) / cosh(epsilon
+    / 2). If a report says nothing with probability 1 - share, the excess of the sum over 1 is multiplied by the share.
 
     References
     ----------

@@ -22,8 +22,8 @@ __all__ = ["Spend", "merged", "telling"]
 _TWO_SIDED = frozenset(
     ["coin", "binary", "grr", "sue", "oue", "subset", "local_hash", "hadamard", "pgr", "l_grr", "l_osue", "loloha"]
 )
-"""Mechanisms whose report favours one of two answers by exactly epsilon, or the other, or says nothing about the two.
-The probabilities are the same for any two answers.
+"""Mechanisms whose report favours one of two answers by exactly epsilon, or the other, or says nothing about them. The
+probabilities are the same for any two answers.
 """
 _HASHED = frozenset(["fast_local_hash", "pem", "tree_hist"])
 """Those whose report names a cell, the hash of an answer: it says nothing about two answers that collide."""

@@ -29,8 +29,7 @@ def of_pure(epsilon: float) -> float:
     -----
     The worst mechanism is binary randomized response. Let w = (order - 1/2)^2 and g(w) = ln cosh(sqrt(w) epsilon). The Renyi
     divergence divided by the order is the slope of the chord of g from 1/4 to w. There g is concave, because tanh(x) / x falls.
-    So
-    the largest slope is that at w = 1/4. It is below epsilon^2 / 2, and near epsilon if epsilon is large.
+    So the largest slope is that at w = 1/4. It is below epsilon^2 / 2, and near epsilon if epsilon is large.
 
     References
     ----------

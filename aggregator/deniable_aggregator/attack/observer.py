@@ -135,8 +135,7 @@ class Observer:
         -------
         ndarray of float
             (len(after), domain_size): logarithm of the likelihood of the first reports, ``after`` of them, under each value, up
-            to a
-            constant that is the same for all values.
+            to a constant that is the same for all values.
 
         Raises
         ------
@@ -170,8 +169,7 @@ class Observer:
         Notes
         -----
         This is a sum over the responses that the device may keep: over all indices or, as bits are independent, over both states
-        of
-        each bit.
+        of each bit.
         """
         layout = self.mechanism.layout
         size = layout.payload_size
@@ -255,7 +253,7 @@ class Observer:
             masses = distribution(draw if index else lambda tape: draw(_Alike(tape)))
             return read({layout.unpack(payload)[1]: float(mass) for payload, mass in masses.items()}, width)
 
-        # # Values with one response key have the same distribution, so only one of them is walked.
+        # Values with one response key have the same distribution, so only one of them is walked.
         keys = [permanent.response_key(row, value) for value in range(permanent.domain_size)]
         holders = {key: value for value, key in enumerate(keys)}
         walked = {
@@ -285,7 +283,7 @@ def _bits_bound(ones: Floats, chances: Floats, outputs: int) -> float | None:
         return float(joint.max(axis=0).sum())
     own, others = ones.diagonal(), ones[~np.eye(*ones.shape, dtype=np.bool_)]
     if ones.shape[0] == ones.shape[1] and not (np.ptp(own) or np.ptp(others) or np.ptp(chances)) and own[0] > others[0]:
-        # # If each value has its own bit: a value whose bit is 1 is likeliest; if no bit is 1, all values are equally likely.
+        # If each value has its own bit: a value whose bit is 1 is likeliest; if no bit is 1, all values are equally likely.
         (p, *_), (q, *_), size = own, others, len(chances)
         none = (1 - q) ** (size - 1)
         return float((p / q * (1 - none * (1 - q)) + (1 - p) * none) / size)

@@ -1,7 +1,7 @@
-"""Decoding: from a tally to how many reports support each value, and from there to estimates.
+"""Decoding: from a tally to the reports that support each value, and from there to estimates.
 
-A decoder runs at read time and costs no privacy. Most mechanisms need none: their tally's columns are the values. Those that
-hash or transform have their inverse here.
+Decoders run when a metric is read and cost no privacy. Most mechanisms need none: the columns of their tally are the values.
+Mechanisms that hash or transform have their inverse here.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = 
     tally
         The sum of their reports.
     values
-        The values wanted, each in [0, domain_size) and once; by default the whole domain. A domain too large for that, such as
-        all texts, has candidates: the values that people might hold.
+        The values wanted, each in [0, domain_size) and listed once; by default the whole domain. If the domain is too large for
+        that, such as all texts, these are candidates: values that people might hold.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = 
     Raises
     ------
     ParameterError
-        If the tally is not of the mechanism's layout, values are missing, outside the domain or listed twice.
+        If the tally does not have the mechanism's layout, or values are missing, outside the domain or listed twice.
     """
     if tally.layout != mechanism.layout:
         raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
@@ -87,7 +87,7 @@ def _of(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None, suppor
 
 @_estimate.register(GeneralHadamard)
 def _(mechanism: GeneralHadamard, tally: Tally, values: Sequence[int] | None) -> Estimate:
-    """Count what supports each value less what opposes it: the values of the block whose set was missed."""
+    """Count the reports that support each value, less those that oppose it: they missed the set of its block."""
     chosen = np.arange(mechanism.domain_size) if values is None else np.asarray(values, np.int64)
     blocks, rows = mechanism.slots(chosen)
     table = tally.counts.reshape(mechanism.blocks, -1)
@@ -97,21 +97,21 @@ def _(mechanism: GeneralHadamard, tally: Tally, values: Sequence[int] | None) ->
 
 @_estimate.register(DBitFlip)
 def _(mechanism: DBitFlip, tally: Tally, values: Sequence[int] | None) -> Estimate:
-    """Count the reports that support each value, of those that tell of it."""
-    if mechanism.layout.rows == 1:  # every report tells of all values
+    """Count the reports that support each value, and those that cover it."""
+    if mechanism.layout.rows == 1:  # every report covers all values
         return _of(mechanism, tally, values, tally.counts[0])
     return bucket_estimate.of(mechanism, tally, values)
 
 
 @_estimate.register(PrefixTree)
 def _(mechanism: PrefixTree, tally: Tally, values: Sequence[int] | None) -> Estimate:  # noqa: ARG001
-    """Refuse: the reports tell of prefixes."""
+    """Refuse: the reports are about prefixes."""
     raise ParameterError("what searches for values is decoded by deniable_aggregator.decode.discovery", mechanism.name)
 
 
 @_estimate.register(Sketch)
 def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate:
-    """Add up the cells that each value hashes to; a pool's confusion of values is part of the error."""
+    """Add up the cells that each value hashes to. What a pool confuses is part of the error."""
     if isinstance(mechanism.family, (LinearFamily, LineFamily)):
         return _of(mechanism, tally, values, supports(mechanism, tally))
     family, cells = mechanism.family, _cells(mechanism, tally)
@@ -123,13 +123,13 @@ def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate
 
 @_estimate.register(Bloom)
 def _(mechanism: Bloom, tally: Tally, values: Sequence[int] | None) -> Estimate:
-    """Read the values off where each has a bit of its own; else tell the bits of their Bloom filters apart by regression."""
+    """Count directly if each value has a bit of its own; otherwise estimate by regression on the bits of the Bloom filters."""
     if mechanism.basic:
         return _of(mechanism, tally, values, tally.counts[0])
     chosen = range(mechanism.domain_size) if values is None else values
     if not tally.n:
         return Supported(mechanism, 0, np.zeros(len(chosen), np.int64))
-    from deniable_aggregator.decode import bloom_regression  # noqa: PLC0415 - only this decoder pays for its libraries
+    from deniable_aggregator.decode import bloom_regression  # noqa: PLC0415 - only this decoder needs these slow imports
 
     density = 1 - (1 - 1 / mechanism.bits) ** mechanism.hashes
     design = bloom_design(mechanism, chosen)
@@ -174,18 +174,18 @@ def _(mechanism: Projective, tally: Tally) -> NDArray[np.int64]:
 def _(mechanism: LocalHash | FastLocalHash, tally: Tally) -> NDArray[np.int64]:
     """Sum, over all functions of a linear family, the cell that each value hashes to.
 
-    Summing rows x domain look-ups would cost g^t d. The hash is linear, so one digit can be folded at a time, from the whole
-    tally T[a, s] towards S[v] = sum over a of T[a, <a, v>]: t rounds of g^(t+2) additions, whatever the domain.
+    Summing rows x domain look-ups would cost g^t d. The hash is linear, so one digit is folded at a time, from the tally T[a, s]
+    towards S[v] = sum over a of T[a, <a, v>]. This takes t rounds of g^(t+2) additions, for any domain.
     """
     family = mechanism.family
-    assert isinstance(family, LinearFamily)  # noqa: S101 - `_estimate` has seen to it
+    assert isinstance(family, LinearFamily)  # noqa: S101 - `_estimate` has checked it
     g, d = family.range_size, mechanism.domain_size
     folded = tally.counts.reshape(-1, g * g)  # (values so far x hash functions left, digit of a x cell)
     digit, cell = np.arange(g)[:, None], np.arange(g)[None, :]
     values = 1
     for place in range(family.digits):
         last = place == family.digits - 1
-        cells = cell[:, :1] if last else cell  # at the end only the cell that the whole hash names is wanted
+        cells = cell[:, :1] if last else cell  # the last round needs only the cell that the whole hash names
         digits = -(-d // values) if last else g
         shifted = np.empty((digits, len(folded), cells.shape[1]), np.int64)
         for v in range(digits):
@@ -200,10 +200,10 @@ def _(mechanism: LocalHash | FastLocalHash, tally: Tally) -> NDArray[np.int64]:
 def _(mechanism: Cms | Hcms, tally: Tally) -> NDArray[np.int64]:
     """Sum, over all lines through each point, the cell of that line.
 
-    Row a holds value (x, y) in cell x + a y: with the multiples of a laid out once, that is one gather for each row.
+    Row a holds value (x, y) in cell x + a y. The multiples of a are laid out once, so this is one gather for each row.
     """
     family, cells = mechanism.family, _cells(mechanism, tally)
-    assert isinstance(family, LineFamily)  # noqa: S101 - `_estimate` has seen to it
+    assert isinstance(family, LineFamily)  # noqa: S101 - `_estimate` has checked it
     width, d = family.width, mechanism.domain_size
     ys = np.arange(-(-d // width))
     xs = np.arange(width)
@@ -218,7 +218,7 @@ def _cells(mechanism: Sketch, tally: Tally) -> NDArray[np.int64]:
     """Return the reports that support each place of each row."""
     if not isinstance(mechanism, Hcms):
         return tally.counts
-    # Place j is supported where its sign of the drawn coefficient was sent: half of (reports + transform of the difference).
+    # Place j is supported if its sign of the drawn coefficient was sent: half of (reports + transform of the difference).
     signs = tally.counts.reshape(mechanism.rows, mechanism.width, 2)
     transform = walsh_hadamard((signs[:, :, 0] - signs[:, :, 1]).T).T
     return (tally.reports[:, None] + transform) // 2
@@ -234,12 +234,13 @@ def squared_mass(cells: NDArray[np.int64], reports: NDArray[np.int64], p: float,
     reports
         int64 array (rows,).
     p, other
-        Probability that a report supports the true value's place, and any other.
+        Probability that a report supports the true value's place, and any other place.
 
     Notes
     -----
-    Two reports of one row both support place j with probability s_j^2, s_j = other + (p - other) m_j, where m_j is the mass that
-    hashes there; so pairs estimate sum(s^2) without bias, and sum(m) = 1. Over random functions E sum(m^2) = F + (1 - F) / width.
+    Two reports of one row both support place j with probability s_j^2. Here s_j = other + (p - other) m_j, and m_j is the mass
+    that hashes to the place. So pairs give an unbiased estimate of sum(s^2), and sum(m) = 1. Over random functions, E sum(m^2) =
+    F + (1 - F) / width.
     """
     width = cells.shape[1]
     pairs = float((reports * (reports - 1)).sum())
@@ -264,7 +265,7 @@ def bloom_design(mechanism: Bloom, values: Sequence[int]) -> csr_array:
     rows, columns = (places.astype(np.int32) for places in _filters(mechanism, values))  # half the memory of wider ones
     ones = np.ones(len(rows))
     made = coo_array((ones, (rows, columns)), shape=(mechanism.cohorts * mechanism.bits, len(values))).tocsr()
-    made.data[:] = 1  # two hashes of one value may name one bit
+    made.data[:] = 1  # two hashes of one value may name the same bit
     return made
 
 

@@ -1,4 +1,4 @@
-"""Cells: counts of noisy Bloom filter bits with the filters of candidates, and a generalised least squares fit of some of them.
+"""The fit: generalised least squares of Bloom filter bits on the filters of candidates.
 
 The model and its covariance are described at `deniable_aggregator.decode.bloom_regression`.
 """
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Cells", "Covariance", "Model", "bit_noise", "solve"]
 
-_DEPENDENT = 1e-8  # of its variance: a column that has less left beside the others says nothing new
-_LEAST_NOISE = 1e-6  # variance of a bit of one report: without noise a bit that nobody has would have none at all
-_CHUNK = 1 << 18  # elements of the dense arrays worked on at a time: they stay in the cache
-_LOW_RANK = 0.4  # of the width: up to that rank the precision is sooner had by the identity of Woodbury
+_DEPENDENT = 1e-8  # a column is dependent if less than this part of its variance is left beside the others
+_LEAST_NOISE = 1e-6  # least variance of a bit of one report: without noise a bit that nobody has would have variance 0
+_CHUNK = 1 << 18  # elements of the dense arrays that are used at a time: they fit into the cache
+_LOW_RANK = 0.4  # of the width: up to this rank the Woodbury identity is the faster way to the precision
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,7 +63,7 @@ class Covariance:
         return self.by_woodbury() if rank <= _LOW_RANK * width else self.by_cholesky()
 
     def by_woodbury(self) -> Floats:
-        """Solve in as many dimensions as the rank."""
+        """Invert by the Woodbury identity, in as many dimensions as the rank."""
         scaled = self.basis / self.diagonal[:, :, None]
         weighted = self.weights[:, :, None] * scaled.transpose(0, 2, 1)
         inner = np.eye(weighted.shape[1]) + weighted @ self.basis
@@ -73,12 +73,12 @@ class Covariance:
         """Invert the matrices themselves, which are positive definite."""
         lower: Floats = np.asarray(np.linalg.cholesky(self.dense()), np.float64)
         for matrix in lower:
-            matrix[:] = dpotri(matrix.T, overwrite_c=True)[0].T  # LAPACK has columns first, and leaves the zeros above
+            matrix[:] = dpotri(matrix.T, overwrite_c=True)[0].T  # LAPACK is column-major, and leaves the upper triangle
         return np.asarray(lower + np.tril(lower, -1).transpose(0, 2, 1))
 
 
 def _raised(matrices: Floats, by: Floats) -> Floats:
-    """Add to the diagonals, in place."""
+    """Add a number to each diagonal, in place."""
     bits = np.arange(by.shape[1])
     matrices[:, bits, bits] += by
     return matrices
@@ -114,7 +114,7 @@ class Cells:
         weights = np.unique(filters, return_counts=True)[1]
         size = max(1, cohorts * columns)
         single = weights.sum() / size / width
-        # Of the candidates' filters, whose ones may or may not fall together, rather than from an assumption on their hashes.
+        # From the candidates' filters, so that hashes may coincide, instead of from an assumption on the hashes.
         double = (weights * (weights - 1)).sum() / size / max(1, width * (width - 1))
         object.__setattr__(self, "transposed", csr_array(self.design.T))
         object.__setattr__(self, "y", (self.counts / self.reports[:, None] - self.p) / (self.q - self.p))
@@ -139,7 +139,7 @@ class Cells:
         held = shares > 0
         mass = shares[held] / max(1.0, shares[held].sum())
         density, rest = (0.0, 0.0) if self.density is None else (self.density, 1 - mass.sum())
-        # Of E[B B'] - E[B] E[B]', what is not diagonal lies in the columns of ones (other strings), the mean and the filters.
+        # In E[B B'] - E[B] E[B]', all but the diagonal lies in the span of ones (other strings), the mean and the filters.
         basis = np.empty((*filters.shape[:2], 2 + len(mass)))
         basis[:, :, 2:] = filters[:, :, held]
         basis[:, :, 1] = mean = basis[:, :, 2:] @ mass + rest * density
@@ -160,7 +160,7 @@ class Cells:
         total: Floats = np.zeros(columns)
         first = np.arange(len(filters))
         distance = 0
-        while len(first):  # each one of a filter with the one that is so many further
+        while len(first):  # pairs of ones of a filter at a growing distance
             cohort, column = np.divmod(filters[first], columns)
             found = precision[cohort - begin, bits[first], bits[first + distance]]
             total += (2 if distance else 1) * np.bincount(column, found, columns)
@@ -170,7 +170,7 @@ class Cells:
         return total
 
     def chunks(self, columns: int) -> Iterator[tuple[int, int]]:
-        """Cut the cohorts into pieces for which dense arrays with so many columns are not large."""
+        """Cut the cohorts into pieces for which dense arrays with this many columns are small."""
         cohorts, width = self.y.shape
         step = max(1, _CHUNK // (width * max(width, columns)))
         for begin in range(0, cohorts, step):
@@ -179,7 +179,7 @@ class Cells:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Model:
-    """A generalised least squares fit of some columns, and the others each added on its own.
+    """A generalised least squares fit of some columns, with estimates for each other column as if it were added alone.
 
     Parameters
     ----------
@@ -188,19 +188,19 @@ class Model:
     columns
         Those in the model.
     frequency
-        (columns of the data,); nan where a column outside of the model depends on those in it.
+        (columns of the data,); nan if a column outside of the model depends on those in it.
     variance
-        (columns of the data,), of the frequency, were the column absent.
+        (columns of the data,), of the frequency if the column is absent.
     own
-        (columns of the data,), what the presence of the column adds to it.
+        (columns of the data,), what the variance grows by if the column is present.
     outside, outside_variance
-        Mass of what is not in the model.
+        Share of people outside of the model, and its variance.
     noise
         (cohorts, width), variances of the cells.
     excess
-        Sum of squares of the shares outside of the model, as the covariance has it.
+        Sum of squares of the shares outside of the model, as used for the covariance.
     chi2, freedom, slope
-        Of the residuals; and the derivative of the chi-square's mean by the excess.
+        Chi-square of the residuals, its degrees of freedom, and the derivative of its mean by the excess.
     """
 
     cells: Cells
@@ -218,24 +218,24 @@ class Model:
 
     @property
     def p_value(self) -> Floats:
-        """One-sided; 1 where nothing can be said."""
+        """One-sided p-values; 1 if nothing is known."""
         with np.errstate(invalid="ignore"):
             p_value = ndtr(-self.frequency / np.sqrt(self.variance))
         return np.where(np.isnan(p_value), 1.0, p_value)
 
 
 def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, others: bool = True) -> Model:
-    """Fit some columns by generalised least squares, and the others, if wanted, each on its own beside them.
+    """Fit some columns by generalised least squares, and optionally each other column added alone.
 
-    Of columns that depend on each other some are left out. The shares and the excess are for the covariance.
+    Of dependent columns some are left out. The shares and the excess are used for the covariance.
     """
     number = cells.design.shape[1]
     others &= len(columns) < number  # if there are any
     cohorts, width = cells.y.shape
-    lead = 0 if cells.density is None else 1  # the first coefficient, where there is one, is the mass of other strings
+    lead = 0 if cells.density is None else 1  # the first coefficient, if there is a density, is the mass of other strings
     size = lead + len(columns)
     chosen = csr_array(cells.transposed[columns].T)
-    gram, slope = np.zeros((size + 1, size + 1)), 0.0  # of the coefficients' columns and y
+    gram, slope = np.zeros((size + 1, size + 1)), 0.0  # inner products of the coefficients' columns and y
     cross, diagonal = np.zeros((number if others else 0, size + 1)), np.zeros(number)
     noise = np.empty((cohorts, width))
     for begin, end in cells.chunks(size):
@@ -259,7 +259,7 @@ def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, oth
     variances = np.square(inverse).sum(axis=0)
     chi2, freedom = float(gram[size, size] - half @ half), cohorts * width - len(kept)
     frequency, variance = np.full((2, number), np.nan)
-    if others:  # each column added to the model on its own: what of it, and of its correlation with y, the model leaves
+    if others:  # for each column: what the model leaves of it, and of its correlation with y
         explained = solve_triangular(factor, cross[:, kept].T, lower=True)
         information = diagonal - np.square(explained).sum(axis=0)
         information[information <= _DEPENDENT * diagonal] = np.nan
@@ -273,9 +273,9 @@ def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, oth
     quiet, loud = bit_noise(cells.p, cells.q)
     total = cells.reports.sum()
     own = plausible * (1 - plausible + (loud - quiet) / cells.ones) / total
-    # The covariance was that of a present column inside of the model, and of an absent one outside.
+    # The covariance assumed that a column is present inside of the model, and absent outside.
     variance[inside] = np.maximum(variance[inside] - own[inside], 1 / total**2)
-    # Without other strings, what the distinguishable candidates leave; with them, what is theirs or is not to be told apart.
+    # Without other strings: what the distinguishable candidates leave. With them: their share, and that of equal candidates.
     mass = np.concatenate([np.ones(lead), cells.shared[inside] if lead else ~cells.shared[inside]])
     outside = float(mass @ coefficients)
     return Model(
@@ -295,15 +295,15 @@ def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, oth
 
 
 def _independent(gram: Floats) -> Integers:
-    """Return columns, in order, of which none is a combination of the others: the first column, and most of the rest."""
+    """Return the places of linearly independent columns: the first column, and most of the others."""
     if not len(gram):
         return np.arange(0)
     scale = 1 / np.sqrt(np.maximum(np.diagonal(gram), np.finfo(float).tiny))
-    scale[0] *= 2  # the pivot is the largest: the mass of other strings comes first
+    scale[0] *= 2  # the pivot is the largest, so the mass of other strings comes first
     _, order, rank, _ = dpstrf(gram * scale[:, None] * scale, tol=_DEPENDENT)
     return np.sort(order[:rank] - 1)
 
 
 def bit_noise(p: float, q: float) -> tuple[float, float]:
-    """Variance of a debiased bit of one report, where the filter's bit is 0 and where it is 1."""
+    """Return the variance of a debiased bit of one report, for a filter's bit that is 0 and for one that is 1."""
     return p * (1 - p) / (q - p) ** 2, q * (1 - q) / (q - p) ** 2

@@ -1,26 +1,26 @@
 """Regression: the frequencies of candidate strings from counts of noisy Bloom filter bits.
 
-A report of cohort j shows every bit of its string's filter through noise: a 0 as 1 with probability p, a 1 with probability q.
-So the debiased share of bit b, ``y = (count / reports - p) / (q - p)``, has the mean
+A report of cohort j shows each bit of its string's filter with noise: a 0 as 1 with probability p, a 1 with probability q. So the
+debiased share of bit b, ``y = (count / reports - p) / (q - p)``, has the mean
 
     X f + d u,
 
-X the filters of the candidates, f their shares, u the mass of all other strings and d the density of their filters. Cohorts
-are independent. Within one, the bits of a report belong to the same string and are correlated: the covariance is
+X are the filters of the candidates, f their shares, u the mass of all other strings and d the density of their filters. Cohorts
+are independent. The bits of one report belong to one string, so they are correlated. Within a cohort the covariance is
 
     (noise + E[B B'] - E[B] E[B]') / reports + t C,
 
-the noise diagonal, B the filter of a random respondent under the fitted shares. t C is lack of fit: the strings outside the
-model raise bits of their own instead of all bits evenly, with the covariance C of one random filter, times the sum t of their
-squared shares. Each fit is generalised least squares with this covariance, its shares and t updated until they settle.
+The noise is diagonal, and B is the filter of a random respondent under the fitted shares. t C is lack of fit: strings outside the
+model do not raise all bits evenly. C is the covariance of one random filter, and t is the sum of their squared shares. Each fit
+is generalised least squares with this covariance. Its shares and t are updated until they settle.
 
-Which candidates are in the model? Where there are few for the cells, all of them: no selection, and nothing to be biased by
-it. Otherwise those that a non-negative LASSO keeps at the level of the noise, with those that are significant beside them;
-the rest are tested by adding each on its own. Where both can be had, the one of smaller errors is taken.
+If there are few candidates for the number of cells, all of them are in the model. Then no selection biases it. Otherwise a
+non-negative LASSO selects candidates at the level of the noise, and significant ones are added. Each other candidate is tested by
+adding it alone. If both models are possible, the one with smaller errors is used.
 
-The tests take the overlap of an absent candidate with the strings outside of the model for normal. With few filters it is
-not: where cohorts * ones of a filter * density is below some 10, and the unlisted strings outweigh the noise, a candidate that
-shares several bits with one of them may be found in its place.
+The tests assume that the overlap of an absent candidate with strings outside of the model is normal. With few filters it is not.
+This matters if cohorts * ones of a filter * density is below about 10, and unlisted strings outweigh the noise. Then a candidate
+that shares several bits with one of them may be detected by mistake.
 
 References
 ----------
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 __all__ = ["Fit", "detection_frequency", "fit"]
 
 _ALL = 1024
-"""Candidates, up to which the model that holds all of them is tried: its cost grows with their square."""
+"""Number of candidates up to which the model of all is tried: its cost grows with their square."""
 
-_REPORTS = 16  # for each candidate in that model: its covariance comes from all of their shares
+_REPORTS = 16  # for each candidate in that model: its covariance depends on the shares of all
 
 _ENTER = 0.05  # a candidate enters the model beside the LASSO's where its p-value, times the candidates, is below
 _ROUNDS = 12  # of selection, which settles after 2 to 6
@@ -66,8 +66,8 @@ _SETTLE = 3  # updates of the covariance, each by a fit
 class Fit:
     """What the counts say of each candidate.
 
-    nan stands where they can say nothing: there are no reports, no filter of the candidate has a 1, another candidate has the
-    same filters, or its filters are a combination of the others'. Its p-value is 1.
+    A value is nan if nothing is known of it: there are no reports, no filter of the candidate has a 1, another candidate has the
+    same filters, or its filters are a combination of the others'. Then its p-value is 1.
 
     Parameters
     ----------
@@ -78,16 +78,15 @@ class Fit:
     absent_stderr
         float array (candidates,): what the standard error would be if nobody held the candidate.
     p_value
-        float array (candidates,): chance of so large a frequency, or a larger one, were the candidate absent, given the others;
+        float array (candidates,): chance of a frequency at least as large if the candidate were absent, given the others;
         one-sided, normal.
     selected
-        bool array (candidates,): True where the candidate was in the regression with the others, False where it was added to it
-        on its own.
+        bool array (candidates,): True if the candidate was in the regression with the others, False if it was added alone.
     unallocated, unallocated_stderr
-        Share of the population outside of the model, or held by candidates that cannot be told apart.
+        Share of the population that holds other strings, or candidates that cannot be distinguished.
     dispersion
-        Chi-square of the residuals per degree of freedom, before lack of fit is allowed for: 1 where the model explains all
-        but the noise. nan where no degree of freedom is left.
+        Chi-square of the residuals per degree of freedom, without lack of fit: 1 if the model explains all but the noise. nan if
+        no degree of freedom is left.
     """
 
     frequency: Floats
@@ -109,14 +108,14 @@ def fit(
     *,
     density: float | None,
 ) -> Fit:
-    """Estimate the share of every candidate, and test whether it is there.
+    """Estimate the share of every candidate, and test whether it is present.
 
     Cohorts without reports are left out.
 
     Parameters
     ----------
     design
-        Sparse (cohorts * width, candidates): 1 in row ``cohort * width + bit`` where the candidate's filter has that bit.
+        Sparse (cohorts * width, candidates): 1 in row ``cohort * width + bit`` if the candidate's filter has that bit.
     counts
         int array (cohorts, width): reports of the cohort with that bit.
     reports
@@ -124,7 +123,7 @@ def fit(
     p, q
         Probabilities that a bit that is 0, and one that is 1, in the filter is reported as 1; ``0 <= p < q <= 1``.
     density
-        Share of 1s in the filters of strings that are not candidates, in (0, 1); None where all strings are candidates.
+        Share of 1s in the filters of strings that are not candidates, in (0, 1); None if all strings are candidates.
 
     Raises
     ------
@@ -146,14 +145,14 @@ def fit(
         nothing = np.full(design.shape[1], np.nan)
         return Fit(nothing, nothing, nothing, np.ones_like(nothing), np.zeros(nothing.shape, np.bool_), np.nan, np.nan, np.nan)
     columns = csr_array(rows[:, first])
-    # A selection leaves candidates out, which raise the bits as other strings do, whether there are such or not.
+    # A selection leaves out candidates. They raise bits as other strings do, so a density is needed in any case.
     cells = Cells(columns, held > 1, counts[used], reports[used], p, q, density or columns.mean())
     model = _search(cells)
-    # Lack of fit is measured by the cells left over. Where all strings are candidates, there is none to measure.
+    # Lack of fit is estimated from degrees of freedom that are left. If all strings are candidates, there is no lack of fit.
     room = columns.shape[0] // (2 if density else 1)
     if len(model.columns) < number <= min(_ALL, room, reports.sum() // _REPORTS):
         whole = _settle(cells if density else replace(cells, density=None), np.arange(number), None)
-        # The choice looks at the errors alone, not at what was found, and so biases no test.
+        # The choice depends on the errors alone, not on the frequencies, so it biases no test.
         if len(whole.columns) == number and np.median(whole.variance) < np.median(np.nan_to_num(model.variance, nan=np.inf)):
             model = whole
     return _answer(model, column)
@@ -162,9 +161,9 @@ def fit(
 def detection_frequency(
     reports: int, width: int, p: float, q: float, *, density: float, candidates: int, alpha: float = 0.05
 ) -> float:
-    """Compute the share of the population that a string needs, to be detected half of the time.
+    """Compute the share of the population that a string needs to be detected half of the time.
 
-    Among many strings none of which dominates, and with Bonferroni's correction for the candidates.
+    This assumes many strings of which none dominates, and Bonferroni's correction for the number of candidates.
 
     Parameters
     ----------
@@ -179,7 +178,7 @@ def detection_frequency(
     candidates
         Number of strings looked for, at least 1.
     alpha
-        Chance to detect any string that is absent, in (0, 1).
+        Probability of detecting any absent string, in (0, 1).
 
     Raises
     ------
@@ -192,8 +191,8 @@ def detection_frequency(
         raise ParameterError(rule, f"{reports}, {candidates} and {width}")
     if not 0 < alpha < 1:
         raise ParameterError("alpha lies between 0 and 1", alpha)
-    # A filter and its mean differ by a contrast, whose variance the covariance's differences decide: a diagonal of noise and
-    # filters, less what two bits of a report share. The contrast has width * density * (1 - density) of information a report.
+    # The difference of a filter and its mean is a contrast. Its variance depends on differences of covariances only: the diagonal
+    # of noise and filters, less the covariance of two bits. Its information per report is width * density * (1 - density).
     ones = width * density
     together = max(0.0, ones * (ones - 1) / (width * (width - 1)))
     quiet, loud = bit_noise(p, q)
@@ -202,7 +201,7 @@ def detection_frequency(
 
 
 def _search(cells: Cells) -> Model:
-    """Select columns, from none at all on: the noise is overrated first, and falls as what explains it enters."""
+    """Select columns, starting with none: the noise is overestimated first, and falls as columns enter."""
     level = _ENTER / max(cells.design.shape[1], 1)
     blank = _settle(cells, np.arange(0), None, others=False)
     model = _settle(cells, _lasso(cells, blank), blank)
@@ -217,10 +216,10 @@ def _search(cells: Cells) -> Model:
 def _lasso(cells: Cells, model: Model) -> Integers:
     """Select by a non-negative LASSO at the universal penalty for the noise that a model found."""
     columns = cells.design.shape[1]
-    if columns < 2:  # noqa: PLR2004 - nothing to select among, and no universal penalty
+    if columns < 2:  # noqa: PLR2004 - nothing to select, and no universal penalty
         return np.arange(columns)
     precision = 1 / model.noise.ravel()
-    # A scaled column's correlation with the residuals has variance 1 where the column is absent.
+    # For an absent column, the correlation of the scaled column with the residuals has variance 1.
     scale = 1 / np.sqrt(cells.transposed.power(2) @ precision)
     penalty = np.sqrt(2 * np.log(columns))
     design, y = csc_array(cells.design @ diags_array(scale)), cells.y.ravel()
@@ -263,7 +262,7 @@ def _least(loss: Callable[[Floats], tuple[float, Floats]], start: Floats) -> Flo
 
 
 def _settle(cells: Cells, columns: Integers, start: Model | None, *, others: bool = True) -> Model:
-    """Fit some columns, and perhaps the others, updating the covariance by what the fit says of shares and lack of fit."""
+    """Fit some columns, and perhaps the others, and update the covariance by the shares and lack of fit found."""
     shares = np.zeros(len(columns))
     excess = 0.0
     if start is not None:
@@ -277,12 +276,12 @@ def _settle(cells: Cells, columns: Integers, start: Model | None, *, others: boo
 
 
 def _patterns(design: csc_array[Any]) -> tuple[Integers, Integers, Integers]:
-    """Tell candidates apart by their filters.
+    """Group candidates by their filters.
 
     Returns
     -------
     column : ndarray of int
-        (candidates,): which of the different non-zero columns the candidate has; -1 for none.
+        (candidates,): which of the different non-zero columns the candidate has; -1 if it has none.
     first : ndarray of int
         (columns,): the first candidate that has the column.
     held : ndarray of int
@@ -305,7 +304,7 @@ def _patterns(design: csc_array[Any]) -> tuple[Integers, Integers, Integers]:
 
 
 def _answer(model: Model, column: Integers) -> Fit:
-    """Give every candidate what its column was given, unless it shares it."""
+    """Assign each candidate the results of its column, unless other candidates share the column."""
     told = column >= 0
     told[told] = ~model.cells.shared[column[told]]
     frequency, stderr, absent_stderr = np.full((3, len(column)), np.nan)

@@ -1,4 +1,4 @@
-"""An estimate from reports that each tell of some of the values only."""
+"""An estimate from reports that each cover some of the values only."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ __all__ = ["Partial", "of"]
 class Partial(Estimate):
     """Frequencies from reports about sets of values: ``(support - q told) / (n s (p - q))``, s the share of sets with a value.
 
-    Of the reports that tell of a value a share q is noise, on average, and how many tell of it is known. Were s n taken for that
-    number, its chance would add to the variance.
+    Of the reports that cover a value, a share q is noise on average. The number that cover it is known, and this formula uses it.
+    With its expectation s n instead, the variance would be larger.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Partial(Estimate):
     support
         int64 array (values,): reports that support each value.
     told
-        int64 array (values,): reports whose set has each value.
+        int64 array (values,): reports that cover each value.
     """
 
     mechanism: DBitFlip
@@ -61,22 +61,22 @@ class Partial(Estimate):
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
-        """Standard error that the frequency of each value would have if nobody held it, given the reports that tell of it."""
+        """Standard error of the frequency of each value if nobody held it, given the number of reports that cover it."""
         return np.asarray(np.sqrt(self._q * (1 - self._q) * self.told) / (self._n * self._share * self._gain), np.float64)
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of so large an estimate, or a larger one, were nobody to hold the value: an exact binomial tail."""
+        """Chance of an estimate at least as large if nobody held the value: an exact binomial tail."""
         c = self.support
         return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self._q), 1.0)
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
-        Of the reports that tell of a value, which are a sample of all, those that support it are binomial in number: this is
-        Clopper and Pearson's interval from these alone, which covers at least at the stated level however few they are. It is
-        stretched to the estimate where that, which also goes by their number, lies outside. For respondents it is as much
-        narrower as their standard error is smaller.
+        The reports that cover a value are a sample of all, and the number that supports it is binomial. So this is Clopper and
+        Pearson's interval from these alone. It covers at least at the stated level, for any number of reports. If the estimate,
+        which also depends on their number, lies outside, the interval is extended to it. For respondents it is narrower in
+        proportion to the standard error.
         """
         if not self.n:
             return self.frequency, self.frequency
@@ -104,7 +104,7 @@ class Partial(Estimate):
 
 
 def of(mechanism: DBitFlip, tally: Tally, values: Sequence[int] | None) -> Partial:
-    """Add up, for each value, the bits that are its own and the reports that have such a bit.
+    """Count, for each value, its own bits that are set and the reports that have such a bit.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""One estimate out of several: of the values that versions of a metric have in common."""
+"""One estimate from several: for the values that versions of a metric have in common."""
 
 from __future__ import annotations
 
@@ -27,15 +27,14 @@ class Combined:
     Parameters
     ----------
     weights
-        (estimates,), summing to 1: what each counts for, in inverse proportion to the variance that it has where nobody holds a
-        value. They do not depend on what was answered, so the mean is unbiased and its error exact.
+        (estimates,), with sum 1: the weight of each, in inverse proportion to its variance for a value that nobody holds. They do
+        not depend on the answers, so the mean is unbiased and its error exact.
     frequency
         (values,), the mean of the frequencies by these weights.
     stderr
         (values,), its standard error.
-    p_value
-        Chance of estimates that differ as much as these, or more, were the true frequencies the same in all (Cochran's Q of each
-        value, Bonferroni over the values).
+    Chance of estimates that differ at least as much if the true frequencies are the same in all (Cochran's Q of each value,
+    Bonferroni over the values).
 
     References
     ----------
@@ -86,7 +85,7 @@ def combine(estimates: Sequence[Estimate], places: Sequence[Sequence[int]]) -> C
     estimates
         Two or more, each with reports.
     places
-        For each, where it has the values that all have in common; in one order for all.
+        For each estimate, the places of the common values; in one order for all.
 
     Raises
     ------

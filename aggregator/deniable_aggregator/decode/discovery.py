@@ -1,8 +1,8 @@
 """Discovery: find the common answers that nobody listed, by prefixes that grow level by level.
 
-The search looks at the levels one after another: it tries every way to lengthen the prefixes kept so far, and keeps some. What
-remains at full length is estimated anew from the reports of the confirmation, which had no part in the search; so it makes no
-difference to the estimates, their errors and the tests that these values, of a great many, were the ones that stood out.
+The search goes through the levels one after another. At each level it tries every continuation of the prefixes that it kept, and
+keeps some of these. What it finds at full length is estimated again from the reports of the confirmation. These had no part in
+the search, so the selection does not bias the estimates, their errors or the tests.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ if TYPE_CHECKING:
 __all__ = ["Discovery", "Level", "discover", "extend"]
 
 _KEEP = 64
-_BLOCK = 1 << 18  # candidates looked up at once: a few megabytes, whatever the number of candidates
-_CLOSER = 16  # how many times the prefixes to keep are looked at more closely
-_GLANCE = 8  # one of so many rows shows the most frequent prefixes
-_SAME = 1.1  # ratio of standard errors up to which it is not worth to look again
+_BLOCK = 1 << 18  # candidates looked up at once: a few megabytes, for any number of candidates
+_CLOSER = 16  # this many times the prefixes to keep are estimated a second time
+_GLANCE = 8  # one of this many rows is enough to show the most frequent prefixes
+_SAME = 1.1  # ratio of standard errors up to which another round is not worth it
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """How the search went at one length.
+    """The search at one length.
 
     Parameters
     ----------
     length
         Bits of the prefixes.
     reports
-        That told of prefixes of this length.
+        Number of reports about prefixes of this length.
     candidates
-        Prefixes tried.
+        Number of prefixes tried.
     kept
-        Of them.
+        Number of them that were kept.
     threshold
-        Estimated frequency from which on they were kept.
+        Least estimated frequency of a prefix that is kept.
     stderr
         Standard error of the estimated frequency of a prefix that nobody has; nan without reports.
     """
@@ -68,23 +68,23 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Discovery(Estimate):
-    """The values that a search has found, with frequencies from reports that it had not seen.
+    """The values that a search has found, with frequencies from reports that it did not use.
 
-    A value found is not yet there: `detected` tells which ones are, with a bound on error over all that were found; the rest are
-    mostly noise, and not to be shown. Others may be in the population, below `detection_frequency` or so.
+    A value that was found need not exist. `detected` says which ones do, with a bound on error over all that were found. The
+    others are mostly noise and are not to be shown. More values may exist below about `detection_frequency`.
 
     Parameters
     ----------
     n
-        Reports, of all levels.
+        Number of reports of all levels.
     values
-        What was found, by falling frequency; also what was not detected.
+        What was found, by falling frequency, including what was not detected.
     levels
-        How the search went, level by level.
+        The search, level by level.
     n_confirm
-        Reports that confirm.
+        Number of reports of the confirmation.
     joint
-        The estimate made of them.
+        The estimate from these.
     """
 
     n: int
@@ -105,21 +105,21 @@ class Discovery(Estimate):
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
-        """Standard error that the frequency of each value would have if nobody held it."""
+        """Standard error of the frequency of each value if nobody held it."""
         return self.joint.absent_stderr
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of so large an estimate, or a larger one, were nobody to hold the value: the larger of two tails.
+        """Chance of an estimate at least as large if nobody held the value: the larger of two tails.
 
-        The binomial one minds how few reports support a value, the normal one what a pool of hash functions confuses.
+        The binomial tail allows for few supports, the normal tail for what a pool of hash functions confuses.
         """
         return np.maximum(super().p_value, self.joint.tail)
 
     def detection_frequency(self, alpha: float = 0.05) -> float:
         """Return the share at which a value would pass every level and be detected half of the time; nan without reports.
 
-        It is that of a value whose prefixes nobody else has; one that shares them with others passes more easily.
+        It is for a value whose prefixes nobody else has. A value that shares prefixes with others is found more easily.
         """
         if not self.n_confirm or not all(level.reports for level in self.levels):
             return float("nan")
@@ -134,9 +134,9 @@ class Discovery(Estimate):
         return float(brentq(passing, -top, top))
 
     def verdict(self, alpha: float = 0.05) -> str:
-        """Say in a sentence what was found, and what could have been."""
+        """Return a sentence on what was found, and on what could have been found."""
         number, half = int(self.detected(alpha).sum()), self.detection_frequency(alpha)
-        if not half < 1:  # nan neither
+        if not half < 1:  # nan is not below 1 either
             return f"{self.n:,} reports are too few to find any value, however many people have it."
         found = f"{number} value{'s' * (number != 1)} found" if number else "No value found"
         return f"{found} in {self.n:,} reports; one that {100 * half:.2g} % of people have is found half of the time."
@@ -158,16 +158,16 @@ def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: f
     tally
         The sum of their reports.
     keep
-        Most prefixes kept at a level, and values found. ``pem`` keeps so many, ``tree_hist`` those of them that stand out.
+        Most prefixes kept at a level, and most values found. ``pem`` keeps this many, ``tree_hist`` only significant ones.
     alpha
-        With ``tree_hist``, the probability at each level that any prefix kept is one that nobody has.
+        With ``tree_hist``, the probability at each level of keeping any prefix that nobody has.
     text
         Whether the values are texts: then only UTF-8 is tried.
 
     Returns
     -------
     Discovery
-        Possibly of no values. The same for the same tally.
+        Possibly without values. Always the same for the same tally.
 
     Raises
     ------
@@ -196,7 +196,7 @@ def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: f
 
 
 def extend(keys: NDArray[np.uint64], chunks: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the keys of prefixes that go on with chunks: `deniable.mechanisms.prefix.extend` for arrays that broadcast."""
+    """Return the keys of prefixes continued by chunks: `deniable.mechanisms.prefix.extend` for arrays that broadcast."""
     word = keys + (chunks + np.uint64(1)) * np.uint64(GOLDEN)
     word = (word ^ word >> np.uint64(30)) * np.uint64(MULTIPLIERS[0])
     word = (word ^ word >> np.uint64(27)) * np.uint64(MULTIPLIERS[1])
@@ -212,7 +212,7 @@ class _Search(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """Prefixes: which shorter one each lengthens, by what, and its key."""
+    """Prefixes: the place of the shorter one that each continues, its chunk, and its key."""
 
     parents: NDArray[np.intp]
     chunks: NDArray[np.uint64]
@@ -235,7 +235,7 @@ _NOTHING = _Tried(np.zeros(0, np.intp), np.zeros(0, np.uint64), np.zeros(0, np.u
 def _step(
     search: _Search, number: int, values: list[int], keys: NDArray[np.uint64]
 ) -> tuple[list[int], NDArray[np.uint64], Level]:
-    """Lengthen prefixes by a level and keep some of them."""
+    """Continue prefixes by one level, and keep some of them."""
     mechanism = search.mechanism
     since, length = (0, *mechanism.lengths)[number : number + 2]
     part = part_of(mechanism, search.tally, number)
@@ -243,8 +243,8 @@ def _step(
         return [], keys[:0], Level(length, 0, 0, 0, float("nan"), float("nan"))
     candidates, plain, stderr = 0, _NOTHING, 0.0
     plain_frequency = np.zeros(0)
-    # A few rows show the most frequent prefixes, which confuse the others most. Cleared of them, all rows are looked at; and once
-    # more, if what that shows confused so much that others may have been missed.
+    # A few rows show the most frequent prefixes, which confuse the others most. These are cleared, and all rows are used. If the
+    # prefixes found then confused so much that others may have been missed, this is repeated once.
     for glance in (part.some(_GLANCE), part, part):
         if not glance.n:
             continue
@@ -252,7 +252,7 @@ def _step(
         candidates, best = _best(search, glance, table, number, values, keys)
         best = best.join(plain)
         best = best.take(np.unique(best.keys, return_index=True)[1])
-        once = 1 / max(candidates, 2)  # so that noise exceeds it once among all
+        once = 1 / max(candidates, 2)  # noise exceeds this quantile once on average among all candidates
         frequency, stderr = glance.closer(best.keys, once)
         there = np.flatnonzero(frequency > glance.noise(once, stderr))
         plain, plain_frequency = best.take(there), frequency[there]
@@ -275,7 +275,7 @@ def _step(
 def _best(
     search: _Search, part: Part, table: NDArray[np.int64], number: int, values: list[int], keys: NDArray[np.uint64]
 ) -> tuple[int, _Tried]:
-    """Try all prefixes; return how many there are, and those of the most support."""
+    """Try all continuations; return their number, and those with the most support."""
     candidates, best, support = 0, _NOTHING, np.zeros(0, np.int64)
     for parents, chunks in _children(search, number, values):
         candidates += len(chunks)
@@ -287,7 +287,7 @@ def _best(
 
 
 def _children(search: _Search, number: int, values: list[int]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.uint64]]]:
-    """Yield every way to lengthen prefixes, in blocks: which prefix, and by what."""
+    """Yield all continuations of prefixes, in blocks: place of the prefix, and chunk."""
     mechanism = search.mechanism
     since, length = (0, *mechanism.lengths)[number : number + 2]
     width, left = length - since, mechanism.bits - length
@@ -306,14 +306,14 @@ def _children(search: _Search, number: int, values: list[int]) -> Iterator[tuple
             parents, chunks = [], []
 
 
-# What may follow in a text: the states of a reader of UTF-8 whose texts are filled up with zero bytes.
+# Valid UTF-8: the states of a decoder. Texts are padded with zero bytes.
 
 _BEGIN, _BETWEEN, _FILL, _ONE, _TWO, _THREE, _E0, _ED, _F0, _F4, _NO = range(11)
 
 
 @cache
 def _follow() -> NDArray[np.intp]:
-    """Return the state after a state and a byte; int array (states, 256)."""
+    """Return the next state for each state and byte; int array (states, 256)."""
     table = np.full((11, 256), _NO)
     for state in (_BEGIN, _BETWEEN):
         for first, last, after in (
@@ -321,7 +321,7 @@ def _follow() -> NDArray[np.intp]:
             (0xC2, 0xDF, _ONE),
             (0xE0, 0xEF, _TWO),
             (0xE0, 0xE0, _E0),  # overlong unless its next byte is high
-            (0xED, 0xED, _ED),  # a surrogate unless low
+            (0xED, 0xED, _ED),  # a surrogate unless its next byte is low
             (0xF0, 0xF0, _F0),
             (0xF1, 0xF3, _THREE),
             (0xF4, 0xF4, _F4),
@@ -342,7 +342,7 @@ def _follow() -> NDArray[np.intp]:
 
 
 def _read(value: int, bits: int) -> tuple[int, int, int]:
-    """Read a prefix of a text: the state after its whole bytes, and the bits of a byte begun with how many they are."""
+    """Read a prefix of a text: the state after its whole bytes, the bits of an unfinished byte, and their number."""
     begun = bits % 8
     state = _BEGIN
     for byte in (value >> begun).to_bytes(bits // 8, "big"):
@@ -352,7 +352,7 @@ def _read(value: int, bits: int) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=32)
 def _texts(state: int, rest: int, begun: int, width: int, *, last: bool) -> NDArray[np.uint64]:
-    """Return what, in `width` bits, may follow in a text; a byte that is begun may be anything."""
+    """Return the chunks of `width` bits that may follow in a text; an unfinished byte may be anything."""
     chunks = np.arange(1 << width, dtype=np.uint64)
     words = np.uint64(rest << width) | chunks
     states = np.full(len(chunks), state)

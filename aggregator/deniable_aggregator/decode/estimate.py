@@ -1,4 +1,4 @@
-"""An estimate: what a sum of randomised reports says of a population, and how sure it is."""
+"""Estimates: frequencies in a population from a sum of randomised reports, with their errors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["Estimate", "Fitted", "Supported", "clopper_pearson", "finite", "tail
 
 
 def tail(level: float, intervals: int = 1) -> float:
-    """Compute the chance to miss on each side of intervals that hold together with a confidence (Bonferroni).
+    """Compute the error probability on each side of intervals that hold together with a confidence (Bonferroni).
 
     Raises
     ------
@@ -42,14 +42,14 @@ def tail(level: float, intervals: int = 1) -> float:
 def clopper_pearson(
     hits: NDArray[np.int64], of: NDArray[np.int64] | int, chance: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Compute intervals of binomial probabilities that miss with at most probability `chance` on each side.
+    """Compute intervals of binomial probabilities with an error of at most `chance` on each side.
 
     Parameters
     ----------
     hits
         int64 array, in [0, of].
     of
-        Trials, of all or of each; where there are none the interval is [0, 1].
+        Trials, of all or of each; without trials the interval is [0, 1].
     chance
         In (0, 1/2).
 
@@ -58,22 +58,22 @@ def clopper_pearson(
     C. J. Clopper, E. S. Pearson: The use of confidence or fiducial limits. Biometrika 26(4), 1934.
     """
     c = hits.astype(np.float64)
-    with np.errstate(invalid="ignore"):  # at both ends the quantile is not defined, and the bound is the edge
+    with np.errstate(invalid="ignore"):  # at both ends the quantile is undefined, and the bound is 0 or 1
         low = np.where(c > 0, betaincinv(c, of - c + 1, chance), 0.0)
         high = np.where(c < of, betaincinv(c + 1, of - c, 1 - chance), 1.0)
     return low, high
 
 
 def finite(number: float) -> float | None:
-    """Write a number for JSON, which has no nan."""
+    """Return a number for JSON, which has no nan."""
     return float(number) if isfinite(number) else None
 
 
 class Estimate(ABC):
     """Frequencies of some values, with their errors.
 
-    An estimate may be negative or above 1: it is unbiased, and clipping it would make every sum and comparison of estimates
-    wrong. Clip for display only.
+    An estimate may be negative or above 1. It is unbiased, and clipping it would bias every sum and comparison. Clip for display
+    only.
 
     Attributes
     ----------
@@ -84,9 +84,9 @@ class Estimate(ABC):
     stderr : ndarray of float
         (values,), standard error of the frequency in the population that the respondents were drawn from.
     respondents_stderr : ndarray of float
-        (values,), the same for the frequency among the respondents themselves: the randomness of the devices alone.
+        (values,), the same for the frequency among the respondents: only the randomness of the devices.
     p_value : ndarray of float
-        (values,), chance of so large an estimate, or a larger one, were nobody to hold the value.
+        (values,), chance of an estimate at least as large if nobody held the value.
     """
 
     n: int
@@ -103,14 +103,14 @@ class Estimate(ABC):
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
-        """Standard error of the frequency among the respondents themselves: without the part that sampling them adds."""
+        """Standard error of the frequency among the respondents: without the variance of sampling them."""
         f = np.clip(self.frequency, 0.0, 1.0)
         return np.sqrt(np.maximum(np.square(self.stderr) - f * (1 - f) / (self.n or np.nan), 0.0))
 
     @property
     @abstractmethod
     def absent_stderr(self) -> NDArray[np.float64]:
-        """Standard error that the frequency of each value would have if nobody held it."""
+        """Standard error of the frequency of each value if nobody held it."""
 
     @property
     def count(self) -> NDArray[np.float64]:
@@ -119,19 +119,19 @@ class Estimate(ABC):
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of so large an estimate, or a larger one, were nobody to hold the value; by the normal approximation."""
+        """Chance of an estimate at least as large if nobody held the value, by the normal approximation."""
         return np.asarray(ndtr(-self.frequency / self.absent_stderr), np.float64)
 
     def detected(self, alpha: float = 0.05, *, control: Literal["family", "discovery"] = "family") -> NDArray[np.bool_]:
-        """Tell which values are there, with a bound on error over all of them.
+        """Return which values are present, with a bound on error over all of them.
 
         Parameters
         ----------
         alpha
             The bound, in (0, 1).
         control
-            ``"family"``: the probability that any value named is absent is at most alpha (Holm). ``"discovery"``: the share of
-            absent ones among those named is at most alpha on average (Benjamini and Hochberg).
+            ``"family"``: the probability that any value detected is absent is at most alpha (Holm). ``"discovery"``: the share of
+            absent values among those detected is at most alpha on average (Benjamini and Hochberg).
 
         Raises
         ------
@@ -166,7 +166,7 @@ class Estimate(ABC):
         level
             Confidence, in (0, 1).
         simultaneous
-            Whether all intervals together hold with this confidence (Bonferroni), instead of each on its own.
+            Whether all intervals hold together with this confidence (Bonferroni), instead of each alone.
         target
             ``"population"``: the share in the population that the respondents were drawn from. ``"respondents"``: the share among
             those who answered; narrower.
@@ -184,13 +184,13 @@ class Estimate(ABC):
         return self._interval(tail(level, len(self.frequency) if simultaneous else 1), target)
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals that miss with probability `chance` on each side, by the normal approximation."""
+        """Compute intervals with an error of `chance` on each side, by the normal approximation."""
         reach = -ndtri(chance) * (self.stderr if target == "population" else self.respondents_stderr)
         return self.frequency - reach, self.frequency + reach
 
 
 class Channel(Protocol):
-    """What is known of a mechanism's reports: the probabilities p and q that one supports the true value, and another."""
+    """The parameters of a mechanism's reports: the probabilities that a report supports the true value (p), and another (q)."""
 
     @property
     def p(self) -> Fraction: ...
@@ -211,12 +211,12 @@ class Supported(Estimate):
     support
         int64 array (values,): reports that support each value, less those that oppose it.
     touched
-        int64 array (values,): reports that support or oppose each value; None where none opposes.
+        int64 array (values,): reports that support or oppose each value; None if none can oppose.
     squares
-        The sum of f^2 over all values, where there is a pool of hash functions.
+        The sum of f^2 over all values, for a pool of hash functions.
     confusing
-        What such a pool adds to the variance of a frequency, whatever the number of reports, for each unit of the sum of f^2 over
-        all other values; 0 with a complete family.
+        What a pool adds to the variance of a frequency at any number of reports, for each unit of the sum of f^2 over all other
+        values; 0 for a complete family.
     """
 
     mechanism: Channel
@@ -240,15 +240,15 @@ class Supported(Estimate):
     def count(self) -> NDArray[np.float64]:
         """Unbiased number of respondents with each value; 0 where there are no reports."""
         p, q = self.mechanism.p, self.mechanism.q
-        # n q is exact as a fraction; the float difference below loses nothing to a rounded q.
+        # n q is exact as a fraction, so rounding q loses nothing.
         return np.asarray((self.support - float(self.n * q)) / float(p - q), np.float64)
 
     @property
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency in the population that the respondents were drawn from.
 
-        ``sqrt(s (1-s) / n) / (p - q)`` with s = q + f (p - q), f the estimate brought into [0, 1]; where reports oppose values,
-        too, s - s^2 is the share of reports that do either, less s^2.
+        ``sqrt(s (1-s) / n) / (p - q)`` with s = q + f (p - q), and f the estimate clipped to [0, 1]. If reports can oppose
+        values, s - s^2 is the share of reports that support or oppose the value, less s^2.
         """
         s = self._q + self._plausible * self._gain
         square = s if self.touched is None else np.maximum(self.touched / self._n, abs(s))
@@ -256,7 +256,7 @@ class Supported(Estimate):
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
-        """Standard error of the frequency among the respondents themselves: the randomness of the devices alone."""
+        """Standard error of the frequency among the respondents: only the randomness of the devices."""
         if self.touched is not None:
             return super().respondents_stderr
         f, p, q = self._plausible, float(self.mechanism.p), self._q
@@ -264,18 +264,18 @@ class Supported(Estimate):
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
-        """Standard error that the frequency of each value would have if nobody held it."""
+        """Standard error of the frequency of each value if nobody held it."""
         q = self._q
         square = np.full(len(self.support), q) if self.touched is None else self.touched / self._n
         return self._with_confusion((square - q * q) / self._n / self._gain**2)
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of so large an estimate, or a larger one, were nobody to hold the value: an exact binomial tail.
+        """Chance of an estimate at least as large if nobody held the value: an exact binomial tail.
 
-        With a pool of hash functions the support is taken as much nearer to its mean as they widen its spread. A normal tail
-        would be too thin: of ten thousand candidates the largest lies where the binomial's skewness counts. Where reports oppose
-        values there is hardly any, and the tail is normal.
+        A pool of hash functions widens the spread of the support; its distance from the mean is scaled down accordingly. A normal
+        tail would be too thin: the largest of ten thousand candidates lies where the binomial's skewness matters. If reports can
+        oppose values, there is hardly any skewness, and the tail is normal.
         """
         if self.touched is not None:
             return super().p_value
@@ -287,9 +287,9 @@ class Supported(Estimate):
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
-        The support of a value in the population is binomial, and its interval is Clopper and Pearson's, brought through the line
-        that debiases: it covers at least at the stated level at every n. With a pool of hash functions it is stretched as much as
-        they widen the spread. The normal approximation serves for respondents, and where reports oppose values.
+        The support of a value is binomial, and its interval is Clopper and Pearson's, transformed by the debiasing formula. It
+        covers at least at the stated level for every n. With a pool of hash functions it is scaled by how much the pool widens
+        the spread. For respondents, and if reports can oppose values, it is the normal approximation.
         """
         if target == "respondents" or self.touched is not None:
             return super()._interval(chance, target)
@@ -300,7 +300,7 @@ class Supported(Estimate):
         return tuple(self.frequency + (self._debias(end) - self.frequency) * widening for end in ends)  # type: ignore[return-value]
 
     def _widening(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Compute by how much a pool of hash functions widens the spread of estimates of values of these frequencies."""
+        """Compute the factor by which a pool widens the spread of estimates, for values of these frequencies."""
         s = self._q + frequency * self._gain
         return np.sqrt(1 + self.confusion / (s * (1 - s) / self._n / self._gain**2))
 
@@ -329,7 +329,7 @@ class Supported(Estimate):
 
 @dataclass(frozen=True, eq=False)
 class Fitted(Estimate):
-    """Frequencies that a regression gave, with the errors that it stated.
+    """Frequencies and errors from a regression.
 
     Parameters
     ----------
@@ -354,14 +354,14 @@ class Fitted(Estimate):
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
-        """Standard error that the frequency of each value would have if nobody held it."""
+        """Standard error of the frequency of each value if nobody held it."""
         return self.fit.absent_stderr
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of so large an estimate, or a larger one, were nobody to hold the value, given the others."""
+        """Chance of an estimate at least as large if nobody held the value, given the others."""
         return self.fit.p_value
 
-    def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:  # noqa: ARG002 - the regression has told
+    def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:  # noqa: ARG002 - the regression has it
         """Return the share of the population that no candidate accounts for, and its standard error."""
         return self.fit.unallocated, self.fit.unallocated_stderr

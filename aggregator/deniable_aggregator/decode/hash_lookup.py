@@ -1,4 +1,4 @@
-"""Look-ups in the rows of a sketch: what each of many keys hashes to, summed over a pool of functions."""
+"""Look-ups in the rows of a sketch: for many keys, the counts of the cells they hash to, summed over a pool of functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def multipliers(family: PoolFamily) -> NDArray[np.uint64]:
 
 
 def keys(values: Sequence[int], domain_size: int) -> NDArray[np.uint64]:
-    """Bring values of any domain into the keys that pools hash; uint64 array (values,)."""
+    """Convert values of any domain to the keys that pools hash; uint64 array (values,)."""
     return np.fromiter((key(value, domain_size) for value in values), np.uint64, len(values))
 
 
@@ -48,11 +48,11 @@ def lookup(family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64
     family
         The functions.
     table
-        int64 array (rows looked at, width): the counts of rows `first` and following.
+        int64 array (rows, width): the counts of row `first` and the following rows.
     keys
         uint64 array (keys,).
     first
-        Function that belongs to the table's first row.
+        Number of the function of the table's first row.
 
     Returns
     -------
@@ -73,9 +73,9 @@ def lookup(family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64
 
 @cache
 def _kernel() -> Callable[..., None] | None:
-    """Compile the loop at the first use; without numba, numpy goes row by row."""
+    """Compile the loop at the first use. Without numba, numpy goes row by row."""
     try:
-        import numba  # noqa: PLC0415 - a server that only ingests does not pay for it
+        import numba  # noqa: PLC0415 - a server that only ingests does not need it
     except ImportError:
         return None
 
@@ -90,5 +90,5 @@ def _kernel() -> Callable[..., None] | None:
 
     try:
         return numba.njit(nogil=True, error_model="numpy", cache=True)(look_up)
-    except RuntimeError:  # numba finds no directory that it may write to
+    except RuntimeError:  # numba finds no directory that it can write to
         return numba.njit(nogil=True, error_model="numpy")(look_up)

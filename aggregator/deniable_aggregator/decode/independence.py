@@ -1,6 +1,6 @@
 """Independence of several variables: tests from the likelihoods of reports, and from an estimated table.
 
-Why these and no others is said at `deniable_aggregator.decode.joint.Joint.independence`.
+`deniable_aggregator.decode.joint.Joint.independence` explains the choice of these tests.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
 
 @dataclass(frozen=True, slots=True)
 class Chi2:
-    """A test whose statistic is, under its hypothesis, a sum of squares of so many standard normals.
+    """A test whose statistic is chi-square distributed under the hypothesis.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Chi2:
     degrees
         Degrees of freedom.
     p_value
-        Chance of so large a statistic, or a larger one, if the hypothesis holds; 1 with no degrees of freedom.
+        Chance of a statistic at least as large if the hypothesis holds; 1 with no degrees of freedom.
     """
 
     statistic: float
@@ -50,7 +50,7 @@ class Chi2:
 
 
 def score_test(data: Data, table: NDArray[np.float64]) -> Chi2:
-    """Test that scores at a table's margins are uncorrelated between the variables; each stratum has its own variances."""
+    """Test that scores at a table's margins are uncorrelated between the variables. Each stratum has its own variances."""
     axes, step = range(table.ndim), max(1, _CHUNK // max(table.size, 64))
     margins = [table.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
     whiten = [_whiten(data, axis, margins[axis], step) for axis in axes]
@@ -81,7 +81,7 @@ def _scores(rows: Floats, margin: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _whiten(data: Data, axis: int, margin: NDArray[np.float64], step: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Find the mean of a variable's scores, and a basis in which they are uncorrelated, of variance 1."""
+    """Compute the mean of a variable's scores, and a basis in which they are uncorrelated with variance 1."""
     mean, square = np.zeros(len(margin)), np.zeros((len(margin), len(margin)))
     for begin in range(0, len(data.weights), step):
         scores, weights = _scores(data.parts[axis][begin : begin + step], margin), data.weights[begin : begin + step]
@@ -90,12 +90,12 @@ def _whiten(data: Data, axis: int, margin: NDArray[np.float64], step: int) -> tu
     scatter = square - np.outer(mean, mean)
     scale = 1 / np.sqrt(np.maximum(np.diag(scatter), 1e-12 * mean**2 + np.finfo(np.float64).tiny))
     values, vectors = np.linalg.eigh(scatter * scale * scale[:, None])
-    spread = values > 1e-6 * len(values)  # a score's mean over the values is 1: in one direction there is none
+    spread = values > 1e-6 * len(values)  # the mean of a score over the values is 1, so one direction has no variance
     return mean, scale[:, None] * vectors[:, spread] / np.sqrt(values[spread])
 
 
 def distance(raw: NDArray[np.float64], covariance: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-    """Compute the squared distance of a table from those with independent variables, linear near the product of its margins."""
+    """Compute the squared distance of a table from the independent tables, linearised at the product of its margins."""
     margins = []
     for axis in range(raw.ndim):
         margin = np.maximum(raw.sum(axis=tuple(other for other in range(raw.ndim) if other != axis)), 1e-6)
@@ -107,7 +107,7 @@ def distance(raw: NDArray[np.float64], covariance: Callable[[NDArray[np.float64]
         for value in np.eye(len(margin))
     ]
     basis = np.array(tangents).T
-    # A tangent's own variance does not matter; the product's makes the covariance regular where the shares sum to 1.
+    # The variance along a tangent does not matter. Adding the product's makes the covariance regular if the shares sum to 1.
     metric = covariance(product)
     metric += np.outer(product, product) * (metric.max() * product.size)
     rest = raw.ravel() - product

@@ -1,14 +1,14 @@
-"""Association: how the true values of several questions go together, from randomised reports of each.
+"""Association: the joint distribution of several questions' true values, from randomised reports of each.
 
-Every device reports each of its values on its own; given the values, the reports are independent. So with the likelihood of a
-report under every value of its question (`likelihood`), the table of shares that makes all reports most
-likely is a concave problem: `joint`. A question about the pair, declared beforehand with one randomised answer, is more exact
-and needs no more than `from_product`.
+Every device reports each of its values separately. Given the values, the reports are independent. `likelihood` gives the
+likelihood of a report under every value of its question. Then finding the table of shares that makes all reports most likely is a
+concave problem, which `joint` solves. A question about the pair itself, with one randomised answer, is more exact: see
+`from_product`.
 
 References
 ----------
 G. Fanti, V. Pihur, U. Erlingsson: Building a RAPPOR with the unknown: privacy-preserving learning of associations and data
-dictionaries. PoPETs 2016(3), section 3. What is done otherwise here: see `joint` and `Joint.independence`.
+dictionaries. PoPETs 2016(3), section 3. `joint` and `Joint.independence` say what differs here.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_CELLS", "Chi2", "Joint", "from_product", "joint"]
 
 MAX_CELLS = 4096
-"""Cells of the largest table: their covariance has its square, 128 MiB."""
+"""Cells of the largest table. Their covariance takes 128 MiB."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,22 +52,22 @@ class Joint:
     Parameters
     ----------
     frequency
-        (r, c, ...), one axis a variable. From `joint` the most likely shares, none negative, sum 1: to be shown, biased near 0.
-        From `from_product` the same as `raw`.
+        (r, c, ...), one axis for each variable. From `joint` the most likely shares, which are not negative and sum to 1: for
+        display, biased near 0. From `from_product` the same as `raw`.
     raw
         (r, c, ...), shares that may be negative, unbiased (from `joint` as n grows): for sums, comparisons and intervals. The
-        same as `frequency` where errors were not wanted.
+        same as `frequency` if no errors were computed.
     covariance
-        (cells, cells) of `raw` in the population that the respondents were drawn from, cells in the order of ``raw.ravel()``.
-        nan where the reports do not tell a cell from others, or errors were not wanted.
+        (cells, cells) of `raw` in the population that the respondents were drawn from, cells in the order of ``raw.ravel()``. nan
+        if the reports do not distinguish a cell from others, or no errors were computed.
     n
         Reports.
     converged
-        Whether the log-likelihood is known to be within the gap asked for of its maximum.
+        Whether the log-likelihood is known to be within the given gap of its maximum.
     iterations
         Passes over the reports.
     log_likelihood
-        Of all reports, in nats, with the rows of the likelihoods as they were given; nan where none was maximised.
+        Of all reports, in nats, for the likelihoods as given; nan if none was maximised.
     """
 
     frequency: NDArray[np.float64]
@@ -85,19 +85,19 @@ class Joint:
         return np.sqrt(np.maximum(np.diag(self.covariance), 0)).reshape(self.raw.shape)
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute confidence intervals by the normal approximation, around `raw`: also where the likeliest share is 0.
+        """Compute confidence intervals by the normal approximation around `raw`, even if the most likely share is 0.
 
         Parameters
         ----------
         level
             Confidence, in (0, 1).
         simultaneous
-            Whether all intervals together hold with this confidence (Bonferroni), instead of each on its own.
+            Whether all intervals hold together with this confidence (Bonferroni), instead of each alone.
 
         Returns
         -------
         low, high : ndarray of float
-            In the shape of `raw`; neither is cut at 0 or 1.
+            In the shape of `raw`, not clipped to [0, 1].
 
         Raises
         ------
@@ -112,16 +112,17 @@ class Joint:
 
         Notes
         -----
-        From `joint` this is Rao's score test. Under independence a report's score, its likelihoods divided by their mean over the
-        variable's values, is uncorrelated with the other variable's. n times the sum of their squared canonical correlations is
-        chi-square with (r - 1)(c - 1) degrees; with more variables, it is summed over all sets of two or more. Without noise it
-        is Pearson's statistic. It needs neither the table nor its errors. A likelihood ratio, or a distance of the likeliest
-        table from the product of its margins, is no chi-square: shares that the noise drives below 0 stay at 0, and in simulation
-        a nominal 5% came out as 0 to 1%. A distance in the metric of the observed information does with few reports a cell as
-        Neyman's statistic does without noise: 5% came out as up to 65%.
+        From `joint` this is Rao's score test. A report's score is its likelihoods divided by their mean over the variable's
+        values. Under independence it is uncorrelated with the other variable's. n times the sum of their squared canonical
+        correlations is chi-square with (r - 1)(c - 1) degrees. With more variables, it is summed over all sets of two or more.
+        Without noise it is Pearson's statistic. It needs neither the table nor its errors.
 
-        From `from_product` it is the distance of `raw` from the nearest product, in the metric of the covariance that a product
-        gives it (minimum chi-square).
+        A likelihood ratio, or the distance of the most likely table from the product of its margins, is not chi-square: noise
+        pushes shares to the bound 0. In simulations a nominal 5% was 0 to 1%. A distance in the metric of the observed
+        information behaves like Neyman's statistic if there are few reports in a cell: 5% was up to 65%.
+
+        From `from_product` it is the distance of `raw` from the nearest product, in the metric of the product's covariance
+        (minimum chi-square).
 
         References
         ----------
@@ -145,37 +146,37 @@ def joint(
     ----------
     likelihoods
         For each variable an array (n, values): how likely report i is under each value, each row up to a factor. Row i of all
-        arrays belongs to one device; given its values, its reports are independent.
+        arrays belongs to one device. Given its values, its reports are independent.
     strata
         int array (n,), or None: what a device's reports have in common, such as one cohort for all variables. Only the test of
-        independence needs it: where two strings look alike in one variable, they then do in the other, too.
+        independence needs it: two strings that look alike in one variable of a cohort do so in the others, too.
     gap
-        Log-likelihood, in nats, that may be missing to the maximum; above 0. An estimate that lacks g nats is within sqrt(2 g) of
-        its standard errors of the best one, in whatever direction: the default is less than 5% of a standard error.
+        Largest accepted distance of the log-likelihood from its maximum, in nats, above 0. With a distance g an estimate is
+        within sqrt(2 g) standard errors of the best one, in any direction. The default gives less than 5% of a standard error.
     limit
-        Passes over the reports, at most.
+        Most passes over the reports.
     errors
-        Whether to compute the covariance; it costs up to ``100 cells^3`` operations, or ``n cells^2`` if that is less.
+        Whether to compute the covariance. This costs up to ``100 cells^3`` operations, or ``n cells^2`` if that is less.
 
     Returns
     -------
     Joint
-        nan where there are no reports.
+        Shares are nan without reports.
 
     Raises
     ------
     ParameterError
-        If the arrays do not agree, something is not a likelihood, a report is impossible under all values, or there are more than
-        `MAX_CELLS` cells.
+        If the arrays do not fit together, contain anything but likelihoods, have a report that is impossible under all values, or
+        give more than `MAX_CELLS` cells.
 
     Notes
     -----
     The log-likelihood is concave. Ten rounds of expectation and maximization from the uniform table are followed by Newton's
-    steps, each a quadratic problem over non-negative tables. For a table with gradient G no table has a log-likelihood more than
-    max(G) - n higher; that bound, not the change of the last step, is what stops the search. Equal reports are handled as one.
+    steps, each a quadratic problem over non-negative tables. For a table with gradient G, no log-likelihood is more than max(G) -
+    n higher. The search stops by this bound, not by the change in the last step. Equal reports are treated as one.
 
-    The covariance is the inverse of the observed information, on tables of sum 1. One step of Newton's with it, free to leave the
-    non-negative tables, gives `Joint.raw`. A combination that no report could come from has share and error 0.
+    The covariance is the inverse of the observed information, on tables of sum 1. One more Newton step with it, which may leave
+    the non-negative tables, gives `Joint.raw`. A combination that no report could come from has share and error 0.
 
     References
     ----------
@@ -207,21 +208,21 @@ def joint(
 
 
 def from_product(mechanism: Mechanism, counted: Tally, shape: Sequence[int]) -> Joint:
-    """Estimate a table from reports of the combination itself: one question whose values are all combinations.
+    """Estimate a table from reports of one question whose values are all combinations.
 
     Parameters
     ----------
     mechanism
-        What the devices ran; pure, its domain of ``prod(shape)`` values, the last variable's changing fastest.
+        What the devices ran; pure, with a domain of ``prod(shape)`` values. The last variable changes fastest.
     counted
         The sum of their reports.
     shape
-        Values of each variable.
+        Number of values of each variable.
 
     Returns
     -------
     Joint
-        With `frequency` the unbiased estimates; nan where there are no reports.
+        `frequency` has the unbiased estimates; nan without reports.
 
     Raises
     ------
@@ -230,11 +231,11 @@ def from_product(mechanism: Mechanism, counted: Tally, shape: Sequence[int]) -> 
 
     Notes
     -----
-    Let s = q + f (p - q) be the probability that a report supports a value. Of most mechanisms a report of somebody supports two
-    other values independently, and that makes the covariance of two estimates ``-f g / n`` and the variance
-    ``s (1 - s) / (n (p - q)^2)``. Hash functions and Hadamard's matrix have it so for all pairs but, of a value and two that lie
-    on a line with it, a little different. Direct answers and subsets always support k = p + (d - 1) q values, and that tells how
-    often a pair is.
+    Let s = q + f (p - q) be the probability that a report supports a value. For most mechanisms a report supports two values
+    other than the true one independently. Then the covariance of two estimates is ``-f g / n``, and the variance is
+    ``s (1 - s) / (n (p - q)^2)``. For hash functions and Hadamard's matrix this holds for all pairs, except that a value and two
+    values on a line with it differ slightly. Direct answers and subsets always support k = p + (d - 1) q values, and this gives
+    the probability of a pair.
     """
     if prod(shape) != mechanism.domain_size or min(shape, default=0) < 1 or mechanism.domain_size > MAX_CELLS:
         raise ParameterError(f"a shape of the domain has {mechanism.domain_size} cells, at most {MAX_CELLS}", tuple(shape))
@@ -259,7 +260,7 @@ def from_product(mechanism: Mechanism, counted: Tally, shape: Sequence[int]) -> 
 
 
 def _unknown(shape: tuple[int, ...], log_likelihood: float) -> Joint:
-    """Make the table of no reports."""
+    """Make the table for no reports."""
     table, cells = np.full(shape, np.nan), prod(shape)
     return Joint(
         frequency=table,

@@ -1,6 +1,6 @@
-"""The likeliest table: shares of combinations of values under which reports of several variables have the largest probability.
+"""The most likely table: the shares of combinations of values that give the reports of several variables the largest probability.
 
-The method is described at `deniable_aggregator.decode.joint.joint`.
+`deniable_aggregator.decode.joint.joint` describes the method.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 __all__ = ["Data", "Point", "maximum", "pairs", "unconstrained"]
 
 _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
-_EXPECTATIONS = 10  # rounds of expectation and maximization that lead to where Newton's steps are good
-_CURVED = 5  # reports for each cell, at least, from which a step's curvature is estimated
-_AFFORDED = 5e10  # operations, for which it is estimated from more
-_INFORMED = 100  # reports for each cell, from which the covariance is estimated: 1% above, at most
-_TIE = 1e-9  # of a cell's curvature: what a step away from where it starts costs, so that it is unique
+_EXPECTATIONS = 10  # rounds of expectation and maximization before Newton's steps
+_CURVED = 5  # fewest reports for each cell to estimate a step's curvature from
+_AFFORDED = 5e10  # operations that may be spent to estimate it from more reports
+_INFORMED = 100  # reports for each cell to estimate the covariance from: at most 1% too large
+_TIE = 1e-9  # of a cell's curvature: a cost on moving away from the start, which makes the step unique
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class Data:
 
     @classmethod
     def of(cls, likelihoods: Sequence[Floats], strata: NDArray[np.int64] | None = None) -> Data:
-        """Bring equal reports together, if that saves half of the work or more."""
+        """Merge equal reports, if that saves half of the work or more."""
         parts: tuple[Floats, ...] = tuple(map(np.ascontiguousarray, likelihoods))
         if strata is None:
             strata = np.zeros(len(parts[0]), np.int64)
@@ -51,7 +51,7 @@ class Data:
                 keys[begin : begin + step] += (words[begin : begin + step] * factors).sum(axis=1)
         _, first, place, number = np.unique(keys, return_index=True, return_inverse=True, return_counts=True)
         same = 2 * len(first) <= len(keys) and all(
-            # a key is a digest: whether its reports are equal, they have to show
+            # The key is a digest, so the reports themselves are compared.
             np.array_equal(part[begin : begin + _CHUNK // 64], part[first[place[begin : begin + _CHUNK // 64]]])
             for part in (*parts, strata)
             for begin in range(0, len(keys), _CHUNK // 64)
@@ -62,11 +62,11 @@ class Data:
 
     @property
     def n(self) -> float:
-        """Reports, the equal ones each counted."""
+        """Number of reports, with equal ones counted each."""
         return float(self.weights.sum())
 
     def sample(self, size: int) -> Data:
-        """Take some reports, spread evenly whatever their order, and let them stand for all."""
+        """Take some reports at even distances, weighted to stand for all."""
         total = len(self.weights)
         if size >= total:
             return self
@@ -78,7 +78,7 @@ class Data:
         return Data(tuple(part[chosen] for part in self.parts), weights * (self.n / weights.sum()), self.strata[chosen])
 
     def chunks(self, cells: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]]:
-        """Yield the first variable's likelihoods, those of the others' combinations, and weights, some reports at a time."""
+        """Yield the likelihoods of the first variable and of combinations of the others, and weights, some reports at a time."""
         step = max(1, _CHUNK // cells)
         for begin in range(0, len(self.weights), step):
             first, *others = (np.asarray(part[begin : begin + step], np.float64) for part in self.parts)
@@ -88,7 +88,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Point:
-    """A table (first variable, all others), and what the reports say of it."""
+    """A table (first variable, all others), and its log-likelihood with the gradient."""
 
     table: NDArray[np.float64]
     gradient: NDArray[np.float64]
@@ -98,12 +98,12 @@ class Point:
 
     @property
     def slack(self) -> float:
-        """What the log-likelihood can be below its maximum, in nats."""
+        """Upper bound on the distance of the log-likelihood from its maximum, in nats."""
         return float(self.gradient.max() - self.n)
 
 
 def maximum(data: Data, start: NDArray[np.float64] | None, gap: float, limit: int) -> Point:
-    """Climb from a table, by default the uniform one, until the slack is at most the gap or the passes are used up."""
+    """Maximise from a table, by default the uniform one, until the slack is at most the gap or all passes are used."""
     shape = (data.parts[0].shape[1], prod(part.shape[1] for part in data.parts[1:]))
     at = _look(data, np.full(shape, 1 / prod(shape)) if start is None else start, 0)
     while start is None and at.passes <= _EXPECTATIONS and at.slack > gap:
@@ -111,7 +111,8 @@ def maximum(data: Data, start: NDArray[np.float64] | None, gap: float, limit: in
     model: tuple[NDArray[np.intp], NDArray[np.float64]] | None = None
     while at.slack > gap and at.passes < limit:
         if model is None:
-            # Most shares that are 0 and want to be less stay so; of those that might leave it, as many as are above are tried.
+            # Most shares that are 0 with a gradient towards less stay 0. Of those that may leave 0, at most as many as are above
+            # 0 are tried.
             held = int((at.table > 0).sum())
             cells = np.sort(np.argsort(-np.where(at.table > 0, np.inf, at.gradient), axis=None, kind="stable")[: 2 * held])
             few = data.sample(max(_CURVED * len(cells), int(_AFFORDED / len(cells) ** 2)))
@@ -124,7 +125,7 @@ def maximum(data: Data, start: NDArray[np.float64] | None, gap: float, limit: in
 
 
 def unconstrained(data: Data, at: Point) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Take a step of Newton's that may leave the non-negative tables, and compute the covariance of where it leads."""
+    """Take a Newton step that may leave the non-negative tables, and compute the covariance at its end."""
     possible = np.flatnonzero(at.gradient.ravel() > 0)
     information = _information(data.sample(_INFORMED * at.table.size), at.table, possible)
     scale = 1 / np.sqrt(np.diag(information))
@@ -143,7 +144,7 @@ def unconstrained(data: Data, at: Point) -> tuple[NDArray[np.float64], NDArray[n
 
 
 def pairs(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Multiply each entry of a row with each of the other's row."""
+    """Multiply each entry of a row with each entry of the other row."""
     return (left[:, :, None] * right[:, None, :]).reshape(len(left), -1)
 
 
@@ -170,27 +171,27 @@ def _information(data: Data, table: NDArray[np.float64], cells: NDArray[np.intp]
 
 
 def _step(data: Data, at: Point, cells: NDArray[np.intp], curvature: NDArray[np.float64]) -> tuple[Point, bool]:
-    """Go to the best non-negative table of the quadratic model, or towards it as far as the log-likelihood grows.
+    """Go to the best non-negative table of the quadratic model, or as far towards it as the log-likelihood grows.
 
-    The sum of the table needs no constraint: ``log_likelihood - n sum`` has its maximum at sum 1. Tables are scaled to it, which
-    makes this larger.
+    The sum of the table needs no constraint: ``log_likelihood - n sum`` has its maximum at sum 1. Scaling a table to sum 1 makes
+    this larger.
     """
     near = at.table.ravel()[cells]
     target = np.zeros_like(at.table)
     target.ravel()[cells] = _nonnegative(curvature, curvature @ near + at.gradient.ravel()[cells] - at.n, near)
     size, passes = 1.0, at.passes
-    while size > 1e-3:  # noqa: PLR2004 - beyond, the model is not to be trusted
+    while size > 1e-3:  # noqa: PLR2004 - below this size the model is not reliable
         table = (1 - size) * at.table + size * target
         trial = _look(data, table / table.sum(), passes)
         growth, rounding = trial.log_likelihood - at.log_likelihood, 1e-12 * abs(at.log_likelihood)
         if growth > 0 or (growth > -rounding and trial.slack < at.slack):
             return trial, size == 1
         size, passes = size / 4, trial.passes
-    return _look(data, at.table * at.gradient / at.n, passes), False  # which is never worse
+    return _look(data, at.table * at.gradient / at.n, passes), False  # this step never lowers the log-likelihood
 
 
 def _nonnegative(matrix: NDArray[np.float64], vector: NDArray[np.float64], near: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Minimise ``x' matrix x / 2 - vector' x`` over x >= 0 by block principal pivoting; of equals, the nearest.
+    """Minimise ``x' matrix x / 2 - vector' x`` over x >= 0 by block principal pivoting; if several are minimal, the nearest.
 
     References
     ----------
@@ -216,7 +217,7 @@ def _nonnegative(matrix: NDArray[np.float64], vector: NDArray[np.float64], near:
             fewest, patience = count, 5
         elif patience:
             patience -= 1
-        else:  # one at a time cannot cycle
+        else:  # one exchange at a time cannot cycle
             wrong[: np.flatnonzero(wrong)[-1]] = False
         free ^= wrong
     return np.asarray(np.maximum(solution, 0) * scale)

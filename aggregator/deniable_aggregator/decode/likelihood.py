@@ -1,7 +1,7 @@
-"""Likelihood: how likely randomised reports are under each value, for payloads and for other collectors' noisy Bloom filters.
+"""Likelihood: how likely randomised reports are under each value, for payloads and for Bloom filters from other collectors.
 
-`read` reads the latter from a file. With the likelihoods of several variables `deniable_aggregator.decode.joint` estimates how
-their values go together.
+`read` reads the latter from a file. `deniable_aggregator.decode.joint` uses the likelihoods of several variables to estimate
+their joint distribution.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "bit_likelihood", "likelihood", "masks", "other_rates", "pack", "read"]
 
 _CHUNK = 1 << 21  # numbers that an intermediate array holds at a time
-_LISTED = 1 << 16  # values that a payload is asked about one by one
+_LISTED = 1 << 16  # most values that a payload is compared with
 _IMPOSSIBLE = -1e4  # stands for the logarithm of 0
 
 
@@ -45,8 +45,8 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
     payloads
         Whole payloads, one after another.
     values
-        The values wanted, each in [0, domain_size); by default the whole domain. People with other values are taken for what is
-        wanted and looks most alike: leave none out that is frequent, or add a column for the others (`bit_likelihood`).
+        The values wanted, each in [0, domain_size); by default the whole domain. People with other values are counted under the
+        value that looks most alike. So leave out no frequent value, or add a column for the others (`bit_likelihood`).
 
     Returns
     -------
@@ -56,14 +56,15 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
     Raises
     ------
     PayloadError
-        If a payload is none that a device could have sent.
+        If no device could have sent a payload.
     ParameterError
         If a value is outside the domain.
 
     Notes
     -----
-    All mechanisms but Bloom filters and dBitFlip tell supported values from others by one likelihood ratio, which is their worst:
-    the declared `ratio`. dBitFlip's reports also tell of values that they speak against from those of which they say nothing.
+    For most mechanisms, one likelihood ratio separates the values that a report supports from the others: the declared `ratio`,
+    which is the largest. A report of dBitFlip supports some values, opposes some, and says nothing of the others. Bloom filters
+    have a likelihood for each bit.
     """
     layout = mechanism.layout
     if reason := tally.sift(layout, payloads)[2]:
@@ -92,7 +93,7 @@ def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | No
 
 
 def _of_sets(mechanism: DBitFlip, table: NDArray[np.uint8], values: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Compute how much more likely each report is under each value than under one outside its set."""
+    """Compute how much more likely each report is under each value than under a value outside of its set."""
     d, row_size = mechanism.buckets, mechanism.layout.row_size
     firsts = np.fromiter(map(mechanism.first, range(mechanism.layout.rows)), np.int64)
     places = (values - firsts[kernels.widen(table[:, :row_size]).astype(np.int64), None]) % mechanism.domain_size
@@ -134,22 +135,22 @@ def bit_likelihood(
     masks
         uint8 array (cohorts, candidates, bytes): the candidates' filters, likewise.
     p, q
-        Probability that a 0 and a 1 of the filter is reported as 1, ``0 <= p < q <= 1``: after both of RAPPOR's steps, its p* and
-        q*.
+        Probabilities that a 0 and a 1 of the filter is reported as 1, ``0 <= p < q <= 1``: after both of RAPPOR's steps, its p*
+        and q*.
     other
         float array (cohorts, width), or None: the share of ones in the reports of people who hold no candidate (`other_rates`).
-        They get a column of their own, the last, as if the bits of their reports were independent.
+        They get the last column, which treats the bits of their reports as independent.
 
     Returns
     -------
     ndarray of float32
         (n, candidates), or one more with `other`; each row up to a factor, with 1 as its largest. A report that no candidate
-        could have sent, as happens only without noise, has zeros.
+        could have sent, which happens only without noise, has zeros.
 
     Raises
     ------
     ParameterError
-        If shapes do not agree, a cohort has no filters, or a probability is none.
+        If shapes do not agree, a cohort has no filters, or a number is not a probability.
     """
     if masks.ndim != 3 or bits.ndim != 2 or cohorts.shape != bits.shape[:1] or masks.shape[2] != bits.shape[1]:  # noqa: PLR2004
         shapes = cohorts.shape, bits.shape, masks.shape
@@ -174,7 +175,7 @@ def bit_likelihood(
         for start in range(begin, end, step):
             chosen = order[start : min(start + step, end)]
             report = np.unpackbits(bits[chosen], axis=1, bitorder="little").astype(np.float32)
-            common = (report @ filters.T).astype(np.float64)  # whole numbers, so single precision has lost nothing
+            common = (report @ filters.T).astype(np.float64)  # whole numbers, so single precision is exact
             missed, false = ones - common, report.sum(axis=1, dtype=np.float64)[:, None] - common
             logs = common * one_seen + missed * one_missed + false * zero_seen + (width - ones - false) * zero_missed
             if other is not None:
@@ -205,19 +206,19 @@ def other_rates(
     masks
         uint8 array (cohorts, candidates, bytes): the known strings' filters.
     frequency
-        (candidates,): their shares, as a decoder of the one variable gives them; negative ones count as 0.
+        (candidates,): their shares, as estimated from this variable alone; negative ones count as 0.
     p, q
         As for `bit_likelihood`.
 
     Returns
     -------
     ndarray of float
-        (cohorts, width), in [p, q]: a bit of any mixture of strings is. Where the known strings leave nobody, what all reports of
-        the cohort show.
+        (cohorts, width), in [p, q], as for any mixture of strings. If the known strings leave nobody, the rates of all reports of
+        the cohort.
 
     Notes
     -----
-    A cohort's bit rates are those of the known strings and of the others, mixed by their shares; take away the former.
+    The bit rates of a cohort are those of known strings and of others, mixed by their shares. This subtracts the former.
     """
     p, q = float(p), float(q)
     shares = np.maximum(frequency, 0)
@@ -230,7 +231,7 @@ def other_rates(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """Where a file of reports has one variable.
+    """The columns of a file of reports that belong to one variable.
 
     Parameters
     ----------
@@ -240,9 +241,9 @@ class Column:
     width
         Bits of a report, at least 1.
     cohort
-        Heading of the column with the cohort, a whole number; None where there is one cohort.
+        Heading of the column with the cohort, a whole number; None if there is one cohort.
     cohorts
-        How many there are.
+        Number of cohorts.
     """
 
     bits: str
@@ -279,7 +280,7 @@ class Column:
 
 
 def read(lines: Iterable[str], columns: Sequence[Column]) -> list[tuple[NDArray[np.int64], NDArray[np.uint8]]]:
-    """Read randomised reports of several variables, a device a line.
+    """Read randomised reports of several variables, one device to a line.
 
     Parameters
     ----------
@@ -296,7 +297,7 @@ def read(lines: Iterable[str], columns: Sequence[Column]) -> list[tuple[NDArray[
     Raises
     ------
     ParameterError
-        If a heading is missing or a line breaks a rule; the message has the line's number.
+        If a heading is missing or a line breaks a rule; the message has the line number.
     """
     table = csv.reader(lines, strict=True)
     headings = [heading.strip() for heading in next(table, [])]
@@ -312,7 +313,7 @@ def read(lines: Iterable[str], columns: Sequence[Column]) -> list[tuple[NDArray[
             if not row:
                 continue
             if len(row) != len(headings):
-                raise ParameterError(f"a line has {len(headings)} fields", len(row))  # noqa: TRY301 - told with its line below
+                raise ParameterError(f"a line has {len(headings)} fields", len(row))  # noqa: TRY301 - its line is added below
             for number, (column, at, cohort) in enumerate(places):
                 cohorts[number].append(0 if cohort is None else column.place(row[cohort].strip()))
                 bits[number].append(column.number(row[at].strip()))

@@ -1,4 +1,4 @@
-"""Many tests at once: which hypotheses to reject when all of them are looked at."""
+"""Multiple testing: which of many hypotheses to reject."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["benjamini_hochberg", "holm"]
 
 
 def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
-    """Reject so that any true hypothesis is rejected with probability alpha at most, whatever their dependence.
+    """Reject so that any true hypothesis is rejected with probability alpha at most, under any dependence.
 
     Parameters
     ----------
     p_values
-        float array (tests,), each in [0, 1], or nan where nothing is known.
+        float array (tests,), each in [0, 1], or nan if unknown.
     alpha
         In (0, 1).
 
@@ -38,12 +38,12 @@ def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
 
 
 def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
-    """Reject so that the share of true hypotheses among the rejected is alpha at most on average, if the tests are independent.
+    """Reject so that at most a share alpha of the rejected hypotheses is true on average, if the tests are independent.
 
     Parameters
     ----------
     p_values
-        float array (tests,), each in [0, 1], or nan where nothing is known.
+        float array (tests,), each in [0, 1], or nan if unknown.
     alpha
         In (0, 1).
 
@@ -56,7 +56,7 @@ def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[n
     ----------
     Y. Benjamini, Y. Hochberg: Controlling the false discovery rate. JRSS B 57(1), 1995.
     """
-    from scipy.stats import false_discovery_control  # noqa: PLC0415 - slow to import, and seldom asked for
+    from scipy.stats import false_discovery_control  # noqa: PLC0415 - slow to import, and rarely needed
 
     adjusted = false_discovery_control(np.nan_to_num(p_values, nan=1.0))
     return np.asarray(adjusted <= alpha, np.bool_)

@@ -1,7 +1,7 @@
-"""One level of a prefix tree's tally: supports, and frequencies cleared of what the hash functions confuse.
+"""One level of a prefix tree's tally: supports, and frequencies cleared of what hash functions confuse.
 
-Two prefixes collide in some of a level's rows, and which ones is known. So what a frequent prefix adds to the supports of others
-can be solved for, and only prefixes that are not accounted for still confuse.
+Two prefixes collide in some rows of a level, and it is known in which. So what a frequent prefix adds to the supports of others
+can be solved for. After that, only prefixes that were not cleared confuse.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Joint", "Part", "part_of"]
 
-_PLAIN = 128  # prefixes at most that others are cleared of
-_FINE = 256  # cleared counts are whole numbers of this part of a report
+_PLAIN = 128  # most prefixes that are cleared
+_FINE = 256  # cleared counts are whole multiples of this part of a report
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,7 +40,7 @@ class Joint:
     absent_stderr : ndarray of float
         (values,), standard error if nobody held the value.
     tail : ndarray of float
-        (values,), binomial chance of so much support if nobody held the value.
+        (values,), binomial chance of this much support if nobody held the value.
     stderr : float
         Standard error of a value that is not listed and that nobody holds; nan without reports.
     part : Part
@@ -64,7 +64,7 @@ class Part:
     mechanism
         What the devices ran.
     first
-        Row of the mechanism that is the first one here.
+        Number of the mechanism's row that is the first one here.
     counts
         int64 array (rows, width).
     reports
@@ -88,28 +88,28 @@ class Part:
 
     @property
     def freedom(self) -> int:
-        """Cells that are free to vary: so many values at most could be told apart at once."""
+        """Cells that are free to vary: the largest number of values that can be estimated together."""
         return len(self.reports) * (self.mechanism.width - 1)
 
     @property
     def gain(self) -> float:
-        """How much more likely a report supports the true value than another."""
+        """Difference of the probabilities that a report supports the true value, and another one."""
         return float(self.mechanism.p - self.mechanism.q)
 
     def some(self, share: int) -> Part:
-        """Take one of `share` rows, and one at least."""
+        """Take one in `share` rows, and at least one."""
         rows = max(len(self.reports) // share, 1)
         return Part(self.mechanism, self.first, self.counts[:rows], self.reports[:rows])
 
     def stderr(self, squares: float) -> float:
-        """Compute the standard error of a prefix that nobody has, where those not accounted for have this sum of f^2."""
+        """Compute the standard error of a prefix that nobody has, if the sum of f^2 of prefixes not cleared is `squares`."""
         q = float(self.mechanism.q)
         return float(np.sqrt(q * (1 - q) / self.n / self.gain**2 + min(max(squares, 0.0), 1.0) / self.freedom))
 
     def noise(self, chance: float, stderr: float) -> float:
-        """Compute the frequency that the estimate of a prefix that nobody has exceeds by chance.
+        """Compute the frequency that the estimate of a prefix that nobody has exceeds with probability `chance`.
 
-        The normal quantile, with the first term that minds the skewness of few supports.
+        This is the normal quantile, with a first-order correction for the skewness of few supports.
 
         References
         ----------
@@ -120,18 +120,18 @@ class Part:
         return z * stderr + max(z * z - 1, 0.0) / (6 * self.n * self.gain)
 
     def lookup(self, keys: NDArray[np.uint64], table: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
-        """Count the reports that support each key, by default by the tally itself."""
+        """Count the reports that support each key, by default in the tally itself."""
         return hash_lookup.lookup(self.mechanism.family, self.counts if table is None else table, keys, self.first)
 
     def cleared(self, keys: NDArray[np.uint64], frequency: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
-        """Take what prefixes add away from the counts.
+        """Subtract from the counts what prefixes add.
 
         Returns
         -------
         table : ndarray of int64
-            (rows, width), to be looked up for what has the most support.
+            (rows, width), to look up the keys with the most support.
         stderr : float
-            Standard error that is left, of a prefix that nobody has.
+            Remaining standard error of a prefix that nobody has.
         """
         added = np.zeros(self.counts.shape)
         rows = np.arange(len(self.reports))[:, None]
@@ -142,48 +142,48 @@ class Part:
         return table, self.stderr(self.squares - float(np.square(frequency).sum()))
 
     def closer(self, keys: NDArray[np.uint64], chance: float) -> tuple[NDArray[np.float64], float]:
-        """Estimate frequencies, cleared of what those add that are plainly there.
+        """Estimate frequencies, cleared of what significant prefixes add.
 
         Parameters
         ----------
         keys
             Of the prefixes.
         chance
-            What noise exceeds with this probability is plainly there. To clear of more would be to fit noise.
+            A prefix is significant if noise exceeds it with this probability only. Clearing more would fit noise.
 
         Returns
         -------
         frequency : ndarray of float
             (keys,).
         stderr : float
-            Standard error that is left, of a prefix that nobody has.
+            Remaining standard error of a prefix that nobody has.
         """
         excess = self.lookup(keys) / self.n - float(self.mechanism.q)
         frequency, stderr = excess / self.gain, self.stderr(self.squares)
         hashes = self._hashes(keys)
-        for _ in range(2):  # when the first are accounted for, more are plain
+        for _ in range(2):  # clearing the first ones makes more significant
             chosen = np.argsort(-frequency, kind="stable")[: min(self.freedom // 4, _PLAIN)]
             chosen = chosen[frequency[chosen] > self.noise(chance, stderr)]
             if not len(chosen):
                 break
             added = self._added(hashes, chosen)
-            solved = np.linalg.pinv(added[:, chosen], hermitian=True) @ excess[chosen]  # what no row tells apart shares
+            solved = np.linalg.pinv(added[:, chosen], hermitian=True) @ excess[chosen]  # equal prefixes share
             frequency = (excess - solved @ added) / self.gain
             frequency[chosen] += solved
             stderr = self.stderr(self.squares - float(np.square(solved).sum()))
         return frequency, stderr
 
     def joint(self, keys: NDArray[np.uint64]) -> Joint:
-        """Estimate the frequencies of values together, with their errors."""
+        """Estimate the frequencies of values jointly, with their errors."""
         if not self.n:
             return Joint(np.zeros(0), np.zeros((0, 0)), np.zeros(0), np.zeros(0), float("nan"), self)
         hashes, support, everything = self._hashes(keys), self.lookup(keys), np.arange(len(keys))
         share = support / self.n
         inverse = np.linalg.pinv(self._added(hashes, everything), hermitian=True)
         frequency = inverse @ (share - float(self.mechanism.q))
-        least, most = float(self.mechanism.other), float(self.mechanism.p)  # of any value's share, whoever holds it
+        least, most = float(self.mechanism.other), float(self.mechanism.p)  # bounds of any value's share of support
         absent = np.clip(share - self.gain * frequency, least, most)
-        # Reports are drawn independently, each of them supports some of the values: the covariance of their shares.
+        # Reports are drawn independently, and each supports some of the values: this is the covariance of their shares.
         own = self.counts[np.arange(len(hashes))[:, None], hashes]
         both = np.array([(own * (hashes == hashes[:, one, None])).sum(axis=0) for one in everything]).reshape(inverse.shape)
         sampling = both / self.n - np.outer(share, share)
@@ -213,7 +213,7 @@ class Part:
         return np.array([hash_lookup.hashes(self.mechanism.family, row, keys) for row in rows]).reshape(len(rows), len(keys))
 
     def _added(self, hashes: NDArray[np.intp], chosen: NDArray[np.intp]) -> NDArray[np.float64]:
-        """Compute by how much each of the chosen prefixes adds to the share of support of all; (chosen, keys).
+        """Compute what each chosen prefix adds to the share of support of each key; (chosen, keys).
 
         ``(p - other) (c - 1 / width)``, where c is the share of reports in whose rows the two collide.
         """

@@ -1,12 +1,12 @@
-"""Incidence: how many reports lie on each hyperplane of a finite geometry, from how many named each point.
+"""Incidence: the number of reports on each hyperplane of a finite geometry, from the number that named each point.
 
-The points and the values of `deniable.mechanisms.projective`, in its numbering. Summing the points of every hyperplane would
-cost K^2 / q look-ups; here it is K log K steps.
+Points and values are those of `deniable.mechanisms.projective`, with its numbers. Summing the points of every hyperplane would
+cost K^2 / q look-ups; this takes K log K steps.
 
 References
 ----------
-V. Feldman, J. Nelson, H. Nguyen, K. Talwar: Private frequency estimation via projective geometry. ICML 2022 (whose decoder
-is a dynamic program of some K q log K steps; this one is by Fourier transforms).
+V. Feldman, J. Nelson, H. Nguyen, K. Talwar: Private frequency estimation via projective geometry. ICML 2022. Its decoder is a
+dynamic program of about K q log K steps; this one uses Fourier transforms.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ def hyperplane_sums(order: int, dimension: int, counts: NDArray[np.int64], domai
     Returns
     -------
     ndarray of int64
-        (domain_size,). Of even order it is exact whatever the counts; of odd order, for up to 2^40 reports.
+        (domain_size,). For an even order it is always exact; for an odd order, up to 2^40 reports.
 
     Raises
     ------
     ParameterError
-        If there is not a count for each point, or not a point for each value.
+        If there is not one count for each point, or there are more values than points.
 
     Notes
     -----
     A point x is (0, y) with y a point of the geometry of one dimension less, or (1, y) with y any vector. A value is v = (w, s)
-    with w such a point and s any element, or the first one, (0, 1). The product, which reads v backwards, is x_1 s + <y, w>.
-    So the points (0, y) give what the smaller geometry gives w, for every s, and the points (1, y) the sum over <y, w> = -s. In
-    the numbering, value 1 + q w + s is (w, s): a matrix row after row.
+    with w such a point and s any element, or the first one, (0, 1). The product, which reads v backwards, is x_1 s + <y, w>. So
+    the points (0, y) contribute what the smaller geometry gives for w, for every s. The points (1, y) contribute the sum over <y,
+    w> = -s. Value 1 + q w + s is (w, s), so a row-major matrix holds the result.
     """
     if len(counts) != points(order, dimension):
         raise ParameterError(f"a geometry has a count for each of its {points(order, dimension)} points", len(counts))
@@ -65,7 +65,7 @@ def hyperplane_sums(order: int, dimension: int, counts: NDArray[np.int64], domai
 
 
 def _sums(field: Field, dimension: int, counts: NDArray[np.int64], values: int) -> NDArray[np.int64]:
-    """Sum for the first values of a domain; in one dimension the only point does not support the only value."""
+    """Sum for the first values of a domain. In one dimension the only point does not support the only value."""
     q = field.order
     prefixes = -(-(values - 1) // q)
     sums = np.zeros(values, np.int64)
@@ -85,9 +85,9 @@ def _radon(field: Field, dimension: int, counts: NDArray[np.int64], directions: 
     Parameters
     ----------
     counts
-        (q^dimension,), of every vector.
+        (q^dimension,), of all vectors.
     directions
-        How many points w.
+        Number of points w.
 
     Returns
     -------
@@ -96,8 +96,8 @@ def _radon(field: Field, dimension: int, counts: NDArray[np.int64], directions: 
 
     Notes
     -----
-    With a character c of the field's addition, the Fourier transform of the sums for one w, at l, is that of the counts at the
-    vector l w: both sum c(l <y, w>) over y. So one transform of all counts holds those of all sums.
+    Let c be a character of the field's addition. The Fourier transform of the sums for one w, at l, equals that of the counts at
+    the vector l w: both sum c(l <y, w>) over y. So one transform of all counts contains those of all sums.
     """
     q = field.order
     if dimension == 1:
@@ -109,12 +109,12 @@ def _radon(field: Field, dimension: int, counts: NDArray[np.int64], directions: 
     else:
         products = elements[:, None] * elements % q
     if even:
-        # The character is -1 to the lowest bit; `dual` has it as the parity of common bits, as Hadamard's matrix does.
+        # The character is -1 to the lowest bit; `dual` expresses it as the parity of common bits, as in Hadamard's matrix.
         bits = 1 << np.arange(q.bit_length() - 1)
         dual = (products[:, bits] & 1) @ bits
         multiples = dual[products]
     else:
-        multiples = products[: q // 2 + 1]  # the counts are real, and so the transform's other half is conjugate
+        multiples = products[: q // 2 + 1]  # the counts are real, so the transform's other half is conjugate
     vectors = np.concatenate([np.arange(q**digits, 2 * q**digits) for digits in range(dimension)])[:directions]
     places = np.zeros((len(multiples), directions), np.int64)
     for _ in range(dimension):
@@ -140,7 +140,7 @@ def walsh_hadamard(values: NDArray[np.int64]) -> NDArray[np.int64]:
     """
     transformed = values
     for _ in range(len(values).bit_length() - 1):
-        # The lowest bit of the index is transformed and becomes the highest: after a round of all bits, each is in its place.
+        # Each round transforms the lowest bit of the index and makes it the highest. After all rounds each bit is in its place.
         even, odd = transformed[0::2], transformed[1::2]
         transformed = np.concatenate([even + odd, even - odd])
     return transformed

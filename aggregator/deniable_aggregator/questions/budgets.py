@@ -4,8 +4,7 @@ For each month the store keeps what all keys have spent on its reports, and what
 the answer and a random word. The same question gets the same answer, for every key, and costs nothing the second time.
 
 All costs add up. What is spent on the reports of a month never becomes free again, so clocks do not matter. One script both
-spends
-and keeps the answer.
+spends and keeps the answer.
 """
 
 from __future__ import annotations

@@ -1,19 +1,16 @@
 """Central noise: noisy answers about exact numbers of reports, which hide the cell of each report.
 
 Two data sets are neighbours if one has a report in another cell, or one more report: each number changes by 1 at most. OpenDP
-draws
-exact samples, without floats. Losses are pure epsilon, without delta, and OpenDP's own privacy map confirms them.
+draws exact samples, without floats. Losses are pure epsilon, without delta, and OpenDP's own privacy map confirms them.
 
 `count`
     Discrete Laplace noise: ``P(X = x)`` is proportional to ``exp(-epsilon |x|)`` (Ghosh, Roughgarden and Sundararajan 2009).
 `most`
-    Report-noisy-max with exponential noise of mean ``2 / epsilon``. The number of all reports is published, so the cell of
-      a report is hidden: a change raises one number and lowers another. The result has the same distribution as
-      *permute-and-flip*:
-      go through the cells in random order, and take one with probability ``exp(epsilon / 2 (count - largest))``, until one is
-      taken
-      (Ding et al. 2021). On average it is at least as near to the largest as the exponential mechanism (McKenna and Sheldon 2020,
-      theorem 2).
+    Report-noisy-max with exponential noise of mean ``2 / epsilon``. The number of all reports is published, so the cell of a
+    report is hidden: a change raises one number and lowers another. The result has the same distribution as *permute-and-flip*:
+    go through the cells in random order, and take one with probability ``exp(epsilon / 2 (count - largest))``, until one is taken
+    (Ding et al. 2021). On average it is at least as near to the largest as the exponential mechanism (McKenna and Sheldon 2020,
+    theorem 2).
 """
 
 from __future__ import annotations

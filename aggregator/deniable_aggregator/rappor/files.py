@@ -251,8 +251,8 @@ def sum_reports(
     Raises
     ------
     ParameterError
-        If the file is malformed or does not fit the parameters. The message quotes no other column, because that may hold
-        private data.
+        If the file is malformed or does not fit the parameters. The message quotes no other column, because that may hold private
+        data.
     """
     layout = Layout(params.cohorts, params.bits, "bits")
     rows = _rows(path)

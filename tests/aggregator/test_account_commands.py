@@ -156,7 +156,7 @@ def test_a_registry(run, small):
     assert "Budget: 320 ever, and 19 are reserved for these metrics." in out
     assert "does not undo what was told before" in out
     assert "among" in out
-    assert "Next: declare epsilon_permanent for what is asked again and changes rarely (cart)" in out
+    assert "Next: declare epsilon_permanent for metrics that are asked often and change rarely (cart)" in out
 
 
 def test_the_registry_here(run, small, monkeypatch):
@@ -177,7 +177,7 @@ def test_a_budget_that_does_not_allow_it(run, tmp_path):
     status, out, _ = run("--registry", daily)
     assert status == 1
     assert "It does not fit: lint and apps refuse such a registry." in out
-    assert "Found wanting: the budget has less. Most is reserved for search.engine." in out
+    assert "The budget is too small. Most is reserved for search.engine." in out
     status, out, _ = run("--registry", daily, "--metric", "crash.site")
     assert (status, out.splitlines()[-1]) == (
         1,
@@ -197,7 +197,7 @@ def test_no_more_is_quoted_than_what_is_reserved(run, tmp_path):
 def test_the_example_fits_its_own_budget(run):
     """The registry that is shipped asks for no more than it lets a device spend."""
     status, out, _ = run("--registry", EXAMPLE)
-    assert (status, "Found wanting" in out) == (0, False)
+    assert (status, "The budget is too small" in out) == (0, False)
 
 
 def test_reports_of_a_registry(run, small):

@@ -306,8 +306,8 @@ def test_a_curve():
         (lambda: Observer(mechanisms.make("oue", domain_size=257, epsilon=1)), "at most 256 values"),
         (lambda: Observer(made("l_grr", 3), (1, 2)), "a whole number above 0 for each of 3 values"),
         (lambda: Observer(made("l_grr", 2), (1, 0)), "a whole number above 0"),
-        (lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(), "a mechanism in two steps; got 'grr'"),
-        (lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0), "a mechanism in two steps; got 'grr'"),
+        (lambda: Observer(mechanisms.make("grr", domain_size=2, epsilon=1)).bound(), "a permanent mechanism; got 'grr'"),
+        (lambda: Remembering(mechanisms.make("grr", domain_size=2, epsilon=1), 0), "a permanent mechanism; got 'grr'"),
         (lambda: averaging(Observer(made("l_grr")), devices=0, reports=5), "at least 1 device"),
         (lambda: averaging(Observer(made("l_grr")), devices=1, reports=0), "at least 1 report"),
         (lambda: losing(0), "at least 1 report before it loses its state"),
@@ -418,7 +418,7 @@ def test_the_command_without_a_chain(run):
     assert "response kept" not in out
     assert "Without any report 75.0% would be right" in out
     assert "% after 5 reports, and more with every report" in out or "reports are enough" in out
-    assert "keeps nothing: ask each person once" in out
+    assert "keeps no response: ask each person once" in out
 
 
 def test_the_command_in_json(run):

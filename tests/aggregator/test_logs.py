@@ -149,6 +149,7 @@ def test_a_whole_process_logs_so(level, events):
     )
     assert done.returncode == 1
     told = [json.loads(line) for line in done.stderr.splitlines()]
-    assert [each["event"] for each in told] == [*events, "loud", "a thread ends by a bug", "the process ends by a bug"]
+    ends = [f"{what} ends because of a bug" for what in ("a thread", "the process")]
+    assert [each["event"] for each in told] == [*events, "loud", *ends]
     assert told[-1].items() >= {"level": "critical", "exception": "ValueError"}.items()
     assert "canary" not in done.stderr

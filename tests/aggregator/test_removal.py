@@ -291,7 +291,7 @@ def test_a_metric_that_was_never_counted(shop, tmp_path, capsys):
     path = tmp_path / "metrics.toml"
     path.write_text(REGISTRY.format(version=3), "utf-8")
     assert shop.erase("--metric", "ui.theme", "--registry", str(path), "--yes") == 0
-    assert "the registry declares version 3: what devices send of it will be taken, and dropped" in capsys.readouterr().out
+    assert "the registry declares version 3: reports of it are accepted, and dropped" in capsys.readouterr().out
     assert shop.erase("--metric", "other", "--version", "4", "--yes") == 0
     other = [Stratum("other", version, "0" * 16, TODAY, "") for version in (3, 4, 5)]
     theme = [shop.stratum("ui.theme", version) for version in (3, 4)]

@@ -578,7 +578,7 @@ def erase_and_expire(store, watch, work):
     watch.set(f"{{shop}}:release:{names[1]}", b"\0" * 8)
     watch.hset("{shop}:alarms", f"old|1|{'0' * 16}", '{"tested": {"2020-01-01|": [9, 0]}, "alarms": []}')
     watch.xadd("{shop}:dead", {"reason": "x", "d": b"of plugin"})
-    assert run(store, "erase", "--metric", "plugin").endswith("--yes does it, for good\n")
+    assert run(store, "erase", "--metric", "plugin").endswith("--yes removes it for good\n")
     assert "dead letters 1" in run(store, "erase", "--metric", "plugin", "--yes")
     work()
     assert not [key for key in watch.scan_iter() if b"plugin" in key or b":old" in key]

@@ -1,1 +1,1 @@
-"""The subcommands that need the store and no web server: each module is the front of one."""
+"""The subcommands that need the store and no web server, one module each."""

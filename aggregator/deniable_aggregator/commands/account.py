@@ -1,4 +1,4 @@
-"""The subcommand ``account``: what all reports of a device come to, and which total to quote."""
+"""The subcommand ``account``: what all reports of a device cost together, and which total to quote."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     """
     parser.add_argument("--registry", metavar="FILE", help="default: metrics.toml, unless there is --epsilon")
     parser.add_argument("--metric", nargs="+", default=[], metavar="ID", help="of the registry (default: all)")
-    parser.add_argument("--days", type=int, metavar="D", help="asked once a period, over so long (default: the budget's window)")
+    parser.add_argument("--days", type=int, metavar="D", help="days with one report a period (default: the budget's window)")
     parser.add_argument("--answers", type=int, metavar="N", help="different answers to a question with kept responses, at most")
     parser.add_argument(
         "--epsilon", nargs="+", default=[], metavar="E", help="of a report, in nats: numbers instead of a registry"
@@ -44,22 +44,22 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
     parser.add_argument("--reports", nargs="+", type=int, default=[], metavar="K", help="of each metric, or of each epsilon")
     parser.add_argument("--epsilon-permanent", metavar="E", help="of kept responses, instead of the sum of the reports")
     parser.add_argument("--sample", metavar="P", help="with --epsilon: share of occasions with a report (default 1)")
-    parser.add_argument("--mechanism", metavar="NAME", help="with --epsilon: what makes the reports (default: any, at its worst)")
+    parser.add_argument("--mechanism", metavar="NAME", help="with --epsilon: of the reports (default: the worst case of any)")
     parser.add_argument("--domain-size", type=int, default=2, metavar="D", help="of that mechanism (default 2)")
     parser.add_argument("--delta", nargs="+", type=float, default=[_DELTA], metavar="P", help=f"one or more (default {_DELTA:g})")
     parser.add_argument(
         "--group", type=int, default=1, metavar="G", help="devices of a person or a household, each with all of it"
     )
     parser.add_argument("--shuffled", type=int, metavar="N", help="reports a shuffler would mix (default: min_reports)")
-    parser.add_argument("--all", action="store_true", help="the totals by every method (default: those to quote)")
-    parser.add_argument("--check", action="store_true", help="add up once more with dp-accounting, and compare")
-    parser.add_argument("--plot", metavar="FILE", help="draw the totals over the reports or days: .svg, .png or .pdf")
+    parser.add_argument("--all", action="store_true", help="totals by every method (default: those to quote)")
+    parser.add_argument("--check", action="store_true", help="compare with dp-accounting")
+    parser.add_argument("--plot", metavar="FILE", help="plot totals by reports or days: .svg, .png or .pdf")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     return _account
 
 
 def _account(arguments: Namespace) -> int:
-    draw = _drawing() if arguments.plot else None  # said before the work and not after it
+    draw = _drawing() if arguments.plot else None  # a missing library is reported before the work
     planned = None if arguments.epsilon else _plan(arguments)
     spends = planned.spends if planned else _given(arguments)
     found = statement(
@@ -97,7 +97,7 @@ def _account(arguments: Namespace) -> int:
 
 
 def _plan(arguments: Namespace) -> Plan:
-    """Plan what the registry asks."""
+    """Plan the spends of the registry."""
     numbers = ("epsilon_permanent", "mechanism", "sample")
     given = [f"--{name.replace('_', '-')}" for name in numbers if getattr(arguments, name) is not None]
     if given:
@@ -113,7 +113,7 @@ def _planned(arguments: Namespace, days: int | None, reports: int | None) -> Pla
 
 
 def _given(arguments: Namespace) -> list[Spend]:
-    """Read the spends that were written on the command line."""
+    """Read the spends from the command line."""
     if arguments.registry or arguments.metric:
         raise ConfigurationError("either --registry and --metric or --epsilon")
     if arguments.days is not None and arguments.reports:
@@ -160,10 +160,10 @@ def _next(found: Statement, arguments: Namespace) -> Iterator[str]:
     asked = [use for use in found.plan.uses if use.occasions > 1 and not use.kept and not use.metric.discover]
     if not found.fits:
         dearest = max(found.plan.uses, key=lambda use: use.reserved_window)
-        yield f"Found wanting: the budget has less. Most is reserved for {dearest.metric.id}."
+        yield f"The budget is too small. Most is reserved for {dearest.metric.id}."
     if asked:
         names = ", ".join(use.metric.id for use in asked)
-        yield f"Next: declare epsilon_permanent for what is asked again and changes rarely ({names}), or ask it less often."
+        yield f"Next: declare epsilon_permanent for metrics that are asked often and change rarely ({names}), or ask less often."
     elif not found.fits:
         yield "Next: ask less often, with less epsilon or fewer values, or declare a budget that has room."
     else:
@@ -171,7 +171,7 @@ def _next(found: Statement, arguments: Namespace) -> Iterator[str]:
 
 
 def _series(arguments: Namespace) -> tuple[str, list[tuple[int, Statement]]]:
-    """Make statements over the reports or the days, for a plot: what the axis is, and each place on it."""
+    """Make statements by reports or days for a plot: the name of the axis, and each place on it."""
     deltas = arguments.delta[:1]
     if arguments.epsilon:
         fresh = _given(Namespace(**(vars(arguments) | {"epsilon_permanent": None, "answers": None})))

@@ -1,4 +1,4 @@
-"""The subcommand ``attack``: what an observer of one device learns, shown by doing it."""
+"""The subcommand ``attack``: what an observer of one device learns, in a simulation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _HEADINGS = {"fresh": "noise drawn anew", "kept": "response kept", "lost": "kept
 
 
 def attack(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable attack averaging``: guess what devices hold from all their reports, with and without a kept response."""
+    """``deniable attack averaging``: guess the answers of devices from all their reports, with and without a kept response."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     about = "guess each device's answer from its first 1, 2, 5, ... reports, with and without a kept permanent response"
     found = actions.add_parser("averaging", help=about, description=about)
@@ -42,14 +42,14 @@ def attack(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     found.add_argument("--reports", type=int, default=1000, metavar="N", help="of each device (default 1000)")
     found.add_argument("--devices", type=int, default=400, metavar="N", help="of each kind (default 400)")
     found.add_argument("--lose-every", type=int, metavar="N", help="add devices that lose their state after every N reports")
-    found.add_argument("--plot", metavar="FILE", help="draw the success: .svg, .png or .pdf")
+    found.add_argument("--plot", metavar="FILE", help="plot the success: .svg, .png or .pdf")
     found.add_argument("--json", action="store_true", help="print one JSON object for each mechanism")
     return _averaging
 
 
 def _averaging(arguments: argparse.Namespace) -> int:
     if arguments.plot:
-        _drawing()  # said before the work and not after it
+        _drawing()  # a missing library is reported before the work
     observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
     kinds = [(2 + bool(arguments.lose_every)) if isinstance(each.mechanism, Permanent) else 1 for each in observers]
     advance = _progress(sum(kinds) * max(arguments.devices, 0))
@@ -69,7 +69,7 @@ def _averaging(arguments: argparse.Namespace) -> int:
 
 
 def _progress(devices: int) -> Callable[[], None]:
-    """Return what tells a terminal that one more device was simulated."""
+    """Return a function that shows progress on a terminal, for each device."""
     screen, done = terminal.raw(sys.stderr), count(1)
 
     def advance() -> None:
@@ -83,7 +83,7 @@ def _progress(devices: int) -> Callable[[], None]:
 
 def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
     options: dict[str, Any] = {}
-    if name == "google_rappor":  # its prob_f says what the permanent response spends
+    if name == "google_rappor":  # its prob_f sets the epsilon of the permanent response
         options["preset"] = arguments.preset or ""
     elif "permanent" in mechanisms.make(name, domain_size=2, epsilon=arguments.epsilon).options:
         options["permanent"] = exact(arguments.epsilon_permanent)
@@ -114,7 +114,7 @@ def _told(result: Result, lose_every: int | None) -> str:
     guess = result.observer.chances.max()
     lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
     if kept is None:
-        lines.append("This mechanism keeps nothing: ask each person once, or declare epsilon_permanent.")
+        lines.append("This mechanism keeps no response: ask each person once, or declare epsilon_permanent.")
         return "\n".join(lines) + "\n"
     bound = result.observer.bound()
     how = "the kept response itself gives" if bound.exact else "its epsilon allows"

@@ -1,4 +1,4 @@
-"""The subcommand ``audit-log``: look at an app's audit log, verify it, and move what is old to files."""
+"""The subcommand ``audit-log``: list an app's audit log, verify it, and move old entries to files."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ _MOST_DAYS = 36500
 def audit_log(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable audit-log verify|list|head|rotate --redis-url URL --app NAME``.
 
-    Exit status: 0 done, or whole; 1 if the log is broken, empty where its end was asked for, or rotated by somebody else at the
-    moment; 2 for a wrong configuration, 3 when the store cannot be used.
+    Exit status: 0 done, or the log is whole; 2 for a wrong configuration; 3 if the store cannot be used. It is 1 if the log is
+    broken, if its end was asked for and it is empty, or if somebody else rotates it at the moment.
     """
     options.add(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     verify = actions.add_parser("verify", help="find every edit and every gap")
-    verify.add_argument("--files", type=Path, metavar="DIR", help="where rotated entries are; they are verified, too")
+    verify.add_argument("--files", type=Path, metavar="DIR", help="folder of rotated entries; they are verified, too")
     verify.add_argument(
-        "--anchor", type=_anchor, action="append", default=[], metavar="N:HASH", help="as `head` said it; may be repeated"
+        "--anchor", type=_anchor, action="append", default=[], metavar="N:HASH", help="as `head` printed it; may be repeated"
     )
     verify.add_argument("--json", action="store_true", help="for programs")
-    listing = actions.add_parser("list", help="one line for each entry that the store has")
+    listing = actions.add_parser("list", help="one line for each entry in the store")
     listing.add_argument("--event", choices=list(EVENTS), help="only these")
     listing.add_argument("--json", action="store_true", help="the entries as they are written")
     actions.add_parser("head", help="number and hash of the last entry: an anchor, to be kept elsewhere")
     rotate = actions.add_parser("rotate", help="move old entries to files, and delete files that are old enough")
-    rotate.add_argument("--to", type=Path, required=True, metavar="DIR", help="where the files of this log are")
-    rotate.add_argument("--older-than", type=_days, required=True, metavar="DAYS", help="which entries are moved")
-    rotate.add_argument("--retain", type=_days, metavar="DAYS", help="how old entries in files may become (default: any age)")
+    rotate.add_argument("--to", type=Path, required=True, metavar="DIR", help="folder of the files of this log")
+    rotate.add_argument("--older-than", type=_days, required=True, metavar="DAYS", help="age from which on entries are moved")
+    rotate.add_argument("--retain", type=_days, metavar="DAYS", help="age from which on files are deleted (default: never)")
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
@@ -97,11 +97,11 @@ def _verify(log: AuditLog, folder: Path | None, anchors: dict[int, str], *, as_j
     if as_json:
         print(json.dumps({"app": log.app, "whole": not found.faults} | asdict(found)))
     else:
-        _tell(log, found)
+        _print(log, found)
     return int(bool(found.faults))
 
 
-def _tell(log: AuditLog, found: Verification) -> None:
+def _print(log: AuditLog, found: Verification) -> None:
     for fault in found.faults:
         print(fault)
     for note in found.notes:
@@ -145,7 +145,7 @@ def _rotate(log: AuditLog, folder: Path, older_than: float, retain: float | None
     if retain is not None:
         found = files.verify(log, folder)
         if found.faults:
-            _tell(log, found)
+            _print(log, found)
             print("nothing was deleted: these files may be needed to see what happened", file=sys.stderr)
             return 1
         for path in files.expire(log, folder, now - int(retain * _DAY)):

@@ -1,4 +1,4 @@
-"""The subcommand ``dlq``: look at batches that could not be counted, and give them back or remove them."""
+"""The subcommand ``dlq``: list batches that could not be counted, and requeue or remove them."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ _MAX_BACKLOG = 10_000
 def dlq(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable dlq list|show|requeue|purge --redis-url URL --app NAME``.
 
-    Exit status: 0 done, 1 if one that was named is not there or could not be given back, 2 for a wrong configuration, 3 when the
-    store cannot be used.
+    Exit status: 0 done; 1 if an id is unknown, or a batch could not be requeued; 2 for a wrong configuration; 3 if the store
+    cannot be used.
     """
     options.add(parser)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("list", help="one line each: id, size, reports, reason")
-    show = actions.add_parser("show", help="what one holds, without a single report of it")
+    show = actions.add_parser("show", help="what one contains, without its reports")
     show.add_argument("id")
-    for name, words in (("requeue", "have it counted after all, once"), ("purge", "remove it for good")):
+    for name, words in (("requeue", "put it back to be counted, once"), ("purge", "remove it for good")):
         action = actions.add_parser(name, help=words)
         action.add_argument("ids", nargs="*", metavar="ID")
-        action.add_argument("--all", action="store_true", help="all there are now")
+        action.add_argument("--all", action="store_true", help="all dead letters")
     actions.choices["requeue"].add_argument(
         "--max-backlog",
         type=int,

@@ -1,4 +1,4 @@
-"""The subcommand ``erase``: remove all that the store has of a metric, or of one version of it."""
+"""The subcommand ``erase``: remove everything about a metric, or about one version of it, from the store."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _MOST = 1 << 53
 def erase(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable erase --redis-url URL --app NAME --metric ID [--version V] [--yes]``.
 
-    Exit status: 0 done, or what would be done is told; 1 if nothing is known of the metric; 2 for a wrong configuration, 3 when
-    the store cannot be used.
+    Exit status: 0 done, or shown what would be done; 1 if the metric is unknown; 2 for a wrong configuration; 3 if the store
+    cannot be used.
     """
     options.add(parser)
     about = "metrics.toml of the app; several are joined by : (default: DENIABLE_REGISTRY, or none)"
     parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
-    parser.add_argument("--metric", required=True, metavar="ID", help="which one; no registry need declare it any more")
-    parser.add_argument("--version", type=_version, metavar="V", help="only this version (default: all there were)")
-    parser.add_argument("--yes", action="store_true", help="do it; without this, what would go is only told")
+    parser.add_argument("--metric", required=True, metavar="ID", help="the metric; registries may have dropped it")
+    parser.add_argument("--version", type=_version, metavar="V", help="only this version (default: all)")
+    parser.add_argument("--yes", action="store_true", help="do it; without this, only show what would be removed")
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
@@ -53,12 +53,12 @@ def erase(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
         if highest is None and not found.letters:
             print(f"the store of {store.app} has nothing of {metric}, and no registry given declares it", file=sys.stderr)
             return 1
-        _tell(store, f"{metric} version {version}" if version else metric, found)
+        _print(store, f"{metric} version {version}" if version else metric, found)
         kept = ", ".join(map(str, sorted(declared if version is None else declared & {version})))
         if kept:
-            print(f"the registry declares version {kept}: what devices send of it will be taken, and dropped")
+            print(f"the registry declares version {kept}: reports of it are accepted, and dropped")
         if not arguments.yes:
-            print("nothing was removed; --yes does it, for good")
+            print("nothing was removed; --yes removes it for good")
             return 0
         _erase(store, removal, arguments, found, highest or 1)
         return 0
@@ -78,14 +78,14 @@ def _declared(paths: str | None, app: str, metric: str) -> set[int]:
     return {each.version for each in loaded.definitions if each.id == metric} if loaded else set()
 
 
-def _tell(store: Store, what: str, found: Found) -> None:
+def _print(store: Store, what: str, found: Found) -> None:
     versions = ", ".join(map(str, found.versions)) or "none"
     print(f"{what} of {store.app}: versions {versions}; periods {found.periods}; keys and fields {found.keys}")
     if found.letters:
-        print(f"dead letters with reports of it: {len(found.letters)}, which keep what else they hold")
+        print(f"dead letters with reports of it: {len(found.letters)}; other reports in them are kept")
     waiting = store.backlog()
     if waiting:
-        print(f"batches that wait: {waiting}; what they hold of it is dropped when they are counted")
+        print(f"batches that wait: {waiting}; reports of it are dropped when they are counted")
 
 
 def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found: Found, highest: int) -> None:
@@ -97,4 +97,4 @@ def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found:
     letters = removal.rewrite()
     removal.sweep()
     print(f"removed: keys and fields {found.keys}, dead letters {letters}")
-    print("the store's append-only file forgets it when it is rewritten: with a worker running, within an hour")
+    print("it leaves the store's append-only file when that is rewritten: within an hour if a worker runs")

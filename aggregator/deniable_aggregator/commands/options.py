@@ -1,4 +1,4 @@
-"""How commands find their store and apps, and what they say when the store cannot be used."""
+"""Options of commands that use the store, and their errors if it cannot be used."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["STORE_STATUS", "add", "answered", "opened", "stores"]
 _APP = "name in the registry; may be repeated (default: DENIABLE_APPS, else the apps of the registries in DENIABLE_REGISTRY)"
 
 STORE_STATUS = 3
-"""Exit status when the store cannot be used."""
+"""Exit status if the store cannot be used."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -32,12 +32,12 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def stores(arguments: argparse.Namespace) -> list[Store]:
-    """Open the store of each app that was named; nothing is sent to it yet.
+    """Open the store of each app that was named, without connecting.
 
     Raises
     ------
     ConfigurationError
-        If no store or no app is given, or the URL is none.
+        If no store or no app is given, or the URL is invalid.
     """
     if not arguments.redis_url:
         raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
@@ -49,20 +49,20 @@ def stores(arguments: argparse.Namespace) -> list[Store]:
 
 
 def _apps(paths: str | None) -> list[str]:
-    """Return the apps that the environment names, or else those of the registries given."""
+    """Return the apps that the environment names, or else those of the given registries."""
     named = [app.strip() for app in os.environ.get("DENIABLE_APPS", "").split(",")]
     if any(named):
         return list(filter(None, named))
     paths = paths or os.environ.get("DENIABLE_REGISTRY", "")
     if not paths:
         return []
-    from deniable.registry import published  # noqa: PLC0415 - who names the apps needs no registries
+    from deniable.registry import published  # noqa: PLC0415 - not needed if the apps are named
 
     return list(published.load_all(paths))
 
 
 def opened(url: str, *, timeout: float = 10.0) -> Client:
-    """Make a client of the store; nothing is sent to it yet.
+    """Make a client of the store, without connecting.
 
     Parameters
     ----------
@@ -74,16 +74,16 @@ def opened(url: str, *, timeout: float = 10.0) -> Client:
     Raises
     ------
     ConfigurationError
-        If the URL is none.
+        If the URL is invalid.
     """
     try:
         return connect(url, timeout=timeout)
-    except ValueError:  # whose text may repeat a password
+    except ValueError:  # its text may contain a password
         raise ConfigurationError("DENIABLE_REDIS_URL, --redis-url: redis://, rediss:// or unix://, as redis-py has it") from None
 
 
 def answered(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Have a command end with `STORE_STATUS`, and say so, when the store cannot be used."""
+    """Wrap a command: if the store cannot be used, it says so and ends with `STORE_STATUS`."""
 
     @wraps(run)
     def answering(arguments: argparse.Namespace) -> int:

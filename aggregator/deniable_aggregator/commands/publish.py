@@ -31,7 +31,7 @@ def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
     def run(arguments: argparse.Namespace) -> int:
         loaded = published.load_all(arguments.registry or "")
         if not loaded:
-            raise ConfigurationError("this needs --registry, which says how many reports it takes")
+            raise ConfigurationError("this needs --registry, which says how many reports a release needs")
         made = 0
         for store in options.stores(arguments):
             if store.app not in loaded:

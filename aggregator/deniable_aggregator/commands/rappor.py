@@ -1,4 +1,4 @@
-"""The subcommand ``rappor``: what a google/rappor deployment has collected, from its own files."""
+"""The subcommand ``rappor``: read the files of a google/rappor deployment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN = 20
 
 
 def rappor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable rappor decode|count|map|associate``: what a google/rappor deployment has collected, from its own files."""
+    """``deniable rappor decode|count|map|associate``: read the files of a google/rappor deployment."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     found = actions.add_parser("decode", help="estimate shares from counts (or reports) and candidates")
     found.add_argument("--counts", metavar="CSV", help="m lines of k + 1 numbers: the reports of a cohort, then of each bit")
@@ -44,7 +44,7 @@ def rappor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     hashed = actions.add_parser("map", help="hash candidates into a map file")
     hashed.add_argument("--candidates", metavar="FILE", required=True)
     hashed.add_argument("--out", metavar="CSV", required=True)
-    together = actions.add_parser("associate", help="estimate from reports of several variables how they go together")
+    together = actions.add_parser("associate", help="estimate how several variables go together")
     together.add_argument("--reports", metavar="CSV", required=True, help="a device a line: its cohort and a report a variable")
     together.add_argument(
         "--variable",

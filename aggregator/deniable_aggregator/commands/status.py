@@ -28,8 +28,8 @@ _COLUMNS = {
 def status(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable status --redis-url URL --app NAME...``.
 
-    Exit status: 0 when nothing waits or somebody works on it, 1 when batches wait and no worker lives, 2 for a wrong
-    configuration, 3 when the store cannot be used.
+    Exit status: 0 if nothing waits or a worker lives; 1 if batches wait and no worker lives; 2 for a wrong configuration; 3 if
+    the store cannot be used.
     """
     options.add(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object for each app, by line")

@@ -34,14 +34,14 @@ __all__ = ["worker"]
 log = logging.getLogger("deniable.worker")
 
 _FORCED = 1
-_STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that Kubernetes grants
+_STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that Kubernetes allows
 
 
 def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable worker --redis-url URL --app NAME...``.
 
-    Exit status: 0 when all that was in hand is counted, 1 when a second signal cut it short, 2 for a wrong configuration, 3 when
-    the store could not be used at the end, so that entries may be left for another worker.
+    Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration; 3 if the
+    store could not be used at the end. With 3, entries may be left for another worker.
     """
     options.add(parser)
     about = (
@@ -76,11 +76,11 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
         counter = Worker(stores, settings, chores=list(_chores(stores, arguments.registry, events)), events=events)
         stop = _stop_on_signals()
         for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
-            tally.count(layout, b"\0")  # compiles the kernels now, if need be, and not while reports wait
+            tally.count(layout, b"\0")  # compile the kernels now, not while reports wait
         set_bits.count(layout, b"\0")
         counter.run(stop, burst=arguments.burst)
         said = f"counted {counter.counted} reports, put aside {counter.buried} batches"
-        if log_settings.format == "json":  # whoever reads the log expects nothing else in it
+        if log_settings.format == "json":  # readers of the log expect nothing else in it
             log.info("%s", said)
         else:
             print(said, file=sys.stderr)
@@ -90,7 +90,7 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
 
 
 def _chores(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Chore]:
-    """List what is to be done beside counting: of the Redis, of each app, and of each app whose registry is given."""
+    """Return the chores: those of the store, of each app, and of each app whose registry is given."""
     from deniable.registry import published  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
 
     yield Chore("compaction", compaction.EVERY_SECONDS, compaction.Compaction(stores[0]).run, Faults(stores[0], events))
@@ -101,11 +101,11 @@ def _chores(stores: list[Store], paths: str | None, events: Events | None) -> It
         if store.app in loaded:
             yield from _published(store, loaded[store.app], faults)
         else:
-            log.warning("nothing of %s is published by this worker: DENIABLE_REGISTRY names no registry of it", store.app)
+            log.warning("this worker publishes nothing of %s: DENIABLE_REGISTRY names no registry of it", store.app)
 
 
 def _published(store: Store, registry: Registry, faults: Faults) -> Iterator[Chore]:
-    """List what looks at an app for made-up reports, what publishes it, and what deletes of it what is due."""
+    """Return the chores of an app with a registry: the watch, the publisher and retention."""
     from deniable_aggregator.alarms import watcher  # noqa: PLC0415
     from deniable_aggregator.deletion import retention  # noqa: PLC0415
     from deniable_aggregator.publish import publisher  # noqa: PLC0415
@@ -119,10 +119,10 @@ def _published(store: Store, registry: Registry, faults: Faults) -> Iterator[Cho
 
 
 def _events(stores: list[Store], bind: str | None) -> Events | None:
-    """Serve the numbers of this process, if somebody wants them."""
+    """Serve the numbers of this process, if an address is given."""
     if not bind:
         return None
-    from deniable_aggregator.counting.prometheus import Vitals  # noqa: PLC0415 - a worker that nobody watches needs no web server
+    from deniable_aggregator.counting.prometheus import Vitals  # noqa: PLC0415 - not needed by a worker that serves no numbers
 
     vitals = Vitals([store.app for store in stores])
     vitals.serve(bind)
@@ -130,7 +130,7 @@ def _events(stores: list[Store], bind: str | None) -> Events | None:
 
 
 def _stop_on_signals() -> Event:
-    """Stop gently on the first SIGTERM or SIGINT, and within the time that supervisors allow; at once on the second."""
+    """Stop gently on the first SIGTERM or SIGINT, within the time that supervisors allow; stop at once on the second."""
     stop = Event()
 
     def give_up() -> None:

@@ -1,1 +1,1 @@
-"""Measurements: what the reports of a metric say, with its uncertainty, in the words in which it is answered and shown."""
+"""Measurements: what the reports of a metric say, with its uncertainty, as the API and the pages show it."""

@@ -1,4 +1,4 @@
-"""What is collected for an app: every version of its metrics, and where their reports are."""
+"""What is collected for an app: every version of its metrics, and the store of their reports."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Collection:
     Parameters
     ----------
     registry
-        What the app may ask.
+        The app's registry.
     versions
-        All that reports may be of, by metric id and version.
+        All versions that are accepted, by metric id and version.
     store
-        Its part of the store.
+        The store of the app.
 
     Attributes
     ----------
@@ -50,15 +50,15 @@ class Collection:
 
     @property
     def trial(self) -> bool:
-        """Whether everything is published at once, however few reports."""
+        """Whether everything is published at once, however few reports there are."""
         return self.registry.publication.trial
 
     def versions_of(self, metric: str) -> list[Declared]:
-        """List the versions of a metric, the highest first."""
+        """Return the versions of a metric, the highest first."""
         return self._by_metric.get(metric, [])
 
     def find(self, name: str) -> Declared | None:
-        """Return what is named ``metric@version``, or the highest version of what is named ``metric``; None if unknown."""
+        """Return the metric of a name ``metric@version``, or the highest version for a name ``metric``; None if unknown."""
         id_, at, version = name.partition("@")
         if not at:
             return self.highest.get(id_)

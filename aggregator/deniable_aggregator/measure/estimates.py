@@ -1,4 +1,4 @@
-"""What reports say of a metric: which decoder reads them, and which numbers are told."""
+"""Estimates of a metric from its reports, as they are shown."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 __all__ = ["LEVEL", "decoded", "described", "estimated"]
 
 LEVEL = 0.95
-"""Of intervals, where nothing else is asked."""
-_MOST_COMBINATIONS = 1024  # whose covariance is a matrix that a page can wait for
+"""Default confidence level of intervals."""
+_MOST_COMBINATIONS = 1024  # with more, their covariance takes too long for a page
 _MOST_REMEMBERED = 32
 _remembered: dict[tuple[str, tuple[int, ...], bytes], tuple[Sequence[int], Estimate]] = {}
 _lock = Lock()
 
 
 def described(app: Collection, declared: Declared) -> Description:
-    """Describe a metric, whatever was counted of it."""
+    """Describe a metric, independently of its reports."""
     metric, mechanism = declared.metric, declared.mechanism
     return Description(
         trial=app.trial,
@@ -63,7 +63,7 @@ def described(app: Collection, declared: Declared) -> Description:
 
 
 def decoded(declared: Declared, counted: Tally) -> tuple[Sequence[int], Estimate]:
-    """Estimate all values, the candidates, or what was discovered; what takes long is remembered for the next reader."""
+    """Estimate all values, the candidates, or what was discovered. Slow results are cached."""
     metric, mechanism = declared.metric, declared.mechanism
     if not metric.open:
         return range(metric.domain_size), decode.estimate(mechanism, counted)

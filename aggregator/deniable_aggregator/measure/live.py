@@ -1,4 +1,4 @@
-"""Measurements of what is counted, published or not: for who runs the service, and for nobody else."""
+"""Measurements of everything that is counted, published or not: for administrators only."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ _Refused = dict[str, Count]  # reports by the code for which they were refused
 
 
 class Alarm(Struct, frozen=True, forbid_unknown_fields=True):
-    """What looks made up among the reports of a metric.
+    """An alarm: reports of a metric that look made up.
 
     Parameters
     ----------
     metric, version
-        Whose reports.
+        The metric.
     test
-        What honest reports pass.
+        The test that the reports fail.
     p_value
-        Chance of such an alarm among honest reports, at most; None where there is no law to tell.
+        Greatest probability of such an alarm among honest reports; None if no distribution gives it.
     period, segment
-        What it is about; no segment: all together.
+        The reports it is about; no segment: all together.
     n
         Reports that were tested.
     what
-        What was seen, in words.
+        What was found, in words.
     values
-        A few of the values that it is about.
+        Some of the values that it is about.
     influence
-        By how many respondents one report can move a count.
+        By how many respondents one report can raise the count of a value.
     since
         The hour in which it was first raised.
     """
@@ -72,7 +72,7 @@ class StratumCount(Struct, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     period, segment
-        Of what; no segment: of a metric that has none.
+        What was counted; no segment: the metric has none.
     n
         Reports.
     """
@@ -88,7 +88,7 @@ class LiveMetric(Description, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     live
-        That this is no release.
+        Always true: this is no release.
     n
         Reports that are counted.
     unpublished
@@ -109,13 +109,13 @@ class LiveMeasurement(Estimates, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     live, unpublished, refused
-        As of a `LiveMetric`.
+        As in a `LiveMetric`.
     level
-        Confidence of the intervals, and of what is detected.
+        Confidence of the intervals, and of detection.
     period
-        What was asked for; None: all. Of a metric with permanent responses it is the latest.
+        The period asked for; None: all. Of a metric with permanent responses it is the latest.
     periods
-        Those of which anything is counted.
+        Periods with reports that are counted.
     counts
         Reports by period and segment.
     alarms
@@ -142,17 +142,17 @@ class Live(Struct, frozen=True, forbid_unknown_fields=True):
     trial
         Whether everything is published at once, however few reports.
     live
-        That this is no release.
+        Always true: this is no release.
     backlog
         Batches that are not counted yet.
     refused
-        Reports of no metric that is declared, refused in the last days, by reason.
+        Refused reports of metrics that are not declared, in the last days, by reason.
     metrics
-        The highest version of each metric, and the others of which anything is counted.
+        The highest version of each metric, and others with reports that are counted.
     alarms
         What looks made up.
     faults
-        What workers fail at, with the kind of error.
+        Tasks that fail in workers, with the kind of error.
     """
 
     app: str
@@ -166,7 +166,7 @@ class Live(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def overview(app: Collection) -> Live:
-    """Tell what is counted of every metric of an app, and what was refused in the last days."""
+    """Return what is counted of every metric of an app, and what was refused in the last days."""
     reasons = refused_reports.read(app.store)
     return Live(
         app=app.name,
@@ -181,17 +181,17 @@ def overview(app: Collection) -> Live:
 
 
 def measure(app: Collection, declared: Declared, period: str | None = None, level: float = LEVEL) -> LiveMeasurement:
-    """Estimate a metric from what is counted of one period or, if none is given, of all; of the latest where responses are kept.
+    """Estimate a metric from what is counted of a period. Without a period: of all, or of the latest if responses are kept.
 
     Raises
     ------
     UnknownPeriod
-        If the period is none of the metric's.
+        If the metric has no such period.
     """
     if period is not None:
         check_period(declared.metric, period)
     strata = [stratum for some in counted.strata(app.store, declared.definition).values() for stratum in some]
-    if period is None and declared.metric.kept:  # as of what was published: copies of one response are not pooled
+    if period is None and declared.metric.kept:  # as for published reports: copies of one response are not pooled
         period = max((stratum.period for stratum in strata), default=None)
     tallies = dict(zip(strata, app.store.tallies.each(declared.layout, strata), strict=True))
     chosen = [each for stratum, each in tallies.items() if period in (None, stratum.period)]
@@ -221,7 +221,7 @@ def _counted(app: Collection, declared: Declared, reasons: dict[tuple[str, int],
 
 
 def _shown(app: Collection) -> list[Declared]:
-    """List the highest version of each metric, each followed by the others of which anything is counted."""
+    """Return the highest version of each metric, each followed by its other versions with reports that are counted."""
     return [
         each
         for highest in app.highest.values()

@@ -1,4 +1,4 @@
-"""What is answered of a metric, member by member. The JSON of the API, its schema and the pages are made of these."""
+"""The answers about a metric, member by member. The API's JSON, its schema and the pages use them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 Count = Annotated[int, Meta(ge=0)]
 Moment = Annotated[datetime, Meta(tz=True)]
-# nan where there are no reports, which JSON writes as null: this is what the schema says.
+# nan without reports; JSON writes it as null, so the schema says this.
 if TYPE_CHECKING:
     Number = float
 else:
@@ -45,7 +45,7 @@ class Span(Struct, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     first
-        The first one; None: all before.
+        The first one; None: from the beginning.
     last
         The last one.
     """
@@ -81,9 +81,9 @@ class ValueShare(Struct, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     value
-        The answer to the letter.
+        The answer exactly.
     label
-        The same for people.
+        The answer as it is shown.
     frequency
         The unbiased share, which may be negative or above 1.
     stderr
@@ -112,7 +112,7 @@ class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
     count
         The unbiased number of respondents with the value.
     detected
-        Whether it is there, all values considered, at the level.
+        Whether the value is present, at the level for all values together.
     """
 
     count: Number
@@ -146,7 +146,7 @@ class Association(Struct, frozen=True, forbid_unknown_fields=True):
     degrees
         Its degrees of freedom.
     p_value
-        Chance of so large a statistic, or a larger one, if they are.
+        Chance of a statistic at least as large if they are independent.
     """
 
     factors: dict[str, list[str]]
@@ -165,7 +165,7 @@ class MergedVersion(Struct, frozen=True, forbid_unknown_fields=True):
     n
         Its reports.
     weight
-        What it counts for.
+        Its weight.
     included
         Its releases.
     """
@@ -182,11 +182,11 @@ class Merged(Struct, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     versions
-        What it is made of.
+        The versions with their weights.
     n
         Reports of all of them.
     p_value
-        Chance of versions that differ as much as these if people answer them alike.
+        Chance of versions that differ at least as much if people answer them in the same way.
     estimates
         The values.
     """
@@ -198,20 +198,20 @@ class Merged(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Description(Struct, frozen=True, forbid_unknown_fields=True):
-    """A metric, whatever was counted of it.
+    """A metric, independently of its reports.
 
     Parameters
     ----------
     trial
-        Whether everything is published at once, however few reports.
+        Whether everything is published at once, however few reports there are.
     id, type, version, description, owner, expires, discover, sample, min_reports
         As declared.
     period_length
         Its collection window.
     domain_size
-        Number of possible answers; None where they cannot be listed.
+        Number of possible answers; None if they cannot be listed.
     candidates
-        Number of answers that are looked for; None where none are declared.
+        Number of answers that are looked for; None if none are declared.
     mechanism
         How answers are randomised.
     epsilon
@@ -219,7 +219,7 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True):
     epsilon_permanent
         Privacy loss of all reports of one answer; None for a metric whose reports are independent.
     next_release
-        When the next period closes; None where that is not waited for.
+        When the next period closes; None if no release depends on it.
     report_bytes
         Bytes of a report.
     """
@@ -268,13 +268,13 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     n
-        Reports that this rests on.
+        Number of reports used.
     detection_frequency
         The share at which a value would be detected half of the time.
     unallocated
         The share that no detected value accounts for.
     association
-        Of a product, whether its factors go together; None where there are none, or where it cannot be told.
+        For a product, whether its factors are associated; None if there are none, or if it cannot be tested.
     estimates
         The values: all of them, the candidates, or what was discovered.
     """
@@ -292,9 +292,9 @@ class Latest(Estimates, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     updated
-        The hour when any of it was last published; None: nothing was.
+        The hour of the last release; None: nothing was published.
     included
-        The releases that it rests on.
+        The releases used.
     versions
         How much was published of each version, the highest first.
     """
@@ -310,19 +310,19 @@ class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
     Parameters
     ----------
     level
-        Confidence of the intervals, and of what is detected.
+        Confidence of the intervals, and of detection.
     closed
-        Whether nothing more will be published of the releases included.
+        Whether nothing more will be published for the periods included.
     periods
         All releases.
     segments
-        The cells that were published, of the releases included.
+        The cells that were published in the releases included.
     period, segment
-        What was asked for; None: all. Of a metric with permanent responses the period is the latest.
+        What was asked for; None: all. For a metric with permanent responses the period is the latest.
     warnings
-        What to mind before passing this on.
+        What to consider before passing this on.
     merged
-        One estimate of the values that versions have in common; None where fewer than two have any.
+        One estimate of the values that versions have in common; None if fewer than two have any.
     """
 
     level: float

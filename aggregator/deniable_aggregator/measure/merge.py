@@ -1,4 +1,4 @@
-"""One estimate out of several versions of a metric: of the values that mean the same in all."""
+"""One estimate from several versions of a metric: for the values that mean the same in all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Measured", "merged"]
 
 
 class Measured(NamedTuple):
-    """One version: what was decoded of it, and what is said of it."""
+    """One version: its decoded estimate, and what is shown of it."""
 
     declared: Declared
     values: Sequence[int]
@@ -35,7 +35,7 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
     places = [{_meaning(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in several]
     estimates = [each.estimate for each in several]
 
-    def known(meaning: _Meaning) -> bool:  # candidates that share all their hashes are not
+    def known(meaning: _Meaning) -> bool:  # candidates that share all their hashes are unknown
         each = zip(places, estimates, strict=True)
         return all(meaning in own and isfinite(estimate.frequency[own[meaning]]) for own, estimate in each)
 
@@ -61,18 +61,18 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
 
 
 class _Meaning(NamedTuple):
-    """A value with all that is reported as it: versions where any of this differs are not merged.
+    """A value with everything that is reported as it. Versions in which any of this differs are not merged.
 
     Parameters
     ----------
     value
         As declared.
     kind
-        Its type, since True and 1 are equal.
+        Its type, because True and 1 are equal.
     absent
-        Whether having no answer is reported as it.
+        Whether the absence of an answer is reported as it.
     others
-        If undeclared answers are reported as it, which ones are declared; else None.
+        The declared answers, if undeclared ones are reported as it; else None.
     """
 
     value: Value

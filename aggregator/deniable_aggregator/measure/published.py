@@ -1,4 +1,4 @@
-"""Measurements of what was published. Nothing here sees what was counted and not published yet."""
+"""Measurements of what was published. Nothing here reads reports that are counted but not published."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = ["latest", "listed", "measure", "releases_of"]
 
-_HOMOGENEOUS = 0.9  # share of a segment with one answer, at least
+_HOMOGENEOUS = 0.9  # least share of one answer that raises a warning
 
 
 def listed(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> Listed:
-    """Describe a metric and how much of it was published, in the highest version and in each."""
+    """Describe a metric, and how much of each version was published."""
     first, *_ = versions = _versions(app, id_, known)
     return Listed(**asdict(described(app, app.highest[id_])), n=first.n, updated=first.updated, versions=versions)
 
 
 def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summary]) -> list[Latest]:
-    """Estimate metrics, each from its last release, in the highest version of which there is any."""
+    """Estimate metrics, each from the last release of its highest version that has one."""
     shown = [next((each for each in app.versions_of(id_) if each.definition in known), app.highest[id_]) for id_ in ids]
     wholes = [Stratum(*each.definition, known.get(each.definition, Summary()).last, "") for each in shown]
     notes = release.noted(app.store, wholes)
@@ -56,14 +56,14 @@ def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summa
 def measure(
     app: Collection, asked: Sequence[Declared], period: str | None = None, segment: str | None = None, level: float = LEVEL
 ) -> Measurement:
-    """Estimate a metric over one period or, if none is given, over all; over the latest where permanent responses are kept.
+    """Estimate a metric over a period. Without a period: over all, or over the latest if permanent responses are kept.
 
     Parameters
     ----------
     app
         Whose metric it is.
     asked
-        The versions of it to look at, the highest first. The answer is of the first one of which anything was published.
+        The versions to try, the highest first. The answer is of the first one with a release.
     period, segment
         What to estimate.
     level
@@ -72,7 +72,7 @@ def measure(
     Raises
     ------
     Refusal
-        What is said of the first version, where no other one has an answer.
+        For the first version, if no other has an answer.
     """
     known = release.summaries(app.store)
     found: list[Measured] = []
@@ -86,7 +86,7 @@ def measure(
     if refusal and not answered:
         raise refusal
     first = (answered or found)[0].answer
-    if asked[0].metric.kept:  # an answer of another period is none of this one
+    if asked[0].metric.kept:  # an answer for another period would be misleading
         answered = [each for each in answered if each.answer.included == first.included]
     return replace(first, merged=merged(answered, level))
 
@@ -104,7 +104,7 @@ def _measured(
     Raises
     ------
     Refusal
-        If the period or the cell is none of the metric's, the cell is withheld, or nothing was published for the period.
+        If the metric has no such period or cell, the cell is withheld, or nothing was published for the period.
     """
     published = releases_of(app, declared)
     breakdown = Breakdown.of(app.registry, declared.metric)
@@ -112,7 +112,7 @@ def _measured(
     if period is not None:
         check_period(declared.metric, period)
     elif declared.metric.kept:
-        # A device's reports of several periods are copies of one permanent response: pooled, their errors would be understated.
+        # A device's reports of several periods are copies of one permanent response. Pooled, their errors would be too small.
         period = max((stratum.period for stratum in published if stratum.segment == cell), default=None)
     within = {stratum: each for stratum, each in published.items() if period is None or each.covers(stratum.period, period)}
     chosen = {stratum: each for stratum, each in within.items() if stratum.segment == cell}
@@ -139,13 +139,13 @@ def _measured(
 
 
 def releases_of(app: Collection, declared: Declared) -> dict[Stratum, Release]:
-    """List what was published under the very definition that the registry has now."""
+    """Return what was published under the definition that the registry has now."""
     found = release.listed(app.store, declared.metric.id).items()
     return {stratum: each for stratum, each in found if stratum[:3] == declared.definition}
 
 
 def _versions(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:
-    """Tell how much of each version of a metric was published, the highest first."""
+    """Return how much of each version of a metric was published, the highest first."""
     found = [(each.metric, known.get(each.definition, Summary())) for each in app.versions_of(id_)]
     return [
         Version(metric.version, metric.expires, summary.n, _moment(summary.updated) if summary.n else None)
@@ -162,12 +162,12 @@ def _moment(seconds: int) -> datetime:
 
 
 def _spans(releases: Mapping[Stratum, Release]) -> list[Span]:
-    """Tell which periods releases cover, each from its first one (None: all before) to its last one."""
+    """Return the periods that releases cover, each from its first one (None: from the beginning) to its last one."""
     return [Span(releases[each].first or None, each.period) for each in sorted(releases)]
 
 
 def _warnings(declared: Declared, rows: Sequence[ValueEstimate]) -> list[str]:
-    """Warn of a group all but all of whom gave one answer: whoever is known to be in it has then told it."""
+    """Warn if nearly all of a group gave one answer: this reveals the answer of everybody who is known to be in it."""
     if not any(row.simultaneous[0] >= _HOMOGENEOUS for row in rows):
         return []
-    return [f"at least {_HOMOGENEOUS:.0%} of this segment gave the same answer to {declared.metric.id}: it tells of each of them"]
+    return [f"at least {_HOMOGENEOUS:.0%} of this segment gave the same answer to {declared.metric.id}: this reveals each answer"]

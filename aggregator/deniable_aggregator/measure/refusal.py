@@ -1,4 +1,4 @@
-"""Why a metric is not measured: no such period or cell, nothing published, or a cell that is withheld."""
+"""Why a metric is not measured: unknown period or cell, nothing published, or a withheld cell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
-    """Base of these.
+    """Base class of refusals.
 
     Parameters
     ----------
@@ -45,26 +45,26 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
 
 
 class UnknownPeriod(Refusal):
-    """A period that is none of the metric's."""
+    """The metric has no such period."""
 
 
 class UnknownCell(Refusal):
-    """A cell that is none of the metric's."""
+    """The metric has no such cell."""
 
 
 class NothingPublished(Refusal):
-    """Nothing was published for a period yet."""
+    """Nothing was published for the period yet."""
 
 
 class WithheldCell(Refusal):
-    """A cell that is withheld.
+    """The cell is withheld.
 
     Parameters
     ----------
     detail
         The rule, and what to ask for instead.
     instead
-        The nearest cell that can be had; None: all reports.
+        The nearest cell that is published; None: all reports.
     """
 
     def __init__(self, detail: str, instead: str | None) -> None:
@@ -73,12 +73,12 @@ class WithheldCell(Refusal):
 
 
 def check_period(metric: Metric, period: str) -> None:
-    """Refuse a period that is none of the metric's.
+    """Refuse a period that the metric does not have.
 
     Raises
     ------
     UnknownPeriod
-        If it is not.
+        If the metric has no such period.
     """
     try:
         bounds(period, metric.period)
@@ -87,12 +87,12 @@ def check_period(metric: Metric, period: str) -> None:
 
 
 def read_cell(breakdown: Breakdown, cell: str) -> str:
-    """Write a cell with its segments in the metric's order.
+    """Return a cell with its segments in the metric's order.
 
     Raises
     ------
     UnknownCell
-        If it is none of the metric's.
+        If the metric has no such cell.
     """
     try:
         return breakdown.canonical(cell)
@@ -101,7 +101,7 @@ def read_cell(breakdown: Breakdown, cell: str) -> str:
 
 
 def missing(app: Collection, declared: Declared, breakdown: Breakdown, cell: str, published: Some[str]) -> Refusal:
-    """Say why there is nothing; in the same words whether there are few reports or none, or these would give others away."""
+    """Explain why there is no answer. The words are the same for few reports and for none."""
     if not published:
         return NothingPublished(f"nothing was published for this period yet: {awaited(app, declared)}")
     instead = next((each for each in breakdown.coarser(cell) if each in published), "")
@@ -111,7 +111,7 @@ def missing(app: Collection, declared: Declared, breakdown: Breakdown, cell: str
 
 
 def next_release(app: Collection, declared: Declared) -> datetime | None:
-    """Return when the next period closes; None where that is not waited for: in a trial, or once collection has ended."""
+    """Return when the next period closes; None if no release depends on it: in a trial, or once collection has ended."""
     metric = declared.metric
     name = metric.next_to_close(datetime.now(UTC))
     begins, _ = bounds(name, metric.period)
@@ -119,7 +119,7 @@ def next_release(app: Collection, declared: Declared) -> datetime | None:
 
 
 def awaited(app: Collection, declared: Declared) -> str:
-    """Say what the next release takes, and when it is due; in the same words whether few reports came or none."""
+    """Say how many reports the next release needs, and when it is due. The words do not depend on how many came."""
     least, due = declared.metric.min_reports, next_release(app, declared)
     if due is None:
         return "everything is published at once" if app.trial else "collection has ended"

@@ -1,8 +1,8 @@
-"""Logs of our processes: one line a record, for people (``console``) or programs (``json``), and nothing of any client in it.
+"""Logs of our processes: one line for each record, for people (``console``) or programs (``json``), with no data of clients.
 
-What a record may carry beside its event is listed in `FIELDS`; whatever else a library attaches is left out. An exception is told
-as its kind and its places in the code, since its message may repeat what a client sent; only what is wrong with our own
-configuration is told in full.
+`FIELDS` lists what a record may contain besides its event; other attributes that libraries add are left out. An exception is
+logged as its type and its places in the code, because its message may quote a client. Only errors in our own configuration are
+logged with their message.
 """
 
 from __future__ import annotations
@@ -33,42 +33,43 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 FIELDS = ("request", "route", "method", "status", "code", "app", "ms")
-"""What a record may carry: the request's id, the rule of its address (not the address), its method, the status it was answered
-with, the code of the problem, the app, and milliseconds."""
+"""Fields of a record: the request's id, the rule of its address (not the address), its method, the status of the answer, the
+code of the problem, the app, and milliseconds.
+"""
 
 _context: ContextVar[dict[str, Any] | None] = ContextVar("deniable_log_context", default=None)
 
 
 def begin(**known: Any) -> None:
-    """Let every record that is written from here on, in this thread or task, carry some of `FIELDS`."""
+    """Set `FIELDS` of all records from here on, in this thread or task."""
     _context.set(known)
 
 
 def note(**known: Any) -> None:
-    """Add to what records carry since `begin`; without it this does nothing."""
+    """Add to the fields set by `begin`; without it this does nothing."""
     carried = _context.get()
     if carried is not None:
         carried.update(known)
 
 
 def current() -> Mapping[str, Any]:
-    """Return what records carry at the moment."""
+    """Return the fields of records at the moment."""
     return _context.get() or {}
 
 
 def end() -> None:
-    """Let records carry nothing again."""
+    """Clear the fields."""
     _context.set(None)
 
 
 def places(trace: TracebackType | None) -> str:
-    """Return where in the code an exception came by, the innermost place first."""
+    """Return the places in the code that an exception passed, the innermost first."""
     return " < ".join(f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in reversed(extract_tb(trace)))
 
 
 class _Formatter(logging.Formatter):
     def parts(self, record: logging.LogRecord) -> dict[str, Any]:
-        """Return what is told of a record, in order."""
+        """Return the fields of a record, in order."""
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
         told = {"time": f"{moment}Z", "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
         carried = current()
@@ -98,7 +99,7 @@ class _Console(_Formatter):
         told = self.parts(record)
         head = "{time} {level:<8} {logger}: {event}".format(**told)
         rest = [f"{name}={told[name]}" for name in (*FIELDS, "exception", "places", "detail") if name in told]
-        return "\n    ".join(" ".join([head, *rest]).splitlines())  # a line of its own begins at the margin
+        return "\n    ".join(" ".join([head, *rest]).splitlines())  # only a new record begins at the margin
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,7 @@ class LogSettings:
     Parameters
     ----------
     level
-        The least that is written; one of `LEVELS`. ``info`` has a line for each request.
+        The lowest level that is written; one of `LEVELS`. ``info`` has a line for each request.
     format
         One of `FORMATS`.
 
@@ -139,11 +140,11 @@ class LogSettings:
         return cls(**{name: environment[variable] for name, variable in names.items() if variable in environment})  # type: ignore[arg-type]
 
     def formatter(self) -> logging.Formatter:
-        """Return what writes records."""
+        """Return the formatter of records."""
         return _Json() if self.format == "json" else _Console()
 
     def apply(self) -> None:
-        """Have this process log so, to stderr: for our own processes, whose logs nobody else has set up."""
+        """Log to stderr in this process. This is for our own processes, where nobody else has set up logging."""
         handler = logging.StreamHandler()
         handler.setFormatter(self.formatter())
         root = logging.getLogger()
@@ -151,7 +152,7 @@ class LogSettings:
             root.removeHandler(old)
         root.addHandler(handler)
         root.setLevel(self.level.upper())
-        logging.raiseExceptions = False  # a record that cannot be written would be told with all that it was to say
+        logging.raiseExceptions = False  # the message about a record that cannot be written would quote all of it
         sys.excepthook = _uncaught
         threading.excepthook = _uncaught_in_thread
 
@@ -160,10 +161,10 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     if issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
         return
-    logging.getLogger("deniable").critical("the process ends by a bug", exc_info=(kind, error, trace))
+    logging.getLogger("deniable").critical("the process ends because of a bug", exc_info=(kind, error, trace))
 
 
 def _uncaught_in_thread(caught: threading.ExceptHookArgs) -> None:
     if caught.exc_value is not None and not isinstance(caught.exc_value, SystemExit):
         told = (caught.exc_type, caught.exc_value, caught.exc_traceback)
-        logging.getLogger("deniable").critical("a thread ends by a bug", exc_info=told)
+        logging.getLogger("deniable").critical("a thread ends because of a bug", exc_info=told)

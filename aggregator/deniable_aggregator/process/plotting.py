@@ -1,4 +1,4 @@
-"""What pictures have in common."""
+"""Colours and settings that all plots share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 __all__ = ["INK", "LINE", "SOFT", "STYLE"]
 
 INK, SOFT, LINE = "#1a1f24", "#57616b", "#e6e7e3"
-"""Colours of text, of what is less important, and of what only guides the eye."""
+"""Colours of text, of less important text, and of grid lines."""
 
 STYLE: Any = {
     "font.size": 10,

@@ -1,6 +1,6 @@
-"""Variables of the environment: the numbers that a worker is told by them, and names that nothing knows, which may be mistyped.
+"""Environment variables: the numbers of a worker, and unknown names, which may be mistyped.
 
-Each floor names its own in the entry-point group ``deniable.variables``, as a mapping from the name to the default as text.
+Each floor lists its own in the entry-point group ``deniable.variables``: a mapping from the name to the default as text.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ log = logging.getLogger("deniable.settings")
 
 PREFIX = "DENIABLE_"
 _GROUP = "deniable.variables"
-# What Kubernetes tells every container of a service whose name begins with ours.
+# Kubernetes sets these in every container, for each service whose name begins with ours.
 _KUBERNETES = re.compile(r"\w+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)")
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number that a worker is told, by a flag or else by its variable.
+    """A number that a worker takes from a flag, or else from its variable.
 
     Parameters
     ----------
     name
         As in ``--claim-after`` and ``DENIABLE_WORKER_CLAIM_AFTER``.
     default
-        Where neither is given. If it is whole, so is what is given.
+        Used if neither is given. If it is whole, the number must be whole.
     above, most
-        It is above the one and at most the other.
+        The number is above the one, and at most the other.
     unit
-        How help calls it.
+        The unit, for help.
     about
-        What it is, for help.
+        The description, for help.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Number:
         return f"{PREFIX}WORKER_{self.name.upper()}"
 
     def choose(self, flag: str | None = None, environment: Mapping[str, str] = os.environ) -> float:
-        """Return what is chosen: by the flag if it is given, else by the variable, else by default.
+        """Return the number: from the flag if it is given, else from the variable, else the default.
 
         Raises
         ------
@@ -87,10 +87,10 @@ class Number:
 
 WORKER = (
     Number("batch", 100, 0, 10_000, "N", "batches counted in one commit"),
-    Number("max_deliveries", 5, 0, 1_000_000, "N", "put aside what so many workers did not get counted"),
-    Number("claim_after", 60.0, 0, 3600, "SECONDS", "take over what another worker has had in hand for so long"),
+    Number("max_deliveries", 5, 0, 1_000_000, "N", "put a batch aside after so many deliveries"),
+    Number("claim_after", 60.0, 0, 3600, "SECONDS", "take over batches that another worker has held for so long"),
 )
-"""The numbers that a worker is told."""
+"""The numbers that a worker takes."""
 
 VARIABLES: dict[str, str] = {
     "DENIABLE_REDIS_URL": "",
@@ -101,19 +101,19 @@ VARIABLES: dict[str, str] = {
     "DENIABLE_LOG_FORMAT": LogSettings().format,
     **{each.variable: f"{each.default:g}" for each in WORKER},
 }
-"""What workers and their commands read, with the defaults."""
+"""Variables that workers and their commands read, with the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """A variable that begins like ours and that nothing reads.
+    """A variable with our prefix that nothing reads.
 
     Parameters
     ----------
     name
         Its name.
     nearest
-        The known name most like it; None if none is alike.
+        The most similar known name; None if none is similar.
     """
 
     name: str
@@ -124,15 +124,15 @@ class Stray:
 
 
 def strays(environment: Mapping[str, str] = os.environ) -> list[Stray]:
-    """Find the variables that begin like ours and that no floor knows, by name. What Kubernetes sets by itself is none."""
+    """Return the variables with our prefix that no floor knows, sorted. Those that Kubernetes sets are left out."""
     left = {name for name in environment if name.startswith(PREFIX) and not _KUBERNETES.fullmatch(name)}
     known: set[str] = set()
-    for names in _known():  # the floors above are looked into only if need be
+    for names in _known():  # the packages of the floors above are imported only if needed
         left -= names
         known |= names
         if not left:
             return []
-    if not known:  # not installed: nobody can tell
+    if not known:  # not installed, so no names are known
         return []
     return [Stray(name, next(iter(get_close_matches(name, sorted(known), 1)), None)) for name in sorted(left)]
 

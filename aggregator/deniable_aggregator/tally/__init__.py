@@ -1,7 +1,7 @@
-"""The tally: the sum of reports, one int64 matrix and a report count per row, for every mechanism alike.
+"""The tally: the sum of reports. For every mechanism it is one int64 matrix and a number of reports for each row.
 
-Tallies add. Merging is associative and commutative, so it never matters in which order, on which machine or in how many
-pieces reports were counted.
+Tallies add. Merging is associative and commutative, so reports may be counted in any order, on any machine and in any number of
+pieces.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Tally", "count", "empty", "from_cells", "merge", "plain", "sift", "valid"]
 
 _BYTES = bytes(range(256))
-_FEW = 64  # payloads, which are checked sooner than numpy is called
+_FEW = 64  # payloads up to which a check in Python is faster than a call of numpy
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +53,7 @@ class Tally:
     def cells(self) -> NDArray[np.int64]:
         """The tally as one vector: the counts row by row, then, for bits, the reports of each row.
 
-        With indices every report counts once, so the reports of a row are the sum of its counts and are not written.
+        With indices every report counts once, so the reports of a row are the sum of its counts, and are left out.
         """
         if self.layout.kind == "index":
             return self.counts.ravel()
@@ -74,7 +74,7 @@ def empty(layout: Layout) -> Tally:
 
 
 def from_cells(layout: Layout, cells: NDArray[np.int64]) -> Tally:
-    """Make a tally from its vector; cells missing at the end are 0.
+    """Make a tally from its vector. Missing cells at the end are 0.
 
     Raises
     ------
@@ -93,14 +93,14 @@ def from_cells(layout: Layout, cells: NDArray[np.int64]) -> Tally:
 
 @lru_cache(1024)
 def plain(layout: Layout) -> tuple[tuple[int, bytes], ...]:
-    """List bytes by which it is plain that a payload is valid: most groups are small, and calls of numpy take longer than they.
+    """List bytes that prove a payload valid. For most groups, which are small, this check is faster than a call of numpy.
 
     A number is below another one if its highest byte is below that of the other.
 
     Returns
     -------
     tuple of (int, bytes)
-        A place in the payload, and the bytes of which one must stand there. A payload with another one may be valid all the same.
+        A place in the payload, and the bytes that prove its part valid. A payload with another byte there may be valid, too.
     """
     size, head = layout.payload_size, layout.row_size
     if layout.kind == "index":
@@ -112,7 +112,7 @@ def plain(layout: Layout) -> tuple[tuple[int, bytes], ...]:
 
 
 def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
-    """Tell of each payload whether a device could have sent it.
+    """Check for each payload whether a device could have sent it.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
     Returns
     -------
     ndarray of bool
-        One element a payload.
+        One element for each payload.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def valid(layout: Layout, payloads: bytes) -> NDArray[np.bool_]:
 
 
 def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | None]:
-    """Part the payloads that a device could have sent from those that none could.
+    """Separate valid payloads from invalid ones.
 
     Parameters
     ----------
@@ -154,11 +154,11 @@ def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | No
     Returns
     -------
     good : bytes
-        The good payloads.
+        The valid payloads.
     bad : int
-        How many there are of the others.
+        Number of the others.
     reason : PayloadError or None
-        What is wrong with the first of them.
+        What is wrong with the first of these.
     """
     if _all_plain(layout, payloads):
         return payloads, 0, None
@@ -168,7 +168,7 @@ def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | No
     if good.all():
         return payloads, 0, None
     table = _table(layout, payloads)
-    reason = PayloadError("payload", "a payload is none that a device could have sent")
+    reason = PayloadError("payload", "no device could have sent this payload")
     try:
         layout.unpack(table[int(np.flatnonzero(~good)[0])].tobytes())
     except PayloadError as error:
@@ -177,12 +177,12 @@ def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | No
 
 
 def count(layout: Layout, payloads: bytes) -> Tally:
-    """Count reports, of which each must be good.
+    """Count reports, which must all be valid.
 
     Raises
     ------
     PayloadError
-        If a payload is none that a device could have sent. Nothing is counted then.
+        If no device could have sent a payload. Nothing is counted then.
     """
     _, _, reason = sift(layout, payloads)
     if reason:
@@ -226,7 +226,7 @@ def _all_plain(layout: Layout, payloads: bytes) -> bool:
 
 
 def _all_valid(layout: Layout, payloads: bytes) -> bool:
-    """Tell whether all payloads are valid, by a look at each."""
+    """Check each payload in Python."""
     size = layout.payload_size
     if not payloads or len(payloads) % size:
         return False

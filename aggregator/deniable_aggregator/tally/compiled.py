@@ -1,22 +1,21 @@
 """The compiled counting kernels: an index histogram, and positional popcounts of one row and of many.
 
-Bits are never unpacked. Reports of *one row* are counted by carry-save addition, 64 columns to a word. A full adder
-(`_csa`) takes three words of one weight to one word of that weight and one of twice the weight, so a tree of them (Harley
-and Seal's) takes the next 16 lines of words into four running planes, of weights 1, 2, 4 and 8, and carries one line of
-weight 16 out, which ripples through the planes above. So a column's count stands in the planes as a binary number. Before
-it might overflow it is read out: the same byte of eight planes makes a matrix of 8 x 8 bits, and its transpose the counts
-of eight columns.
+Bits are never unpacked. Reports of *one row* are counted by carry-save addition, 64 columns to a word. A full adder (`_csa`)
+turns three words of one weight into one word of that weight and one of twice the weight. A tree of adders (Harley and Seal) takes
+16 lines of words at a time into four running planes, of weights 1, 2, 4 and 8. It carries one line of weight 16 out, which is
+added to the planes above. So the planes hold each column's count as a binary number. They are read out before they can overflow.
+The same byte of eight planes makes a matrix of 8 x 8 bits, and its transpose holds the counts of eight columns.
 
-A line is `LANES` words. Narrow reports fill it side by side, so that the loop over the lanes is long enough to vectorise,
-and their counts are folded together when they are read; wide reports go through in passes, each over the next `LANES`
-words. The state is a flat array of `INPUTS` lines to add and then the planes. Its distances are constants and its indices
-unsigned for a reason: otherwise LLVM cannot rule out that lines overlap, or that an index is negative and counts from the
-end, and the loop goes a word at a time, which was four times slower.
+A line is `LANES` words. Several narrow reports share a line, so that the loop over the lanes is long enough to vectorise. Their
+counts are added together when they are read. Wide reports take several passes, each over the next `LANES` words. The state is a
+flat array of `INPUTS` input lines followed by the planes. Its distances are constants and its indices unsigned. Otherwise LLVM
+must assume that lines overlap, or that an index is negative and counts from the end. Then the loop goes word by word, which was
+four times slower.
 
-Reports of *many rows* come in no order, and to bring them into one, by copies or by a list of places, takes longer than to
-count them: each is added at once to its row's counters of one byte, which are emptied into the cells after 255 reports.
-Byte ``i`` of a word's lane ``j`` counts its bit ``8 i + j``, so a report's word, copied to 8 lanes, shifted right by the
-number of the lane and masked, is added in four vector instructions.
+Reports of *many rows* come in any order. Sorting them, by copies or by a list of places, takes longer than counting them. So each
+is added at once to its row's one-byte counters, which are moved to the cells after 255 reports. Byte ``i`` of lane ``j`` of a
+word counts bit ``8 i + j``. A report's word is copied to 8 lanes, shifted right by the number of the lane, masked and added, in
+four vector instructions.
 """
 
 from __future__ import annotations
@@ -37,26 +36,26 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
     Words = NDArray[np.uint64]
     Counts = NDArray[np.int64]
-    Number = Any  # an int or an np.uint64: numba tells them apart, and mypy cannot, through a range
+    Number = Any  # an int or an np.uint64: numba distinguishes them, mypy cannot through a range
 
 __all__ = ["AHEAD", "histogram", "histogram3", "popcount"]
 
 _Function = TypeVar("_Function")
 
-LANES = 32  # fewer are slower; more make reading out dearer, which small batches feel
+LANES = 32  # fewer are slower; more make reading out slow for small batches
 SPAN = 8 * LANES
 INPUTS = 16
-PLANES = 16  # of which the carries reach 12: the rest are there to be transposed by eights
+PLANES = 16  # the carries reach 12; the others complete the transpose by eights
 BLOCK = INPUTS * LANES
 STATE = (INPUTS + PLANES) * LANES
 FULL = (1 << 12) - INPUTS
-"""Lines that 12 planes can count, whole trees of them."""
+"""Lines that 12 planes can count, in whole trees."""
 
 AHEAD = 7
 """Bytes that may be read past the last report of many rows."""
 
 _PREFETCH = 1024
-"""Bytes ahead that reports of many rows are fetched: the counters get in the way of the processor's own guess."""
+"""Bytes ahead that reports of many rows are prefetched: writing counters disturbs the processor's own prefetching."""
 
 _U = np.uint64
 _1, _2, _3, _4, _8 = (_U(line * LANES) for line in (1, 2, 3, 4, 8))
@@ -66,11 +65,11 @@ _FULL = np.uint8(255)
 
 
 def _compile(function: _Function) -> _Function:
-    """Compile at the first call, to run without the GIL; keep the machine code on disk where some directory allows."""
+    """Compile at the first call, to run without the GIL. Cache the machine code on disk if some directory allows it."""
     compile_: Any = partial(numba.njit, nogil=True, error_model="numpy")
     try:
         compiled: _Function = compile_(cache=True)(function)
-    except RuntimeError:  # numba finds no directory that it may write to
+    except RuntimeError:  # numba finds no directory that it can write to
         compiled = compile_()(function)
     return compiled
 
@@ -99,7 +98,7 @@ def _add8(state: Words, at: Number, ones: Number, twos: Number, fours: Number) -
 
 @_compile
 def _ripple(state: Words, at: Number, carry: Number) -> Number:
-    """Add `carry` to the four planes from `at` up; return what they carry."""
+    """Add `carry` to the four planes from `at` up; return the carry out of them."""
     a, b, c, d = state[at], state[at + _1], state[at + _2], state[at + _3]
     ab = carry & a
     abc = ab & b
@@ -123,13 +122,13 @@ def _add16(state: Words) -> None:
 
 @_compile
 def _clear(array: NDArray[Any], begin: Number, end: Number) -> None:
-    for at in range(_U(begin), _U(end)):  # which compiles sooner than an assignment to a slice
+    for at in range(_U(begin), _U(end)):  # compiles faster than an assignment to a slice
         array[at] = 0
 
 
 @_compile
 def _transpose(planes: Bytes, begin: Number, counts: Words) -> None:
-    """Turn the eight planes from `begin` up into counts of a byte each (Warren, Hacker's Delight, 2012, section 7-3)."""
+    """Turn the eight planes from `begin` up into counts of one byte each (Warren, Hacker's Delight, 2012, section 7-3)."""
     for at in range(_U(SPAN)):
         word = _U(0)
         for plane in range(_U(8)):
@@ -144,7 +143,7 @@ def _transpose(planes: Bytes, begin: Number, counts: Words) -> None:
 
 @_compile
 def _read(state: Words, period: Number, cells: Counts) -> None:
-    """Move each column's count from the planes to its cell; columns `period` apart share a cell."""
+    """Move each column's count from the planes to its cell. Columns `period` apart share a cell."""
     counts = np.empty(SPAN, np.uint64)
     small = counts.view(np.uint8)
     for shift in range(0, PLANES, 8):
@@ -188,7 +187,7 @@ def _popcount_one_row(payloads: Bytes, size: Number, cells: Counts) -> None:
 
 @_compile
 def _word(payloads: Bytes, at: Number) -> Number:
-    """Read 8 bytes as a word; LLVM makes a single load of it."""
+    """Read 8 bytes as a word. LLVM makes this a single load."""
     word = _U(0)
     for byte in range(_U(8)):
         word |= _U(payloads[at + byte]) << (_U(8) * byte)
@@ -198,7 +197,7 @@ def _word(payloads: Bytes, at: Number) -> Number:
 def _typed_count_word(_: Any, counters: Any, _at: Any, payloads: Any, _bits: Any) -> tuple[Any, Callable[..., Any]]:
     """Add the 64 bits that begin at a byte of `payloads` to the counters that begin at word `at`.
 
-    LLVM's vectorisers leave so short a loop alone, hence the vectors by hand.
+    LLVM does not vectorise so short a loop, so the vectors are written by hand.
     """
 
     def build(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -243,7 +242,7 @@ def _count_reports(
     own: Number,
     seen: Bytes,
 ) -> tuple[Number, Number]:
-    """Count reports up to the first that fills its row's counters, `own` words; return where it ends, and its row."""
+    """Count reports until one row's counters (`own` words) are full; return where that report ends, and the row."""
     row_mask = (_U(1) << (_U(8) * row_size)) - _U(1)
     row = _U(0)
     while at < end:
@@ -255,7 +254,7 @@ def _count_reports(
             _count_word(counters, target, payloads, bits)
             bits += _U(8)
             target += _U(8)
-        while target < stop:  # by twos, which is a quarter faster
+        while target < stop:  # two at a time is a quarter faster
             _count_word(counters, target, payloads, bits)
             _count_word(counters, target + _U(8), payloads, bits + _U(8))
             bits += _U(16)
@@ -282,7 +281,7 @@ def _popcount_rows(payloads: Bytes, tail: Bytes, row_size: Number, size: Number,
     rows, width = cells.shape
     own = _U((width + 63) // 64 * 8)
     memory = np.zeros(rows * own + 8, np.uint64)
-    counters = memory[(64 - memory.ctypes.data % 64) // 8 :]  # a vector that straddles cache lines takes twice as long
+    counters = memory[(64 - memory.ctypes.data % 64) // 8 :]  # a vector across two cache lines takes twice as long
     seen = np.zeros(rows, np.uint8)
     for part in (payloads, tail):
         at, end = _U(0), _U(max(0, len(part) - AHEAD) // size * size)
@@ -302,7 +301,7 @@ def _popcount_rows(payloads: Bytes, tail: Bytes, row_size: Number, size: Number,
 def popcount(payloads: Bytes, tail: Bytes, row_size: Number, size: Number, cells: Counts, reports: Counts) -> None:
     """Add the bits and the reports of `payloads`; see `deniable_aggregator.tally.kernels.popcount`.
 
-    Where there are many rows, only those of `payloads` that `AHEAD` bytes follow are counted, and then those of `tail`.
+    With many rows, only reports of `payloads` with `AHEAD` bytes after them are counted, and then those of `tail`.
     """
     if row_size == 0:
         reports[0] += len(payloads) // size
@@ -316,8 +315,8 @@ def histogram(numbers: NDArray[Any], cells: Counts) -> None:
     """Add 1 to ``cells[number]`` for each of `numbers`, an array of an unsigned type."""
     pairs = len(numbers) // 2 if len(numbers) > len(cells) else 0
     if pairs:
-        # An increment waits for the last one of its cell: two tables in turn halve the wait when one value is common.
-        # Narrow counters keep them in cache; neither table sees 2**32 numbers.
+        # An increment waits for the last one of the same cell. Two tables in turn halve the wait if one value is common. Narrow
+        # counters keep them in the cache. Neither table gets 2**32 numbers.
         even, odd = np.zeros(len(cells), np.uint32), np.zeros(len(cells), np.uint32)
         for pair in range(pairs):
             even[numbers[2 * pair]] += np.uint32(1)
@@ -330,7 +329,7 @@ def histogram(numbers: NDArray[Any], cells: Counts) -> None:
 
 @_compile
 def histogram3(words: NDArray[np.uint32], tail: Bytes, counts: NDArray[Any]) -> None:
-    """Do as `histogram` does, for numbers of three bytes: four of them in each three `words`, the last few in `tail`."""
+    """Like `histogram`, for numbers of three bytes: four of them in each three `words`, the last few in `tail`."""
     low = np.uint32(0xFFFFFF)
     for at in range(_U(0), _U(len(words)), _U(3)):
         first, second, third = words[at], words[at + _U(1)], words[at + _U(2)]

@@ -1,4 +1,4 @@
-"""The compiled counting of weights: eight bytes at a time, each word's ones by one instruction."""
+"""The compiled counting of weights: eight bytes at a time, with one popcount instruction for each word."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _U = np.uint64
 
 @_compile
 def _ones(word: Number) -> Number:
-    """Count the ones of a word; LLVM knows the idiom, and makes one instruction of it (Hacker's Delight, 2012, section 5-1)."""
+    """Count the ones of a word. LLVM turns this idiom into one instruction (Hacker's Delight, 2012, section 5-1)."""
     word -= word >> _U(1) & _U(0x5555555555555555)
     word = (word & _U(0x3333333333333333)) + (word >> _U(2) & _U(0x3333333333333333))
     word = word + (word >> _U(4)) & _U(0x0F0F0F0F0F0F0F0F)

@@ -1,9 +1,9 @@
-"""Counting: what turns the payloads of many reports into the cells of a tally.
+"""The counting kernels: they turn the payloads of many reports into the cells of a tally.
 
-There is one kernel for each kind of `deniable.wire.layout.Layout`. Payloads lie end to end in one array of bytes, just as they
-arrive, and were validated before: a number past the table or a set padding bit is not looked for here. Counts are added
-in place. Where numba is installed they run as machine code without the GIL, near the speed of memory; otherwise numpy
-gives the same counts, unary ones some 20 to 100 times slower. Numba is first loaded when something is counted.
+There is one kernel for each kind of `deniable.wire.layout.Layout`. Payloads lie end to end in one array of bytes, as they arrive.
+They were validated before, so nothing is checked here. Counts are added in place. If numba is installed, the kernels run as
+machine code without the GIL, near the speed of memory. Otherwise numpy gives the same counts; unary ones take 20 to 100 times as
+long. Numba is loaded at the first count.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["backend", "histogram", "popcount", "widen"]
 
-_PAIRED = 32  # cells, beyond which the touched part of the table of pairs leaves the fastest cache
-_WORTH_PAIRING = 1 << 20  # reports, below which filling and folding that table costs more than it saves
+_PAIRED = 32  # cells above which the used part of the table of pairs does not fit the fastest cache
+_WORTH_PAIRING = 1 << 20  # reports below which filling and folding the table takes longer than it saves
 _COUNTERS = 1 << 25
-"""Bytes of counters for many rows, of which each takes a whole number of 64; only rows of under 8 bits could need more."""
+"""Bytes of counters for many rows, each rounded up to a multiple of 64. Only rows of under 8 bits could need more."""
 _CHUNK = 1 << 20
 """Bytes that numpy unpacks to bits, or numbers that it widens, at a time."""
 
 
 @cache
 def _compiled() -> ModuleType | None:
-    """Import the compiled kernels at the first count, so that a server that only queries never pays for numba."""
-    if sys.byteorder == "big":  # they read the wire's little-endian numbers as their own
+    """Import the compiled kernels at the first count, so that a server that only answers queries does not load numba."""
+    if sys.byteorder == "big":  # they read the wire's little-endian numbers as native ones
         return None
     try:
         from deniable_aggregator.tally import compiled  # noqa: PLC0415
@@ -42,7 +42,7 @@ def _compiled() -> ModuleType | None:
 
 
 def backend() -> str:
-    """Name what counts here.
+    """Return which library counts.
 
     Returns
     -------
@@ -98,7 +98,7 @@ def popcount(
 
 
 def _frozen(payloads: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """View `payloads` read-only, as most arrive: numba compiles once more for an array that may be written."""
+    """Return a read-only view of `payloads`, as most arrive: numba would compile again for a writable array."""
     view = np.ascontiguousarray(payloads).view()
     view.flags.writeable = False
     return view
@@ -109,13 +109,13 @@ def _histogram_numba(payloads: NDArray[np.uint8], size: int, cells: NDArray[np.i
 
     if size == 3:  # noqa: PLR2004  no machine has such a type
         whole = len(payloads) // 12 * 12
-        # A large table is half as large, and faster, with narrow counters; for few reports it would not pay.
+        # A large table is half as large, and faster, with narrow counters. For few reports it is not worth it.
         counts = np.zeros(len(cells), np.uint32) if len(payloads) > len(cells) else cells
         compiled.histogram3(_frozen(payloads[:whole]).view("u4"), _frozen(payloads[whole:]), counts)
         if counts is not cells:
             cells += counts
     elif size == 1 and len(cells) <= _PAIRED and len(payloads) >= _WORTH_PAIRING:
-        # Two reports are one number of two bytes: half as many increments, in a table of which little is ever touched.
+        # Two reports are one number of two bytes. This halves the increments, and little of the table is used.
         even = len(payloads) & ~1
         pairs = np.zeros((256, 256), np.int64)
         compiled.histogram(_frozen(payloads[:even]).view("u2"), pairs.reshape(-1))
@@ -175,7 +175,7 @@ def _popcount_numpy(
     step = max(1, _CHUNK // size // 8)
     if row_size == 0:
         reports[0] += len(content)
-        step = min(step, 255)  # whose counts fit bytes, which numpy adds several times as fast as wider integers
+        step = min(step, 255)  # counts then fit into bytes, which numpy adds several times as fast as wider integers
     else:
         step = max(step, min(8 * len(cells), _CHUNK))  # several reports for each row that is added to
     for begin in range(0, len(content), step):

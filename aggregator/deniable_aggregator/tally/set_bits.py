@@ -1,7 +1,7 @@
 """The weight tally: how many reports of a ``bits`` layout set how many bits.
 
-The sums of a tally forget how the ones were spread over the reports. How many a report has is distributed alike whatever the
-answer, so a second, tiny tally of that alone shows reports that no device would have made.
+The sums of a tally do not show how the ones were spread over the reports. The number of ones in a report has the same
+distribution for every answer. So a second, small tally of this number shows made-up reports.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHUNK = 1 << 20
 
 
 def count(layout: Layout, payloads: bytes) -> NDArray[np.int64]:
-    """Count reports by their ones.
+    """Count reports by their number of ones.
 
     Parameters
     ----------
@@ -45,10 +45,10 @@ def count(layout: Layout, payloads: bytes) -> NDArray[np.int64]:
 
 
 def _count_numba(data: NDArray[np.uint8], row_size: int, size: int, cells: NDArray[np.int64]) -> None:
-    from deniable_aggregator.tally import compiled_weights  # noqa: PLC0415 - numba is loaded when something is counted
+    from deniable_aggregator.tally import compiled_weights  # noqa: PLC0415 - numba is loaded at the first count
 
     view = data.view()
-    view.flags.writeable = False  # as most arrive: numba compiles once more for an array that may be written
+    view.flags.writeable = False  # as most arrive: numba would compile again for a writable array
     compiled_weights.count(view, row_size, size, cells)
 
 

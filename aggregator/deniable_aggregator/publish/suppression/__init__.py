@@ -1,17 +1,16 @@
-"""Which cells may be published together, so that nothing computed from them tells of a few reports only.
+"""Which cells may be published together, so that nothing computed from them is about few reports only.
 
-The rule: **every weighted sum of published tallies, unless it cancels out, has at least so many reports in it** (`least`). It
-holds for a cell by itself, for the difference of any two cells, whether one lies in the other or not, and for whatever margins
-give back of a cell that is withheld. Weights are any numbers: the difference of two single reports tells as much as both of them,
-so it would not do to look at sums of leaves only.
+The rule: **every weighted sum of published tallies, unless it cancels out, contains at least `least` reports**. It holds for a
+single cell, for the difference of any two cells, nested or not, and for a withheld cell that margins would reveal. Weights are
+any numbers: the difference of two single reports reveals as much as both, so checking sums of leaves would not be enough.
 
-Which combinations of segments have no report at all is taken to be known to everybody, which is the safe side: knowing of a
-combination that it is empty can only help to tell others apart, and what is withheld is chosen so that it does not.
+It is assumed that everybody knows which combinations of segments have no report. This is the safe assumption: the choice of cells
+stays safe with that knowledge, and less knowledge reveals less.
 
-Cells are taken one after the other, the coarse before the fine and the large before the small: first all reports, then margins. A
-cell is published if the rule still holds with it. One pass suffices, since what a cell would give away it gives away all the more
-once others are published: at the end no withheld cell could be added. The exception are cells whose check would take too long;
-they are withheld, too. Cubes too large for all that are published along one order of their segments
+Cells are checked one after the other, coarse before fine and large before small: first all reports, then margins. A cell is
+published if the rule still holds with it. One pass is enough: a cell that breaks the rule still breaks it when more cells are
+published. So at the end no withheld cell could be added. The exception are cells whose check would take too long; they are
+withheld, too. Cubes that are too large for this are published along one order of their segments
 (`deniable_aggregator.publish.suppression.nested`).
 
 References
@@ -49,21 +48,21 @@ MAX_ALL_ROUNDS = 60
 
 
 def publishable(cube: Cube, least: int) -> frozenset[str]:
-    """Choose the cells of a cube that may be published together. The same cube always gives the same.
+    """Choose the cells of a cube that may be published together. The same cube always gives the same cells.
 
     Parameters
     ----------
     cube
         Raw numbers of reports.
     least
-        How many reports anything that is told must be about; 1 or less withholds only what is empty.
+        Fewest reports that anything published may be about; 1 or less withholds only empty cells.
     """
     verdicts = _judged(cube, least).items()
     return frozenset(cube.breakdown.text(words) for words, verdict in verdicts if verdict is Verdict.SAFE)
 
 
 def _judged(cube: Cube, least: int) -> dict[Words, Verdict]:
-    """Judge every cell of enough reports; of a cube that is too large for that, those along one order of its segments."""
+    """Judge every cell with enough reports; in too large a cube, only cells along one order of its segments."""
     if len(cube.leaves) <= MAX_LEAVES and cube.memberships <= MAX_MEMBERSHIPS:
         verdicts = _any_order(cube, least)
         if verdicts is not None:
@@ -72,7 +71,7 @@ def _judged(cube: Cube, least: int) -> dict[Words, Verdict]:
 
 
 def _any_order(cube: Cube, least: int) -> dict[Words, Verdict] | None:
-    """Judge every cell of enough reports; None in the all but impossible case that the prime divides what it should not."""
+    """Judge every cell with enough reports; None in the very unlikely case that the prime lowers the rank."""
     breakdown, found = cube.breakdown, cube.cells()
     totals = {words: int(cube.reports[members].sum()) for words, members in found.items()}
     enough = sorted(

@@ -40,7 +40,7 @@ class Cube:
     reports: NDArray[np.int64]
 
     def __repr__(self) -> str:
-        """Tell the size only: numbers of reports are not for logs."""
+        """Show only the size: numbers of reports are not for logs."""
         return f"Cube({', '.join(self.breakdown.names)}; {len(self.leaves)} leaves)"
 
     @classmethod
@@ -52,7 +52,7 @@ class Cube:
         breakdown
             The metric's segments.
         reports
-            Raw number of reports of each stratum, by its segment text. A stratum without any is left out.
+            Raw number of reports of each stratum, by its segment text. Empty strata are left out.
 
         Raises
         ------
@@ -89,7 +89,7 @@ class Cube:
 
     @property
     def memberships(self) -> int:
-        """How many pairs of a cell and a leaf in it there are: what `cells` takes."""
+        """Number of pairs of a cell and a leaf in it, which determines the cost of `cells`."""
         lineage = self.breakdown.lineage
         names = self.breakdown.names
         return sum(

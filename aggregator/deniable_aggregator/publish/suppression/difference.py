@@ -1,17 +1,18 @@
-"""Of how few reports a cell tells, once other cells are known.
+"""The fewest reports that a cell reveals, together with other cells.
 
-Let w be the cell's row and V the known ones, over leaves of few reports. Whoever knows both can compute w + v for every v in the
-span of V; the leaves where it is not 0 are those it tells of. We ask whether any w + v tells of fewer than so many reports.
+Let w be the cell's row and V the rows of known cells, over leaves with few reports. Somebody who knows them can compute w + v for
+every v in the span of V. This sum reveals the leaves where it is not 0. The question is whether any w + v reveals fewer than
+`least` reports.
 
-A *circuit* is a set of leaves on which no v cancels w. Every w + v tells of a leaf of each circuit. So
+A *circuit* is a set of leaves on which no v cancels w. Every w + v reveals a leaf of each circuit. So
 
-* a *flow* through circuits that takes no more of a leaf than it has reports is a lower bound of the reports that are told of.
+* a *flow* through circuits that takes no more of a leaf than it has reports is a lower bound of the reports revealed.
   For a table of two segments, circuits are the paths through a graph, and the largest flow is the fewest reports;
-* a set of leaves that meets every circuit contains the leaves of some w + v. The lightest such set is looked for by its linear
-  relaxation, to which circuits are added as they are needed. What it proves is a flow, checked in whole numbers; what it
-  suggests are the leaves to tell of, tried in exact arithmetic;
-* where neither decides, sets are tried one after the other, each with one more leaf of a circuit that it did not meet. After so
-  many the verdict stays open.
+* a set of leaves that meets every circuit contains the leaves of some w + v. The lightest such set is approximated by a linear
+  program, to which circuits are added as needed. Its bound is a flow, checked in whole numbers. Its solution suggests leaves,
+  which are checked in exact arithmetic;
+* if neither decides, sets are tried one after the other, each with one more leaf of a circuit that the last one missed. After a
+  number of tries the verdict stays open.
 
 References
 ----------
@@ -35,23 +36,23 @@ if TYPE_CHECKING:
 
 __all__ = ["Difference", "Verdict"]
 
-_BOUNDLESS = 1 << 40  # reports of a leaf that is harmless to tell of
+_BOUNDLESS = 1 << 40  # reports of a leaf that may be revealed
 _FINE = 1 << 20  # parts of a report
 _SLACK = 1e-6
-_TRIES = 200  # sets of leaves
+_TRIES = 200  # sets of leaves that are tried
 
 
 class Verdict(Enum):
-    """Whether a cell tells of too few reports."""
+    """Whether a cell reveals too few reports."""
 
     SAFE = "safe"
     UNSAFE = "unsafe"
     OPEN = "open"
-    """Not found out with the effort that was allowed."""
+    """Not decided within the allowed effort."""
 
 
 class Difference:
-    """A cell against cells that are known.
+    """A cell to be checked against cells that are known.
 
     Parameters
     ----------
@@ -64,7 +65,7 @@ class Difference:
     reports
         int64 array (leaves,): reports of each leaf, all below `least`.
     least
-        How many reports a combination must tell of.
+        Fewest reports that a combination may reveal.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class Difference:
         rows = np.vstack([known, cell])
         used = np.flatnonzero(rows.any(axis=0))
         rows, place = rows[:, used], np.zeros(rows.shape[1], np.intp)
-        # Leaves whose columns are multiples of each other are in the same combinations: they count as one.
+        # Leaves whose columns are multiples of each other are in the same combinations, so they are merged.
         first = rows[(rows != 0).argmax(axis=0), np.arange(used.size)]
         inverses = {number: pow(number, -1, PRIME) for number in map(int, np.unique(first))}
         scaled = rows * np.array([inverses[int(number)] for number in first], np.int64) % PRIME
@@ -92,14 +93,14 @@ class Difference:
         self.rounds = 0
 
     def verdict(self, rounds: int) -> Verdict:
-        """Decide, solving at most so many linear programs."""
+        """Decide, with at most `rounds` linear programs."""
         found = self._pack(self._weights.copy(), 1)
         while found is Verdict.OPEN and self.rounds < rounds:
             self.rounds += 1
             met = self._cover()
             if met is None:
                 return Verdict.SAFE
-            # Circuits among the leaves of which the cover has least, and combinations of those of which it has most.
+            # Circuits of the leaves with the least cover, and combinations of the leaves with the most.
             known = len(self._circuits)
             room = np.where(self._weights < self._least, np.rint((1 - met) * _FINE), _BOUNDLESS).astype(np.int64)
             found = self._pack(room, 0)
@@ -109,8 +110,9 @@ class Difference:
         return found
 
     def _try_sets(self) -> Verdict:
-        """Try sets of leaves until one tells of too few reports, none is left, or too many were tried."""
-        # Of each leaf whether it is told of (0), may be (1), or may not (2): by its weight, or since sets with it were tried.
+        """Try sets of leaves until one reveals too few reports, none is left, or too many were tried."""
+        # For each leaf: revealed (0), undecided (1), or not revealed (2), because of its weight or because sets with it were
+        # tried.
         left = [np.where(self._weights < self._least, 1, 2)]
         for _ in range(_TRIES):
             if not left:
@@ -130,7 +132,7 @@ class Difference:
         return Verdict.OPEN
 
     def _pack(self, room: NDArray[np.int64], worth: int) -> Verdict:
-        """Collect circuits that share no more of a leaf than its room, those of the largest bottleneck first."""
+        """Collect circuits that use no more of a leaf than its room, those with the largest bottleneck first."""
         bound = 0
         while True:
             self._exchange(room)
@@ -149,7 +151,7 @@ class Difference:
             room[circuit] -= flow
 
     def _exchange(self, room: NDArray[np.int64]) -> None:
-        """Cancel the cell where there is most room: until no exchange of a pivot gives more (the greedy basis of a matroid)."""
+        """Eliminate in the order of room, until no exchange of a pivot gives more (the greedy basis of a matroid)."""
         while self._basis.size:
             offered = np.where(self._rows[:-1] != 0, room, -1).max(axis=1)
             gaining = np.flatnonzero(offered > room[self._basis])
@@ -162,8 +164,8 @@ class Difference:
                     self._basis[row] = best
 
     def _cover(self) -> NDArray[np.float64] | None:
-        """Cover the circuits with parts of leaves at the least cost; None if it is shown to be more than `least` - 1 reports."""
-        from scipy.optimize import linprog  # noqa: PLC0415 - slow to import, and most cubes need none of it
+        """Cover the circuits with parts of leaves at the least cost; None if this is proved to be above `least` - 1 reports."""
+        from scipy.optimize import linprog  # noqa: PLC0415 - slow to import, and most cubes do not need it
         from scipy.sparse import csr_array  # noqa: PLC0415
 
         free = np.flatnonzero(self._weights < self._least)
@@ -175,7 +177,7 @@ class Difference:
         met = np.zeros(self._weights.size)
         if solved.x is None:
             return met
-        # What the solver says is put to the proof in whole numbers: flows through the circuits that no leaf is too small for.
+        # The solver's bound is proved in whole numbers: by flows through circuits of leaves that are large enough.
         flows = np.floor(-solved.ineqlin.marginals * _FINE).clip(0).astype(np.int64)
         load = flows @ meets
         excess = max((Fraction(int(a), int(b) * _FINE) for a, b in zip(load, reports, strict=True)), default=Fraction(1))

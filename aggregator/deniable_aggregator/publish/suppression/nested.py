@@ -1,10 +1,9 @@
-"""Publishing a large cube along one order of its segments: all reports, then by the first segment, then within it by the second.
+"""Publishing a large cube along one order of its segments: all reports, then by the first segment, then also by the second.
 
-Of any two such cells one lies in the other or they have no report in common, so they form a tree. The *rest* of a cell is what
-no published cell within it has. Rests have nothing in common, a published cell is the sum of the rests in and below it, and each
-rest is a cell less the largest published cells within it. So the rests span the same combinations as the cells, and a combination
-that does not cancel out contains at least one rest that is not empty, as a whole. Hence nothing that can be computed tells of
-fewer than `least` reports if and only if no rest has 1 to `least` - 1 of them. That is what is held here.
+Any two such cells are nested or disjoint, so they form a tree. The *rest* of a cell is what no published cell within it has.
+Rests are disjoint. A published cell is the sum of the rests in and below it, and each rest is a cell less the largest published
+cells within it. So rests span the same combinations as cells. A combination that does not cancel out contains at least one whole
+rest that is not empty. Hence the rule holds if and only if no rest has 1 to `least` - 1 reports, which is checked here.
 """
 
 from __future__ import annotations
@@ -19,17 +18,17 @@ __all__ = ["choose"]
 
 
 def choose(cube: Cube, least: int) -> dict[Words, bool]:
-    """Tell of each cell of enough reports on the ladders of a cube's leaves whether to publish it.
+    """Choose, of the cells with enough reports above a cube's leaves, those to publish; return True for these, False for others.
 
-    From the finest cells up: where the rest of a cell is too small, the smallest of the cells within it that has a rest of its
-    own is withheld; the two rests together are more than enough.
+    This goes up from the finest cells. If the rest of a cell is too small, the smallest cell within it that has a rest of its own
+    is withheld. The two rests together are large enough.
 
     Parameters
     ----------
     cube
         Raw numbers of reports.
     least
-        How many reports anything that is told must be about.
+        Fewest reports that anything published may be about.
     """
     totals: dict[Words, int] = {}
     above: dict[Words, Words | None] = {}
@@ -47,7 +46,7 @@ def choose(cube: Cube, least: int) -> dict[Words, bool]:
         parent = above[words]
         if parent is not None:
             within[parent].append(words)
-    # A cell comes after the one that it lies in.
+    # A cell comes after the cell that contains it.
     for words in reversed(published):
         inside = within[words]
         rest[words] -= sum(totals[part] for part in inside)

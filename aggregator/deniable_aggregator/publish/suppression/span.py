@@ -1,8 +1,8 @@
-"""What can be computed from cells by adding and subtracting: the span of their rows of zeros and ones, one column to a leaf.
+"""The span of cells: what can be computed from them by adding and subtracting their rows of zeros and ones, one column to a leaf.
 
-Arithmetic is exact, modulo a prime. A combination of cells over the rationals is a multiple of one in whole numbers without a
-common divisor, and that one, modulo the prime, has no more leaves and still has one. So as long as the prime does not lower the
-rank, whoever finds no combination of few reports modulo the prime has shown that there is none (`Span.sound`).
+Arithmetic is exact, modulo a prime. A rational combination of cells is a multiple of one in whole numbers without a common
+divisor. Modulo the prime, this one is not 0 and covers no more leaves. So if the prime does not lower the rank, and no
+combination of few reports exists modulo the prime, none exists (`Span.sound`).
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ PRIME = 33_554_393
 
 
 def clear(rows: NDArray[np.int64], row: int, column: int) -> None:
-    """Make one entry 1 and the others of its column 0, by operations on rows, in place."""
+    """Make one entry 1 and the others in its column 0, by row operations, in place."""
     rows[row] = rows[row] * pow(int(rows[row, column]), -1, PRIME) % PRIME
     others = np.flatnonzero(rows[:, column])
     others = others[others != row]
     if others.size:
-        # Only where the row has something: most have little.
+        # Only where the row is not 0, which is rare.
         inside = np.flatnonzero(rows[row])
         block = np.ix_(others, inside)
         rows[block] = (rows[block] - np.outer(rows[others, column], rows[row, inside])) % PRIME
 
 
 class Span:
-    """The span of cells that are added one after the other, in reduced echelon form.
+    """The span of cells that are added one by one, in reduced echelon form.
 
-    Columns are the leaves from the one with most reports to the one with fewest. A row whose first entry belongs to a leaf of few
-    reports is thus 0 at every leaf of many, and these rows span all such combinations.
+    Columns are the leaves, from the one with most reports to the one with fewest. If the first entry of a row belongs to a leaf
+    with few reports, the row is 0 at every leaf with many. These rows span all such combinations.
 
     Parameters
     ----------
     leaves
         Number of leaves.
     heavy
-        How many of them, the first, have so many reports that any combination with one of them is harmless.
+        Number of leaves, from the first on, with so many reports that any combination with one of them is harmless.
     """
 
     def __init__(self, leaves: int, heavy: int) -> None:
@@ -55,7 +55,7 @@ class Span:
         self.rank = 0
 
     def remainder(self, members: NDArray[np.intp]) -> NDArray[np.int64]:
-        """Return a cell's row less what the span has of it: 0 everywhere if it lies in the span."""
+        """Return a cell's row reduced by the span: 0 everywhere if the cell lies in the span."""
         row = np.zeros(self._rows.shape[1], np.int64)
         row[members] = 1
         row -= self._rows[: self.rank][row[self._pivots[: self.rank]] == 1].sum(axis=0)
@@ -63,16 +63,16 @@ class Span:
         return row
 
     def harmless(self, remainder: NDArray[np.int64]) -> bool:
-        """Tell whether a cell adds no combination of leaves of few reports only."""
+        """Return whether a cell adds no combination of leaves with few reports only."""
         return not remainder.any() or bool(remainder[: self._heavy].any())
 
     def light(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Return the rows of leaves of few reports only, without the columns of the others, and the columns of their pivots."""
+        """Return the rows of leaves with few reports only, without the other columns, and the columns of their pivots."""
         chosen = np.flatnonzero(self._pivots[: self.rank] >= self._heavy)
         return self._rows[chosen, self._heavy :], self._pivots[chosen] - self._heavy
 
     def add(self, remainder: NDArray[np.int64]) -> None:
-        """Take a cell in, by its remainder."""
+        """Add a cell, by its remainder."""
         first = np.flatnonzero(remainder)[:1]
         if not first.size:
             return
@@ -82,7 +82,7 @@ class Span:
         clear(self._rows[: self.rank], self.rank - 1, int(first[0]))
 
     def sound(self, cells: Sequence[NDArray[np.intp]]) -> bool:
-        """Tell whether the cells that were added have the same rank in real numbers as modulo the prime."""
+        """Return whether the added cells have the same rank over the rationals as modulo the prime."""
         rows = np.zeros((len(cells), self._rows.shape[1]))
         for row, members in zip(rows, cells, strict=True):
             row[members] = 1

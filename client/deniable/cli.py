@@ -56,10 +56,10 @@ def _main(given: list[str]) -> int:
         subparser = subparsers.add_parser(name, help=about.summary, description=about.summary)
         if name != chosen:  # only the command that runs is imported
             continue
-        lack = _load(commands[name], about)
-        if isinstance(lack, str):
-            return _excuse(subparser, about, lack, given)
-        run = lack(subparser)
+        found = _load(commands[name], about)
+        if isinstance(found, str):
+            return _excuse(subparser, about, found, given)
+        run = found(subparser)
         subparser.complete(about.examples)
     parsed = parser.parse_args(given)
     if run is None:

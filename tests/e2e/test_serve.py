@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -43,6 +45,7 @@ def serving(registry, data, end=signal.SIGTERM):
             line = process.stdout.readline()
             assert line, process.stderr.read()
             said += line
+        (data.parent / "said").write_text(said, "utf-8")
         yield re.search(r"DSN: +(\S+)", said)[1], re.search(r"Read key: +(\S+)", said)[1], f"http://{bind}"
     finally:
         process.send_signal(end)
@@ -134,15 +137,19 @@ def test_ctrl_c_stops_with_a_word(trial, tmp_path):
     assert not (tmp_path / "data" / "serving.json").exists()
 
 
-def test_the_doctor_looks_at_what_is_served(trial, tmp_path):
+def test_the_commands_that_are_printed_look_at_what_is_served(trial, tmp_path):
     """With --data the doctor knows keys, registry and store of the server that runs, whatever the environment says."""
     data = tmp_path / "data"
     doctor = [sys.executable, "-m", "deniable", "doctor", "--data", data]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
     with serving(trial, data):
+        (status,) = re.findall(r"deniable (status .*)", (tmp_path / "said").read_text("utf-8"))
+        waits = [sys.executable, "-m", "deniable", *shlex.split(status), "--json"]
+        told = subprocess.run(waits, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=environment)
         done = subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 ingest, 1 read" in done.stdout
+    assert (told.returncode, json.loads(told.stdout)["app"]) == (0, "shop"), told.stderr
     again = subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=False, env=environment)
     assert again.returncode == 2
     assert "no `deniable serve` runs with" in again.stderr

@@ -56,6 +56,9 @@ def serve(parser: argparse.ArgumentParser) -> Run:
             if kept:
                 print(f"Keys are kept in {file.path}, for you alone to read; without it, new ones are drawn.")
             print(f"Look at it: deniable doctor --data {shlex.quote(str(arguments.data))}")
+            if stack.store_url.startswith("unix://"):  # which has no password, and opens to this user alone
+                names = " ".join(f"--app {app}" for app in apps)
+                print(f"            deniable status --redis-url {shlex.quote(stack.store_url)} {names}")
             print("Ctrl-C stops everything.", flush=True)
             stack.wait()
             print("Stopping ...", file=sys.stderr, flush=True)

@@ -137,4 +137,4 @@ def test_rules_without_a_law_are_told_as_such(served, page):
         looking.look(int(time.time()))
     shown = page("/m/ui.theme/live")
     assert "6 times as many reports as in the median of the periods before" in shown
-    assert "How likely that is cannot be told." in shown
+    assert "No probability is known for it." in shown

@@ -147,7 +147,7 @@ def test_candidates_that_cannot_be_told_apart(start):
     unknown = [row for row in body["estimates"] if row["frequency"] is None]
     assert len(unknown) >= 20
     assert not any(row["detected"] for row in unknown)
-    assert "The candidates cannot be told apart" in served.http.get("/m/page").get_data(as_text=True)
+    assert "The candidates cannot be distinguished" in served.http.get("/m/page").get_data(as_text=True)
     assert served.http.get("/").status_code == 200
 
 

@@ -58,7 +58,7 @@ class Vitals(Events):
                 each.labels(app)
         for chore in _CHORES:
             self._faults.labels(chore)
-        build = Gauge("deniable_build_info", "1, of the version that runs", ["version"], registry=self.registry)
+        build = Gauge("deniable_build_info", "1, labelled with the running version", ["version"], registry=self.registry)
         build.labels(deniable.__version__).set(1)
         ProcessCollector(registry=self.registry)
 

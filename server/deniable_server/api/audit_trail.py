@@ -1,9 +1,9 @@
-"""What the server writes to the audit log: which registry it serves, and who asked what of it and was answered or refused.
+"""What the server writes to the audit log: the registries it serves, and all queries with their outcome.
 
-A query is logged when its answer is made and before it is sent; what cannot be logged is not answered (503). What a query is
-logged with are names that the registry declares and codes of ours: whatever else it said is left out, also where it is refused
-for that. Not logged are requests with no key that is known here, which are nobody's; those above a limit, so that nobody can fill
-the log faster than the limits allow; and failures of the server, which tell nothing.
+A query is logged after its answer is made and before it is sent. If it cannot be logged, it is not answered (503). The log has
+names that the registry declares, and codes of ours. Anything else in a query is left out, even if the query is refused because of
+it. Some requests are not logged: those without a known key, those above a limit, which could fill the log, and failures of the
+server.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ _REFUSED, _LIMITED, _FAILED = 400, 429, 500
 
 
 def kept(answer: Response) -> Response:
-    """Log a query that is about to be answered or refused; an `after_request` of those who answer queries.
+    """Log a query that was answered or refused, before the answer is sent; an `after_request` function.
 
     Parameters
     ----------
     answer
-        What is about to be sent.
+        The answer that would be sent.
 
     Returns
     -------
     Response
-        The same; or, where it cannot be logged, what is said of a store that cannot be used.
+        The same; or the error for an unusable store, if the query cannot be logged.
     """
     actor, status = g.get("actor"), answer.status_code
     if actor is None or status == _LIMITED or status >= _FAILED:
@@ -67,7 +67,7 @@ def kept(answer: Response) -> Response:
 
 
 def _details(app: App) -> dict[str, str | int]:
-    """Return what a query asked, as far as it is something that can be asked."""
+    """Return the parameters of a query that have valid values."""
     told: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
     told.update({name: g.asked[name] for name in ("question", "among", "epsilon", "spent") if name in g.get("asked", ())})
     declared = app.find((request.view_args or {}).get("id_", ""))
@@ -101,14 +101,14 @@ def _is_period(text: str, declared: Declared) -> bool:
 def register(flask: Flask, apps: Iterable[App]) -> None:
     """Log the registry of each app once for all processes, unless the last one logged is the same.
 
-    Where the store is away it is logged later: before it is handed out, or a query is answered by it.
+    If the store is unavailable, this happens later: before the registry is sent, or a query is answered with it.
 
     Parameters
     ----------
     flask
         The server.
     apps
-        Of it.
+        The apps it serves.
     """
     pending = {app.name: app for app in apps}
 
@@ -136,7 +136,7 @@ def _publisher() -> Callable[[], None]:
 def _publish(app: App) -> None:
     audit, mark, digest = app.audit, schema.AUDIT_SERVED.of(app.name), app.registry.digest
     told: dict[str, str | int] = {"digest": digest, "metrics": len(app.versions)}
-    if app.registry.revision:  # one that is not served to devices may have none
+    if app.registry.revision:  # a registry that is not served to devices may have none
         told["revision"] = app.registry.revision
     last = audit.append(
         "registry.served",

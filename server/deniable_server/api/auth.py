@@ -1,4 +1,4 @@
-"""Bearer keys: a public one to send reports, secret ones to read estimates and look after keys; how often each may be used."""
+"""Bearer keys: a public one to send reports, secret ones to read estimates and to manage keys; and their rate limits."""
 
 from __future__ import annotations
 
@@ -18,53 +18,53 @@ __all__ = ["admin_only", "app_by_admin_key", "app_by_ingest_key", "app_by_read_k
 
 
 def app_by_ingest_key() -> App:
-    """Return the app whose ingest key the request carries."""
+    """Return the app of the request's ingest key."""
     return _counted("ingest")
 
 
 def app_by_read_key() -> App:
-    """Return the app whose read key, or admin key, the request carries."""
+    """Return the app of the request's read key, or admin key."""
     return _counted("read")
 
 
 def uploader() -> tuple[App, list[Limit]]:
-    """Return the app whose ingest key the request carries, and the limits that the request has yet to be counted for."""
+    """Return the app of the request's ingest key, and the limits that the request is still to be counted for."""
     return _app("ingest")
 
 
 def app_by_admin_key() -> App:
-    """Return the app whose admin key the request carries.
+    """Return the app of the request's admin key.
 
     Raises
     ------
     Problem
-        403, if it is another key of an app; 401, if it is none.
+        403 for another key of an app; 401 for an unknown key.
     """
     app = _counted("admin")
     if not g.key.opens("admin"):
         if g.key.role == "ingest":
-            g.actor = None  # everybody has it: whoever asks with it is nobody, and could fill the audit log
+            g.actor = None  # an ingest key is public: it identifies nobody, and could fill the audit log
         raise admin_only()
     return app
 
 
 def admin_only() -> Problem:
-    """Say that this is for admin keys."""
-    return Problem(403, "admin_only", "this is for who holds an admin key (deniable keys create --role admin)")
+    """Return the error that this requires an admin key."""
+    return Problem(403, "admin_only", "this requires an admin key (deniable keys create --role admin)")
 
 
 def bearer(whose: str) -> str:
-    """Return the key that the request carries, whatever it is.
+    """Return the key in the request, without a check.
 
     Parameters
     ----------
     whose
-        The key that is asked for, in words.
+        Name of the required key, in words.
 
     Raises
     ------
     Problem
-        401, where there is none.
+        401, if there is none.
     """
     kind, _, text = request.headers.get("Authorization", "").partition(" ")
     text = text.strip()
@@ -84,10 +84,10 @@ def _app(role: str) -> tuple[App, list[Limit]]:
     text = bearer(f"the app's {role} key")
     known = service()
     ring, limits = known.ring, known.limits
-    roles = ROLES if role == "admin" else (role,)  # another key than an admin's is known, and told that it may not
+    roles = ROLES if role == "admin" else (role,)  # a key of another role is answered differently
     key = ring.find(text, *roles)
     if key is None:
-        limits.stranger()  # who tries keys is stopped before the store is asked for new ones
+        limits.stranger()  # stops guessing of keys before the store is asked for new ones
         key = ring.find(text, *roles, anew=True)
     if key is None:
         raise Problem(401, "unknown_key", f"the {role} key is not known here; check for a typo, and that it was not revoked")

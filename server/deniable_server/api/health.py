@@ -20,20 +20,20 @@ blueprint = Blueprint("health", __name__)
 
 @blueprint.get("/healthz")
 def healthz() -> Response:
-    """Tell that the process lives."""
+    """Answer that the process lives."""
     return jsonify(status="ok")
 
 
 @blueprint.get("/readyz")
 def readyz() -> tuple[Response, int]:
-    """Tell whether reports can be taken, part by part."""
+    """Return the state of each part, and whether reports can be taken."""
     settings, apps = service().settings, service().apps.values()
     parts: dict[str, Any] = {"store": {"ok": True}}
     try:
         for app in apps:
             felt, limit = health.feel(app.store), settings.max_backlog
             parts[f"backlog:{app.name}"] = {"ok": felt.backlog < limit, "batches": felt.backlog, "limit": limit}
-            # Reports can be taken while nobody counts them, so these are only told.
+            # reports can be taken while nobody counts them, so these are only shown
             told = {"workers": felt.workers, "lag_seconds": felt.lag, "dead_letters": felt.dead}
             parts[f"worker:{app.name}"] = {"ok": True} | told
             if settings.serves != "query":

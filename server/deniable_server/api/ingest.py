@@ -1,6 +1,6 @@
-"""Ingest: ``POST /v1/reports`` takes a batch, checks every report of it, and appends it to the stream once.
+"""Ingest: ``POST /v1/reports`` takes a batch, checks all its reports, and appends it to the stream once.
 
-``GET /v1/registry`` hands devices the signed registry.
+``GET /v1/registry`` sends the signed registry to devices.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ log = logging.getLogger("deniable.server")
 _MAX_KEY = 128
 _MAX_ERRORS = 100
 _MOST_COLLECTED = 10_000
-_OVERHEAD = 64  # bytes that an upload takes beside its entry: what is remembered of it, and its place in the stream
+_OVERHEAD = 64  # bytes of an upload beside its entry: the record of its key, and its place in the stream
 _DIGEST_BYTES = 8
 
 REJECTIONS = (
     *("unknown_metric", "unknown_version", "definition_mismatch", "metric_expired", "period", "period_closed", "period_not_open"),
     *("segment", "base64", "payload_length", "index_range", "row_range", "padding_bits"),
 )
-"""Codes of groups, and of reports in them, that are refused."""
+"""Codes of refused groups, and of refused reports in them."""
 
 
-# No payload is empty, so no upload holds more reports than bytes; and no honest number has more than seven digits.
+# No payload is empty, so an upload has at most as many reports as bytes. Valid numbers have at most seven digits.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=report.MAX_INFLATED_BYTES)]
 
 
 class Group(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """Reports of one metric, version, period and segment, their payloads one after another in base64."""
+    """Reports of one metric, version, period and segment, their payloads joined and in base64."""
 
     metric: str
     version: _Count
@@ -72,7 +72,7 @@ class Group(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 
 
 class Batch(msgspec.Struct, forbid_unknown_fields=True):
-    """What an upload holds."""
+    """The content of an upload."""
 
     format: int
     groups: list[Group]
@@ -95,21 +95,21 @@ class _Rejection:
 def reports() -> Response:
     """Take a batch of reports.
 
-    202 with the numbers accepted and rejected; what is rejected need not be sent again. A repeated upload, recognised by its
-    Idempotency-Key, gets these numbers again with ``duplicate`` true and is not counted again.
+    202 with the numbers accepted and rejected; rejected reports need not be sent again. If an upload is repeated with the same
+    Idempotency-Key, it gets the same numbers with ``duplicate`` true, and is not counted again.
     """
     app, limits = uploader()
     known = service()
     try:
         key, body = _key(), _body(known.settings)
     except Problem:
-        known.limits.take(limits)  # it counts, whatever is wrong with it
+        known.limits.take(limits)  # it counts, even if it is malformed
         raise
     try:
         answer, entry = _checked(app, known.settings, body)
     except Problem as problem:
         known.limits.take(limits)
-        remembered = app.store.recall(key, known.settings.idempotency_ttl)  # it may have been taken when its period was open
+        remembered = app.store.recall(key, known.settings.idempotency_ttl)  # it may have been accepted while its period was open
         if remembered is None:
             _note_refused(app)
             raise
@@ -142,7 +142,7 @@ def reports() -> Response:
 
 @blueprint.get("/v1/registry")
 def registry() -> Response:
-    """Hand out the signed registry: the whole, and the same bytes to every device."""
+    """Send the signed registry: complete, and the same bytes for every device."""
     envelope = app_by_ingest_key().envelope
     if envelope is None:
         raise Problem(404, "no_signed_registry", "this server has no signed registry for devices, which use the one in their app")
@@ -155,7 +155,7 @@ def _answer(answer: dict[str, Any], *, duplicate: bool) -> Response:
 
 
 def _note_refused(app: App) -> None:
-    """Count what was refused of an upload, for the owner; not worth failing for."""
+    """Count the refused reports of an upload for the owner. An error here does not fail the upload."""
     told = g.get("refused", ())
     if not told:
         return
@@ -170,14 +170,14 @@ def _note_refused(app: App) -> None:
 
 
 def _remembered(key: str, body: bytes, answer: dict[str, Any]) -> bytes:
-    """Return what is remembered of an upload: eight bytes of digest, and the numbers of its answer."""
-    # With the key in it, which the store does not have, nobody who reads the store can try which reports the upload held.
+    """Return the record of an upload: eight bytes of digest, and the numbers of its answer."""
+    # The digest includes the key, which is not in the store. So a reader of the store cannot try which reports an upload had.
     digest = sha256(f"{key}\n".encode() + body).digest()[:_DIGEST_BYTES]
     return digest + msgspec.msgpack.encode((answer["accepted"], answer["rejected"]))
 
 
 def _repeated(remembered: bytes, key: str, body: bytes, now: dict[str, Any]) -> Response:
-    """Answer an upload whose key is known: with the numbers of the first answer, and its errors where they can be told again."""
+    """Answer an upload whose key is known: with the numbers of the first answer, and with its errors if they are the same now."""
     accepted, rejected = msgspec.msgpack.decode(remembered[_DIGEST_BYTES:])
     first = {"accepted": accepted, "rejected": rejected, "errors": []}
     if not remembered.startswith(_remembered(key, body, first)[:_DIGEST_BYTES]):
@@ -196,7 +196,7 @@ def _key() -> str:
 
 def _body(limits: Settings) -> bytes:
     """Read the body within its limits, before and after decompression."""
-    environ = request.environ  # in which headers that are not there are soon looked for
+    environ = request.environ  # looking up a missing header is faster here
     if get_content_length(environ) is None:
         raise Problem(411, "length_required", "an upload says its length in Content-Length")
     if environ.get("CONTENT_TYPE") != "application/json" and request.mimetype != "application/json":
@@ -230,7 +230,7 @@ def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], b
         given = _decoder.decode(body)
     except msgspec.ValidationError as error:
         raise Problem(400, "batch_shape", f"the batch does not have the documented shape: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):  # the latter where a text within is not UTF-8
+    except (msgspec.DecodeError, UnicodeDecodeError):  # a text inside is not UTF-8
         raise Problem(400, "json", "the body is not valid JSON") from None
     if given.format != report.FORMAT:
         raise Problem(400, "batch_format", f"this server reads batch format {report.FORMAT}; got {given.format}")
@@ -252,7 +252,7 @@ def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], b
             groups.append((kind, payloads))
     rejected = sum(rejection.count for rejection in rejections)
     errors = [asdict(rejection) for rejection in rejections[:_MAX_ERRORS]]
-    # As no payload is empty, a group holds no more reports than this, whatever it says.
+    # Payloads are not empty, so a group has at most this many reports, whatever number it states.
     g.refused = [
         (group.metric, group.version, each.code, min(each.count, len(group.payloads)))
         for each in rejections
@@ -265,7 +265,7 @@ def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], b
 
 
 def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[bytes, bytes, tuple[str, int, str] | None]:
-    """Check a group; return its kind, its good reports, and code, number and rule of its bad ones."""
+    """Check a group; return its kind, its valid reports, and code, number and rule of the others."""
     collected = app.collected.get((group.metric, group.version, group.fingerprint, group.period, group.segment))
     if collected is None or not collected.opens <= now <= collected.closes:
         collected = _collected(app, limits, group, datetime.fromtimestamp(now, UTC))
@@ -296,7 +296,7 @@ def _declared(app: App, group: Group, now: datetime) -> Declared:
         raise Problem(
             400,
             "definition_mismatch",
-            f"the device's registry defines {metric.id} version {metric.version} otherwise than this server's",
+            f"the device's registry defines {metric.id} version {metric.version} differently from this server's",
         )
     if metric.expires and metric.expired(now.date()):
         raise Problem(400, "metric_expired", f"collection of {metric.id} ended on {metric.expires}")
@@ -304,7 +304,7 @@ def _declared(app: App, group: Group, now: datetime) -> Declared:
 
 
 def _collected(app: App, limits: Settings, group: Group, now: datetime) -> Collected:
-    """Check what a group says of itself. It is kept where all is declared: of such there are few."""
+    """Check the description of a group. The result is cached if all is declared; there are few of these."""
     declared = _declared(app, group, now)
     metric, layout = declared.metric, declared.layout
     try:

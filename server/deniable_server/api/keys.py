@@ -1,6 +1,6 @@
-"""``/api/v1/keys``: what only an admin key may ask: which keys the app has, and that one is refused from now on.
+"""``/api/v1/keys``: listing and revoking keys, for admin keys only.
 
-Keys are made with `deniable keys create` alone: an answer that holds a new key would pass whatever stands between here and there.
+Only `deniable keys create` makes keys: a new key in an answer would pass through every proxy on the way.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ log = logging.getLogger("deniable.keys")
 
 @blueprint.get("/api/v1/keys")
 def keys() -> Response:
-    """List the keys of the key's app that the store has, without what opens anything."""
+    """List the app's keys in the store, without their secrets."""
     app = app_by_admin_key()
     return jsonify(app=app.name, keys=[key.told() for key in _store(app).all()])
 
 
 @blueprint.delete("/api/v1/keys/<id_>")
 def revoke(id_: str) -> Response:
-    """Forget a key of the key's app; it may be the key that asks."""
+    """Delete a key of the app. It may be the key of this request."""
     app = app_by_admin_key()
     if not _store(app).revoke(id_, actor=g.actor):
         raise Problem(404, "no_such_key", f"the store has no key of {app.name} with this id")

@@ -1,4 +1,4 @@
-"""``GET /api/v1/live`` and ``GET /api/v1/live/<id>``: what is counted, published or not, for who holds an admin key.
+"""``GET /api/v1/live`` and ``GET /api/v1/live/<id>``: everything that is counted, published or not, for admin keys.
 
 Analysts see releases only. `deniable_server.pages.dashboard` shows the same on pages.
 """
@@ -25,7 +25,7 @@ blueprint.after_request(kept)
 
 @blueprint.get("/api/v1/live")
 def live() -> Response:
-    """Tell what is counted of every metric, what was refused, and which alarms stand."""
+    """Return what is counted of every metric, what was refused, and all alarms."""
     asked()
     app = app_by_admin_key()
     only_parameters()
@@ -34,7 +34,7 @@ def live() -> Response:
 
 @blueprint.get("/api/v1/live/<id_>")
 def metric(id_: str) -> Response:
-    """Estimate one metric from all that is counted, or from one ``period``; intervals at ``level``."""
+    """Estimate one metric from everything that is counted, or from one ``period``; intervals at ``level``."""
     asked()
     app = app_by_admin_key()
     found = find_metric(app, id_)
@@ -44,5 +44,5 @@ def metric(id_: str) -> Response:
 
 
 def asked() -> None:
-    """Have the audit log tell this query from one of what was published, whatever else its parameters say."""
+    """Mark this query for the audit log as one about live numbers."""
     g.asked = {name: request.args[name] for name in ("period", "level") if name in request.args} | {"question": "live"}

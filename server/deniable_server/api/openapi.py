@@ -1,6 +1,6 @@
-"""``GET /openapi.json``: what this server can be asked and what it answers, for programs (OpenAPI 3.1).
+"""``GET /openapi.json``: the operations of this server and their answers, for programs (OpenAPI 3.1).
 
-`OPERATIONS` is the table; docs/http.md says the same for people, and a test holds them together.
+`OPERATIONS` is the table. docs/http.md says the same for people, and a test compares them.
 """
 
 from __future__ import annotations
@@ -37,34 +37,34 @@ ANYWHERE: Codes = {
     501: ("transfer_coding",),
     503: ("store_unavailable",),
 }
-"""Codes that any address may answer; 404 and 405 are those of no address."""
+"""Codes that every address may answer. 404 and 405 are for unknown addresses and methods."""
 
 KEYED: Codes = {401: ("missing_key", "unknown_key"), 429: ("rate_limited",)}
-"""Codes that any address may answer that asks for a key."""
+"""Codes of every address that requires a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What can be asked at an address.
+    """A method and an address.
 
     Parameters
     ----------
     method, path
         As documented, parameters in braces.
     summary
-        What it does, in a line.
+        What it does, in one line.
     answers
-        What it answers when all is well: by status the name of a schema, or None for no body.
+        Successful answers: name of the schema by status, or None for no body.
     key
-        The role of the key that it asks for.
+        Role of the key that it requires.
     parameters
         OpenAPI parameters.
     body
-        Name of the schema of what is sent.
+        Name of the schema of the request's body.
     codes
-        Its own codes by status, besides those of `ANYWHERE`.
+        Codes of its own by status, besides `ANYWHERE`.
     media
-        Media types of what it answers when all is well.
+        Media types of successful answers.
     """
 
     method: Literal["get", "post", "delete"]
@@ -87,7 +87,7 @@ _TEXT = {"type": "string"}
 _ID = _parameter("path", "id", _TEXT, "As in the registry; or metric@version, for a version other than the latest", required=True)
 
 _OWNING: Codes = KEYED | {403: ("admin_only",)}
-"""Of what is for admin keys."""
+"""Codes of operations for admin keys."""
 
 OPERATIONS = (
     Operation(
@@ -100,9 +100,9 @@ OPERATIONS = (
             _parameter(
                 "header",
                 "Idempotency-Key",
-                # A header's blanks at either end are not part of it.
+                # White space at the ends of a header does not belong to it.
                 {"type": "string", "minLength": 1, "maxLength": 128, "pattern": "^[!-~]+$"},
-                "One of its own for each upload, e.g. a UUID; the same when the upload is repeated",
+                "Unique for each upload, e.g. a UUID; the same when the upload is repeated",
                 required=True,
             ),
             _parameter("header", "Content-Encoding", {"enum": ["identity", "gzip"]}, "gzip: one member"),
@@ -132,8 +132,8 @@ OPERATIONS = (
         {200: "Metrics"},
         key="read",
         parameters=(
-            _parameter("query", "limit", {"type": "integer", "minimum": 1, "maximum": 100}, "At most so many; default 100"),
-            _parameter("query", "after", _TEXT, "The metric that these follow: `next` of the answer before"),
+            _parameter("query", "limit", {"type": "integer", "minimum": 1, "maximum": 100}, "Most metrics; default 100"),
+            _parameter("query", "after", _TEXT, "The metric to continue after: `next` of the previous answer"),
         ),
         codes=KEYED | {400: ("after", "limit", "unknown_parameter")},
     ),
@@ -175,11 +175,11 @@ OPERATIONS = (
             501: ("no_questions",),
         },
     ),
-    Operation("get", "/api/v1/budget", "Tell what the key may still ask", {200: "Budget"}, key="read", codes=KEYED),
+    Operation("get", "/api/v1/budget", "Get what the key may still spend", {200: "Budget"}, key="read", codes=KEYED),
     Operation(
         "get",
         "/api/v1/live",
-        "Tell what is counted, published or not, and alarms",
+        "Get what is counted, published or not, and alarms",
         {200: "Live"},
         key="admin",
         codes=_OWNING | {400: ("unknown_parameter",)},
@@ -197,7 +197,7 @@ OPERATIONS = (
         ),
         codes=_OWNING | {400: ("level", "period", "unknown_parameter"), 404: ("unknown_metric", "unknown_version")},
     ),
-    Operation("get", "/api/v1/pipeline", "Tell what becomes of reports on their way", {200: "Pipeline"}, key="read", codes=KEYED),
+    Operation("get", "/api/v1/pipeline", "Get the state of the pipeline", {200: "Pipeline"}, key="read", codes=KEYED),
     Operation("get", "/api/v1/keys", "List the keys of the key's app", {200: "Keys"}, key="admin", codes=_OWNING),
     Operation(
         "delete",
@@ -208,8 +208,8 @@ OPERATIONS = (
         parameters=(_parameter("path", "id", {"type": "string", "pattern": "^[0-9a-f]{16}$"}, "As listed", required=True),),
         codes=_OWNING | {404: ("no_such_key",)},
     ),
-    Operation("get", "/healthz", "Tell that the process lives", {200: "Health"}),
-    Operation("get", "/readyz", "Tell whether reports can be taken", {200: "Readiness", 503: "Readiness"}),
+    Operation("get", "/healthz", "Check that the process lives", {200: "Health"}),
+    Operation("get", "/readyz", "Check whether reports can be taken", {200: "Readiness", 503: "Readiness"}),
     Operation(
         "get",
         "/metrics",
@@ -225,7 +225,7 @@ OPERATIONS = (
 
 @blueprint.get("/openapi.json")
 def openapi() -> FlaskResponse:
-    """Hand out the document."""
+    """Send the document."""
     return jsonify(document())
 
 
@@ -275,12 +275,10 @@ def _operation(operation: Operation) -> dict[str, Any]:
             "schema": {"allOf": [schemas.ref("Problem"), {"properties": {"code": {"enum": [*own, *everybodys]}}}]}
         }
         if status in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE):
-            response["headers"] |= {
-                "Retry-After": {"schema": {"type": "integer"}, "description": "Seconds until it is worth trying"}
-            }
+            response["headers"] |= {"Retry-After": {"schema": {"type": "integer"}, "description": "Seconds until the next try"}}
     return described
 
 
 def _response(status: int) -> dict[str, Any]:
-    number = {"schema": {"type": "string", "format": "uuid"}, "description": "Drawn by the server; its log has it, too"}
+    number = {"schema": {"type": "string", "format": "uuid"}, "description": "Made by the server; also in its log"}
     return {"description": HTTPStatus(status).phrase, "headers": {HEADER: number}}

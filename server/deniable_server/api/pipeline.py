@@ -1,4 +1,4 @@
-"""``GET /api/v1/pipeline``: what becomes of reports on their way."""
+"""``GET /api/v1/pipeline``: batches that wait, and workers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ blueprint = Blueprint("pipeline", __name__)
 
 @blueprint.get("/api/v1/pipeline")
 def pipeline() -> Response:
-    """Tell what waits, and who works on it."""
+    """Return how much waits, and which workers live."""
     app = app_by_read_key()
     felt, looked = health.feel(app.store), watcher.looked(app.store)
     return jsonify(

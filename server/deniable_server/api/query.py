@@ -1,4 +1,4 @@
-"""Query API: what was published, decoded, with its uncertainty. Nothing here sees what was counted and not published yet."""
+"""Query API: estimates of what was published. Nothing here reads reports that are counted but not published."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
     app
         Its name.
     trial
-        Whether everything is published at once, however few reports.
+        Whether everything is published at once, however few reports there are.
     metrics
-        As many as were asked for, in the registry's order.
+        Up to ``limit`` metrics, in the registry's order.
     next
-        What to ask for those ``after``; None: there are no more.
+        ``after`` of the next request; None: there are no more.
     """
 
     app: str
@@ -58,7 +58,7 @@ class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
 
 @blueprint.get("/api/v1/metrics")
 def metrics() -> Response:
-    """List the metrics of the key's app: at most ``limit``, those that follow the one ``after``."""
+    """List the metrics of the key's app: at most ``limit``, those that follow ``after``."""
     app = app_by_read_key()
     only_parameters("limit", "after")
     limit = _limit_asked()
@@ -84,7 +84,7 @@ def _limit_asked() -> int:
 def metric(id_: str) -> Response:
     """Estimate one metric: over everything published, or over one ``period`` or ``segment``; intervals at ``level``.
 
-    ``id`` is that of the metric, or ``metric@version`` for no other version.
+    ``id`` is the metric's id, or ``metric@version`` for one version only.
     """
     app = app_by_read_key()
     only_parameters("period", "segment", "level", "only")
@@ -97,12 +97,12 @@ def metric(id_: str) -> Response:
 
 
 def measure(app: App, name: str, period: str | None = None, segment: str | None = None, level: float = LEVEL) -> Measurement:
-    """Estimate ``metric@version``; or ``metric``, in the highest version of which anything was published.
+    """Estimate ``metric@version``; or ``metric``, in its highest version with a release.
 
     Raises
     ------
     Problem
-        If there is no such metric, or it is not measured: as `refusals` says.
+        If the metric is unknown, or is not measured: see `refusals`.
     """
     highest = find_metric(app, name)
     with refusals():
@@ -112,7 +112,7 @@ def measure(app: App, name: str, period: str | None = None, segment: str | None 
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Answer why a metric is not measured."""
+    """Turn a refusal to measure a metric into an answer."""
     try:
         yield
     except UnknownPeriod as refusal:
@@ -126,7 +126,7 @@ def refusals() -> Iterator[None]:
 
 
 def only_parameters(*names: str) -> None:
-    """Refuse a request with parameters that it does not have."""
+    """Refuse a request with unknown parameters."""
     unknown = sorted(set(request.args) - set(names))
     if unknown:
         allowed = f"parameters are {', '.join(names)}" if names else "there are no parameters"
@@ -134,7 +134,7 @@ def only_parameters(*names: str) -> None:
 
 
 def find_metric(app: App, id_: str) -> Declared:
-    """Return the metric that is asked for, as ``metric`` or ``metric@version``, or say that there is none."""
+    """Return the metric of a name ``metric`` or ``metric@version``."""
     found = app.find(id_)
     if found is None:
         known = ", ".join(str(each.metric.version) for each in app.versions_of(id_.partition("@")[0]))
@@ -145,7 +145,7 @@ def find_metric(app: App, id_: str) -> Declared:
 
 
 def level_asked() -> float:
-    """Read the level that is asked for, or say what is wrong with it."""
+    """Read the parameter ``level``."""
     text = request.args.get("level", str(LEVEL))
     try:
         level = float(text)

@@ -1,7 +1,7 @@
 """Questions about withheld cells, answered with central noise and paid for from the app's budget.
 
-Whether a question is refused depends on the releases and on the questions before it, never on what is withheld: exact numbers are
-read for an answer that can be paid for, and for nothing else.
+Whether a question is refused depends on releases and earlier questions, never on withheld numbers. Exact numbers are read only
+for an answer that can be paid for.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ __all__ = ["Withheld", "blueprint"]
 
 blueprint = Blueprint("analysts", __name__)
 
-_LEAST = Decimal("0.01")  # nats, so that no budget is split into answers that say nothing
+_LEAST = Decimal("0.01")  # nats; less would be spent on answers that say nothing
 _LEVEL = 0.95
 _OR = " or "
 
 
 class Withheld(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How many reports a withheld cell has; of several, which one has most."""
+    """How many reports a withheld cell has; for several cells, which has most."""
 
     period: str
     cells: list[str]
@@ -58,13 +58,13 @@ class Withheld(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 @blueprint.after_request
 def log(answer: Response) -> Response:
-    """Log what was asked of a metric, as queries are."""
+    """Log the question, as queries are logged."""
     return kept(answer) if request.view_args else answer
 
 
 @blueprint.post("/api/v1/metrics/<id_>/withheld")
 def withheld(id_: str) -> Response:
-    """Tell how many reports a withheld cell has, or which of several has most, with noise."""
+    """Return how many reports a withheld cell has, or which of several has most, with noise."""
     app = app_by_read_key()
     if not central_noise.available():
         raise Problem(501, "no_questions", "this server answers no questions: install it with 'deniable[questions]'")
@@ -102,7 +102,7 @@ def withheld(id_: str) -> Response:
 
 @blueprint.get("/api/v1/budget")
 def budget() -> Response:
-    """Tell what the key may still spend, by the months on which anybody has spent."""
+    """Return what the key may still spend, for the months on which anything was spent."""
     app = app_by_read_key()
     analysts = app.registry.analysts
     months = [{"month": month, "left": min(app.budgets.left(_key(), month)) / MICRO} for month in app.budgets.spent()]
@@ -132,7 +132,7 @@ def _cost(app: App, epsilon: float) -> int:
 
 
 def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
-    """Read the cells that are asked about: by what each stands for, in an order that does not depend on how it was asked."""
+    """Read the cells: by the boxes they stand for, in an order that does not depend on the request."""
     if not given or len(_OR.join(given)) > LONGEST:
         raise Problem(400, "cells", f"cells are one or more, of at most {LONGEST} characters together, with '{_OR}' between them")
     with refusals():
@@ -140,7 +140,7 @@ def _cells(breakdown: Breakdown, given: Sequence[str]) -> dict[Box, str]:
 
 
 def _closed(app: App, declared: Declared, asked: str, cells: Sequence[str]) -> tuple[Stratum, Release]:
-    """Find the closed release that covers a period, if the cells are withheld from it."""
+    """Find the closed release that covers a period, and check that the cells are withheld from it."""
     with refusals():
         check_period(declared.metric, asked)
     published = releases_of(app, declared).items()
@@ -151,7 +151,7 @@ def _closed(app: App, declared: Declared, asked: str, cells: Sequence[str]) -> t
     for cell in cells:
         if cell in {each.segment for each in covering}:
             where = f"GET /api/v1/metrics/{declared.metric.id} with this period and segment"
-            raise Problem(409, "published", f"{cell or 'the number of all reports'} is published: {where} tells it for nothing")
+            raise Problem(409, "published", f"{cell or 'the number of all reports'} is published: {where} has it for free")
     return min(covering.items())
 
 
@@ -172,12 +172,12 @@ def _exact(app: App, declared: Declared, breakdown: Breakdown, whole: Stratum, n
 
 
 def _paid(app: App, asked: Asked, draw: Callable[[], int]) -> Answer:
-    """Have a question answered, or say what is left of the budget."""
+    """Answer a question, or say what is left of the budget."""
     try:
         return app.budgets.ask(_key(), asked, draw)
     except BudgetSpent:
         whole, own = (micro / MICRO for micro in app.budgets.left(_key(), asked.month))
-        # Not 429, after which programs wait by themselves, here for ever; and which the audit log leaves out.
+        # Not 429: programs would wait and try again, here for ever, and the audit log leaves it out.
         left = f"for {asked.month} this key has {own:g} left, and all keys together {whole:g}"
         raise Problem(403, "budget_spent", f"this costs {asked.cost / MICRO:g} nats; {left}", left=min(whole, own)) from None
 
@@ -190,7 +190,7 @@ def _told(cells: Sequence[str], told: int, cost: int) -> dict[str, Any]:
 
 
 def _guarantee(app: App, month: str, cost: int) -> str:
-    """Say what an answer, and all answers, tell of a report beyond what is published."""
+    """State the guarantee of this answer, and of all answers, for a report beyond what is published."""
     together = app.registry.analysts.epsilon
     return (
         "Beyond the exact releases, whichever cell one report is in, or none: this answer is at most "

@@ -1,4 +1,4 @@
-"""Shapes of what is sent and answered, as JSON schemas. What a struct reads or writes is described by it."""
+"""JSON schemas of requests and answers. A struct that is read or written is described by its own schema."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def ref(name: str) -> dict[str, str]:
 
 
 def _object(*, required: bool = True, more: bool = False, **members: Any) -> dict[str, Any]:
-    """Describe an object, all of whose members are always there unless said otherwise."""
+    """Describe an object. All members are required unless stated otherwise."""
     described: dict[str, Any] = {"type": "object", "properties": members, "additionalProperties": more}
     return described | ({"required": list(members)} if required else {})
 
@@ -105,7 +105,7 @@ _ANSWERS = {
 
 def components() -> dict[str, Any]:
     """Return all schemas by name."""
-    # A server that takes uploads only answers none of these, and does without what they are decoded with.
+    # A server for uploads only answers none of these, so it does not import what decodes them.
     from deniable_aggregator.measure.live import Live, LiveMeasurement  # noqa: PLC0415
     from deniable_aggregator.measure.measurement import Measurement  # noqa: PLC0415
     from deniable_server.api.query import Metrics  # noqa: PLC0415

@@ -1,1 +1,1 @@
-"""What holds for every request: its number, its limits, its problems."""
+"""What every request goes through: its number, its limits, its errors."""

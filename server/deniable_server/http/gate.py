@@ -1,7 +1,7 @@
-"""What every request passes before anybody looks at it, and what every answer carries.
+"""Checks of every request before it is handled, and headers of every answer.
 
-Browsers that load a page of another origin may send reports and read the registry (CORS, `Settings.cors_origins`); nothing
-else is for them.
+Browsers on a page of another origin may send reports and read the registry (CORS, `Settings.cors_origins`). Nothing else is
+allowed for them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["SHARED", "Shared", "register"]
 _PREFLIGHT_SECONDS = 3600
 
 _HEADERS = {
-    # For all that is no page; pages say what they need.
+    # For all answers but pages, which have their own.
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -38,9 +38,9 @@ class Shared:
     Parameters
     ----------
     method
-        The one method.
+        The only method.
     headers
-        Which headers they may send.
+        Headers they may send.
     """
 
     method: str
@@ -55,23 +55,23 @@ SHARED = {
 
 
 def register(app: Flask, settings: Settings) -> None:
-    """Put the gate before an app.
+    """Register the checks and headers.
 
     Parameters
     ----------
     app
         The server.
     settings
-        Which origins may send, and how large a body may be.
+        The allowed origins, and the largest body.
     """
-    app.url_map.merge_slashes = False  # an address is written in one way; the others are not found
+    app.url_map.merge_slashes = False  # an address is written in one way; other ways are not found
     origins = settings.origins
     any_origin = "*" in origins
 
     @app.before_request
     def measure() -> None:
-        # No view may wait for a body of unknown or unlimited length: that would be a thread for whoever sends slowly.
-        environ = request.environ  # in which headers that are not there are soon looked for
+        # No view may wait for a body of unknown or unlimited length, because a slow client would hold a thread.
+        environ = request.environ  # looking up a missing header is faster here
         if "HTTP_TRANSFER_ENCODING" in environ:
             raise Problem(411, "length_required", "a request with a body says its length in Content-Length")
         if (get_content_length(environ) or 0) > settings.max_body_bytes:
@@ -101,14 +101,14 @@ def register(app: Flask, settings: Settings) -> None:
 
 
 def _refuse_repeated() -> None:
-    """Refuse an address with a parameter that has two values, of which one would be ignored."""
+    """Refuse a parameter with two values, because one would be ignored."""
     repeated = sorted(name for name, given in request.args.lists() if len(given) > 1)
     if repeated:
         raise Problem(400, "repeated_parameter", f"a parameter is given once; more than once came {', '.join(repeated)}")
 
 
 def _fill(answer: Response) -> None:
-    """Add the headers that are not there."""
+    """Add the missing headers."""
     given = {name.lower() for name, _ in answer.headers}
     for name, value in _HEADERS.items():
         if name.lower() not in given:

@@ -14,7 +14,7 @@ __all__ = ["JSONAnswers"]
 
 
 def _written(value: Any) -> Any:
-    """Write a struct as its members, with null for nan, which JSON has not; and a day or a moment as in ISO 8601."""
+    """Return a struct as its members, with null for nan, which JSON lacks, and dates and times as in ISO 8601."""
     if isinstance(value, Struct):
         return {name: _number(each) for name, each in asdict(value).items()}
     return value.isoformat() if isinstance(value, date) else DefaultJSONProvider.default(value)
@@ -27,6 +27,6 @@ def _number(value: Any) -> Any:
 
 
 class JSONAnswers(DefaultJSONProvider):
-    """Flask's JSON, and structs."""
+    """Flask's JSON, with structs."""
 
     default = staticmethod(_written)

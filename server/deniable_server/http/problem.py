@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem details with stable codes, and never with the text of an exception."""
+"""Errors as RFC 9457 problem details, with stable codes and without texts of exceptions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RETRY_SECONDS = 5
 
 
 class Problem(Exception):  # noqa: N818 - the term of RFC 9457
-    """An answer that says what is wrong.
+    """An answer about an error.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Problem(Exception):  # noqa: N818 - the term of RFC 9457
     code
         Stable code for programs, e.g. ``"unknown_key"``.
     detail
-        The rule, what broke it, and what to do, for people.
+        The rule, what broke it, and what to do, in words.
     retry_after
         Seconds after which to try again.
     extra
@@ -75,7 +75,7 @@ _CODES = {
 
 
 def log_failure(error: Exception) -> None:
-    """Log a bug: its kind, the route and the places in the code, at no level its message, which may repeat what a client sent."""
+    """Log a bug: its type, the route and the places in the code. Its message is left out, because it may quote a client."""
     route = request.url_rule or "an unknown route"
     current_app.logger.error("%s in %s: %s", type(error).__name__, route, logs.places(error.__traceback__))
 

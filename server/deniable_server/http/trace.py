@@ -1,6 +1,6 @@
-"""A number for each request, drawn here: in its answer, in what is told of a problem, and in every record logged meanwhile.
+"""A number for each request: in its answer, in its problem details, and in every log record about it.
 
-A number that a client sends is not looked at: it would tie what is logged here to what is known of the client elsewhere.
+A number from the client is ignored: it could link this log to what is known about the client elsewhere.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ log = logging.getLogger("deniable.request")
 
 HEADER = "X-Request-ID"
 METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"})
-"""Methods that are logged by name; any other is what a client made up."""
+"""Methods that are logged by name; any other is arbitrary text from a client."""
 
 
 def instance() -> str | None:
-    """Return the current request as problem details name it, or None outside of any."""
+    """Return the URI of the current request for problem details, or None outside of a request."""
     number = logs.current().get("request")
     return f"urn:uuid:{number}" if number else None
 
 
 def register(app: Flask) -> None:
-    """Give each request of an app its number, before anything else is done with it."""
+    """Give each request its number, before anything else is done with it."""
 
     @app.before_request
     def begin() -> None:

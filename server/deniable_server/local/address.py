@@ -1,4 +1,4 @@
-"""The address of a local server: taken before anything else is started, or refused with what to do."""
+"""The address of a local server, which is taken before anything else starts."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _BACKLOG = 2048  # as gunicorn has it
 
 
 def listen(bind: str) -> socket.socket:
-    """Take an address; whoever connects from now on waits to be answered.
+    """Listen on an address. Clients that connect from now on wait for their answer.
 
     Parameters
     ----------
     bind
-        ``HOST:PORT``; port 0 stands for any that is free.
+        ``HOST:PORT``; port 0 stands for any free port.
 
     Raises
     ------
     ConfigurationError
-        If it is no such address, or cannot be taken.
+        If the address is malformed, or cannot be taken.
     """
     found = _BIND.fullmatch(bind)
     if not found or int(found["port"]) > _HIGHEST_PORT:

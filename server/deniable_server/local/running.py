@@ -1,4 +1,4 @@
-"""What a running ``deniable serve`` was told, kept beside its store for ``deniable doctor --data``."""
+"""The settings of a running ``deniable serve``, kept beside its store for ``deniable doctor --data``."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _NAME = "serving.json"
 
 @contextmanager
 def told(settings: Settings, store_url: str, directory: Path) -> Iterator[None]:
-    """Keep the settings in a file that nobody else may read, while the block lasts.
+    """Keep the settings in a file that only its owner can read, while the block runs.
 
     Parameters
     ----------
     settings
         Of the server.
     store_url
-        Where its store answers.
+        URL of its store.
     directory
-        As ``--data`` names it.
+        As given with ``--data``.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def read(directory: Path) -> Settings:
     Raises
     ------
     ConfigurationError
-        If none does.
+        If no server runs.
     """
     try:
         environment = json.loads((directory / _NAME).read_text("utf-8"))

@@ -1,4 +1,4 @@
-"""Store, server and worker as real processes on this machine: what ``deniable serve`` and ``deniable demo`` run."""
+"""Store, server and worker as real processes on this machine, for ``deniable serve`` and ``deniable demo``."""
 
 from __future__ import annotations
 
@@ -35,27 +35,27 @@ _direct = build_opener(ProxyHandler({}))  # this machine's own server is not rea
 
 
 def free_port() -> int:
-    """Find a loopback port that nobody uses at the moment."""
+    """Return a loopback port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 class Stack:
-    """A store (given, or one of our own), gunicorn, and a worker; stopped in the reverse order.
+    """A store (given, or one of our own), gunicorn, and a worker. They are stopped in reverse order.
 
     Parameters
     ----------
     settings
-        The server's settings; an empty `redis_url` means a store of our own, to be started.
+        The server's settings; with an empty `redis_url` a store is started.
     bind
-        Address of the server, ``host:port``; it is taken first of all, and port 0 becomes one that is free.
+        Address of the server, ``host:port``. It is taken first; port 0 becomes a free port.
     web_workers
-        Processes that gunicorn runs.
+        Number of gunicorn's processes.
     directory
-        Where a store of our own keeps its data; a temporary folder when None.
+        Where a store of our own keeps its data; None for a temporary folder.
     log_file
-        Where the processes write; the terminal when None.
+        Where the processes write; None for the terminal.
     """
 
     def __init__(
@@ -117,11 +117,11 @@ class Stack:
         ]
         command = [*gunicorn, "-w", str(self._web_workers), "deniable_server:create_app()"]
         self._launch("server", command, settings, descriptor=taken.fileno())
-        taken.close()  # so that nobody is left waiting when the server ends
+        taken.close()  # otherwise clients would wait when the server ends
         self._await_ready()
 
     def _launch(self, name: str, command: list[str], settings: Settings, descriptor: int | None = None) -> None:
-        # What the settings do not say comes from them as well, and not from around us; but for what only a worker is told.
+        # Only the settings count, not this process's environment; except for variables of the worker.
         told = {each.variable for each in variables.WORKER}
         environment = {key: value for key, value in os.environ.items() if key in told or not key.startswith(variables.PREFIX)}
         with ExitStack() as files:
@@ -131,7 +131,7 @@ class Stack:
                 env=environment | settings.environment(),
                 stdout=log_,
                 stderr=log_,
-                start_new_session=True,  # Ctrl-C is for us, who stop them in order
+                start_new_session=True,  # this process handles Ctrl-C, and stops them in order
                 pass_fds=() if descriptor is None else (descriptor,),
             )
         self._processes[name] = process
@@ -157,14 +157,14 @@ class Stack:
             With the last lines of its log.
         """
         if self._store:
-            self._store.check()  # the others would only wait for it
+            self._store.check()  # without it the others would only wait
         for name, process in self._processes.items():
             if process.poll() is not None:
                 lines = self._log_file.read_text(errors="replace").splitlines()[-8:] if self._log_file else []
                 raise ConfigurationError("\n".join([f"the {name} ended with status {process.returncode}", *lines]))
 
     def wait(self) -> None:
-        """Return when a SIGTERM or Ctrl-C comes; raise when a process ends by itself."""
+        """Return on SIGTERM or Ctrl-C; raise if a process ends by itself."""
         stopped = False
 
         def stop(*_: object) -> None:

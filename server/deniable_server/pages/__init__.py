@@ -1,1 +1,1 @@
-"""The dashboard: pages and their pictures."""
+"""The dashboard: its pages and charts."""

@@ -1,7 +1,7 @@
-"""Geometry of the dashboard's pictures, and how its numbers are written.
+"""Geometry of the dashboard's charts, and how numbers are written.
 
-Places are percentages of the width of a picture, so that it stretches to any screen and needs no script. Only what is drawn is
-brought into the axis; what is written is the unbiased estimate as it is.
+Positions are percentages of the width of a chart, so it fits any screen and needs no script. Only drawn positions are clipped to
+the axis. Numbers are the unbiased estimates.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ = ["Axis", "Chart", "Column", "Row", "Tick", "axis", "chart", "columns",
 
 Value = TypeVar("Value", bound=ValueShare)
 
-_STEPS = 5  # at most so many steps between ticks: their labels do not touch on a telephone
+_STEPS = 5  # most steps between ticks: their labels do not overlap on a telephone
 _DIGITS = 4  # after the point, at most
 _MINUS = "\N{MINUS SIGN}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A line across the picture.
+    """A line across the chart.
 
     Parameters
     ----------
     at
-        Its place, in percent of the width.
+        Its position, in percent of the width.
     label
         The frequency that it stands for.
     """
@@ -56,28 +56,28 @@ class Axis:
     ticks: tuple[Tick, ...]
 
     def place(self, frequency: float) -> float:
-        """Return the place of a frequency in percent of the width, brought into the picture."""
+        """Return the position of a frequency in percent of the width, clipped to the chart."""
         return round(100 * min(max(frequency / self.top, 0.0), 1.0), 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One value: its marks, and its numbers as they are written.
+    """One value: its marks, and its numbers as text.
 
     Parameters
     ----------
     label
         The answer.
     at
-        Place of the estimate.
+        Position of the estimate.
     beyond
-        ``"below"`` or ``"above"`` where the estimate lies outside the axis, else empty.
+        ``"below"`` or ``"above"`` if the estimate lies outside the axis, else empty.
     interval, simultaneous
-        Places of the ends of the two intervals.
+        Positions of the ends of the two intervals.
     estimate, stderr, interval_text, simultaneous_text, count
         The numbers.
     faint
-        Whether the value was not detected when all values are judged at once.
+        Whether the value was not detected, tested together with all values.
     """
 
     label: str
@@ -95,7 +95,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of rows over one axis."""
+    """Rows on one axis."""
 
     axis: Axis
     rows: tuple[Row, ...]
@@ -103,7 +103,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One value of a small picture of columns, in percent of its width and height, measured from the top left corner.
+    """One value of a small column chart, in percent of its width and height, from the top left corner.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def axis(most: float) -> Axis:
 
 
 def order(estimates: Iterable[Value], *, by_estimate: bool) -> list[Value]:
-    """Order values by their estimate, the largest first and equal ones as declared, or leave them as declared."""
+    """Sort values by their estimate, the largest first and equal ones as declared, or leave them as declared."""
     rows = list(estimates)
     return sorted(rows, key=lambda row: -row.frequency) if by_estimate else rows
 
@@ -158,9 +158,9 @@ def chart(rows: Sequence[ValueShare], over: Sequence[ValueShare] | None = None) 
     Parameters
     ----------
     rows
-        Their estimates, of which something is known.
+        Their estimates, none of them nan.
     over
-        The values that the axis must hold, and whose errors set the number of digits; by default those drawn.
+        The values that the axis must include, and whose errors set the number of digits; by default those drawn.
     """
     over = rows if over is None else over
     scale = axis(max(row.simultaneous[1] for row in over))
@@ -169,7 +169,7 @@ def chart(rows: Sequence[ValueShare], over: Sequence[ValueShare] | None = None) 
 
 
 def columns(rows: Sequence[ValueShare]) -> tuple[Column, ...]:
-    """Draw values as columns side by side, over the whole height of a picture."""
+    """Draw values as columns side by side, over the full height of a chart."""
     most = max(row.interval[1] for row in rows)
     scale = Axis(most if most > 0 else 1.0, ())
     pitch = 100 / len(rows)
@@ -201,7 +201,7 @@ def count(number: float) -> str:
 
 
 def _digits(stderr: float) -> int:
-    """Choose the digits after the point of a percentage so that its standard error shows two."""
+    """Choose the digits after the point of a percentage so that its standard error has two significant ones."""
     return min(max(1 - floor(log10(100 * stderr)), 0), _DIGITS) if stderr > 0 else 1
 
 

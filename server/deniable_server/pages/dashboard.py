@@ -1,10 +1,11 @@
-"""Dashboard: what was published, for people. Pages are made here, and need no script.
+"""The dashboard: pages of what was published, made on the server. They need no script.
 
-``GET /``            the metrics of an app, each with a preview
-``GET /m/<id>``      one metric: every value with its intervals
-``GET /live``        what is counted of each metric, published or not: for who signed in with an admin key, as is
-``GET /m/<id>/live`` one metric, from all that is counted
-``GET, POST /login`` and ``POST /logout``, where pages ask for the read key
+* ``GET /``: the metrics of an app, each with a preview
+* ``GET /m/<id>``: one metric, every value with its intervals
+* ``GET /live``: what is counted of each metric, published or not, for admin keys
+* ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
+* ``GET, POST /login``: the form for the read key
+* ``POST /logout``: the end of a session
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _ORDERS = ("estimate", "domain")
-_COMPACT = 24  # rows beyond which they are set closer
+_COMPACT = 24  # rows above which they are set closer
 _MOST_CARDS = 48
 
 
@@ -66,16 +67,16 @@ def _protect(response: Response) -> Response:
 
 @blueprint.before_request
 def _at_home() -> Response | None:
-    """Refuse a page that is asked for under a name of somebody else's: a page of theirs could read it (DNS rebinding)."""
+    """Refuse a page under an unknown host name: a foreign page could read it (DNS rebinding)."""
     settings = service().settings
     if not visitor.pages_are_open() or settings.answers_to(request.environ.get("HTTP_HOST", "")):
         return None
-    # Not as a page, which would tell of the apps.
-    detail = "open pages are shown under names of this machine; DENIABLE_HOSTS names others that are this server's"
+    # Not as a page, which would list the apps.
+    detail = "open pages are shown under names of this machine only; DENIABLE_HOSTS may list more names of this server"
     return Problem(421, "unknown_host", detail).response()
 
 
-blueprint.after_request(kept)  # which runs first: what it says instead is protected, too
+blueprint.after_request(kept)  # this runs first, so that its answer gets these headers, too
 
 
 # Pages
@@ -105,7 +106,7 @@ def index() -> Response:
 
 @blueprint.get("/m/<id_>")
 def metric(id_: str) -> Response:
-    """Show one metric: over everything published, or over one ``period`` or ``segment``; in the ``order`` asked for."""
+    """Show one metric: over everything published, or over one ``period`` or ``segment``; in the chosen ``order``."""
     app = visitor.app_shown()
     only_parameters("period", "segment", "order", "rows", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
@@ -115,7 +116,7 @@ def metric(id_: str) -> Response:
 
 @blueprint.get("/live")
 def overview() -> Response:
-    """Show what is counted of each metric, published or not, to an admin."""
+    """Show an admin what is counted of each metric, published or not."""
     live.asked()
     app = visitor.owned_app()
     only_parameters()
@@ -126,7 +127,7 @@ def overview() -> Response:
 
 @blueprint.get("/m/<id_>/live")
 def live_metric(id_: str) -> Response:
-    """Show one metric, from all that is counted or one ``period`` of it, to an admin; in the ``order`` asked for."""
+    """Show an admin one metric, from everything that is counted or from one ``period``; in the chosen ``order``."""
     live.asked()
     app = visitor.owned_app()
     only_parameters("period", "order", "rows")
@@ -149,7 +150,7 @@ def live_metric(id_: str) -> Response:
 
 
 def _estimates(app: App, measured: Estimates, told: dict[str, Any], period: str | None, segment: str | None = None) -> Response:
-    """Draw what was estimated of a metric."""
+    """Show the estimates of a metric."""
     order = request.args.get("order", "")
     if order not in _ORDERS:
         order = "domain" if measured.type in ("boolean", "ordinal") else "estimate"
@@ -173,13 +174,13 @@ def _estimates(app: App, measured: Estimates, told: dict[str, Any], period: str 
 
 @blueprint.get("/login")
 def login() -> BaseResponse:
-    """Ask for the read key."""
+    """Show the form for the read key."""
     return redirect(url_for(".index"), 303) if visitor.pages_are_open() else _page("login.html")
 
 
 @blueprint.post("/login")
 def enter() -> BaseResponse:
-    """Open the session of the app whose read key was given."""
+    """Open a session of the app whose read key was given."""
     if not visitor.from_our_form():
         return _page("login.html", 400, error="This form was open for too long. Please enter the key again.")
     try:
@@ -190,7 +191,7 @@ def enter() -> BaseResponse:
         return page
     key = service().ring.find(request.form.get("key", "").strip(), "read", anew=True)
     if key is None:
-        return _page("login.html", 401, error="This read key is not known here. Check for a typo, and that it was not revoked.")
+        return _page("login.html", 401, error="This read key is unknown. Check for a typo, and that it was not revoked.")
     return redirect(visitor.sign_in(key), 303)
 
 
@@ -221,7 +222,7 @@ def _on_problem(problem: Problem) -> Response:
 
 @blueprint.errorhandler(StoreError)
 def _on_store(_error: StoreError) -> Response:
-    response = _failure(503, "The store cannot be reached. No report is lost by waiting: reload this page in a moment.")
+    response = _failure(503, "The store cannot be reached. No report is lost. Reload this page in a moment.")
     response.headers["Retry-After"] = str(RETRY_SECONDS)
     return response
 
@@ -234,7 +235,7 @@ def _on_http(error: HTTPException) -> Response:
 @blueprint.errorhandler(Exception)
 def _on_error(error: Exception) -> Response:
     log_failure(error)
-    return _failure(500, "The server failed to make this page. Its log says where.")
+    return _failure(500, "The server failed to make this page. The cause is in its log.")
 
 
 def _failure(status: int, text: str, again: str | None = None, again_text: str = "All metrics") -> Response:
@@ -246,7 +247,7 @@ def _failure(status: int, text: str, again: str | None = None, again_text: str =
 
 
 def _page(name: str, status: int = 200, **context: Any) -> Response:
-    """Render a template; every page knows the app it is about, or None, and how to link to another."""
+    """Render a template. Every page gets its app, or None, and what its links need."""
     is_open, known = visitor.pages_are_open(), service().apps.get(g.get("app", ""))
     shared = {
         "app": None,

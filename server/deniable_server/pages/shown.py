@@ -1,4 +1,4 @@
-"""What a page shows of a metric: its numbers in words, and its picture."""
+"""What a page shows of a metric: its numbers as text, and its chart."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 __all__ = ["card", "described", "picture", "together"]
 
-_MOST_ROWS = 500  # a domain may have 65,536 values; a page of them all is there for who asks
+_MOST_ROWS = 500  # a domain may have 65,536 values; they are all shown on request
 _UNDETECTED_ROWS = 10
 _PREVIEW_ROWS = 4
 _PREVIEW_COLUMNS = 64
 
 
 def together(merged: Merged | None) -> dict[str, Any] | None:
-    """Draw what versions say together."""
+    """Draw the merged estimate of versions."""
     if merged is None:
         return None
     rows = chart.order(merged.estimates, by_estimate=True)[:_MOST_ROWS]
@@ -32,25 +32,25 @@ def together(merged: Merged | None) -> dict[str, Any] | None:
 
 
 def picture(measured: Estimates, order: str, *, whole: bool) -> dict[str, Any]:
-    """Draw every value; or the first `_MOST_ROWS` of very many, unless the whole is wanted."""
+    """Draw the values; if there are very many, the first `_MOST_ROWS`, unless all are wanted."""
     estimated = _estimated(measured)
     if not estimated:
         return {"chart": None, "left_out": 0}
     rows = chart.order(estimated, by_estimate=order == "estimate")
     most = _MOST_ROWS
-    if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are worth a look
+    if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are of interest
         most = min(most, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
     shown = rows if whole else rows[:most]
     return {"chart": chart.chart(shown, over=rows), "left_out": len(rows) - len(shown)}
 
 
 def _estimated(measured: Estimates) -> list[ValueEstimate]:
-    """Return the values of which something is known: none without reports, nor candidates that share their hashes."""
+    """Return the values with an estimate: none without reports, and no candidates that share their hashes."""
     return [row for row in measured.estimates if not isnan(row.frequency)]
 
 
 def card(app: Collection, measured: Latest) -> dict[str, Any]:
-    """Describe a metric for the list, with its largest values, or with all of them where they are in order."""
+    """Describe a metric for the list, with its largest values, or with all values if they are ordered."""
     told = asdict(measured) | described(app, measured) | {"rows": (), "columns": (), "peak": None}
     rows = _estimated(measured)
     if not rows:
@@ -63,10 +63,10 @@ def card(app: Collection, measured: Latest) -> dict[str, Any]:
 
 
 def described(app: Collection, measured: Estimates) -> dict[str, Any]:
-    """Say in words what the pages say of a metric."""
+    """Return the texts about a metric for its page."""
     found = app.versions[measured.id, measured.version]
     size, limit, rest = len(measured.estimates), measured.detection_frequency, measured.unallocated
-    # Rounded up: "at most" must stay true of the number that is shown.
+    # Rounded up, because "at most" must stay true of the number shown.
     odds = ceil(100 * exp(measured.epsilon) - 1e-6) / 100
     return {
         "labels": [row.label for row in measured.estimates],

@@ -1,4 +1,4 @@
-"""Who looks at a page: anybody where pages are open, else who signed in with a key, and which app is theirs to see."""
+"""Visitors of pages: everybody if pages are open, else people who signed in with a key; and the app that they may see."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def app_shown() -> App:
-    """Return the app to show: the one asked for where pages are open, else the one whose key was given."""
+    """Return the app to show: the chosen one if pages are open, else the app of the visitor's key."""
     apps = service().apps
     if pages_are_open():
         name = request.args.get("app") or next(iter(apps))
@@ -41,14 +41,14 @@ def app_shown() -> App:
         return apps[name]
     name = session.get("app", "")
     key = service().sessions.key(name, session.get("number", "")) if name in apps else None
-    if key is None or not service().ring.holds(name, key, "read"):  # it was revoked since
+    if key is None or not service().ring.holds(name, key, "read"):  # it was revoked meanwhile
         _ask_for_key()
     g.app, g.actor, g.holder = name, f"key:{key}", key
     return apps[name]
 
 
 def owned_app() -> App:
-    """Return the app to show to who signed in with its admin key."""
+    """Return the app to show to a visitor with its admin key."""
     app = app_shown()
     if not is_owner(app):
         raise admin_only()
@@ -56,24 +56,24 @@ def owned_app() -> App:
 
 
 def is_owner(app: App) -> bool:
-    """Tell whether who looks signed in with the app's admin key."""
+    """Return whether the visitor signed in with the app's admin key."""
     return not pages_are_open() and service().ring.holds(app.name, g.get("holder", ""), "admin")
 
 
 def pages_are_open() -> bool:
-    """Tell whether whoever reaches the server may look."""
+    """Return whether pages are open to everybody."""
     return service().settings.dashboard == "open"
 
 
 def _ask_for_key() -> NoReturn:
-    """Leave for the form, and remember the page to come back to."""
+    """Redirect to the login form, and remember the page."""
     session.pop("app", None)
     session["wanted"] = request.full_path.rstrip("?")
     abort(redirect(url_for(".login"), 303))
 
 
 def sign_in(key: Key) -> str:
-    """Begin a session, opened by a key; return the page that was wanted."""
+    """Begin a session for a key; return the page that the visitor wanted."""
     wanted = session.get("wanted") or url_for(".index")
     sign_out()
     session.update(app=key.app, number=service().sessions.open(key.app, key.id))
@@ -82,30 +82,30 @@ def sign_in(key: Key) -> str:
 
 
 def sign_out() -> None:
-    """End the session where it is kept; a copy of the cookie opens nothing from now on."""
+    """End the session in the store, so that a copy of the cookie is worthless."""
     if session.get("app") in service().apps:
         service().sessions.close(session["app"], session.get("number", ""))
     session.clear()
 
 
 def token() -> str:
-    """Return the session's secret, which our own forms carry and nobody else's can."""
+    """Return the session's secret. Only our own forms contain it."""
     if "token" not in session:
         session["token"] = token_urlsafe(24)
     return str(session["token"])
 
 
 def is_signed_in() -> bool:
-    """Tell whether a session is open."""
+    """Return whether a session is open."""
     return not pages_are_open() and "app" in session
 
 
 def from_our_form() -> bool:
-    """Tell whether the request is of a form of this session."""
+    """Return whether the request comes from a form of this session."""
     return "token" in session and compare_digest(request.form.get("token", "").encode(), token().encode())
 
 
 def remembered() -> dict[str, Any]:
-    """Return what links repeat: the app, where pages are open and there are several."""
+    """Return the parameters that links repeat: the app, if pages are open and there are several."""
     several = pages_are_open() and len(service().apps) > 1
     return {"app": request.args["app"]} if several and request.args.get("app") in service().apps else {}

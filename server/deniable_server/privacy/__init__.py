@@ -1,7 +1,7 @@
-"""The privacy report: what a reviewer needs to know of a registry, and of what was published.
+"""The privacy report: what a reviewer needs to know about a registry, and about what was published.
 
-`facts` gathers figures from the libraries, `published` what is in releases, `proofs` what walking all draws shows. The templates
-hold all prose: one page for the reviewer, then the annex. `compose` writes them as Markdown, and `page` makes HTML of that.
+`facts` computes figures, `published` reads releases, and `proofs` walks all draws. The templates contain all prose: one page for
+the reviewer, then the annex. `compose` writes Markdown, and `page` turns it into HTML.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Composes a report, as Markdown, with every value in it escaped."""
+"""Composes a report as Markdown, with all values escaped."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def compose(
     software
         Version of the software.
     published
-        Of each metric; None where no store was looked at.
+        Of each metric; None if no store was read.
     spent
-        By analysts, as `Budgets.spent` has it; likewise.
+        By analysts, as `Budgets.spent` returns it; None likewise.
     proved
-        Of each metric; None where no proof was asked for.
+        Of each metric; None if no proof was requested.
     """
     registry = facts.registry
     return (
@@ -80,7 +80,7 @@ def compose(
 
 
 def escape(value: object) -> str:
-    """Escape a value as one line that Markdown shows as it is, and makes no block, address to go to, picture or HTML of."""
+    """Escape a value as one line of plain text in Markdown: no block, link, picture or HTML."""
     text = words.plain(str(value)).replace("&", "&amp;")
     text = _SPECIAL.sub(lambda found: _NAMED.get(found[1], f"\\{found[1]}"), text)
     return _AT_THE_START.sub(lambda found: f"{found[1][:-1]}\\{found[1][-1]}", text)

@@ -1,4 +1,4 @@
-"""All that is kept outside the store of people's reports and of those who read them: what, where, and for how long."""
+"""Everything that is stored outside the store: what, where, and how long."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ SERVERS = (
 """On servers, outside the store."""
 
 DEVICE = (
-    Kept("permanent responses", "a noisy answer for each answer given to a metric that keeps them, under a digest", "for good"),
-    Kept("ledger", "what was spent, in any window and ever", "for good; single spends for 400 days at least"),
+    Kept("permanent responses", "a noisy answer for each answer to a metric with kept responses, under a digest", "for good"),
+    Kept("ledger", "what was spent, by window and in all", "for good; single spends for 400 days at least"),
     Kept("row", "the cohort, hash function or set of buckets that the device uses for a metric", "for good"),
     Kept(
         "journal",
         "the last 1,000 reports sent, as they were sent, for the person to look at",
-        "until newer ones take their place",
+        "until newer ones replace them",
     ),
     Kept("spool", "batches that could not be sent yet", "48 hours, or 5 MB, whatever comes first"),
     Kept("registry", "the last one that the server handed out, with its signature", "until a newer one comes"),
 )
-"""On the device, in a directory that only its owner may read: everything but the spool and the registry in one file."""
+"""On the device, in a directory that only its owner may read. One file has everything but the spool and the registry."""

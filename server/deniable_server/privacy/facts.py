@@ -1,4 +1,4 @@
-"""What a registry says of each metric, with what the libraries make of it: numbers, and no words yet."""
+"""The figures of a registry: declarations, and what the libraries compute from them. No words yet."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 __all__ = ["DELTA", "DEVICES", "SPANS", "Doubt", "Facts", "MetricFacts", "gather"]
 
 DELTA = 1e-6
-"""With which totals hold that are below the plain sum, unless another one is asked for."""
+"""Default delta of totals below the plain sum."""
 DEVICES = 4
-"""Of a person or a household, unless another number is asked for."""
+"""Default number of devices of a person or a household."""
 SPANS = (1, 30, 365)
-"""Days over which totals are told."""
+"""Days that totals cover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """What the registry's checker finds worth a second look.
+    """A warning of the registry's checker.
 
     Parameters
     ----------
     rule
         In words.
     found
-        Where, each a metric with the value that it has.
+        The metrics it is about, each with its value.
     """
 
     rule: str
@@ -53,15 +53,15 @@ class MetricFacts:
     Parameters
     ----------
     metric, mechanism
-        As declared, and as it resolves.
+        As declared, and as chosen from the declaration.
     explanation
-        What a device tells of it; the losses are those of the mechanism's integers.
+        What a device reveals; the losses are those of the mechanism's integers.
     allowance
-        What is reserved for it on a device.
+        What a device reserves for it.
     candidates
-        Answers that are looked for, with the SHA-256 of their file; 0 and nothing where no file is named.
+        Number of answers that are looked for, and SHA-256 of their file; 0 and empty if there is no file.
     guesses
-        How often the best guesser is right.
+        How often the best guess is right.
     totals
         The plan of this metric alone over each of `SPANS`.
     """
@@ -81,7 +81,7 @@ class MetricFacts:
 
     @property
     def lasting(self) -> Guess:
-        """The guess from all reports that a device makes of one answer in a year."""
+        """The guess from all reports of one answer of a device in a year."""
         return self.guesses[-1]
 
 
@@ -94,13 +94,13 @@ class Facts:
     registry
         As loaded.
     digest
-        SHA-256 of the file, as the audit log has it.
+        SHA-256 of the file, as in the audit log.
     metrics
         In their order.
     statements
-        Of all metrics together, over each of `SPANS`.
+        Of all metrics together, one for each of `SPANS`.
     doubts
-        Of the checker, each rule once.
+        Warnings of the checker, each rule once.
     """
 
     registry: Registry
@@ -111,33 +111,33 @@ class Facts:
 
     @property
     def worst(self) -> list[MetricFacts]:
-        """The metrics, first those whose reports of one answer tell most in a year."""
+        """The metrics, ordered by what their reports of one answer reveal in a year, most first."""
         return sorted(self.metrics, key=lambda each: (each.lasting.epsilon, each.one.epsilon), reverse=True)
 
     @property
     def plan(self) -> Plan:
-        """Of all metrics, over the longest of `SPANS`."""
+        """The plan of all metrics over the longest of `SPANS`."""
         found = self.statements[-1].plan
-        assert found is not None  # noqa: S101 - these statements are made of plans
+        assert found is not None  # noqa: S101 - these statements are made from plans
         return found
 
 
 def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts:
-    """Read a registry file and work out all figures.
+    """Read a registry file, and compute all figures.
 
     Parameters
     ----------
     path
         The file.
     delta
-        With which totals hold.
+        The delta of totals.
     devices
-        Of a person or a household, at least 2.
+        Devices of a person or a household, at least 2.
 
     Raises
     ------
     RegistryError
-        With every fault of the file, or of a file of candidates.
+        With all errors of the file, or of a file of candidates.
     ParameterError
         If a metric's mechanism does not exist, or a number is out of range.
     """

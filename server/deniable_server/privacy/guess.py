@@ -1,9 +1,11 @@
-"""How often the best guesser is right who sees a device's reports, and how sure anybody can become of an answer.
+"""How often the best guess from a device's reports is right, and how sure anybody can become of an answer.
 
-All figures are upper bounds from the distribution of the privacy loss (`deniable_aggregator.accounting.losses`). Let t be what
-two answers' reports differ by (total variation). Who has to tell two equally likely answers apart is right with probability
-(1 + t) / 2 at most; one of d equally likely answers is found with probability 1/d + (1 - 1/d) t at most; and who is right already
-with probability a, since one answer is that likely, with a + (1 - a) delta, where delta is that of an epsilon of ln(a / (1 - a)).
+All figures are upper bounds from the distribution of the privacy loss (`deniable_aggregator.accounting.losses`). Let t be the
+total variation distance between two answers' reports. Then the probability of a right guess is at most
+
+* (1 + t) / 2, for two answers that are equally likely;
+* 1/d + (1 - 1/d) t, for d answers that are equally likely;
+* a + (1 - a) delta, if one answer has probability a before. Here delta belongs to an epsilon of ln(a / (1 - a)).
 """
 
 from __future__ import annotations
@@ -26,30 +28,30 @@ if TYPE_CHECKING:
 __all__ = ["SURE", "Guess", "guesses", "posterior"]
 
 SURE = 0.9
-"""What one answer is likely by before any report, in the last of the cases."""
+"""Probability of one answer before any report, in the last of these cases."""
 
 _REPORTS = (1, 10, 100)
 _YEAR = 365  # days
-_ROWS = 64  # of a mechanism whose kept responses are summed over here; else the bound of its epsilon does
+_ROWS = 64  # rows of a mechanism up to which kept responses are summed over; for more, epsilon gives the bound
 _VALUES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """Probabilities that the best guess is right, at most.
+    """Upper bounds on the probability that the best guess is right.
 
     Parameters
     ----------
     reports
-        Of one device; 0 for none, None for any number of copies of one kept response.
+        Number of reports of one device; 0 for none, None for any number of copies of one kept response.
     epsilon
-        Of all of them, by the plain sum, in nats; infinite for no bound.
+        Epsilon of all of them, by the plain sum, in nats; infinite without a bound.
     even
-        With two answers, equally likely before.
+        For two answers that are equally likely before.
     alike
-        With all possible answers, equally likely before; None where they are too many to be listed.
+        For all possible answers, equally likely before; None if they cannot be listed.
     sure
-        With one answer that is `SURE` before, and any others.
+        For one answer with probability `SURE` before, and any others.
     """
 
     reports: int | None
@@ -60,20 +62,20 @@ class Guess:
 
 
 def posterior(prior: float, epsilon: float) -> float:
-    """Return how likely an answer can become at most, whatever reports of that epsilon say.
+    """Return the largest probability that an answer can reach after reports of this epsilon.
 
     Parameters
     ----------
     prior
-        How likely it was before, in (0, 1).
+        Its probability before, in (0, 1).
     epsilon
-        Of the reports together, in nats; infinite for no bound.
+        Of all reports together, in nats; infinite without a bound.
     """
     return 1 / (1 + (1 - prior) / prior * exp(-epsilon))
 
 
 def guesses(metric: Metric, mechanism: Mechanism) -> tuple[Guess, ...]:
-    """Bound the guesses from no report, from one, and last from all that a device makes of one answer in a year."""
+    """Bound the guesses from no report, from one, and from all reports of one answer of a device in a year."""
     size = None if metric.open else metric.domain_size
     found = [Guess(0, epsilon=0.0, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
     if metric.kept:

@@ -1,4 +1,4 @@
-"""Makes an HTML page of a report: one file without a script or anything fetched."""
+"""Turns a report into an HTML page: one file without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 __all__ = ["page"]
 
-_WIDE = 5  # columns, of a table in smaller print
+_WIDE = 5  # columns, above which a table is printed smaller
 _ALIGNED = {"text-align:right": "number", "text-align:center": "short"}
 
 
 def page(text: str) -> str:
-    """Write a report as HTML.
+    """Return a report as HTML.
 
     Parameters
     ----------
     text
-        As `compose` writes it, with all values escaped.
+        Markdown as `compose` returns it, with all values escaped.
     """
     reader = MarkdownIt("commonmark", {"html": False}).enable("table")
     tokens = reader.parse(text)
@@ -36,12 +36,12 @@ def page(text: str) -> str:
 
 
 def _adapted(tokens: Sequence[Token]) -> Iterator[Token]:
-    """Give headings an id, tables a caption and heads, and texts of others their own direction."""
+    """Give headings an id, tables a caption and headers, and foreign texts their own direction."""
     head, caption = False, 0
     for place, token in enumerate(tokens):
         following = tokens[place + 3] if place + 3 < len(tokens) else None
         if token.type == "paragraph_open" and following is not None and following.type == "table_open":
-            caption = place  # the paragraph before a table is moved into it
+            caption = place  # the paragraph before a table becomes its caption
         if caption and caption <= place < caption + 3:
             continue
         if token.type == "heading_open":
@@ -83,5 +83,5 @@ def _cell(tokens: Sequence[Token], place: int, *, head: bool) -> None:
 
 
 def _slug(title: str) -> str:
-    """Name a heading as GitHub does, so that links to it go there, too."""
+    """Return the anchor of a heading as GitHub writes it, so that links to it work there, too."""
     return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")

@@ -1,4 +1,4 @@
-"""Proofs by enumeration that a report may carry: each metric's mechanism, or the same one over fewer answers."""
+"""Proofs by enumeration for a report: of each metric's mechanism, or of the same one with fewer answers."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Proved", "attempt"]
 
-_PAYLOADS = 1 << 14  # times values: what is walked in a few seconds
-_FEW = 3  # answers of the stand-in
+_PAYLOADS = 1 << 14  # times values: this is walked in a few seconds
+_FEW = 3  # answers of the smaller mechanism
 
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """What walking every draw has shown.
+    """The result of walking every draw.
 
     Parameters
     ----------
     metric
         Its id.
     proof
-        Of its own mechanism, or of the same one with fewer answers; None where neither can be walked here.
+        Of its own mechanism, or of the same one with fewer answers; None if neither can be walked here.
     own
-        Whether it is its own.
+        Whether it is its own mechanism.
     """
 
     metric: str
@@ -40,7 +40,7 @@ class Proved:
 
 
 def attempt(metric: Metric, mechanism: Mechanism) -> Proved:
-    """Prove a metric's mechanism by walking all of its draws; where these are too many, one like it with three answers."""
+    """Prove a metric's mechanism by walking all draws; if these are too many, the same one with three answers."""
     if _walkable(mechanism):
         return Proved(metric.id, prove(mechanism), own=True)
     try:
@@ -51,7 +51,7 @@ def attempt(metric: Metric, mechanism: Mechanism) -> Proved:
 
 
 def _options(mechanism: Mechanism) -> dict[str, Any]:
-    """Keep the options that do not depend on how many answers there are."""
+    """Return the options that do not depend on the number of answers."""
     return {name: value for name, value in mechanism.chosen.items() if name == "permanent"}
 
 

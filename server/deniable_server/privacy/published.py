@@ -1,4 +1,4 @@
-"""What was published of each metric so far, read from its releases alone: nobody needs more to write a report."""
+"""What was published of each metric so far, read from its releases alone."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ class Published:
     periods
         The last period of each release, ascending.
     closed
-        How many of them get nothing more.
+        How many of them are closed.
     releases
-        How often something was published, early releases and all.
+        How often something was published, including early releases.
     cells
-        Breakdowns by segment that were published beside.
+        Published cells beside all reports.
     reports
-        In the releases; of a metric with kept responses, devices count once for each period.
+        Reports in the releases. For a metric with kept responses, a device counts once in each period.
     latest
-        The hour of the last release; None where there is none.
+        The hour of the last release; None without releases.
     former
         Releases of other versions and definitions of the metric.
     """

@@ -1,4 +1,4 @@
-"""Numbers and foreign texts, as a report writes them. Bounds are rounded up, never down."""
+"""How a report writes numbers and foreign texts. Bounds are rounded up, never down."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from math import ceil, exp, isinf
 __all__ = ["chance", "count", "nats", "odds", "percent", "plain", "plural", "precise"]
 
 _NEAREST, _FIVE, _THREE = Context(prec=9), Context(prec=5, rounding=ROUND_CEILING), Context(prec=3, rounding=ROUND_CEILING)
-_LARGEST = 13.0  # nats, above which odds are written as a power
+_LARGEST = 13.0  # nats; above, odds are written as a power
 _STEPS = 1000  # of a share: tenths of a percent
-_FORBIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # controls, and what turns the order of letters round
+_FORBIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}  # control characters, and those that change the direction of text
 
 
 def count(number: float) -> str:
-    """Write a whole number, in groups of three digits; infinity is no bound."""
+    """Write a whole number in groups of three digits; infinity means no bound."""
     return "no bound" if isinf(number) else f"{round(number):,}"
 
 
 def plural(number: int, noun: str) -> str:
-    """Write how many there are of something."""
+    """Write a number with a noun."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def nats(epsilon: float | None) -> str:
-    """Write an epsilon in five digits, rounded up; None and infinity are no bound."""
+    """Write an epsilon in five digits, rounded up; None and infinity mean no bound."""
     if epsilon is None or isinf(epsilon):
         return "no bound"
     return f"{_FIVE.plus(_NEAREST.plus(Decimal(epsilon))).normalize():,f}"
@@ -46,7 +46,7 @@ def odds(epsilon: float | None) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a probability in tenths of a percent, rounded up; a hundred-thousandth is not told apart from nothing."""
+    """Write a probability in tenths of a percent, rounded up. Less than a hundred-thousandth is written as 0."""
     tenths = min(_STEPS, ceil(round(share * _STEPS, 2)))
     return "100%" if tenths == _STEPS else f"{tenths / 10:.1f}%"
 
@@ -57,7 +57,7 @@ def chance(delta: float) -> str:
 
 
 def plain(text: str) -> str:
-    """Return a text that somebody else wrote as one line, without controls and what reverses the order of letters."""
+    """Return a foreign text as one line, without control characters and those that change the direction of text."""
     kept = "".join(" " if letter.isspace() else letter for letter in text if letter.isspace() or _allowed(letter))
     return " ".join(kept.split())
 

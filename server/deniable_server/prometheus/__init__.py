@@ -1,1 +1,1 @@
-"""Numbers for Prometheus: counted here, looked up in the store, summed over processes."""
+"""Metrics for Prometheus: counters of this server, and gauges read from the store."""

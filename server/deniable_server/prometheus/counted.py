@@ -1,11 +1,11 @@
-"""``GET /metrics``: what the server counts of itself, for Prometheus.
+"""``GET /metrics``: the server's counters, for Prometheus.
 
-Requests leave notes in `flask.g`, and one look at them after the answer makes the numbers: ``app`` and ``role`` of the key, the
-``code`` of a problem, and of an upload its ``outcome``, how many reports were ``accepted`` and what was ``refused``. All labels
-come from the registries and from lists of our own, so that nobody can make up further series.
+Requests leave notes in `flask.g`, which are read after the answer. These are ``app`` and ``role`` of the key and the ``code`` of
+a problem. An upload also leaves its ``outcome``, how many reports were ``accepted`` and what was ``refused``. All labels come
+from the registries and from lists in the code, so clients cannot create more series.
 
-Where ``PROMETHEUS_MULTIPROC_DIR`` names a directory, as under gunicorn, the processes count together there
-(`deniable_server.prometheus.process_slots`), and any of them answers for all.
+If ``PROMETHEUS_MULTIPROC_DIR`` names a directory, as under gunicorn, all processes count there
+(`deniable_server.prometheus.process_slots`), and each of them answers for all.
 """
 
 from __future__ import annotations
@@ -54,37 +54,37 @@ _KEYED = (
     "duplicate",
     *(code for status, codes in (_UPLOAD.codes or {}).items() if status != HTTPStatus.UNAUTHORIZED for code in codes),
 )
-"""What may become of an upload before its app is known, and after."""
+"""Outcomes of an upload before its app is known, and after."""
 
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # else a second series for each, of its start
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # else each counter has a second series, of its start
 
 
 class Vitals:
-    """The numbers of a server; those that are counted, not those that are looked up.
+    """The counters of a server.
 
     Parameters
     ----------
     apps
-        Names of its apps; all their series are there from the start.
+        Names of its apps; all their series exist from the start.
     """
 
     def __init__(self, apps: Iterable[str]) -> None:
         shared = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         if shared:
-            from deniable_server.prometheus.process_slots import Slot  # noqa: PLC0415 - not for Windows, where nothing forks
+            from deniable_server.prometheus.process_slots import Slot  # noqa: PLC0415 - not on Windows, which has no fork
 
             values.ValueClass = values.MultiProcessValue(Slot(Path(shared)))  # type: ignore[no-untyped-call]
         own = CollectorRegistry()
         self.counted: Collector = _Shared(Path(shared)) if shared else own
 
-        # The library takes a lock to look up labels; they are few, so they are remembered.
+        # The library takes a lock to look up labels. There are few, so they are cached.
         def counter(name: str, about: str, *labels: str) -> Callable[..., Counter]:
             return cache(Counter(f"deniable_{name}", about, labels, registry=own).labels)
 
         self._accepted = counter("reports_accepted", "Reports taken to be counted", "app")
         self._rejected = counter("reports_rejected", "Reports refused", "app", "code")
-        self._uploads = counter("uploads", "Uploads by what became of them", "app", "code")
-        self._limited = counter("rate_limited", "Requests that came too often", "app", "role")
+        self._uploads = counter("uploads", "Uploads by outcome", "app", "code")
+        self._limited = counter("rate_limited", "Requests above a rate limit", "app", "role")
         self._failures = counter("server_errors", "Answers of 500 and above", "code")
         about = "From a request's arrival to its answer"
         name = "deniable_request_duration_seconds"
@@ -107,7 +107,7 @@ class Vitals:
         Parameters
         ----------
         status
-            How it is answered.
+            Status of the answer.
         """
         rule, notes = request.url_rule, vars(g)
         route = rule.rule if rule else "unknown"
@@ -124,37 +124,37 @@ class Vitals:
         self._uploads(app, outcome).inc()
         if outcome == "accepted":
             self._accepted(app).inc(notes["accepted"])
-        if outcome in ("accepted", "all_rejected"):  # and not of what is repeated, or comes again
+        if outcome in ("accepted", "all_rejected"):  # repeated uploads are left out
             for *_, code, reports in notes.get("refused", ()):
                 self._rejected(app, code).inc(reports)
 
 
 class _Shared(Collector):
-    """What all processes have counted, those that have ended too."""
+    """The counts of all processes, including those that have ended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def collect(self) -> Iterable[Metric]:
         """Add up the files."""
-        # A file is empty for a moment after its process has made it, and could not be read.
+        # A new file is empty for a moment, and cannot be read then.
         files = [str(path) for path in self._folder.glob("*.db") if path.stat().st_size]
         return cast("Iterable[Metric]", MultiProcessCollector.merge(files))  # type: ignore[no-untyped-call]
 
 
 def register(app: Flask, settings: Settings, apps: Mapping[str, App]) -> None:
-    """Count requests, and tell whoever has the key; without a key in the settings, do neither.
+    """Count requests, and serve the counts to holders of the metrics key. Without a key in the settings, do neither.
 
-    `deniable_server.http.trace` comes first: it tells when a request began.
+    `deniable_server.http.trace` is registered first: it records when a request began.
 
     Parameters
     ----------
     app
         The server.
     settings
-        With the key.
+        Have the key.
     apps
-        Whose numbers, by name.
+        The apps, by name.
     """
     digest = sha256(settings.metrics_key.encode()).digest()
     everything = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""What is looked up in the store when somebody asks for the metrics: how much waits, who works on it, which alarms stand."""
+"""Gauges read from the store on each request: the backlog, the workers, and alarms."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 
 __all__ = ["Gauges"]
 
-_SECONDS = 3.0  # after which no further app is looked up: whoever asks for metrics waits for ten in all
+_SECONDS = 3.0  # after these, no further app is read: Prometheus waits for ten in all
 
 
 class Gauges(Collector):
-    """The state of each app, read anew each time; without the store, that it is away.
+    """The state of each app, read anew each time. Without the store only that it is down.
 
-    Every server of one store says the same, so these are not to be added up over servers.
+    Every server of one store shows the same, so these are not to be summed over servers.
 
     Parameters
     ----------
     settings
-        With the cap of the backlog, and what the server serves.
+        The cap of the backlog, and what the server serves.
     apps
-        Which apps.
+        The apps.
     """
 
     def __init__(self, settings: Settings, apps: Iterable[App]) -> None:
         self._limit = settings.max_backlog
-        # A user of the store that only takes uploads may not read alarms.
+        # A store user for uploads only may not read alarms.
         self._looks = settings.serves != "ingest"
         self._apps = [(app, [question.definition for question in app.versions.values()]) for app in apps]
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """Read the state."""
-        build = GaugeMetricFamily("deniable_build_info", "1, of the version that runs", labels=["version"])
+        build = GaugeMetricFamily("deniable_build_info", "1, labelled with the running version", labels=["version"])
         build.add_metric([deniable.__version__], 1)
         yield build
         limit = "Batches that may wait to be counted before uploads are refused"
@@ -61,9 +61,9 @@ class Gauges(Collector):
         def family(name: str, about: str) -> GaugeMetricFamily:
             return GaugeMetricFamily(f"deniable_{name}", about, labels=["app"])
 
-        backlog = family("backlog_batches", "Batches taken and not counted yet")
+        backlog = family("backlog_batches", "Batches accepted and not counted yet")
         pending = family("pending_batches", "Those of them that a worker has in hand")
-        lag = family("lag_seconds", "Longest that any batch may have waited; not there before any worker came")
+        lag = family("lag_seconds", "Longest that any batch may have waited; missing before the first worker")
         dead = family("dead_letters", "Batches that were put aside because they cannot be counted")
         workers = family("workers", "Workers that live")
         alarms = family("alarms", "Alarms about made-up reports that stand")
@@ -80,7 +80,7 @@ class Gauges(Collector):
             if felt.lag is not None:
                 lag.add_metric(labels, felt.lag)
             if self._looks:
-                from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - who takes uploads only may have no scipy
+                from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - not needed for uploads only, where scipy may be missing
 
                 since = [each.since for found in watcher.alarms(app.store, definitions).values() for each in found]
                 alarms.add_metric(labels, len(since))

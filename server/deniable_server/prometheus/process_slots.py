@@ -1,8 +1,8 @@
-"""Where the processes of a server count together: a private directory, and in it a slot for each process that lives.
+"""Shared counters of a server's processes: a private directory, with a slot for each process that lives.
 
-A slot is a number that no other living process has. Its owner holds a lock on a file, which the system takes away when the
-process ends, however it ends; the next process takes the slot and counts on from what its files say. So there are never more
-files than processes that once lived at the same time, and no count is lost with a process.
+A slot is a number that no other living process has. Its owner holds a lock on a file. The system releases the lock when the
+process ends, in any way. The next process takes the slot and continues its counts. So there are never more files than processes
+that lived at the same time, and no count is lost with a process.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tempfile import gettempdir, mkdtemp
 __all__ = ["Slot", "directory"]
 
 _PREFIX = "deniable-counts-"
-_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - what is made there is private
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - the directory in it is private
 
 
 class Slot:
-    """The slot of this process, as a function that gives its number.
+    """The slot of this process, as a function that returns its number.
 
     Parameters
     ----------
     folder
-        Where slots are taken.
+        Folder of the slots.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,21 +35,21 @@ class Slot:
         self._process = self._number = 0
 
     def __call__(self) -> int:
-        """Return the number; a process that was forked has one of its own."""
+        """Return the number. A forked process gets its own."""
         if self._process != os.getpid():
-            # What a fork inherits is still its parent's: neither number nor lock are touched.
+            # After a fork, number and lock still belong to the parent, so they are left alone.
             self._number = next(number for number in count() if _lock(self._folder / f"{number}.lock") is not None)
             self._process = os.getpid()
         return self._number
 
 
 def directory(home: Path | None = None) -> Path:
-    """Make a private directory for one start of a server, and remove those of servers that were killed.
+    """Make a private directory for this start of a server, and remove those of servers that were killed.
 
     Parameters
     ----------
     home
-        Where to make it; by default in memory, where the system has a place for that.
+        Parent folder; by default in memory, if the system has a folder for that.
     """
     home = home or (_SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(gettempdir()))
     for old in home.glob(f"{_PREFIX}*"):
@@ -57,14 +57,14 @@ def directory(home: Path | None = None) -> Path:
             shutil.rmtree(old, ignore_errors=True)
     while True:
         made = Path(mkdtemp(prefix=_PREFIX, dir=home))
-        # Held until this process and all that it forks have ended. Where another start came between, it was taken for abandoned.
+        # Held until this process and its children have ended. If another start intervened, it took the directory for abandoned.
         held = _lock(made / "server")
         if held is not None and os.fstat(held).st_nlink:
             return made
 
 
 def _lock(path: Path) -> int | None:
-    """Open a file and lock it for as long as this process lives; None where another has it."""
+    """Open a file and lock it for the life of this process; None if another process has the lock."""
     opened = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -75,13 +75,13 @@ def _lock(path: Path) -> int | None:
 
 
 def _abandoned(folder: Path) -> bool:
-    """Tell whether a directory is ours, and the server that made it has ended."""
+    """Return whether a directory is ours, and the server that made it has ended."""
     try:
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
             return False
         opened = os.open(folder / "server", os.O_RDWR)
-    except OSError:  # gone, or not locked yet
+    except OSError:  # removed, or not locked yet
         return False
     try:
         fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""gunicorn's own log, and with it that of its processes, as `DENIABLE_LOG_LEVEL` and `DENIABLE_LOG_FORMAT` say."""
+"""The logs of gunicorn and its processes, set by `DENIABLE_LOG_LEVEL` and `DENIABLE_LOG_FORMAT`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Log"]
 
 
 class Log(Logger):  # type: ignore[misc] # gunicorn has no types
-    """gunicorn's logger, writing records as all of our processes do."""
+    """gunicorn's logger, which writes records as all our processes do."""
 
     def setup(self, cfg: Any) -> None:
-        """Set up the logs of the process that starts the others, which inherit them."""
+        """Set up the logs of the first process; the others inherit them."""
         super().setup(cfg)
         try:
             settings = LogSettings.from_environment()

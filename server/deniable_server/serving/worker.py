@@ -1,15 +1,15 @@
-"""The gunicorn worker: threads answer, and none of them ever waits for a client.
+"""The gunicorn worker: threads answer, and no thread waits for a client.
 
-gunicorn's own threaded worker hands a connection to a thread with its first byte, and that thread then waits for the rest as long
-as the client likes: a handful of clients that send slowly stop the service. Here the main thread reads, and a request gets a
-thread once all of it has arrived; until then it waits in the selector, for `REQUEST_SECONDS` in all. What is kept of it meanwhile
-is bounded by the limits on headers and bodies.
+gunicorn's own threaded worker gives a connection to a thread at its first byte. The thread then waits for the rest, as long as
+the client likes, so a few slow clients stop the service. Here the main thread reads. A request gets a thread when it has arrived
+completely. Until then it waits in the selector, for at most `REQUEST_SECONDS`. Meanwhile limits on headers and bodies bound its
+memory.
 
-An address holds at most `MOST_OF_ADDRESS` connections that wait: of more the oldest go, those with half a request first. So does
-the oldest of all where the process has as many connections as it may. Behind a trusted proxy all addresses are the proxy's, which
-has to see to it.
+An address has at most `MOST_OF_ADDRESS` waiting connections. If it has more, the oldest are closed, those with half a request
+first. The oldest of all is closed if the process has too many connections. Behind a trusted proxy all connections have the
+proxy's address, so the proxy must limit them.
 
-Uploads and probes have threads of their own, so that they are answered however many pages are being made.
+Uploads and probes have threads of their own, so that pages cannot delay them.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ REQUEST_SECONDS = 10.0
 """From the first byte of a request to its last."""
 
 MOST_OF_ADDRESS = 100
-"""Connections of an IPv4 address, or an IPv6 network of 64 bits, that may wait in a process, for a request or the rest of one."""
+"""Waiting connections of an IPv4 address, or of an IPv6 network of 64 bits, in one process."""
 
 PAGE_THREADS = 2
-"""Requests of all other kinds that a process answers at a time, beside uploads and probes, which have gunicorn's ``threads``."""
+"""Requests of all other kinds that a process answers at a time. Uploads and probes have gunicorn's ``threads``."""
 
 _QUICK = frozenset(path.encode() for path in (*SHARED, "/healthz", "/readyz"))
-_SEND_SECONDS = 10  # for which a client may not read what it is answered
-_TRIM_SECONDS = 0.1  # between two looks at the addresses of all connections
-_LINGER_SECONDS = 2.0  # for which a client may go on sending what is not read, so that it sees the answer
+_SEND_SECONDS = 10  # within which a client must read its answer
+_TRIM_SECONDS = 0.1  # between two checks of the addresses of all connections
+_LINGER_SECONDS = 2.0  # in which a client may go on sending what is not read, so that it sees the answer
 _MOST_LINGERING = 1 << 20
 _PIECE = 1 << 16
 _MOST_HEADERS = 1 << 14
@@ -65,19 +65,19 @@ _UNKNOWN_LENGTH = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 _EXPECTS = re.compile(rb"\r\nexpect[ \t]*:[ \t]*100-continue[ \t]*(?=\r\n)", re.IGNORECASE)
 
 
-class _TooLong(Exception):  # noqa: N818 - said to the client
-    """A body is longer than any could be."""
+class _TooLong(Exception):  # noqa: N818 - it is an answer to the client
+    """A body is longer than any that the server accepts."""
 
 
 class _Refusal(NamedTuple):
-    """How a request is answered that is no HTTP we take."""
+    """The answer to a malformed request."""
 
     status: HTTPStatus
     code: str
     detail: str
 
 
-_MALFORMED = _Refusal(HTTPStatus.BAD_REQUEST, "malformed_request", "this is no HTTP request that the server takes")
+_MALFORMED = _Refusal(HTTPStatus.BAD_REQUEST, "malformed_request", "the server does not understand this as an HTTP request")
 _FAILED = _Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "internal", "the server failed; an upload was not counted unless accepted")
 _REFUSALS: Mapping[type[Exception], _Refusal] = {
     errors.LimitRequestLine: _Refusal(HTTPStatus.REQUEST_URI_TOO_LONG, "address_too_long", "the address is longer than any here"),
@@ -94,20 +94,20 @@ _REFUSALS: Mapping[type[Exception], _Refusal] = {
 
 @dataclass(eq=False, slots=True)
 class _Arrival:
-    """A request that arrives.
+    """A request that is arriving.
 
     Parameters
     ----------
     deadline
-        Monotonic time by which it must have; the earlier, the older.
+        Monotonic time by which it must be complete; the earlier, the older.
     held
-        What has arrived.
+        The bytes so far.
     whole
-        Whether all of it has, so that nothing is left on the connection.
+        Whether it is complete, so that nothing is left on the connection.
     encouraged
-        Whether the client was told to go on.
+        Whether the client was told to send the body.
     lingering
-        Bytes that arrived after the answer and were thrown away; None before the answer.
+        Bytes that arrived after the answer and were discarded; None before the answer.
     """
 
     deadline: float
@@ -118,11 +118,11 @@ class _Arrival:
 
 
 class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has no types
-    """gunicorn's threaded worker, with requests read before a thread is spent on them."""
+    """gunicorn's threaded worker, which reads a request before it gets a thread."""
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
-        """Refuse to speak TLS: what is ready on the socket would not be what is ready to be read."""
+        """Refuse TLS: with it, a socket that is ready may have nothing to read, and the reverse."""
         super().check_config(cfg, log)
         if cfg.is_ssl:
             rule = "this server speaks no TLS: start it without certfile and keyfile, behind a proxy that does"
@@ -130,13 +130,13 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             sys.exit(2)
 
     def init_process(self) -> None:
-        """Make what a process needs, before it begins to accept."""
+        """Set up a process before it accepts connections."""
         self.pages = ThreadPoolExecutor(PAGE_THREADS)
-        self.due = 0.0  # when addresses are looked at again
+        self.due = 0.0  # time of the next check of addresses
         super().init_process()
 
     def enqueue_req(self, conn: Any) -> None:
-        """Read what has arrived; have a thread answer a whole request, and wait for the rest of another.
+        """Read what has arrived; give a complete request to a thread, and wait for the rest of another.
 
         This is called in the main thread, for a new connection and whenever one has something to read.
         """
@@ -148,7 +148,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             return
         try:
             ready = self._receive(conn, arrival)
-        except Exception as error:  # noqa: BLE001 - nobody is left without an answer
+        except Exception as error:  # noqa: BLE001 - every client gets an answer
             self._submit(self.tpool, self._refuse, conn, error)
             return
         if ready:
@@ -157,17 +157,19 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             self._settle(conn, _close(conn) if ready is None else gthread._DEFER)  # noqa: SLF001
 
     def _submit(self, pool: ThreadPoolExecutor, task: Callable[..., Any], conn: Any, *details: Any) -> None:
-        """Have a thread do something for a connection, and the main thread what follows from it."""
+        """Run a task for a connection in a thread, and continue in the main thread."""
         pool.submit(task, conn, *details).add_done_callback(lambda done: self.method_queue.defer(self.finish_request, conn, done))
 
     def _settle(self, conn: Any, result: Any) -> None:
-        """Have gunicorn go on with a connection as if a thread had said so."""
+        """Let gunicorn continue with a connection as if a thread had returned the result."""
         done: Future[Any] = Future()
         done.set_result(result)
         self.finish_request(conn, done)
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
-        """Let gunicorn do what there is to do, and then make room; not between, or it might meet connections that are gone."""
+        """Let gunicorn handle its events, and then close surplus connections; not in between, when gunicorn may still use
+        them.
+        """
         crowded = len(self.pending_conns) + len(self.keepalived_conns) > MOST_OF_ADDRESS
         super().wait_for_and_dispatch_events(min(timeout, _TRIM_SECONDS) if crowded else timeout)
         if self.nr_conns >= self.worker_connections:
@@ -177,7 +179,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             self._trim()
 
     def _trim(self) -> None:
-        """Close the oldest of each source that has too many."""
+        """Close the oldest connections of each source that has too many."""
         crowds: dict[bytes, list[Any]] = {}
         for conn in self._waiting():
             if conn.source is not None:
@@ -186,7 +188,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             self._drop(crowd[: max(0, len(crowd) - MOST_OF_ADDRESS)])
 
     def _waiting(self) -> list[Any]:
-        """Return the connections that wait: for the rest of a request, and then those for the next; the oldest of each first."""
+        """Return the waiting connections: first those with part of a request, then idle ones; the oldest of each first."""
         return [*sorted(self.pending_conns, key=lambda conn: conn.arrival.deadline), *self.keepalived_conns]
 
     def _drop(self, conns: list[Any]) -> None:
@@ -197,7 +199,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             conn.close()
 
     def _answer(self, conn: Any) -> Any:
-        """Have gunicorn answer what has arrived; tell whether the connection is kept."""
+        """Let gunicorn answer the request; return whether the connection is kept."""
         arrival: _Arrival = conn.arrival
         conn.data_ready = True
         conn.sock.settimeout(None)
@@ -210,7 +212,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         return _close(conn) if arrival.whole else _part(conn, arrival)
 
     def _refuse(self, conn: Any, error: Exception) -> Any:
-        """Answer what is no request that can be read."""
+        """Answer a request that cannot be read."""
         conn.sock.settimeout(None)
         self.handle_error(None, conn.sock, conn.client, error)
         return _part(conn, conn.arrival)
@@ -218,16 +220,16 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
     def _begin(self, conn: Any) -> _Arrival:
         arrival = _Arrival(time.monotonic() + REQUEST_SECONDS)
         if conn.parser is None:
-            with suppress(OSError):  # of a client that has left already, as will be seen when it is read
+            with suppress(OSError):  # the client has left, which the next read will show
                 conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _SEND_SECONDS, 0))
-            # On a Unix socket, and behind a proxy that is trusted, everybody has the proxy's address.
+            # On a Unix socket, and behind a trusted proxy, everybody has the same address.
             conn.source = network(conn.client[0]) if isinstance(conn.client, tuple) and not self._behind_proxy() else None
-        else:  # what came with the previous request
+        else:  # bytes that came with the previous request
             arrival.held += conn.parser.unreader.take_buffered()
         return arrival
 
     def _receive(self, conn: Any, arrival: _Arrival) -> bool | None:
-        """Read without waiting; tell whether the request can be answered, or None if nobody waits for it, or for too long."""
+        """Read without waiting; return whether the request can be answered, or None if the client left or took too long."""
         conn.sock.settimeout(0)
         while not self._arrived(arrival):
             try:
@@ -245,7 +247,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         return True
 
     def _arrived(self, arrival: _Arrival) -> bool:
-        """Tell whether there is nothing to wait for: the request is whole, or it will be refused for its headers."""
+        """Return whether the request is complete, or will be refused for its headers."""
         end = arrival.held.find(_HEADER_END)
         if (len(arrival.held) if end < 0 else end) > _MOST_HEADERS:
             raise errors.LimitRequestHeaders("limit request headers fields size")
@@ -266,7 +268,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         return arrival.whole
 
     def _most(self) -> int:
-        """Bytes of the largest body that the app takes."""
+        """Size of the largest body that the app accepts, in bytes."""
         settings = self._settings()
         return settings.max_body_bytes if settings else MAX_BODY_BYTES
 
@@ -279,18 +281,18 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         return service.settings if service else None
 
     def _encourage(self, conn: Any, arrival: _Arrival) -> None:
-        """Let a client go on that asked whether it may send its body."""
+        """Tell a client to send its body, if it asked first."""
         if not arrival.encouraged and _EXPECTS.search(arrival.held):
             arrival.encouraged = True
             with suppress(OSError):
                 conn.sock.send(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _keepalive_after(self, conn: Any, keepalive: Any) -> bool:
-        # A body that was not read is not waited for: the connection ends instead.
+        # If the body was not read, the connection ends.
         return bool(keepalive) and conn.arrival.whole and super()._keepalive_after(conn, keepalive)
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: Exception) -> None:
-        """Refuse what is no HTTP. gunicorn would log the address and the very bytes that it does not understand."""
+        """Refuse malformed HTTP. gunicorn would log the address and the bytes that it does not understand."""
         del req, addr
         refusal = _REFUSALS.get(type(exc), _MALFORMED if isinstance(exc, errors.ParseException) else _FAILED)
         number = uuid4()
@@ -319,13 +321,13 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
 
 
 def _target(arrival: _Arrival) -> bytes:
-    """Return the path that a whole request names, without what follows a question mark."""
+    """Return the path of a complete request, without the part after a question mark."""
     line = bytes(arrival.held[:_MOST_HEADERS]).split(b" ", 2)
     return line[1].partition(b"?")[0] if len(line) > 1 else b""
 
 
 def _part(conn: Any, arrival: _Arrival) -> Any:
-    """Say that nothing more will come, and wait for the client to see it: closing at once would take back the answer."""
+    """Shut down sending, and wait for the client to see it: closing at once would discard the answer."""
     arrival.lingering = 0
     arrival.deadline = time.monotonic() + _LINGER_SECONDS
     with suppress(OSError):
@@ -334,7 +336,7 @@ def _part(conn: Any, arrival: _Arrival) -> Any:
 
 
 def _linger(conn: Any, arrival: _Arrival) -> Any:
-    """Throw away what still comes, until the client is done, or takes too long."""
+    """Discard what still arrives, until the client is done or takes too long."""
     conn.sock.settimeout(0)
     try:
         while piece := conn.sock.recv(_PIECE):
@@ -350,7 +352,7 @@ def _linger(conn: Any, arrival: _Arrival) -> Any:
 
 
 def _close(conn: Any) -> bool:
-    """Let gunicorn close a connection; with both directions shut its main thread need not wait for the client."""
+    """Let gunicorn close a connection. Both directions are shut down, so its main thread need not wait for the client."""
     with suppress(OSError):
         conn.sock.shutdown(socket.SHUT_RDWR)
     return False

@@ -80,7 +80,7 @@ class Gauges(Collector):
             if felt.lag is not None:
                 lag.add_metric(labels, felt.lag)
             if self._looks:
-                from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - not needed for uploads only, where scipy may be missing
+                from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - servers for uploads may lack scipy
 
                 since = [each.since for found in watcher.alarms(app.store, definitions).values() for each in found]
                 alarms.add_metric(labels, len(since))

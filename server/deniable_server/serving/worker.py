@@ -167,9 +167,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         self.finish_request(conn, done)
 
     def wait_for_and_dispatch_events(self, timeout: float) -> None:
-        """Let gunicorn handle its events, and then close surplus connections; not in between, when gunicorn may still use
-        them.
-        """
+        """Let gunicorn handle its events, and close surplus connections afterwards, when gunicorn uses none of them."""
         crowded = len(self.pending_conns) + len(self.keepalived_conns) > MOST_OF_ADDRESS
         super().wait_for_and_dispatch_events(min(timeout, _TRIM_SECONDS) if crowded else timeout)
         if self.nr_conns >= self.worker_connections:

@@ -71,7 +71,7 @@ def _commits(cells: np.ndarray, which: str) -> Callable[[Store], Callable[[], ob
     """Make what prepares a commit."""
 
     def prepare(made: Store) -> Callable[[], object]:
-        made.redis.flushdb()
+        made._client.flushdb()
         made.join()
         if which == "second":
             made.commit("w", [], {ONE: cells}, 0)

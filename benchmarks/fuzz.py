@@ -131,7 +131,7 @@ class Uploads:
             stored_limit_source="off", durability="memory", max_backlog=10 * BATCH_SIZE,
         )  # fmt: skip
         self.store = Store(connect(url), "shop")
-        self.store.redis.flushall()
+        self.store._client.flushall()
         flask = create_app(settings)
         self.http = flask.test_client()
         self.questions = flask.extensions["deniable"].apps["shop"].highest
@@ -185,7 +185,7 @@ class Uploads:
                 assert self.store.read_weights(layout, strata).sum() == found
         assert counted == self.accepted["reports"], f"accepted {self.accepted['reports']}, counted {counted}"
         assert self.store.backlog() == 0
-        assert not self.store.redis.xlen(self.store.dead), "a batch that was taken cannot be counted"
+        assert not self.store._client.xlen(self.store.dead), "a batch that was taken cannot be counted"
         self.waiting = 0
 
 

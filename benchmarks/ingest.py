@@ -252,12 +252,12 @@ def compare(arguments: argparse.Namespace, folder: Path, store: Store, settings:
         print(row.format(*columns))
         for load in (LOADS[number] for number in arguments.loads):
             base, mine, used = [], [], []
-            kept = int(store.redis.info("server")["process_id"])
+            kept = int(store._client.info("server")["process_id"])
             size = int(median(map(len, bodies(Path(settings.registry), load))))
             for turn in range(arguments.turns + 1):
                 seconds = arguments.seconds if turn else 1  # the first turn warms up
                 sent = [script(folder, Path(settings.registry), load, addresses=200 * arguments.limits) for _ in range(2)]
-                store.redis.flushall()
+                store._client.flushall()
                 before = spent(idle), spent(busy), spent(kept)
                 base.append(ask(nothing_, sent[0], arguments.connections, seconds))
                 mine.append(ask(ours, sent[1], arguments.connections, seconds))
@@ -313,10 +313,10 @@ def watch(arguments: argparse.Namespace, folder: Path, store: Store, settings: S
                     time.sleep(0.05)
                 if counted >= due:
                     due += 1_000_000
-                    told = store.redis.info("memory")
+                    told = store._client.info("memory")
                     remembered = int(told["used_memory_dataset"]) / 2**20
                     each = ", ".join(f"{resident(server):.1f}" for server in servers)
-                    own = resident(int(store.redis.info("server")["process_id"]))
+                    own = resident(int(store._client.info("server")["process_id"]))
                     print(
                         row.format(f"{counted:,}", each, f"{resident(worker.pid):.1f}", f"{own:.1f}", f"{remembered:.1f}"),
                         flush=True,
@@ -347,10 +347,10 @@ def main() -> None:
         url = server.url
         if arguments.tcp:
             port = free_port()
-            store.redis.config_set("bind", "127.0.0.1")
-            store.redis.config_set("port", port)
+            store._client.config_set("bind", "127.0.0.1")
+            store._client.config_set("port", port)
             url = f"redis://127.0.0.1:{port}/0"
-        store.redis.config_set("maxmemory", "8gb")  # of which nothing is counted
+        store._client.config_set("maxmemory", "8gb")  # of which nothing is counted
         settings = Settings(
             redis_url=url,
             registry=str(registry(folder)),

@@ -59,7 +59,7 @@ def fill(store: Store, loaded: Registry, days: int) -> None:
     hour = int(time.time()) // 3600 * 3600
     for metric in loaded.metrics.values():
         definition = Declared.of(metric).definition
-        pipeline = store.redis.pipeline(transaction=False)
+        pipeline = store._client.pipeline(transaction=False)
         index: dict[str, str] = {}
         for name in names:
             parts = chance.multinomial(REPORTS, [0.3, 0.25, 0.2, 0.15, 0.1], size=len(PLATFORMS))

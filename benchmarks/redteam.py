@@ -60,7 +60,7 @@ class Population:
             held = np.zeros((layout.rows, VALUES, layout.width), bool)
             for row in range(layout.rows):
                 for value in range(VALUES):
-                    bits = forgery._wanted(self.mechanism, row, value)  # noqa: SLF001
+                    bits = forgery._wanted(self.mechanism, row, value)
                     held[row, value] = [bits >> place & 1 for place in range(layout.width)]
             self.held = held
 

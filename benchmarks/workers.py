@@ -45,10 +45,10 @@ def entry(kind: str, reports: int) -> bytes:
 
 def fill(store: Store, body: bytes, batches: int) -> None:
     """Put a batch into the stream many times."""
-    store.redis.flushall()
+    store._client.flushall()
     store.join()
     for start in range(0, batches, 1000):
-        pipeline = store.redis.pipeline(transaction=False)
+        pipeline = store._client.pipeline(transaction=False)
         for _ in range(min(1000, batches - start)):
             pipeline.xadd(store.stream, {"d": body})
         pipeline.execute()
@@ -56,7 +56,7 @@ def fill(store: Store, body: bytes, batches: int) -> None:
 
 def used(store: Store) -> float:
     """Return the processor seconds of the store."""
-    told = store.redis.info("cpu")
+    told = store._client.info("cpu")
     return float(told["used_cpu_user"]) + float(told["used_cpu_sys"])
 
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 import fakeredis
 import pytest
 import redis
-from store_client import client_of
 
 from deniable_aggregator.audit.entry import Entry, genesis, whole
 from deniable_aggregator.audit.files import verify
@@ -44,7 +43,7 @@ def fill(log, count, first=0):
 
 
 def entries(log):
-    return [whole(line) for line in client_of(log.store).lrange(log.key, 0, -1)]
+    return [whole(line) for line in log.store._client.lrange(log.key, 0, -1)]
 
 
 # Appending
@@ -83,9 +82,9 @@ def test_a_command_is_done_with_its_entry_or_not_at_all(log):
     key = "{shop}:keys"
     assert log.append("key.created", "command", ID, along=log.doing("HSET", key, "a", "x"))
     assert log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "b")) is None
-    assert client_of(log.store).hgetall(key) == {b"a": b"x"}
+    assert log.store._client.hgetall(key) == {b"a": b"x"}
     assert log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "a"))
-    assert not client_of(log.store).exists(key)
+    assert not log.store._client.exists(key)
     assert [entry.event for entry in entries(log)] == ["key.created", "key.revoked"]
     assert log.append("registry.served", "server", {}, along=log.doing("SET", key, "x", "NX"))
     assert log.append("registry.served", "server", {}, along=log.doing("SET", key, "y", "NX")) is None
@@ -115,7 +114,7 @@ def test_nothing_is_appended_when_it_is_not_to_be(log):
     asked = []
     assert log.append("key.revoked", "command", ID, unless=lambda: bool(asked.append(1) or len(asked) > 1)) is None
     assert len(asked) == 2
-    assert client_of(log.store).llen(log.key) == 2
+    assert log.store._client.llen(log.key) == 2
 
 
 def test_who_cannot_be_appended_fails(log):
@@ -127,7 +126,7 @@ def test_who_cannot_be_appended_fails(log):
 def test_the_chain_goes_on_after_what_is_no_entry(log):
     """Something that somebody else put at the end is told of, and keeps nobody from logging."""
     fill(log, 3)
-    client_of(log.store).rpush(log.key, *[f"foreign {i}" for i in range(2000)])
+    log.store._client.rpush(log.key, *[f"foreign {i}" for i in range(2000)])
     fill(AuditLog(log.store), 2)
     fill(log, 2)
     found = verify(log)
@@ -137,7 +136,7 @@ def test_the_chain_goes_on_after_what_is_no_entry(log):
 
 def test_a_log_that_begins_with_what_is_no_entry_begins_all_the_same(log):
     """Where nothing but foreign lines is, the first entry is number 1."""
-    client_of(log.store).rpush(log.key, "foreign")
+    log.store._client.rpush(log.key, "foreign")
     fill(log, 1)
     assert entries(log)[1].number == 1
     assert [fault.where for fault in verify(log).faults] == ["store:1"]
@@ -199,59 +198,59 @@ def rechained(log, place, **changes):
     made[place] = replace(made[place], **changes)
     for later in range(place + 1, len(made)):
         made[later] = replace(made[later], previous=made[later - 1].hash)
-    client_of(log.store).delete(log.key)
-    client_of(log.store).rpush(log.key, *(entry.line for entry in made))
+    log.store._client.delete(log.key)
+    log.store._client.rpush(log.key, *(entry.line for entry in made))
 
 
 def edit(place, **changes):
     """Change members of an entry and leave its hash."""
 
     def tamper(log):
-        line = client_of(log.store).lindex(log.key, place)
-        client_of(log.store).lset(log.key, place, json.dumps(json.loads(line) | changes, separators=(",", ":")))
+        line = log.store._client.lindex(log.key, place)
+        log.store._client.lset(log.key, place, json.dumps(json.loads(line) | changes, separators=(",", ":")))
 
     return tamper
 
 
 def put(place, line):
-    return lambda log: client_of(log.store).lset(log.key, place, line)
+    return lambda log: log.store._client.lset(log.key, place, line)
 
 
 def remove(*places):
     def tamper(log):
         for place in places:
-            client_of(log.store).lset(log.key, place, "gone")
-        client_of(log.store).lrem(log.key, 0, "gone")
+            log.store._client.lset(log.key, place, "gone")
+        log.store._client.lrem(log.key, 0, "gone")
 
     return tamper
 
 
 def order(*places):
     def tamper(log):
-        lines = client_of(log.store).lrange(log.key, 0, -1)
-        client_of(log.store).delete(log.key)
-        client_of(log.store).rpush(log.key, *(lines[place] for place in places))
+        lines = log.store._client.lrange(log.key, 0, -1)
+        log.store._client.delete(log.key)
+        log.store._client.rpush(log.key, *(lines[place] for place in places))
 
     return tamper
 
 
 def insert(place, make):
     def tamper(log):
-        pivot = client_of(log.store).lindex(log.key, place)
-        client_of(log.store).linsert(log.key, "before", pivot, make(entries(log)))
+        pivot = log.store._client.lindex(log.key, place)
+        log.store._client.linsert(log.key, "before", pivot, make(entries(log)))
 
     return tamper
 
 
 def honestly(place, **changes):
     """Write one entry anew, with the hash that it then has."""
-    return lambda log: client_of(log.store).lset(log.key, place, rewritten(entries(log)[place], **changes))
+    return lambda log: log.store._client.lset(log.key, place, rewritten(entries(log)[place], **changes))
 
 
 def of_another_app(log):
-    other = AuditLog(Store(client_of(log.store), "blog"))
+    other = AuditLog(Store(log.store._client, "blog"))
     fill(other, 10)
-    client_of(log.store).rename(other.key, log.key)
+    log.store._client.rename(other.key, log.key)
 
 
 LIKE = {"event": "key.revoked", "actor": "command", "details": ID, "nonce": "0" * 16}
@@ -279,7 +278,7 @@ TAMPERED = {
     "one moved back": (order(0, 2, 3, 4, 5, 1, 6, 7, 8, 9), "store:2: entry 2 is missing"),
     "one repeated": (order(0, 1, 2, 3, 3, 4, 5, 6, 7, 8, 9), "store:5: entry 4 stands after entry 4"),
     "all backwards": (order(*range(9, -1, -1)), "store:1: the log begins with entry 10"),
-    "the front cut": (lambda log: client_of(log.store).ltrim(log.key, 3, -1), "store:1: the log begins with entry 4"),
+    "the front cut": (lambda log: log.store._client.ltrim(log.key, 3, -1), "store:1: the log begins with entry 4"),
     "one put in": (
         insert(4, lambda all_: Entry(5, all_[3].time, previous=all_[3].hash, **LIKE).line),
         "store:6: entry 5 stands after entry 5",
@@ -289,10 +288,10 @@ TAMPERED = {
         "store:5: entries 5 to 10 are missing: entry 11 stands after entry 4",
     ),
     "one put at the end": (
-        lambda log: client_of(log.store).rpush(log.key, Entry(11, 1, previous="0" * 64, **LIKE).line),
+        lambda log: log.store._client.rpush(log.key, Entry(11, 1, previous="0" * 64, **LIKE).line),
         "store:11: entry 11 was made after another entry 10",
     ),
-    "something put at the front": (lambda log: client_of(log.store).lpush(log.key, "x"), "store:1: this is no entry"),
+    "something put at the front": (lambda log: log.store._client.lpush(log.key, "x"), "store:1: this is no entry"),
     "a false beginning": (lambda log: rechained(log, 0, previous="0" * 64), "store:1: entry 1 is not the first one of a log"),
     "another app's": (of_another_app, "store:1: entry 1 is not the first one of a log of shop"),
 }
@@ -308,14 +307,14 @@ def test_what_was_done_by_hand_is_found_where_it_was_done(log, what):
 
 
 ENDS = {
-    "the end cut": lambda log: client_of(log.store).ltrim(log.key, 0, 5),
-    "the last one cut": lambda log: client_of(log.store).rpop(log.key),
-    "all removed": lambda log: client_of(log.store).delete(log.key),
-    "all removed and begun anew": lambda log: (client_of(log.store).delete(log.key), fill(AuditLog(log.store), 3)),
+    "the end cut": lambda log: log.store._client.ltrim(log.key, 0, 5),
+    "the last one cut": lambda log: log.store._client.rpop(log.key),
+    "all removed": lambda log: log.store._client.delete(log.key),
+    "all removed and begun anew": lambda log: (log.store._client.delete(log.key), fill(AuditLog(log.store), 3)),
     "the last one written anew": honestly(9, actor="worker"),
     "written anew from the middle": lambda log: rechained(log, 4, actor="worker"),
     "written anew from the first": lambda log: rechained(log, 0, actor="worker"),
-    "begun anew and filled up": lambda log: (client_of(log.store).delete(log.key), fill(AuditLog(log.store), 12)),
+    "begun anew and filled up": lambda log: (log.store._client.delete(log.key), fill(AuditLog(log.store), 12)),
 }
 
 
@@ -338,7 +337,7 @@ def test_anchors_of_a_whole_log_are_met(ten):
 
 def test_every_byte_counts(ten):
     """Whatever byte of a line is changed, or left out, the first fault is at this line, and no fault is before it."""
-    lines = client_of(ten.store).lrange(ten.key, 0, -1)
+    lines = ten.store._client.lrange(ten.key, 0, -1)
     line = lines[4]
     for place in range(len(line)):
         for other in (line[:place] + bytes([line[place] ^ 1]) + line[place + 1 :], line[:place] + line[place + 1 :]):

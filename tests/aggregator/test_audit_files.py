@@ -12,7 +12,6 @@ from pathlib import Path
 import fakeredis
 import pytest
 import redis
-from store_client import client_of
 
 from deniable.cli import main
 from deniable.device import files as disk
@@ -74,7 +73,7 @@ def numbers(lines):
 
 
 def stored(log):
-    return client_of(log.store).lrange(log.key, 0, -1)
+    return log.store._client.lrange(log.key, 0, -1)
 
 
 # Rotation
@@ -144,7 +143,7 @@ def test_files_hold_so_many_entries(log, folder, days, monkeypatch):
 def test_files_of_other_apps_are_left_alone(log, folder, clock):
     """Apps may share a folder, also where the name of one begins like that of the other."""
     for name in ("shop.audit", "shop"):
-        each = AuditLog(Store(client_of(log.store), name))
+        each = AuditLog(Store(log.store._client, name))
         each.append("key.revoked", "command", {})
         clock[0] += DAY
         rotate(each, folder, clock[0])
@@ -196,7 +195,7 @@ def test_what_was_rotated_by_somebody_else_is_not_trimmed_again(log, folder, day
 
 def test_a_folder_of_another_log_is_refused(rotated, folder, days, clock):
     """Files that do not go on with what the store has are not added to."""
-    client_of(rotated.store).delete(rotated.key)
+    rotated.store._client.delete(rotated.key)
     days(1)
     with pytest.raises(ConfigurationError, match="entry 19"):
         rotate(AuditLog(rotated.store), folder, clock[0])
@@ -227,7 +226,7 @@ def test_a_last_file_that_was_edited_is_no_reason_to_trim(log, folder, days, clo
 def test_what_is_no_entry_is_moved_too(log, folder, days, clock):
     """A log that is broken can be rotated, and the break is where it was, whatever bytes it is made of."""
     days(1)
-    client_of(log.store).rpush(log.key, b"two\nlines\xff", b"\xff")
+    log.store._client.rpush(log.key, b"two\nlines\xff", b"\xff")
     days(1)
     rotate(log, folder, clock[0])
     days(1)
@@ -411,7 +410,7 @@ def test_what_was_done_to_a_file_is_found_where_it_was_done(rotated, folder, wha
 
 def test_a_store_that_lost_its_part_is_told(rotated, folder):
     """A rotation leaves an entry in the store: where none is, some were removed."""
-    client_of(rotated.store).delete(rotated.key)
+    rotated.store._client.delete(rotated.key)
     (fault,) = verify(rotated, folder).faults
     assert fault.where == "end"
 
@@ -421,7 +420,7 @@ def test_files_that_nobody_looked_at_are_told_of(rotated):
     found = verify(rotated)
     assert not found.faults
     assert found.notes == ("entries 1 to 19 were moved to files, which were not read (entry 20)",)
-    client_of(rotated.store).ltrim(rotated.key, 1, -1)  # the entry that tells of it, too
+    rotated.store._client.ltrim(rotated.key, 1, -1)  # the entry that tells of it, too
     assert str(verify(rotated).faults[0]).startswith("store:1: the log begins with entry 21")
 
 

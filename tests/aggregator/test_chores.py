@@ -91,5 +91,5 @@ def test_a_store_that_is_away_is_tried_again_soon(store, clock, every, again):
 def test_every_chore_of_the_worker_is_counted_from_the_start(store, registry_file):
     """At /metrics, by its name."""
     assert {chore.name for chore in worker._chores([store], str(registry_file), None)} == set(prometheus._CHORES)
-    without = [chore.name for chore in worker._chores([store, Store(store.redis, "blog")], None, None)]
+    without = [chore.name for chore in worker._chores([store, Store(store._client, "blog")], None, None)]
     assert without == ["compaction", "departures", "departures"]

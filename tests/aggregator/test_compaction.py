@@ -41,7 +41,7 @@ def on_disk(folder):
 
 def await_rewriting(store):
     deadline = time.monotonic() + 120
-    while (info := store.redis.info("persistence"))["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"]:
+    while (info := store._client.info("persistence"))["aof_rewrite_in_progress"] or info["aof_rewrite_scheduled"]:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     return info["aof_rewrites"]
@@ -52,7 +52,7 @@ def test_what_was_counted_leaves_the_disk(folder_and_store):
     folder, store = folder_and_store
     store.join()
     store.append(SECRET, key="a", remember=b"-", cap=10, ttl=60)
-    ((_, ((id_, _),)),) = store.redis.xreadgroup(GROUP, "w", {store.stream: ">"})
+    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
     assert store.commit("w", [id_], {THEME: np.array([1, 2])}, 1) == []
     store.append(b"an-entry-that-waits", key="b", remember=b"-", cap=10, ttl=60)
     deadline = time.monotonic() + 120
@@ -104,7 +104,7 @@ def test_a_store_that_refuses_is_told_of(folder_and_store, monkeypatch, caplog):
     def refuse(*_):
         raise NoPermissionError("user worker")
 
-    monkeypatch.setattr(store.redis, "bgrewriteaof", refuse)
+    monkeypatch.setattr(store._client, "bgrewriteaof", refuse)
     with caplog.at_level(logging.WARNING):
         Compaction(store).run()
     assert "append-only file" in caplog.text

@@ -38,7 +38,7 @@ def send(store, key):
 
 
 def consumers(store):
-    return {told["name"].decode(): told["pending"] for told in store.redis.xinfo_consumers(store.stream, GROUP)}
+    return {told["name"].decode(): told["pending"] for told in store._client.xinfo_consumers(store.stream, GROUP)}
 
 
 def await_(question):
@@ -62,8 +62,8 @@ def test_a_killed_worker_is_forgotten_by_one_that_lives(store, store_url):
     forget(store)
     assert list(consumers(store)) == [killed]  # an hour is not over
     send(store, "b")
-    store.redis.xreadgroup(GROUP, "killed later", {store.stream: ">"})
-    await_(lambda: all(told["idle"] > 100 for told in store.redis.xinfo_consumers(store.stream, GROUP)))
+    store._client.xreadgroup(GROUP, "killed later", {store.stream: ">"})
+    await_(lambda: all(told["idle"] > 100 for told in store._client.xinfo_consumers(store.stream, GROUP)))
     forget(store, idle=0.1)
     assert consumers(store) == {"killed later": 1}
 
@@ -73,7 +73,7 @@ def test_what_a_killed_worker_had_in_hand_is_counted_first(store):
     store.join()
     for key in ("a", "b", "c"):
         send(store, key)
-    store.redis.xreadgroup(GROUP, "killed", {store.stream: ">"})
+    store._client.xreadgroup(GROUP, "killed", {store.stream: ">"})
     forget(store, idle=0.0)
     assert consumers(store) == {"killed": 3}
     chore = Chore("departures", 0.0, lambda: forget(store, idle=0.02), Faults(store))
@@ -94,9 +94,9 @@ def test_a_worker_that_only_waited_goes_on(store, store_url):
         thread.start()
         try:
             # Blocked in the store, where it has no name until it is given something (Redis 7.0), or has one (Valkey).
-            await_(lambda: any(told["cmd"] == "xreadgroup" for told in store.redis.client_list()))
+            await_(lambda: any(told["cmd"] == "xreadgroup" for told in store._client.client_list()))
             store.forget(0.0)
-            store.redis.xgroup_createconsumer(store.stream, GROUP, worker.consumer)
+            store._client.xgroup_createconsumer(store.stream, GROUP, worker.consumer)
             assert store.forget(0.0) == 1
             send(store, "a")
             await_(lambda: worker.counted == 2)
@@ -111,7 +111,7 @@ def test_a_worker_that_only_waited_goes_on(store, store_url):
 def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, caplog):
     """A worker whose user may not ask for consumers says so and counts on."""
     store.join()
-    store.redis.execute_command("ACL", "SETUSER", "older", "on", "nopass", "~*", "+@all", "-xinfo|consumers")
+    store._client.execute_command("ACL", "SETUSER", "older", "on", "nopass", "~*", "+@all", "-xinfo|consumers")
     client = connect(store_url.replace("://", "://older:x@"))
     try:
         older = Store(client, "shop")
@@ -123,4 +123,4 @@ def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, c
         assert "stay in the store's list" in caplog.text
     finally:
         client.close()
-        store.redis.acl_deluser("older")
+        store._client.acl_deluser("older")

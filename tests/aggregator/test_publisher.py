@@ -148,7 +148,7 @@ def test_too_few_are_never_published(shop):
     shop.counted("theme", 99)
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {}
-    assert not list(shop.store.redis.scan_iter("*release*"))
+    assert not list(shop.store._client.scan_iter("*release*"))
 
 
 def test_cells_are_published_at_the_close(shop):
@@ -179,7 +179,7 @@ def test_reports_that_wait_are_waited_for(shop):
     shop.store.append(b"a batch", key="one", remember=b"", cap=10, ttl=60)
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {}
-    shop.store.redis.delete(shop.store.stream)
+    shop.store._client.delete(shop.store.stream)
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {(TODAY, ""): 200}
 
@@ -275,12 +275,12 @@ def test_the_close_is_the_end(shop):
     assert shop.published("theme") == {(TODAY, ""): 300}
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {(TODAY, ""): 401}
-    before = {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter("*release*")}
+    before = {key: shop.store._client.dump(key) for key in shop.store._client.scan_iter("*release*")}
     shop.counted("theme", 4000)
     assert Publisher(shop.store, shop.registry).publish(CLOSED) == []
     assert list(shop.publisher.unpublished().values()) == [4000, 0]
-    assert {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter("*release*")} == before
-    assert not list(shop.store.redis.scan_iter(f"*snapshot*{TODAY}*"))
+    assert {key: shop.store._client.dump(key) for key in shop.store._client.scan_iter("*release*")} == before
+    assert not list(shop.store._client.scan_iter(f"*snapshot*{TODAY}*"))
     (note,) = release.listed(shop.store, "theme").values()
     assert (note.number, note.closed) == (4, True)
 
@@ -512,7 +512,7 @@ def test_a_threshold_that_is_raised(shop):
     for _ in range(2):
         shop.counted("theme", 100)
         Publisher(shop.store, shop.registry).publish(NOON)
-    stricter = Counted(shop.store.redis, text=REGISTRY.replace("min_reports = 100", "min_reports = 500"))
+    stricter = Counted(shop.store._client, text=REGISTRY.replace("min_reports = 100", "min_reports = 500"))
     stricter.counted("theme", 900, period=days(2)[1])
     stricter.publisher.publish(CLOSED + DAY)
     assert shop.published("theme") == {(TODAY, ""): 200, (days(2)[1], ""): 900}
@@ -594,7 +594,7 @@ def test_intervals_cover_whatever_answers_depend_on(shop):
     """Answers depend on segments and on the day: 95% intervals cover the truth of what they are about, and nothing is lost."""
     covered = []
     for seed in range(200):
-        shop.store.redis.flushall()
+        shop.store._client.flushall()
         chance, people = np.random.default_rng(seed), {}
         for day, period in enumerate(days(4)):
             for i, platform in enumerate(("linux", "macos", "windows")):
@@ -698,7 +698,7 @@ def test_nothing_that_was_staged_is_left(shop, monkeypatch):
 
     monkeypatch.setattr(Publisher, "_write", slow)
     assert late.publish(CLOSED) == []
-    assert list(shop.store.redis.scan_iter("*:staged:*")) == []
+    assert list(shop.store._client.scan_iter("*:staged:*")) == []
     assert shop.published("theme") == {(TODAY, ""): 400}
 
 
@@ -711,7 +711,7 @@ def test_a_release_whose_cells_are_gone_is_not_made(shop, monkeypatch):
     def lossy(keys, args):
         if losses:
             losses.pop()
-            shop.store.redis.delete(keys[6])
+            shop.store._client.delete(keys[6])
         return publish(keys, args)
 
     monkeypatch.setattr(shop.publisher, "_publish", lossy)
@@ -736,7 +736,7 @@ def test_a_release_of_which_a_part_was_lost_is_not_made(shop, monkeypatch, lost,
     def lossy(keys, args):
         staged.append(keys)
         if len(staged) == lost:
-            shop.store.redis.delete(*keys)
+            shop.store._client.delete(*keys)
         return stage(keys, args)
 
     monkeypatch.setattr(shop.store.staging, "_stage", lossy)
@@ -745,7 +745,9 @@ def test_a_release_of_which_a_part_was_lost_is_not_made(shop, monkeypatch, lost,
     shop.publisher.publish(NOON if early else CLOSED)
     assert shop.published("theme") == {(TODAY, ""): 900}
     if early:
-        assert shop.store.redis.get(shop.store.snapshots.key(tallies.name(shop.stratum("theme"))))[:8] == (400).to_bytes(8, "big")
+        assert shop.store._client.get(shop.store.snapshots.key(tallies.name(shop.stratum("theme"))))[:8] == (400).to_bytes(
+            8, "big"
+        )
 
 
 def test_a_string_that_was_lost_in_part_has_no_gap(shop, monkeypatch):

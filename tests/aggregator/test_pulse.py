@@ -37,9 +37,9 @@ def test_what_waits_for_a_worker_that_never_came(store):
 
 def waits(store, seconds):
     """Have what is noted of an app be older by some seconds."""
-    words = store.redis.get(store.caught).decode().split()
+    words = store._client.get(store.caught).decode().split()
     times = [word if word == "-" else f"{float(word) - seconds:.3f}" for word in words[:2]]
-    store.redis.set(store.caught, " ".join(times + words[2:]))
+    store._client.set(store.caught, " ".join(times + words[2:]))
 
 
 def test_lag_is_since_everything_was_counted(store):
@@ -50,10 +50,10 @@ def test_lag_is_since_everything_was_counted(store):
     append(store, 1)
     assert 30 <= health.feel(store).lag < 40
     store.join()
-    ((_, ((id_, _),)),) = store.redis.xreadgroup(GROUP, "w", {store.stream: ">"})
+    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
     for _ in range(3):  # however often it changes hands
         health.beat(store, "w")
-        store.redis.xclaim(store.stream, GROUP, "w", 0, [id_])
+        store._client.xclaim(store.stream, GROUP, "w", 0, [id_])
         waits(store, 30)
     felt = health.feel(store)
     assert (felt.pending, felt.workers, felt.known) == (1, 1, True)
@@ -66,8 +66,8 @@ def test_lag_is_small_where_all_is_counted_while_more_comes(store):
     health.beat(store, "w")
     for number in range(4):
         append(store, number)
-        store.redis.xreadgroup(GROUP, "w", {store.stream: ">"})
-        ids = [id_ for id_, _ in store.redis.xrange(store.stream)][:-1]
+        store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
+        ids = [id_ for id_, _ in store._client.xrange(store.stream)][:-1]
         assert store.commit("w", ids, {}, 0) == []
         waits(store, 100)
         health.beat(store, "w")
@@ -89,7 +89,7 @@ def test_a_clock_that_was_set_back_hides_no_lag(store):
     """What waits since is told from then on, and not taken for counted; once it is counted, all is known again."""
     health.beat(store, "gone")
     waits(store, -3600)  # as if the store's clock had been an hour ahead
-    store.redis.zadd(store.workers, {"gone": time.time() + 3600})
+    store._client.zadd(store.workers, {"gone": time.time() + 3600})
     append(store, 1)
     felt = health.feel(store)
     assert (felt.lag, felt.known, felt.workers) == (None, False, 0)
@@ -98,7 +98,7 @@ def test_a_clock_that_was_set_back_hides_no_lag(store):
     felt = health.feel(store)
     assert (50 <= felt.lag < 60, felt.known, felt.workers) == (True, False, 1)
     store.join()
-    ((_, ((id_, _),)),) = store.redis.xreadgroup(GROUP, "w", {store.stream: ">"})
+    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
     assert store.commit("w", [id_], {}, 0) == []
     health.beat(store, "w")
     append(store, 2)
@@ -108,15 +108,15 @@ def test_a_clock_that_was_set_back_hides_no_lag(store):
 
 def test_workers_are_believed_for_a_minute(store):
     """One that gave no sign of life for longer is not counted; one that left is not, at once. Machines' clocks do not matter."""
-    store.redis.zadd(store.workers, {"old": store.redis.time()[0] - 90})
+    store._client.zadd(store.workers, {"old": store._client.time()[0] - 90})
     assert health.feel(store).workers == 0
     health.beat(store, "new")
-    assert store.redis.zrange(store.workers, 0, -1) == [b"new"]
+    assert store._client.zrange(store.workers, 0, -1) == [b"new"]
     assert health.feel(store).workers == 1
     health.stop(store, "new")
     assert health.feel(store).workers == 0
     health.beat(store, "new")
-    assert 0 < store.redis.ttl(store.workers) <= health.LIFE_SECONDS
+    assert 0 < store._client.ttl(store.workers) <= health.LIFE_SECONDS
 
 
 def test_who_gives_no_sign_of_life_is_silent(store, monkeypatch):

@@ -60,7 +60,7 @@ def assert_counted(made, number):
     assert made.read_weights(BITS, [ONE]).tolist() == weighed.tolist()
     assert made.read(INDEX, [TWO]).counts.tolist() == [[0, number, 0, 0, number]]
     assert (made.backlog(), made.staging.settled() is not None) == (0, True)
-    assert list(made.redis.scan_iter("*:staged:*")) == []
+    assert list(made._client.scan_iter("*:staged:*")) == []
 
 
 def recover(made):
@@ -91,7 +91,7 @@ def test_whoever_dies_between_any_two_pieces_another_goes_on(made, store_url, mo
     died = True
     while died:
         at += 1
-        made.redis.flushall()
+        made._client.flushall()
         for number in range(3):
             send(made, number)
         made.join()
@@ -105,12 +105,12 @@ def test_whoever_dies_between_any_two_pieces_another_goes_on(made, store_url, mo
                 died = False
             except Died:
                 pass
-        doomed.redis.close()
+        doomed._client.close()
         time.sleep(0.005)
         recover(made)
-        for key in made.redis.scan_iter("*:staged:*"):  # what was not decided yet goes by itself
-            assert 0 < made.redis.ttl(key) <= HOUR
-            made.redis.delete(key)
+        for key in made._client.scan_iter("*:staged:*"):  # what was not decided yet goes by itself
+            assert 0 < made._client.ttl(key) <= HOUR
+            made._client.delete(key)
         assert_counted(made, 3)
     assert at > 40
 
@@ -120,7 +120,7 @@ def test_an_answer_that_is_lost_loses_no_report(made, store_url, monkeypatch):
     read, at, answered = AbstractConnection.read_response, 0, True
     while answered:
         at += 1
-        made.redis.flushall()
+        made._client.flushall()
         for number in range(3):
             send(made, number)
         made.join()
@@ -140,12 +140,12 @@ def test_an_answer_that_is_lost_loses_no_report(made, store_url, monkeypatch):
             patch.setattr(AbstractConnection, "read_response", lossy)
             worker._settle(hasty, entries, threading.Event())
         answered = next(answers) > at
-        hasty.redis.close()
+        hasty._client.close()
         time.sleep(0.005)
         recover(made)
-        for key in made.redis.scan_iter("*:staged:*"):
-            assert 0 < made.redis.ttl(key) <= HOUR
-            made.redis.delete(key)
+        for key in made._client.scan_iter("*:staged:*"):
+            assert 0 < made._client.ttl(key) <= HOUR
+            made._client.delete(key)
         assert_counted(made, 3)
     assert at > 40
 
@@ -170,12 +170,12 @@ def test_what_was_taken_over_meanwhile_is_not_decided(made):
     """Where another worker took over an entry nothing is written, and nothing stays staged."""
     send(made, 0)
     made.join()
-    ((_, ((id_, _),)),) = made.redis.xreadgroup(GROUP, "slow", {made.stream: ">"})
-    made.redis.xclaim(made.stream, GROUP, "quick", 0, [id_])
+    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "slow", {made.stream: ">"})
+    made._client.xclaim(made.stream, GROUP, "quick", 0, [id_])
     deltas = {ONE: expected(1)[0].cells, Weights(ONE): expected(1)[1]}
     assert made.commit("slow", [id_], deltas, 0) == [id_]
     assert made.strata("one") == {}
-    assert list(made.redis.scan_iter("*:staged:*")) == []
+    assert list(made._client.scan_iter("*:staged:*")) == []
     assert made.staging.settled() == 0
 
 
@@ -183,19 +183,19 @@ def test_pieces_that_are_gone_are_staged_again(made, monkeypatch):
     """Where not all pieces are there nothing is decided: they are staged anew."""
     send(made, 0)
     made.join()
-    ((_, ((id_, _),)),) = made.redis.xreadgroup(GROUP, "w", {made.stream: ">"})
+    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.stream: ">"})
     decide, lost = made.staging._decide, [True]
 
     def lossy(keys, args):
         if lost.pop():
-            made.redis.lpop(keys[2], 2)
+            made._client.lpop(keys[2], 2)
             lost.append(False)
         return decide(keys, args)
 
     monkeypatch.setattr(made.staging, "_decide", lossy)
     assert made.commit("w", [id_], {ONE: expected(1)[0].cells}, 0) == []
     assert made.read(BITS, [ONE]) == expected(1)[0]
-    assert list(made.redis.scan_iter("*:staged:*")) == []
+    assert list(made._client.scan_iter("*:staged:*")) == []
 
 
 def test_a_piece_is_added_where_its_own_header_says(made, store_url, monkeypatch):
@@ -203,10 +203,10 @@ def test_a_piece_is_added_where_its_own_header_says(made, store_url, monkeypatch
     other = Store(connect(store_url), "shop")
     monkeypatch.setattr(store, "_PIECE", 64)
     cells = np.arange(1, 257)
-    apply, lindex, quick = made.staging.apply, made.redis.lindex, []
+    apply, lindex, quick = made.staging.apply, made._client.lindex, []
     monkeypatch.setattr(made.staging, "apply", lambda: None)
     assert made.commit("w", [], {ONE: cells}, 0) == []
-    token = made.redis.hget("{shop}:redo", "1").decode()
+    token = made._client.hget("{shop}:redo", "1").decode()
 
     def overtaken(*arguments):
         found = lindex(*arguments)
@@ -215,9 +215,9 @@ def test_a_piece_is_added_where_its_own_header_says(made, store_url, monkeypatch
             other.staging._add(1, token)
         return found
 
-    monkeypatch.setattr(made.redis, "lindex", overtaken)
+    monkeypatch.setattr(made._client, "lindex", overtaken)
     apply()
-    other.redis.close()
+    other._client.close()
     assert len(set(quick)) == 3
     assert made.read(Layout(1, 256, "index"), [ONE]).cells.tolist() == cells.tolist()
     assert made.staging.settled() == 1
@@ -227,7 +227,7 @@ def test_pieces_of_what_was_erased_are_dropped(made, monkeypatch):
     """A metric that is erased between the decision and the adding stays erased; the rest is added."""
     send(made, 0)
     made.join()
-    ((_, ((id_, _),)),) = made.redis.xreadgroup(GROUP, "w", {made.stream: ">"})
+    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.stream: ">"})
     apply = made.staging.apply
     monkeypatch.setattr(made.staging, "apply", lambda: None)
     deltas = {ONE: expected(1)[0].cells, TWO: np.array([0, 1, 0, 0, 1])}
@@ -236,7 +236,7 @@ def test_pieces_of_what_was_erased_are_dropped(made, monkeypatch):
     made.erased.put({sha1(b"one").hexdigest(): 1})
     apply()
     assert made.strata("one") == {}
-    assert not made.redis.exists(made.tallies.key(tallies.name(ONE)))
+    assert not made._client.exists(made.tallies.key(tallies.name(ONE)))
     assert made.read(INDEX, [TWO]).n == 2
     assert made.staging.settled() == 1
 
@@ -245,12 +245,12 @@ def test_a_full_store_adds_the_rest_when_it_has_room(made):
     """What was decided counts; a store without room adds nothing in part, and a worker goes on with it later."""
     send(made, 0)
     made.join()
-    ((_, ((id_, _),)),) = made.redis.xreadgroup(GROUP, "w", {made.stream: ">"})
+    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.stream: ">"})
     decide = made.staging._decide
 
     def full_after(keys, args):
         outcome = decide(keys, args)
-        made.redis.config_set("maxmemory", 1)
+        made._client.config_set("maxmemory", 1)
         return outcome
 
     made.staging._decide = full_after
@@ -259,7 +259,7 @@ def test_a_full_store_adds_the_rest_when_it_has_room(made):
         assert made.commit("w", [id_], deltas, 0) == []
         assert made.staging.settled() is None
     finally:
-        made.redis.config_set("maxmemory", 0)
+        made._client.config_set("maxmemory", 0)
     recover(made)
     assert_counted(made, 1)
 
@@ -268,23 +268,23 @@ def test_strings_are_staged_whole_and_leave_nothing(made):
     """A string of several chunks arrives as it was; what is not moved goes."""
     value = np.random.default_rng(1).bytes((5 << 19) + 3)
     made.staging.replace("{shop}:snapshot:x", value)
-    assert made.redis.get("{shop}:snapshot:x") == value
-    assert made.redis.ttl("{shop}:snapshot:x") == -1
+    assert made._client.get("{shop}:snapshot:x") == value
+    assert made._client.ttl("{shop}:snapshot:x") == -1
     with made.staging.strings([value, b"x"]) as keys:
-        assert made.redis.mget(keys) == [value, b"x"]
-        assert 0 < made.redis.ttl(keys[0]) <= HOUR
-    assert list(made.redis.scan_iter("*:staged:*")) == []
+        assert made._client.mget(keys) == [value, b"x"]
+        assert 0 < made._client.ttl(keys[0]) <= HOUR
+    assert list(made._client.scan_iter("*:staged:*")) == []
 
 
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_worker_that_dies_while_it_replaces_leaves_nothing_for_long(made, monkeypatch, heard):
     """Dead at each answer in turn, and tidying up nothing: what is staged goes by itself, and the key has all or nothing."""
     monkeypatch.setattr(store.staging, "CHUNK", 4)
-    monkeypatch.setattr(made.redis, "delete", lambda *_: None)
+    monkeypatch.setattr(made._client, "delete", lambda *_: None)
     at, died = 0, True
     while died:
         at += 1
-        made.redis.flushall()
+        made._client.flushall()
         with monkeypatch.context() as patch:
             patch.setattr(AbstractConnection, "read_response", deadly(at, heard))
             try:
@@ -292,10 +292,10 @@ def test_a_worker_that_dies_while_it_replaces_leaves_nothing_for_long(made, monk
                 died = False
             except Died:
                 pass
-        assert all(made.redis.ttl(key) > 0 for key in made.redis.scan_iter("*:staged:*"))
-        assert made.redis.get("{shop}:snapshot:x") in (None, b"12345678")
-    assert made.redis.get("{shop}:snapshot:x") == b"12345678"
-    assert made.redis.ttl("{shop}:snapshot:x") == -1
+        assert all(made._client.ttl(key) > 0 for key in made._client.scan_iter("*:staged:*"))
+        assert made._client.get("{shop}:snapshot:x") in (None, b"12345678")
+    assert made._client.get("{shop}:snapshot:x") == b"12345678"
+    assert made._client.ttl("{shop}:snapshot:x") == -1
     assert at > 3
 
 
@@ -308,11 +308,11 @@ def test_a_string_that_was_lost_in_part_replaces_nothing(made, monkeypatch):
     def lossy(keys, args):
         stage(keys, args)
         if args[2] == 0:
-            made.redis.delete(*keys)
+            made._client.delete(*keys)
 
     monkeypatch.setattr(made.staging, "_stage", lossy)
     made.staging.replace("{shop}:snapshot:x", b"abcdefgh")
-    assert made.redis.get("{shop}:snapshot:x") == b"12345678"
+    assert made._client.get("{shop}:snapshot:x") == b"12345678"
 
 
 @pytest.mark.parametrize(

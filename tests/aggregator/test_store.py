@@ -31,7 +31,7 @@ def store(request, start_store):
 
 def read(store, consumer, count=100):
     store.join()
-    reply = store.redis.xreadgroup(GROUP, consumer, {store.stream: ">"}, count=count)
+    reply = store._client.xreadgroup(GROUP, consumer, {store.stream: ">"}, count=count)
     return [id_ for _, entries in reply for id_, _ in entries]
 
 
@@ -63,15 +63,15 @@ def test_entries_tell_the_hour_of_their_arrival(store):
     """The id of an entry is that of its hour with a number, which goes on counting where a clock was set back."""
     append(store, "a")
     append(store, "b")
-    (first, _), (second, _) = store.redis.xrange(store.stream)
+    (first, _), (second, _) = store._client.xrange(store.stream)
     now = int(time.time())
     milliseconds, number = map(int, first.split(b"-"))
     assert milliseconds in {1000 * (now - now % 3600 - 3600 * ago) for ago in (0, 1)}
     assert second == f"{milliseconds}-{number + 1}".encode()
     later = milliseconds + 48 * 3600 * 1000
-    store.redis.xadd(store.stream, {"d": b"x"}, id=f"{later}-7")
+    store._client.xadd(store.stream, {"d": b"x"}, id=f"{later}-7")
     assert append(store, "c").outcome == "appended"
-    assert store.redis.xrevrange(store.stream, count=1)[0][0] == f"{later}-8".encode()
+    assert store._client.xrevrange(store.stream, count=1)[0][0] == f"{later}-8".encode()
 
 
 def test_commit_adds_and_deletes_together(store):
@@ -83,7 +83,7 @@ def test_commit_adds_and_deletes_together(store):
     deltas = {THEME: np.array([1, 0, 0, 2, 0]), OTHER: np.array([0, 7, 0, 0, 0])}
     assert store.commit("w1", ids, deltas, 1000) == []
     assert store.backlog() == 0
-    assert store.redis.xpending(store.stream, GROUP)["pending"] == 0
+    assert store._client.xpending(store.stream, GROUP)["pending"] == 0
     assert store.read(layout, [THEME]).counts.tolist() == [[1, 0, 0, 2, 0]]
     assert store.read(layout, [THEME, OTHER]).counts.tolist() == [[1, 7, 0, 2, 0]]
     assert store.strata("ui.theme") == {THEME: 0, OTHER: 0}  # the hour, no more
@@ -98,7 +98,7 @@ def test_a_stale_commit_writes_nothing(store):
     append(store, "a")
     append(store, "b")
     first, second = read(store, "w1")
-    store.redis.xclaim(store.stream, GROUP, "w2", 0, [first])
+    store._client.xclaim(store.stream, GROUP, "w2", 0, [first])
     delta = {THEME: np.array([1, 1])}
     assert store.commit("w1", [first, second], delta, 1) == [first]
     assert store.read(Layout(1, 2, "index"), [THEME]).n == 0
@@ -110,7 +110,7 @@ def test_a_stale_commit_writes_nothing(store):
 @pytest.mark.parametrize("every", [1, 7, 20])
 def test_large_deltas_are_added_whole(store, every):
     """Deltas of thousands of cells, dense or sparse, are added to what is there, be it shorter or longer."""
-    if isinstance(store.redis, fakeredis.FakeRedis) and every < 10:
+    if isinstance(store._client, fakeredis.FakeRedis) and every < 10:
         pytest.skip("fakeredis has no struct in its Lua")
     rng = np.random.default_rng(3)
     total = np.zeros(5003, np.int64)
@@ -125,12 +125,12 @@ def test_large_deltas_are_added_whole(store, every):
 
 def test_many_entries_are_committed_at_once(store):
     """More entries than Lua can unpack leave together, in any order, unless one of them is not owned."""
-    pipeline = store.redis.pipeline(transaction=False)
+    pipeline = store._client.pipeline(transaction=False)
     for _ in range(4100):
         pipeline.xadd(store.stream, {"d": b"x"})
     pipeline.execute()
     ids = read(store, "w1", count=4100)
-    store.redis.xclaim(store.stream, GROUP, "w2", 0, [ids[7]])
+    store._client.xclaim(store.stream, GROUP, "w2", 0, [ids[7]])
     assert store.commit("w1", ids, {}, 1) == [ids[7]]
     assert store.backlog() == 4100
     assert store.commit("w1", [*ids[:-9:-1], *ids[:7], *ids[8:-8]], {}, 1) == []
@@ -151,8 +151,8 @@ def test_an_upload_counts_for_its_limits(store, limited_by):
     assert 0 < excess.ms <= 60_000
     assert store.backlog() == 1
     assert store.recall("k2", 60) is None
-    assert store.redis.mget(limit.key for limit in limits) == ([b"4", b"2"] if limited_by == "first" else [b"4", b"4"])
-    assert all(0 < store.redis.ttl(limit.key) <= 60 for limit in limits)
+    assert store._client.mget(limit.key for limit in limits) == ([b"4", b"2"] if limited_by == "first" else [b"4", b"4"])
+    assert all(0 < store._client.ttl(limit.key) <= 60 for limit in limits)
 
 
 def test_bits_keep_their_report_counts(store):
@@ -172,7 +172,7 @@ def test_bury_moves_an_owned_entry(store):
     assert store.bury("w1", id_, "entry: bad")
     assert not store.bury("w1", id_, "entry: bad")
     assert store.backlog() == 0
-    ((buried, fields),) = store.redis.xrange(store.dead)
+    ((buried, fields),) = store._client.xrange(store.dead)
     assert int(buried.split(b"-")[0]) % 3_600_000 == 0  # the hour, no more
     assert fields == {b"reason": b"entry: bad", b"id": id_, b"d": b"poison"}
 
@@ -187,7 +187,7 @@ def test_leaving_with_entries_in_hand_is_refused(store):
 
 
 def consumers(store):
-    return {told["name"].decode() for told in store.redis.xinfo_consumers(store.stream, GROUP)}
+    return {told["name"].decode() for told in store._client.xinfo_consumers(store.stream, GROUP)}
 
 
 def test_only_consumers_with_nothing_in_hand_are_forgotten(store):
@@ -202,7 +202,7 @@ def test_only_consumers_with_nothing_in_hand_are_forgotten(store):
     assert consumers(store) == {"killed with one", "killed with none"}
     assert store.forget(0.0) == 1
     assert consumers(store) == {"killed with one"}
-    assert store.redis.xpending(store.stream, GROUP)["pending"] == store.backlog() == 1
+    assert store._client.xpending(store.stream, GROUP)["pending"] == store.backlog() == 1
 
 
 def test_joining_twice_keeps_what_was_sent_before(store):
@@ -219,7 +219,7 @@ def test_all_keys_of_an_app_share_a_hash_tag(store):
     store.commit("w1", read(store, "w1"), {THEME: np.array([1, 0])}, 1)
     append(store, "b", entry=b"x")
     store.bury("w1", read(store, "w1")[0], "r")
-    assert {key.partition(b"}")[0] for key in store.redis.scan_iter()} == {b"{shop"}
+    assert {key.partition(b"}")[0] for key in store._client.scan_iter()} == {b"{shop"}
 
 
 def test_batches_round_trip():

@@ -57,7 +57,7 @@ def send(store, shop, metric, payloads, period="2026-11-21", segment=""):
     """Append reports as the ingest does, and count them."""
     mechanism, tag = question(shop, metric)
     stratum = Stratum(metric, 1, tag, period, segment)
-    key = f"{metric} {period} {segment} {store.redis.dbsize()} {len(payloads)} {hash(payloads)}"
+    key = f"{metric} {period} {segment} {store._client.dbsize()} {len(payloads)} {hash(payloads)}"
     store.append(batch.encode([Group(stratum, mechanism.layout, payloads)]), key=key, remember=b"-", cap=10_000, ttl=60)
     Worker([store]).run(threading.Event(), burst=True)
 

@@ -85,7 +85,7 @@ def test_weights_are_counted_once(store, monkeypatch):
         total += ones
         send(store, key, Group(ONE, BITS, payloads))
     store.join()
-    store.redis.xreadgroup(GROUP, "dead", {store.stream: ">"}, count=3)
+    store._client.xreadgroup(GROUP, "dead", {store.stream: ">"}, count=3)
     time.sleep(0.02)
     commit = Store.commit
     calls = iter(range(100))
@@ -93,9 +93,9 @@ def test_weights_are_counted_once(store, monkeypatch):
     def troubled(self, consumer, ids, deltas, now):
         call = next(calls)
         if call == 0:  # this worker stalls, and another one claims and counts the first of its entries
-            entry = dict(self.redis.xrange(self.stream, ids[0], ids[0])[0][1])
+            entry = dict(self._client.xrange(self.stream, ids[0], ids[0])[0][1])
             (group,) = batch.decode(entry[b"d"])
-            self.redis.xclaim(self.stream, GROUP, "quick", 0, ids[:1])
+            self._client.xclaim(self.stream, GROUP, "quick", 0, ids[:1])
             assert commit(self, "quick", ids[:1], {Weights(ONE): set_bits.count(BITS, group.payloads)}, now) == []
         stale = commit(self, consumer, ids, deltas, now)
         if call == 1:

@@ -61,20 +61,20 @@ def test_batches_of_several_metrics_are_counted(store):
     assert store.read(INDEX, [ONE]) == indices
     assert store.read(BITS, [TWO]) == bits
     assert store.backlog() == 0
-    assert store.redis.xinfo_consumers(store.stream, GROUP) == []
+    assert store._client.xinfo_consumers(store.stream, GROUP) == []
 
 
 def test_a_poisoned_batch_is_put_aside_alone(store, caplog):
     """Broken entries and impossible payloads go to the dead letters with a reason; their neighbours are counted."""
     send(store, 1, Group(ONE, INDEX, b"\1"))
-    store.redis.xadd(store.stream, {"d": b"not a batch"})
-    store.redis.xadd(store.stream, {"other": b"no body"})
+    store._client.xadd(store.stream, {"d": b"not a batch"})
+    store._client.xadd(store.stream, {"other": b"no body"})
     send(store, 2, Group(ONE, INDEX, b"\2\x63"))
     send(store, 3, Group(ONE, INDEX, b"\3\3"))
     worker = drain(store)
     assert (worker.counted, worker.buried) == (3, 3)
     assert store.read(INDEX, [ONE]).counts.tolist() == [[0, 1, 0, 2, 0]]
-    assert store.redis.xlen(store.dead) == 3
+    assert store._client.xlen(store.dead) == 3
     assert store.backlog() == 0
     assert "not a batch" not in caplog.text
 
@@ -84,7 +84,7 @@ def test_entries_of_a_dead_worker_are_taken_over(store):
     for key in range(5):
         send(store, key, Group(ONE, INDEX, b"\1\1"))
     store.join()
-    store.redis.xreadgroup(GROUP, "dead", {store.stream: ">"}, count=3)
+    store._client.xreadgroup(GROUP, "dead", {store.stream: ">"}, count=3)
     time.sleep(0.02)
     worker = drain(store, min_idle_ms=10, claim_every=0.0)
     assert worker.counted == 10
@@ -100,7 +100,7 @@ def test_a_worker_that_wakes_late_counts_nothing_twice(store, monkeypatch):
 
     def stalled_commit(self, consumer, ids, deltas, now):
         if next(stalls, False):  # another worker claims two of the entries and counts them meanwhile
-            self.redis.xclaim(self.stream, GROUP, "quick", 0, ids[:2])
+            self._client.xclaim(self.stream, GROUP, "quick", 0, ids[:2])
             assert commit(self, "quick", ids[:2], {ONE: tally.count(INDEX, b"\1\2\3" * 2).cells}, now) == []
         return commit(self, consumer, ids, deltas, now)
 
@@ -132,8 +132,8 @@ def test_an_entry_that_never_gets_counted_is_put_aside(store):
     """After the allowed deliveries an entry is not tried again."""
     send(store, 1, Group(ONE, INDEX, b"\1"))
     store.join()
-    (((_, ((id_, _),)),)) = store.redis.xreadgroup(GROUP, "dead", {store.stream: ">"})
-    store.redis.xclaim(store.stream, GROUP, "dead", 0, [id_], retrycount=9)
+    (((_, ((id_, _),)),)) = store._client.xreadgroup(GROUP, "dead", {store.stream: ">"})
+    store._client.xclaim(store.stream, GROUP, "dead", 0, [id_], retrycount=9)
     time.sleep(0.02)
     worker = drain(store, min_idle_ms=10, claim_every=0.0)
     assert (worker.counted, worker.buried) == (0, 1)
@@ -193,7 +193,7 @@ def test_a_store_emptied_under_the_worker_is_joined_again(store):
     thread = threading.Thread(target=worker.run, args=(stop,))
     thread.start()
     time.sleep(0.1)
-    store.redis.flushall()
+    store._client.flushall()
     send(store, 1, Group(ONE, INDEX, b"\1"))
     stop_when_counted(worker, stop, thread)
     assert worker.counted == 1
@@ -204,7 +204,7 @@ def test_a_full_store_keeps_the_worker_waiting(store):
     for key in range(20):
         send(store, key, Group(ONE, INDEX, b"\1\2"))
     store.join()
-    store.redis.config_set("maxmemory", 1)
+    store._client.config_set("maxmemory", 1)
     try:
         worker = Worker([store], WorkerSettings(min_idle_ms=1, claim_every=0.0))
         thread = threading.Thread(target=worker.run, args=(threading.Event(),), kwargs={"burst": True})
@@ -213,7 +213,7 @@ def test_a_full_store_keeps_the_worker_waiting(store):
         assert worker.counted == worker.buried == 0
         assert thread.is_alive()
     finally:
-        store.redis.config_set("maxmemory", 0)
+        store._client.config_set("maxmemory", 0)
     thread.join(20)
     assert (worker.counted, worker.buried) == (40, 0)
     assert store.read(INDEX, [ONE]).n == 40
@@ -240,7 +240,7 @@ def test_a_batch_that_kills_workers_takes_no_other_with_it(store):
             deaths += 1
         counted, buried = counted + worker.counted, buried + worker.buried
     assert (counted, buried, deaths) == (38, 1, 4)
-    ((_, fields),) = store.redis.xrange(store.dead)
+    ((_, fields),) = store._client.xrange(store.dead)
     assert b"pill" in fields[b"d"]
 
 
@@ -287,8 +287,8 @@ def test_the_reason_of_a_dead_letter_repeats_nothing_of_it(store, caplog):
 
     wire = [("canary", 1, "f", "p", "", 1, 5, "canary-kind", b"canary")]
     for body in (b"canary", msgspec.msgpack.encode(wire), msgspec.msgpack.encode([["canary"]])):
-        store.redis.xadd(store.stream, {"d": body})
+        store._client.xadd(store.stream, {"d": body})
     assert drain(store).buried == 3
     assert "canary" not in caplog.text
-    for _, fields in store.redis.xrange(store.dead):
+    for _, fields in store._client.xrange(store.dead):
         assert b"canary" not in fields[b"reason"]

@@ -133,7 +133,7 @@ class Stage:
             undo.callback(end, self.server)
             self.outer = undo.enter_context(Proxy(port))
             self.store = Store(connect(f"redis://127.0.0.1:{self.redis.port}"), APP)
-            undo.callback(self.store.redis.close)
+            undo.callback(self.store._client.close)
             self._await_server()
             self._undo = undo.pop_all()
         return self
@@ -275,7 +275,7 @@ class Stage:
             Chance that a worker kills or stops itself at each point of a commit.
         """
         chance, run, began = random.Random(seed), Run(seed), time.monotonic()
-        self.store.redis.flushall()
+        self.store._client.flushall()
         workers = Workers(self.url, self.folder)
         workers.record.unlink(missing_ok=True)
         stop, sent = threading.Event(), [[] for _ in range(3)]
@@ -330,7 +330,7 @@ class Stage:
         if dead := len(DeadLetters(self.store)):
             faults.append(f"{dead} batches were put aside")
         self.store.join()
-        if self.store.redis.xpending(self.store.stream, GROUP)["pending"]:
+        if self.store._client.xpending(self.store.stream, GROUP)["pending"]:
             faults.append("something is in a worker's hands still")
 
     def _accepted(self, run: Run, uploads: list[Upload]) -> dict[str, bytes]:

@@ -32,7 +32,7 @@ def stage():
 @pytest.fixture
 def empty(stage):
     """Empty the store, which is in good health."""
-    stage.store.redis.flushall()
+    stage.store._client.flushall()
     return stage
 
 
@@ -95,10 +95,10 @@ class Out:
     reason = "full"
 
     def begin(self, stage):
-        stage.store.redis.config_set("maxmemory", 1)
+        stage.store._client.config_set("maxmemory", 1)
 
     def end(self, stage):
-        stage.store.redis.config_set("maxmemory", 0)
+        stage.store._client.config_set("maxmemory", 0)
 
 
 class ReadOnly:
@@ -107,10 +107,10 @@ class ReadOnly:
     reason = "replica"
 
     def begin(self, stage):
-        stage.store.redis.replicaof("127.0.0.1", "1")
+        stage.store._client.replicaof("127.0.0.1", "1")
 
     def end(self, stage):
-        stage.store.redis.replicaof("NO", "ONE")
+        stage.store._client.replicaof("NO", "ONE")
 
 
 class FullDisk:
@@ -121,9 +121,9 @@ class FullDisk:
     def begin(self, stage):
         stage.redis.fill_disk(full=True)
         deadline = time.monotonic() + 120
-        while stage.store.redis.info("persistence")["aof_last_write_status"] == "ok" and time.monotonic() < deadline:
+        while stage.store._client.info("persistence")["aof_last_write_status"] == "ok" and time.monotonic() < deadline:
             with suppress(RedisError):
-                stage.store.redis.set("something", "to write")
+                stage.store._client.set("something", "to write")
             time.sleep(0.05)
 
     def end(self, stage):

@@ -66,7 +66,7 @@ def strand(store):
     """Have a worker take two batches and die."""
     send(store, 1, 2)
     store.join()
-    store.redis.xreadgroup(GROUP, "dead", {store.stream: ">"})
+    store._client.xreadgroup(GROUP, "dead", {store.stream: ">"})
     health.beat(store, "dead")
 
 

@@ -79,7 +79,7 @@ def test_the_end_is_lost_whole(server, tmp_path):
         seen.add(sum(kept))
         server.kill()
     assert len(seen) > 3  # the cuts were at different places
-    store.redis.close()
+    store._client.close()
     server.start()
 
 
@@ -188,10 +188,10 @@ def test_what_each_level_survives(tmp_path, loss, level):
                 count(store)
                 done.before()
             assert send(store, number) == "appended"
-        store.redis.close()
+        store._client.close()
         store = Store(connect(f"redis://127.0.0.1:{done().port}"), "shop")
         count(store)
-        kept = counted(store) if store.redis.exists(store.tallies.key(tallies.name(ONE))) else [0] * UPLOADS
+        kept = counted(store) if store._client.exists(store.tallies.key(tallies.name(ONE))) else [0] * UPLOADS
         assert kept == sorted(kept, reverse=True)  # a first part, each once
         if done.keeps[level] is None:
             assert sum(kept) >= EARLY
@@ -200,6 +200,6 @@ def test_what_each_level_survives(tmp_path, loss, level):
         assert [send(store, number) for number in range(UPLOADS)] == ["duplicate" if each else "appended" for each in kept]
         count(store)
         assert counted(store) == [1] * UPLOADS
-        store.redis.close()
+        store._client.close()
     finally:
         done.stop()

@@ -80,7 +80,7 @@ class Served:
 
     def state(self):
         """Everything in the store but what was remembered and counted of requests: a refused upload must not change it."""
-        client = self.store.redis
+        client = self.store._client
         told = (b":seen:", b":rate:", b":refused:", b":session:")
         return {key: client.dump(key) for key in client.scan_iter() if not any(word in key for word in told)}
 
@@ -96,7 +96,7 @@ def settings(real_redis, store_url, registry_file):  # noqa: ARG001 - emptied fo
 def served(settings):
     made = Served(settings)
     yield made
-    made.store.redis.close()
+    made.store._client.close()
 
 
 @pytest.fixture
@@ -114,4 +114,4 @@ def serve(settings, tmp_path):
 
     yield start
     for each in made:
-        each.store.redis.close()
+        each.store._client.close()

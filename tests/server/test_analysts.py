@@ -66,13 +66,13 @@ def another(served):
 
 
 def queries(served):
-    found = [whole(line) for line in served.store.redis.lrange("{shop}:audit", 0, -1)]
+    found = [whole(line) for line in served.store._client.lrange("{shop}:audit", 0, -1)]
     return [(each.event, each.actor, each.details) for each in found if each.event.startswith("query.")]
 
 
 def forget(served):
     """Have the store forget what was answered and spent."""
-    served.store.redis.delete("{shop}:spent", "{shop}:answers:export.used")
+    served.store._client.delete("{shop}:spent", "{shop}:answers:export.used")
 
 
 # What is answered
@@ -211,7 +211,7 @@ def test_a_refused_question_reads_nothing_that_is_withheld(closed, store_url):
     def commands(*asked):
         with connect(store_url) as client, client.monitor() as monitor:
             statuses = [post(closed, *names, **body).status_code for names, body in asked]
-            closed.store.redis.echo("over")
+            closed.store._client.echo("over")
             seen = list(takewhile(lambda command: command != "ECHO over", (each["command"] for each in monitor.listen())))
         return statuses, [command for command in seen if ":tally" in command or ":tallies" in command], seen
 
@@ -267,14 +267,14 @@ def test_a_closed_release_publishes_no_withheld_cell_later(closed, registry_file
     changed.drain(days=9)
     assert refusal(changed.get(f"/api/v1/metrics/export.used?period={TODAY}&segment=platform%3Dmacos")) == (403, "withheld")
     assert post(changed).status_code == 200
-    changed.store.redis.close()
+    changed.store._client.close()
 
 
 def test_erasing_brings_nothing_back(closed):
     """Who has a metric erased and counted anew gets new answers, for what is left."""
     post(closed, epsilon=0.5)
     Removal(closed.store, "export.used").sweep()
-    assert not closed.store.redis.exists("{shop}:answers:export.used")
+    assert not closed.store._client.exists("{shop}:answers:export.used")
     count(closed)
     closed.drain(days=5)
     assert refusal(post(closed, epsilon=0.5)) == (403, "budget_spent")
@@ -285,7 +285,7 @@ def test_numbers_that_are_gone_are_not_made_up(closed):
     first = post(closed).get_json()
     for stratum in closed.store.strata("export.used"):
         if stratum.segment == "platform=beos":
-            closed.store.redis.delete(closed.store.tallies.key("|".join(map(str, stratum))))
+            closed.store._client.delete(closed.store.tallies.key("|".join(map(str, stratum))))
     again = post(closed).get_json()
     assert (again["count"], again["spent"]) == (first["count"], 0)
     assert refusal(post(closed, epsilon=0.2)) == (404, "not_kept")
@@ -320,7 +320,7 @@ def test_bad_questions_are_refused_and_cost_nothing(closed, body, expected):
     answer = post(closed, **body)
     assert refusal(answer) == expected
     assert answer.mimetype == "application/problem+json"
-    assert not [*closed.store.redis.scan_iter("*:spent*"), *closed.store.redis.scan_iter("*:answers:*")]
+    assert not [*closed.store._client.scan_iter("*:spent*"), *closed.store._client.scan_iter("*:answers:*")]
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_questions_count_for_the_limits(closed):
     """They are requests with a key like others, such as the one that was made before."""
     limited = type(closed)(replace(closed.service.settings, rate_limit_key="3/minute"))
     assert [post(limited).status_code for _ in range(3)] == [200, 200, 429]
-    limited.store.redis.close()
+    limited.store._client.close()
 
 
 def test_answers_have_the_shape_they_are_said_to_have(closed):
@@ -417,7 +417,7 @@ def test_an_answer_that_cannot_be_logged_is_not_given_and_not_lost(closed, monke
     with monkeypatch.context() as patched:
         patched.setattr(audit, "append", away)
         assert post(closed).status_code == 503
-    (kept,) = closed.store.redis.hvals("{shop}:answers:export.used")
+    (kept,) = closed.store._client.hvals("{shop}:answers:export.used")
     again = post(closed).get_json()
     assert (again["count"], again["spent"]) == (int(kept.split()[0]), 0)
 

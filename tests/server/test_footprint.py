@@ -100,10 +100,10 @@ def test_what_is_left_once_all_is_counted(served, kind):
     for _ in range(2):  # tallies, indexes, and how often each reason was met, do not grow with uploads
         send(served, kind, range(10**6, 10**6 + 5), many_addresses=False)
     served.drain()
-    before = used(served.store.redis)
+    before = used(served.store._client)
     sent = send(served, kind, range(UPLOADS))
     served.drain()
-    left = used(served.store.redis) - before
+    left = used(served.store._client) - before
     assert left <= MOST * sent, f"{left} bytes are left of {sent}"
 
 
@@ -112,20 +112,20 @@ def test_what_waits_and_what_could_not_be_counted(served, kind):
     """Nor do batches that wait, or are put aside: the entry is smaller than the upload."""
     served.store.join()
     number = 20 if kind == "many reports" else UPLOADS
-    before = used(served.store.redis)
+    before = used(served.store._client)
     sent = send(served, kind, range(number))
     assert served.store.backlog() == number
-    assert used(served.store.redis) - before <= MOST * sent
-    reply = served.store.redis.xreadgroup(GROUP, "me", {served.store.stream: ">"}, count=number)
+    assert used(served.store._client) - before <= MOST * sent
+    reply = served.store._client.xreadgroup(GROUP, "me", {served.store.stream: ">"}, count=number)
     for id_, _ in reply[0][1]:
         assert served.store.bury("me", id_, "it could not be counted for a reason that takes some words")
-    assert served.store.redis.xlen(served.store.dead) == number
-    assert used(served.store.redis) - before <= MOST * sent
+    assert served.store._client.xlen(served.store.dead) == number
+    assert used(served.store._client) - before <= MOST * sent
 
 
 def test_how_few_bytes_an_upload_takes_where_there_are_many(served):
     """As many uploads as fill the lists take some thirty bytes each."""
-    client, store = served.store.redis, served.store
+    client, store = served.store._client, served.store
     number, keys = 60, count()
     store._seen._name = lambda key, name=store._seen._name: name(key)._replace(bucket="0")
     before = used(client)

@@ -25,7 +25,7 @@ def with_origins(settings):
     yield start
     for flask in made:
         for app in flask.extensions["deniable"].apps.values():
-            app.store.redis.close()
+            app.store._client.close()
 
 
 def cors(answer):

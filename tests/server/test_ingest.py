@@ -275,7 +275,7 @@ def test_a_store_that_is_away_is_said_so(served, monkeypatch):
     def away(*_args, **_kwargs):
         raise redis.ConnectionError("secret-host:6379 refused")
 
-    monkeypatch.setattr(served.store.redis.connection_pool, "get_connection", away)
+    monkeypatch.setattr(served.store._client.connection_pool, "get_connection", away)
     answer = served.post(batch(served.group("ui.theme", [0])))
     assert code(answer) == (503, "store_unavailable")
     assert "Retry-After" in answer.headers

@@ -55,7 +55,7 @@ def shop(settings, tmp_path):
     path.write_text(REGISTRY, "utf-8")
     made = Served(replace(settings, registry=str(path)))
     yield made
-    made.store.redis.close()
+    made.store._client.close()
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_who_looked_at_live_numbers_is_in_the_audit_log(filled, admin, browse):
         for key in (admin, READ, INGEST):
             filled.get(path, key)
     browse(admin)("/m/plugin/live")
-    log = [whole(line) for line in filled.store.redis.lrange("{shop}:audit", 0, -1)]
+    log = [whole(line) for line in filled.store._client.lrange("{shop}:audit", 0, -1)]
     owner, reader = (f"key:{id_of(sha256(key.encode()).digest())}" for key in (admin, READ))
     live, of_plugin = {"by": "api", "question": "live"}, {"by": "api", "question": "live", "metric": "plugin"}
     assert [(e.event, e.actor, e.details) for e in log if e.event.startswith("query.")] == [
@@ -225,7 +225,7 @@ def test_parameters_change_nothing_in_the_audit_log(shop, admin, browse, path, m
     for key in (admin, READ):
         answer = browse(key)(f"{path}?{more}") if pages else shop.get(f"{path}?{more}", key)
         assert answer.status_code == (400 if key == admin else 403)
-    log = [whole(line) for line in shop.store.redis.lrange("{shop}:audit", 0, -1)]
+    log = [whole(line) for line in shop.store._client.lrange("{shop}:audit", 0, -1)]
     expected = {"by": "page" if pages else "api", "question": "live"} | ({"metric": "plugin"} if "plugin" in path else {})
     assert [(e.event, e.details) for e in log if e.event.startswith("query.")] == [
         ("query.refused", expected | {"problem": problem}) for problem in ("unknown_parameter", "admin_only")
@@ -235,7 +235,7 @@ def test_parameters_change_nothing_in_the_audit_log(shop, admin, browse, path, m
 def test_a_look_is_logged_with_its_period_and_level(shop, admin):
     """What such a query can ask is in the log."""
     assert shop.get("/api/v1/live/plugin?period=2001-01-01&level=0.90", admin).status_code == 200
-    entry = whole(shop.store.redis.lindex("{shop}:audit", -1))
+    entry = whole(shop.store._client.lindex("{shop}:audit", -1))
     assert entry.details == {"by": "api", "question": "live", "metric": "plugin", "period": "2001-01-01", "level": "0.9"}
 
 
@@ -260,7 +260,7 @@ def test_open_pages_show_nothing_live(settings, shop):
     """Where pages ask for no key nobody has signed in as an admin."""
     opened = Served(replace(settings, registry=shop.service.settings.registry, dashboard="open"))
     assert [opened.http.get(path).status_code for path in ("/m/plugin", "/live", "/m/plugin/live")] == [200, 403, 403]
-    opened.store.redis.close()
+    opened.store._client.close()
 
 
 def test_refused_reports_that_cannot_be_counted_fail_nothing(shop, monkeypatch, caplog):
@@ -295,7 +295,7 @@ def test_a_trial_is_marked_in_every_answer_and_on_every_page(settings, tmp_path,
     assert shop.http.post("/login", data={"token": token, "key": admin}).status_code == 303
     for page in ("/", "/m/plugin", "/m/export.used", "/m/secret", "/live", "/m/plugin/live"):
         assert ("This is a trial" in shop.http.get(page).get_data(as_text=True)) is trial
-    shop.store.redis.close()
+    shop.store._client.close()
 
 
 def test_empty_cards_say_what_is_awaited(shop, browse):

@@ -61,7 +61,7 @@ def test_the_pipeline_of_an_empty_app(served):
 def test_the_pipeline_tells_what_waits(served):
     """Batches that wait and letters that are dead are counted."""
     served.post({"format": 1, "groups": [served.group("ui.theme", [0])]})
-    served.store.redis.xadd(served.store.dead, {"reason": "-"})
+    served.store._client.xadd(served.store.dead, {"reason": "-"})
     body = served.get("/api/v1/pipeline").get_json()
     assert (body["backlog"], body["dead_letters"], body["workers"]) == (1, 1, 0)
 
@@ -126,14 +126,14 @@ def test_rules_without_a_law_are_told_as_such(served, page):
         served.post({"format": 1, "groups": [group]})
         served.drain()
         tally = next(
-            key for key in served.store.redis.scan_iter() if b":tally:ui.theme" in key and group["period"].encode() in key
+            key for key in served.store._client.scan_iter() if b":tally:ui.theme" in key and group["period"].encode() in key
         )
-        index = next(key for key in served.store.redis.scan_iter() if key.endswith(b":tallies:ui.theme"))
+        index = next(key for key in served.store._client.scan_iter() if key.endswith(b":tallies:ui.theme"))
         today, then = group["period"].encode(), f"2026-01-{day:02}".encode()
-        served.store.redis.rename(tally, tally.replace(today, then))
-        (name,) = [name for name in served.store.redis.hkeys(index) if today in name]
-        served.store.redis.hset(index, name.replace(today, then), int(time.time()))
-        served.store.redis.hdel(index, name)
+        served.store._client.rename(tally, tally.replace(today, then))
+        (name,) = [name for name in served.store._client.hkeys(index) if today in name]
+        served.store._client.hset(index, name.replace(today, then), int(time.time()))
+        served.store._client.hdel(index, name)
         looking.look(int(time.time()))
     shown = page("/m/ui.theme/live")
     assert "6 times as many reports as in the median of the periods before" in shown

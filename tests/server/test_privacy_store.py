@@ -102,7 +102,7 @@ def test_the_schema_is_complete(shop, store_url):
     seen = set()
 
     def scan():
-        seen.update(key.decode() for key in store.redis.scan_iter())
+        seen.update(key.decode() for key in store._client.scan_iter())
 
     # A period that is published before it closes, then closes, with questions about it and an alarm.
     for made in (False, True):
@@ -133,7 +133,7 @@ def test_the_schema_is_complete(shop, store_url):
     assert Retention(store, declared, Publisher(store, declared)).look(time() + 86400 * 30)
     assert cli.main(["erase", "--redis-url", store_url, "--app", "shop", "--metric", "gone", "--yes"]) == 0
     # What cannot be counted.
-    store.redis.xadd(store.stream, {"d": b"nonsense"})
+    store._client.xadd(store.stream, {"d": b"nonsense"})
     count(shop)
     scan()
     # Keys, and those who knock.
@@ -146,7 +146,7 @@ def test_the_schema_is_complete(shop, store_url):
     assert shop.http.post("/v1/reports", json=batch, headers=headers, environ_base=ELSEWHERE).status_code == 202
     with shop.flask.test_request_context(environ_base=ELSEWHERE):
         shop.service.limits.login()
-    store.redis.hset("{shop}:keys:used", "somebody", today())
+    store._client.hset("{shop}:keys:used", "somebody", today())
     shop.service.sessions.open("shop", "somebody")
     assert shop.service.sessions.secret()
     scan()
@@ -223,9 +223,9 @@ def test_nothing_is_told_but_what_was_published(shop):
     count(shop)
     *_, after = written(shop)
     assert after == before
-    for key in list(shop.store.redis.scan_iter()):
+    for key in list(shop.store._client.scan_iter()):
         if schema.find(key.decode(), "shop") in (schema.TALLY, schema.TALLIES, schema.WEIGHTS, schema.SNAPSHOT):
-            shop.store.redis.delete(key)
+            shop.store._client.delete(key)
     assert written(shop)[-1] == before
 
 
@@ -260,7 +260,7 @@ def test_the_user_of_queries_may_read_all_of_it(shop):
     count(shop)
     close(shop)
     assert ask(shop).status_code == 200
-    whole, admin = written(shop), shop.store.redis
+    whole, admin = written(shop), shop.store._client
     (rules,) = (line for line in ACL.read_text("utf-8").splitlines() if line.startswith("user query "))
     admin.execute_command("ACL", "SETUSER", "reviewer", *re.findall(r"\([^)]*\)|\S+", rules)[2:], "on", "nopass")
     try:
@@ -278,9 +278,9 @@ def test_the_command_reads_a_store(shop, store_url, tmp_path):
     send(shop, "theme", [0] * 60)
     count(shop)
     close(shop)
-    before = {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter()}
+    before = {key: shop.store._client.dump(key) for key in shop.store._client.scan_iter()}
     output = tmp_path / "report.html"
     arguments = ["--registry", str(path_of(shop)), "--redis-url", store_url, "--output", str(output)]
     assert cli.main(["report", "privacy", *arguments]) == 0
     assert "store was looked at" not in output.read_text("utf-8")
-    assert {key: shop.store.redis.dump(key) for key in shop.store.redis.scan_iter()} == before
+    assert {key: shop.store._client.dump(key) for key in shop.store._client.scan_iter()} == before

@@ -25,7 +25,7 @@ def test_uploads_are_refused_while_the_store_keeps_less(served, monkeypatch, cap
     assert served.post(batch).status_code == 202
     later = time.monotonic() + 61
     monkeypatch.setattr(time, "monotonic", lambda: later)
-    served.store.redis.config_set("appendonly", "no")
+    served.store._client.config_set("appendonly", "no")
     try:
         answer = served.post(batch)
         assert (answer.status_code, answer.get_json()["code"]) == (503, "store_unavailable")
@@ -34,7 +34,7 @@ def test_uploads_are_refused_while_the_store_keeps_less(served, monkeypatch, cap
         assert served.http.get("/readyz").status_code == 503
         assert caplog.text.count("set appendonly yes") == 1  # said once, and not for each upload
     finally:
-        served.store.redis.config_set("appendonly", "yes")
+        served.store._client.config_set("appendonly", "yes")
     assert served.post(batch).status_code == 202
     assert served.http.get("/readyz").status_code == 200
 

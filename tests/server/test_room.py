@@ -83,12 +83,12 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
         if first[-1] is None:
             break
     # Redis gives back what idle connections took: that is no room for uploads here.
-    served.store.redis.config_set("maxmemory", most - 4 * MB)
+    served.store._client.config_set("maxmemory", most - 4 * MB)
     ready = served.get("/readyz", None)
     assert (ready.status_code, ready.get_json()["parts"]["store"]) == (503, {"ok": False, "reason": "full"})
     accepted = sum(answer["accepted"] for answer in first if answer)
     assert accepted > 10 * EACH
-    memory = served.store.redis.info("memory")
+    memory = served.store._client.info("memory")
     assert room.SHARE * most < memory["used_memory"] + 4 * MB < (room.SHARE + 0.05) * most + 4 * MB
 
     status, told = run(capsys, "keys", "create", "--role", "ingest")
@@ -104,7 +104,7 @@ def test_uploads_that_fill_the_store(served, settings, limited, again, monkeypat
     refused = len(first) - 1
     again()
     assert upload(served, refused) is None
-    served.store.redis.config_set("maxmemory", most)
+    served.store._client.config_set("maxmemory", most)
     backlog = served.store.backlog()
     assert backlog == refused
     served.drain()
@@ -137,7 +137,7 @@ def test_what_is_remembered_of_earlier_days_takes_no_room_for_long(served, limit
     assert upload(served, 2)["accepted"] == 2
     yesterday = int(time.time()) // 86_400 - 1
     for bucket in range(100):
-        served.store.redis.hset(f"{{shop}}:seen:{yesterday}:{bucket:x}", bytes(10), bytes(3 * MB // 10))
+        served.store._client.hset(f"{{shop}}:seen:{yesterday}:{bucket:x}", bytes(10), bytes(3 * MB // 10))
     limited(8 * MB)
     again()
     assert upload(served, 4) is None
@@ -155,10 +155,10 @@ class TestLimits:
 
     def test_they_hold(self, served, limited):
         """Uploads that find no room are counted as requests, and for no bytes."""
-        limited(served.store.redis.info("memory")["used_memory"] // 5)
+        limited(served.store._client.info("memory")["used_memory"] // 5)
         told = [served.post(small(served), X_Forwarded_For="203.0.113.7").status_code for _ in range(5)]
         assert told == [503, 503, 503, 429, 429]
-        assert not [key for key in served.store.redis.scan_iter() if key.endswith(b":bytes")]
+        assert not [key for key in served.store._client.scan_iter() if key.endswith(b":bytes")]
 
 
 def test_memory_is_looked_at_now_and_then(real_redis, limited, monkeypatch):

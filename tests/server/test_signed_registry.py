@@ -42,7 +42,7 @@ def start(served):
 
     yield another
     for each in made:
-        each.store.redis.close()
+        each.store._client.close()
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_queries_are_logged_with_what_they_asked(served, count):
     asked = f"period={count}&segment=platform%3Dlinux&level=0.90&only=detected"
     answer = served.get(f"/api/v1/metrics/export.used?{asked}")
     details = {"metric": "export.used", "period": count, "segment": "platform=linux", "level": "0.9", "only": "detected"}
-    assert queries(served.store.redis) == [
+    assert queries(served.store._client) == [
         ("query.answered", ACTOR, API),
         ("query.answered", ACTOR, API | {"metric": "ui.theme"}),
         outcome(answer, API | details),
@@ -94,8 +94,8 @@ def test_a_refusal_repeats_nothing_that_is_not_declared(served, path, details):
     """What was asked is logged as far as it is a declared name or a valid value; else only why it was refused."""
     answer = served.get(f"/api/v1/metrics/{path}")
     assert 400 <= answer.status_code < 500
-    assert queries(served.store.redis) == [("query.refused", ACTOR, API | {"problem": answer.get_json()["code"]} | details)]
-    assert b"secret" not in b"".join(served.store.redis.lrange("{shop}:audit", 0, -1))
+    assert queries(served.store._client) == [("query.refused", ACTOR, API | {"problem": answer.get_json()["code"]} | details)]
+    assert b"secret" not in b"".join(served.store._client.lrange("{shop}:audit", 0, -1))
 
 
 def test_pages_are_logged_once(served, settings, count):
@@ -111,14 +111,14 @@ def test_pages_are_logged_once(served, settings, count):
     opened = type(served)(replace(settings, dashboard="open"))
     assert opened.http.get("/").status_code == 200
     assert opened.http.get("/?app=secret").status_code == 404
-    opened.store.redis.close()
-    assert queries(served.store.redis) == [
+    opened.store._client.close()
+    assert queries(served.store._client) == [
         ("query.answered", ACTOR, PAGE),
-        outcome(shown, PAGE | {"metric": "export.used", "period": count}, queries(served.store.redis)[1][2].get("problem")),
+        outcome(shown, PAGE | {"metric": "export.used", "period": count}, queries(served.store._client)[1][2].get("problem")),
         ("query.refused", ACTOR, PAGE | {"problem": "unknown_metric"}),
         ("query.answered", "open", PAGE),
     ]
-    assert b"secret" not in b"".join(served.store.redis.lrange("{shop}:audit", 0, -1))
+    assert b"secret" not in b"".join(served.store._client.lrange("{shop}:audit", 0, -1))
 
 
 def test_what_is_no_query_is_not_logged(served, count):  # noqa: ARG001 - reports were sent
@@ -129,24 +129,24 @@ def test_what_is_no_query_is_not_logged(served, count):  # noqa: ARG001 - report
         assert served.get("/api/v1/metrics/ui.theme", key).status_code == 401
     assert served.http.get("/m/ui.theme").status_code == 303
     assert served.http.options("/api/v1/metrics/ui.theme").status_code == 200
-    assert not queries(served.store.redis)
-    assert {entry.event for entry in entries(served.store.redis)} == {"registry.served", "release.published"}
+    assert not queries(served.store._client)
+    assert {entry.event for entry in entries(served.store._client)} == {"registry.served", "release.published"}
 
 
 def test_who_is_above_a_limit_cannot_fill_the_log(settings, served):
     """Requests that a limit refuses leave no entry."""
     limited = type(served)(replace(settings, rate_limit_key="2/minute"))
     assert [limited.get("/api/v1/metrics").status_code for _ in range(4)] == [200, 200, 429, 429]
-    assert len(queries(served.store.redis)) == 2
-    limited.store.redis.close()
+    assert len(queries(served.store._client)) == 2
+    limited.store._client.close()
 
 
 def test_nothing_tells_where_a_request_came_from(served):
     """Neither an address nor a header of the request is in the log, nor the key itself."""
     headers = {"Authorization": f"Bearer {READ}", "User-Agent": "agent-secret", "X-Forwarded-For": "203.0.113.7"}
     served.http.get("/api/v1/metrics", headers=headers, environ_base={"REMOTE_ADDR": "203.0.113.9"})
-    logged = b"".join(served.store.redis.lrange("{shop}:audit", 0, -1))
-    assert len(queries(served.store.redis)) == 1
+    logged = b"".join(served.store._client.lrange("{shop}:audit", 0, -1))
+    assert len(queries(served.store._client)) == 1
     for secret in (b"203.0.113", b"secret", READ.encode()):
         assert secret not in logged
 
@@ -180,12 +180,12 @@ def test_a_page_that_cannot_be_logged_is_not_shown(settings, served, monkeypatch
     opened = type(served)(replace(settings, dashboard="open"))
     monkeypatch.setattr(AuditLog, "append", lambda *_, **__: (_ for _ in ()).throw(redis.ConnectionError("away")))
     answer = opened.http.get(path)
-    opened.store.redis.close()
+    opened.store._client.close()
     assert answer.status_code == 503
     assert "The store cannot be reached" in answer.text
     assert "Which theme" not in answer.text
     assert "style-src 'self'" in answer.headers["Content-Security-Policy"]
-    assert not queries(served.store.redis)
+    assert not queries(served.store._client)
 
 
 def test_uploads_do_not_need_the_log(unlogged):
@@ -195,7 +195,7 @@ def test_uploads_do_not_need_the_log(unlogged):
 
 def test_a_log_that_somebody_else_broke_goes_on(served):
     """What is put at its end by hand is told of by `verify`, and closes no page."""
-    served.store.redis.rpush("{shop}:audit", "foreign")
+    served.store._client.rpush("{shop}:audit", "foreign")
     assert served.get("/api/v1/metrics").status_code == 200
     assert [fault.where for fault in verify(served.app.audit).faults] == ["store:2"]
 
@@ -210,21 +210,21 @@ def publications(client):
 def test_a_revision_is_logged_where_there_is_one(served, registry_file, real_redis):
     """An entry says the revision of a registry that has one."""
     registry_file.write_text(f"revision = 7\n{registry_file.read_text('utf-8')}", "utf-8")
-    served.restarted().store.redis.close()
+    served.restarted().store._client.close()
     assert ["revision" in each.details for each in publications(real_redis)] == [False, True]
     assert publications(real_redis)[-1].details["revision"] == 7
 
 
 def test_a_registry_is_logged_once_for_all_processes(served, registry_file, real_redis):
     """Servers that start with the same text leave one entry; one with another text, or with the old one again, a further one."""
-    served.restarted().store.redis.close()
+    served.restarted().store._client.close()
     (first,) = publications(real_redis)
     assert first.actor == "server"
     assert first.details == {"digest": sha256(registry_file.read_bytes()).hexdigest(), "metrics": 5}
     text = registry_file.read_text("utf-8")
     for changed, count in ((f"{text}\n# more\n", 2), (f"{text}\n# more\n", 2), (text, 3)):
         registry_file.write_text(changed, "utf-8")
-        served.restarted().store.redis.close()
+        served.restarted().store._client.close()
         found = publications(real_redis)
         assert len(found) == count
     assert found[0].details == found[2].details != found[1].details
@@ -253,7 +253,7 @@ def test_servers_that_start_at_once_log_once(served, registry_file, real_redis, 
     for thread in threads:
         thread.join(30)
     for each in made:
-        each.store.redis.close()
+        each.store._client.close()
     assert len(made) == 6
     assert len(publications(real_redis)) == 2
     assert not verify(served.app.audit).faults
@@ -270,7 +270,7 @@ def test_a_registry_is_logged_when_the_store_comes(settings, served, real_redis,
     assert not entries(real_redis)
     assert late.get("/api/v1/metrics").status_code == 200
     assert [entry.event for entry in entries(real_redis)] == ["registry.served", "query.answered"]
-    late.store.redis.close()
+    late.store._client.close()
 
 
 def test_what_is_logged_is_what_was_read(settings, monkeypatch, registry_file, real_redis):

@@ -89,7 +89,7 @@ def shop(settings, folder):
     (folder / "0002.toml").write_text(NEW, "utf-8")
     made = Served(replace(settings, registry=str(folder), dashboard="open"))
     yield made
-    made.store.redis.close()
+    made.store._client.close()
 
 
 def group(shop, name, values, days=0, **changes):
@@ -230,7 +230,7 @@ def test_values_are_merged_where_they_stand_for_the_same(settings, folder, old, 
     accepted(shop, group(shop, "theme@1", [0] * 60 + [1] * 140), group(shop, "theme@2", [0] * 60 + [1] * 140))
     shop.drain(days=4)
     found = shop.get("/api/v1/metrics/theme").get_json()["merged"]
-    shop.store.redis.close()
+    shop.store._client.close()
     assert (found and {row["value"] for row in found["estimates"]}) == merged
 
 
@@ -245,7 +245,7 @@ def test_a_flag_is_no_number(settings, folder):
     accepted(shop, group(shop, "gone@1", [1] * 200), group(shop, "gone@2", [1] * 200))
     shop.drain(days=4)
     found = shop.get("/api/v1/metrics/gone").get_json()
-    shop.store.redis.close()
+    shop.store._client.close()
     assert (len(found["versions"]), found["merged"]) == (2, None)
 
 

@@ -31,7 +31,7 @@ def watch(settings, served):
 
     yield start
     for each in made:
-        each.store.redis.close()
+        each.store._client.close()
 
 
 @pytest.fixture
@@ -234,8 +234,8 @@ def test_gauges_tell_the_state(watched):
     assert series("lag_seconds", app="shop") not in waiting  # no worker ever came
     store = watched.store
     health.beat(store, "somebody")
-    store.redis.set(store.caught, store.redis.time()[0] - 100)
-    store.redis.xadd(store.dead, {"reason": "x"})
+    store._client.set(store.caught, store._client.time()[0] - 100)
+    store._client.xadd(store.dead, {"reason": "x"})
     alarm = {"test": "cell", "p_value": 1e-9, "period": "2026-11-21", "segment": "", "n": 9, "what": "w", "values": []}
     field = "|".join(map(str, watched.app.highest["ui.theme"].definition))
     hours = (3600, 7200)

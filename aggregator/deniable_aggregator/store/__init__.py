@@ -113,7 +113,7 @@ class Store:
     """
 
     def __init__(self, client: redis.Redis, app: str, durability: Durability | None = None, room: Room | None = None) -> None:
-        self.redis = client
+        self._client = client
         self.app = app
         self._durability = durability
         self._room = room
@@ -143,19 +143,19 @@ class Store:
 
     def table(self, kind: Key, *parts: str) -> Table:
         """Open a table of the app."""
-        return Table(self.redis, kind.of(self.app, *parts))
+        return Table(self._client, kind.of(self.app, *parts))
 
     def get(self, kind: Key) -> bytes | None:
         """Read a single value of the app."""
-        return cast("bytes | None", self.redis.get(kind.of(self.app)))
+        return cast("bytes | None", self._client.get(kind.of(self.app)))
 
     def put(self, kind: Key, value: str | int) -> None:
         """Set a single value of the app."""
-        self.redis.set(kind.of(self.app), value)
+        self._client.set(kind.of(self.app), value)
 
     def script(self, *names: str) -> Script:
         """Open a script, by the names of its parts."""
-        return Script(self.redis, *names)
+        return Script(self._client, *names)
 
     # Ingest
 
@@ -198,7 +198,7 @@ class Store:
         self.ensure()
         all_limits = [*limits, *volumes]
         try:
-            if self._room and not self._room.take(self.redis, len(entry)):
+            if self._room and not self._room.take(self._client, len(entry)):
                 self._seen.make_room(ttl)
                 return Appended("no room")
             outcome, more = self._seen.ask(
@@ -224,7 +224,7 @@ class Store:
             If it does not, or cannot be asked.
         """
         if self._durability:
-            self._durability.ensure(self.redis)
+            self._durability.ensure(self._client)
 
     def recall(self, key: str, ttl: int) -> bytes | None:
         """Return what was remembered of an upload, or None.
@@ -240,14 +240,14 @@ class Store:
 
     def backlog(self) -> int:
         """Count the batches that are not counted yet."""
-        return self.redis.xlen(self.stream)
+        return self._client.xlen(self.stream)
 
     # Worker
 
     def join(self) -> None:
         """Make sure that the consumer group exists, reading from the very first entry."""
         try:
-            self.redis.xgroup_create(self.stream, GROUP, id="0", mkstream=True)
+            self._client.xgroup_create(self.stream, GROUP, id="0", mkstream=True)
         except redis.ResponseError as error:
             if "BUSYGROUP" not in str(error):
                 raise
@@ -329,7 +329,7 @@ class Store:
 
         A clock that is ahead must neither publish nor delete what is not due by the other.
         """
-        return min(time.time(), about.clock(self.redis))
+        return min(time.time(), about.clock(self._client))
 
     # Query
 
@@ -346,7 +346,7 @@ class Store:
         """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros where none were counted."""
         total = np.zeros(layout.width + 1, np.int64)
         keys = [schema.WEIGHTS.of(self.app, tallies.name(stratum)) for stratum in strata]
-        values = cast("list[bytes | None]", self.redis.mget(keys)) if keys else []
+        values = cast("list[bytes | None]", self._client.mget(keys)) if keys else []
         for value in filter(None, values):
             cells = tallies.cells(value)
             total[: len(cells)] += cells

@@ -34,7 +34,7 @@ class Compaction:
     """
 
     def __init__(self, store: Store) -> None:
-        self._redis = store.redis
+        self._redis = store._client
         self._seen = -1
 
     def run(self) -> None:

@@ -72,13 +72,13 @@ class DeadLetters:
 
     def __len__(self) -> int:
         """Count them."""
-        return self._store.redis.xlen(self._store.dead)
+        return self._store._client.xlen(self._store.dead)
 
     def __iter__(self) -> Iterator[DeadLetter]:
         """Go through them, the oldest first."""
         start = "-"
         while True:
-            page = cast("list[Any]", self._store.redis.xrange(self._store.dead, start, "+", _PAGE))
+            page = cast("list[Any]", self._store._client.xrange(self._store.dead, start, "+", _PAGE))
             yield from map(_letter, page)
             if len(page) < _PAGE:
                 return
@@ -86,7 +86,7 @@ class DeadLetters:
 
     def get(self, id_: str) -> DeadLetter | None:
         """Return one, or None."""
-        found = cast("list[Any]", self._store.redis.xrange(self._store.dead, id_, id_))
+        found = cast("list[Any]", self._store._client.xrange(self._store.dead, id_, id_))
         return _letter(found[0]) if found else None
 
     def requeue(self, id_: str, cap: int) -> str:
@@ -109,7 +109,7 @@ class DeadLetters:
 
     def purge(self, ids: Sequence[str]) -> int:
         """Remove some for good; return how many there were."""
-        return self._store.redis.xdel(self._store.dead, *ids) if ids else 0
+        return self._store._client.xdel(self._store.dead, *ids) if ids else 0
 
     def rewrite(self, bodies: Mapping[str, bytes]) -> int:
         """Give some another batch by their ids, or remove those whose new one is empty; return how many there were."""
@@ -118,7 +118,7 @@ class DeadLetters:
 
     def forget(self, before: int) -> None:
         """Remove those of before a Unix time."""
-        self._store.redis.xtrim(self._store.dead, minid=f"{1000 * before}-0", approximate=False)
+        self._store._client.xtrim(self._store.dead, minid=f"{1000 * before}-0", approximate=False)
 
 
 def _letter(entry: tuple[bytes, dict[bytes, bytes]]) -> DeadLetter:

@@ -43,7 +43,7 @@ class Deliveries:
     """
 
     def __init__(self, stores: Sequence[Store], worker: str) -> None:
-        self._redis = stores[0].redis
+        self._redis = stores[0]._client
         self._streams = [store.stream for store in stores]
         self._worker = worker
 

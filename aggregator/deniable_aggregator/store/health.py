@@ -77,7 +77,7 @@ class Signs:
         seconds
             Longer than `BEAT_SECONDS`.
         """
-        beats = self._store.redis.zmscore(self._store.workers, list(workers)) if workers else []
+        beats = self._store._client.zmscore(self._store.workers, list(workers)) if workers else []
         now, before = time.monotonic(), self._seen
         self._seen = {}
         for worker, beaten in zip(workers, beats, strict=True):
@@ -101,7 +101,7 @@ def beat(store: Store, worker: str) -> None:
 
 def stop(store: Store, worker: str) -> None:
     """Tell that a worker has gone."""
-    store.redis.zrem(store.workers, worker)
+    store._client.zrem(store.workers, worker)
 
 
 def feel(store: Store) -> Pulse:

@@ -72,11 +72,11 @@ class Holdings:
     def number(self, wanted: Callable[[Stratum], bool]) -> int:
         """Count the sums and releases of what is wanted."""
         keys = [*self.counted(wanted), *self.published(wanted)]
-        return self._store.redis.exists(*keys) if keys else 0
+        return self._store._client.exists(*keys) if keys else 0
 
     def delete(self, wanted: Callable[[Stratum], bool]) -> None:
         """Delete the sums and releases of what is wanted; the indexes still name them."""
-        pipeline = self._store.redis.pipeline(transaction=False)
+        pipeline = self._store._client.pipeline(transaction=False)
         for key in (*self.counted(wanted), *self.published(wanted)):
             pipeline.delete(key)
         pipeline.execute()

@@ -34,7 +34,7 @@ def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
         Their number by metric, version and code.
     """
     key = tables(store)[0].key
-    pipeline = store.redis.pipeline(transaction=False)
+    pipeline = store._client.pipeline(transaction=False)
     for (metric, version, code), number in reports.items():
         pipeline.hincrby(key, f"{metric}|{version}|{code}", number)
     pipeline.expire(key, DAYS * 86_400)
@@ -43,7 +43,7 @@ def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
 
 def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
     """Add up the numbers of all days that are kept: by metric and version, then by code."""
-    pipeline = store.redis.pipeline(transaction=False)
+    pipeline = store._client.pipeline(transaction=False)
     for table in tables(store):
         pipeline.hgetall(table.key)
     found: dict[tuple[str, int], dict[str, int]] = {}

@@ -67,7 +67,7 @@ def each(places: Sequence[tuple[Table, str]]) -> list[bytes | None]:
     """Read what tables of one store tell of a name each, in one round trip."""
     if not places:
         return []
-    pipeline = places[0][0]._redis.pipeline(transaction=False)  # noqa: SLF001 - its own module
+    pipeline = places[0][0]._redis.pipeline(transaction=False)
     for table, name in places:
         pipeline.hget(table.key, name)
     return cast("list[bytes | None]", pipeline.execute())

@@ -339,7 +339,7 @@ def test_a_tampered_registry_from_the_server_sends_nothing(device, server, seale
     client, post = device(registry_key=sealed.public)
     answer_everything(client)
     assert_silent(client, post, server)
-    assert client.disabled.startswith("the served registry: ")
+    assert client.disabled.startswith("the served registry:")
     # Of what is wrong with any registry, some is seen only when its questions are made, and this one is refused before.
     assert words in client.disabled or (name in BOTH_WAYS and "in the app" in client.disabled)
 

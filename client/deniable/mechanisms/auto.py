@@ -101,7 +101,7 @@ def choose(
 ) -> Choice:
     """Choose the smallest report among mechanisms that fit and have at most `NEAR` times the least exact variance.
 
-    The variance is the average over the domain.
+    The variance is the average over the domain. With permanent responses only equal variances are near enough.
 
     Parameters
     ----------
@@ -146,5 +146,6 @@ def choose(
         raise ParameterError(
             f"{fitting[0].name} has {_error(fitting[0]) / _error(best):.3g} times the error: {advice}", max_bytes
         )
-    near = [mechanism for mechanism in fitting if mechanism.mean_variance <= NEAR * least]
+    # Rows of permanent mechanisms tell devices apart, so a few bytes less are no reason to take one that has more of them.
+    near = [mechanism for mechanism in fitting if mechanism.mean_variance <= (NEAR if permanent is None else 1) * least]
     return Choice(min(near, key=lambda m: m.layout.payload_size), tuple(considered), max_bytes)

@@ -9,7 +9,7 @@ __all__ = ["create_app"]
 
 
 def __getattr__(name: str) -> Any:
-    # The settings can be read, and commands run, without Flask.
+    # without Flask, the settings can be read and commands run
     if name == "create_app":
         from deniable_server.app import create_app  # noqa: PLC0415
 

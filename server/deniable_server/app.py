@@ -39,7 +39,7 @@ __all__ = ["create_app"]
 
 log = logging.getLogger("deniable.server")
 
-_STORE_SECONDS = 3.0  # an upload asks the store once or twice, and is answered before a device gives up, after ten
+_STORE_SECONDS = 3.0  # an upload uses the store once or twice, and a device gives up after ten seconds
 
 
 def create_app(settings: Settings | None = None) -> Flask:
@@ -48,14 +48,14 @@ def create_app(settings: Settings | None = None) -> Flask:
     Parameters
     ----------
     settings
-        By default those of the environment.
+        By default from the environment.
 
     Raises
     ------
     ConfigurationError
         If a setting is unusable.
     RegistryError
-        If the registry has faults.
+        If the registry has errors.
     """
     settings = settings or Settings.from_environment()
     if not settings.redis_url:
@@ -67,21 +67,21 @@ def create_app(settings: Settings | None = None) -> Flask:
     room = Room()
     apps = {name: App.of(registry, client, envelopes.get(name), durability, room) for name, registry in registries.items()}
     try:
-        if settings.serves != "query":  # which writes nothing that anybody was promised
+        if settings.serves != "query":  # a server for queries only has promised nothing about uploads
             durability.check(client)
-    except StoreError as error:  # no reason not to start: a store that comes later is looked at before it is used
-        log.warning("the store cannot be asked yet whether it keeps durability %s (%s)", durability.name, type(error).__name__)
+    except StoreError as error:  # the server starts all the same: the store is checked again before it is used
+        log.warning("it cannot be checked yet whether the store keeps durability %s (%s)", durability.name, type(error).__name__)
     flask = _Server(__name__)
     flask.jinja_options = {"finalize": _shown}
     flask.config.update(SESSION_COOKIE_HTTPONLY=True, SESSION_COOKIE_SAMESITE="Lax", SESSION_COOKIE_NAME="deniable")
-    if settings.serves != "ingest":  # which signs nobody in, and must not know what cookies are signed with
+    if settings.serves != "ingest":  # a server for uploads only has no sessions, and must not know the secret of cookies
         flask.session_interface = _Sessions()
     roles = {"ingest": Keys(settings.ingest_keys), "read": Keys(settings.read_keys)}
     given = [Key(app, role, digest) for role, keys in roles.items() for app, digest in keys]
     flask.extensions["deniable"] = Service(
         settings, apps, client, Ring([app.store for app in apps.values()], given), Limits(client, settings), Sessions(client)
     )
-    trace.register(flask)  # first, so that whatever happens to a request has its number
+    trace.register(flask)  # first, so that every request has a number
     counted.register(flask, settings, apps)
     problem.register(flask)
     gate.register(flask, settings)
@@ -89,7 +89,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     for part in _parts(settings.serves):
         flask.register_blueprint(part.blueprint)
     if settings.trusted_proxies:
-        # Only these two headers: nothing here goes by a host, a port or a prefix.
+        # Only these two headers: hosts, ports and prefixes are not used.
         flask.wsgi_app = ProxyFix(  # type: ignore[method-assign]
             flask.wsgi_app, x_for=settings.trusted_proxies, x_proto=settings.trusted_proxies, x_host=0
         )
@@ -99,7 +99,7 @@ def create_app(settings: Settings | None = None) -> Flask:
 def _parts(serves: str) -> tuple[ModuleType, ...]:
     if serves == "ingest":
         return (health, ingest)
-    # Queries are decoded, which takes libraries that a server does without that only takes reports.
+    # Decoding queries needs libraries that a server for uploads only does without.
     from deniable_server.api import keys, live, openapi, pipeline, query, questions  # noqa: PLC0415
     from deniable_server.pages import dashboard  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ def _parts(serves: str) -> tuple[ModuleType, ...]:
 
 
 class _Server(Flask):
-    """Flask for functions that are not asynchronous; it would find that out anew for each of them at each request."""
+    """Flask for synchronous functions only. It would check this for each of them at each request."""
 
     json_provider_class = JSONAnswers
 
@@ -117,21 +117,21 @@ class _Server(Flask):
 
 
 def _shown(value: Any) -> Any:
-    """Make what a page shows of a text, before it is escaped for HTML; what is HTML already is left alone."""
+    """Prepare a text for a page, before it is escaped; HTML is left alone."""
     return visible(value, keep="\n\t") if type(value) is str else value
 
 
 class _Sessions(SecureCookieSessionInterface):
-    """The session's cookie, which a browser that came over https never sends in the clear, and devices do without."""
+    """The session's cookie. Over https browsers send it over https only. Devices do not have it."""
 
     def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
-        if request.path in gate.SHARED:  # looking for a cookie takes longer than to check a report
+        if request.path in gate.SHARED:  # looking for a cookie takes longer than checking a report
             return self.make_null_session(app)
         if self.get_cookie_name(app) not in request.cookies:
             return self.session_class()
         try:
             return super().open_session(app, request)
-        except StoreError:  # nobody is signed in while the store is away
+        except StoreError:  # without the store nobody is signed in
             return self.session_class()
 
     def save_session(self, app: Flask, session: SessionMixin, response: Response) -> None:
@@ -139,7 +139,7 @@ class _Sessions(SecureCookieSessionInterface):
             super().save_session(app, session, response)
 
     def get_signing_serializer(self, app: Flask) -> URLSafeTimedSerializer:  # noqa: ARG002
-        """Sign with what the store has, so that no setting can be guessed from a cookie."""
+        """Sign with a secret from the store, so that no setting can be guessed from a cookie."""
         told = {"key_derivation": self.key_derivation, "digest_method": self.digest_method}
         return URLSafeTimedSerializer(service().sessions.secret(), salt=self.salt, serializer=self.serializer, signer_kwargs=told)
 

@@ -1,4 +1,4 @@
-"""How gunicorn runs the server; ``deploy/gunicorn.conf.py`` begins from here."""
+"""How gunicorn runs the server. ``deploy/gunicorn.conf.py`` imports this."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ threads = 4
 timeout = 30
 graceful_timeout = 30
 keepalive = 5
-# Connections of a worker, which may all be sending slowly: each holds at most a body and its headers in memory.
+# Connections of a worker. All may be sending slowly; each has at most a body and its headers in memory.
 worker_connections = 500
 preload_app = False
 control_socket_disable = True
-# Heartbeats go to a file; on a disk that is slow they would stall the workers.
+# Heartbeats go to a file, and a slow disk would stall the workers.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
-# No line of any log may hold an address, a browser's name or an idempotency key, so there is no access log; who turns it on
-# gets lines without any of them, nor the address asked for, in which a client can write what it likes.
+# No log may contain an address, a browser's name or an idempotency key, so there is no access log. If it is switched on, its
+# lines have none of these. They also leave out the address asked for, which is text from a client.
 accesslog = None
 access_log_format = "%(m)s %(s)s %(B)s bytes %(M)s ms"
 errorlog = "-"
 loglevel = os.environ.get("DENIABLE_LOG_LEVEL", "warning")
 logger_class = "deniable_server.serving.log.Log"
-# Uploads are small and few headers are sent: refuse the rest early.
+# Uploads are small and have few headers. Everything else is refused early.
 limit_request_line = 2048
 limit_request_fields = 32
 limit_request_field_size = 4096
 
 
 def on_starting(server: object) -> None:
-    """Read the settings once before processes are started that all would; say what is wrong, and what nothing reads.
+    """Read the settings once before processes start, and report errors and unknown variables.
 
-    Then make the place where the processes of this start count together.
+    Then make the directory of the processes' common counters.
     """
     from deniable.errors import ConfigurationError  # noqa: PLC0415 - names of this module are gunicorn's settings
     from deniable_aggregator.process import variables  # noqa: PLC0415
@@ -54,10 +54,10 @@ def on_starting(server: object) -> None:
 
 
 def on_exit(server: object) -> None:
-    """Remove the place where the processes counted together."""
+    """Remove the directory of the common counters."""
     del server
     shutil.rmtree(os.environ["PROMETHEUS_MULTIPROC_DIR"], ignore_errors=True)
 
 
 def pre_request(worker: object, req: object) -> None:
-    """Log nothing, where gunicorn would log the address asked for."""
+    """Log nothing: gunicorn would log the address asked for."""

@@ -1,4 +1,4 @@
-"""How often something may be done: ``600/minute``; or how much: ``16MB/minute``."""
+"""Rates: how often something may be done, ``600/minute``, or how much, ``16MB/minute``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["Rate", "Volume", "parse", "parse_volume"]
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400}
 _RATE = re.compile(rf"([1-9][0-9]{{0,8}})/({'|'.join(_UNITS)})")
 _VOLUME = re.compile(rf"([1-9][0-9]{{0,8}})MB/({'|'.join(_UNITS)})")
-_MB = 1 << 20  # so that one holds the largest upload
+_MB = 1 << 20  # so that one megabyte is enough for the largest upload
 
 
 class Rate(NamedTuple):
-    """How many requests are let through in a window.
+    """The number of requests allowed in a window.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class Rate(NamedTuple):
 
 
 class Volume(NamedTuple):
-    """How many bytes are let through in a window.
+    """The number of bytes allowed in a window.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ def parse(variable: str, text: str) -> Rate | None:
 
 
 def parse_volume(variable: str, text: str) -> Volume | None:
-    """Read how many bytes; None, no limit, for ``off``.
+    """Read a volume; None, no limit, for ``off``.
 
     Raises
     ------

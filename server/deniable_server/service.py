@@ -1,4 +1,4 @@
-"""The service: its apps, each with its registry, its store, and who may ask."""
+"""The service: its apps with their registries and stores, and its keys and limits."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ __all__ = ["App", "Collected", "Service", "service"]
 
 
 class Collected(NamedTuple):
-    """What groups of one metric, version, definition, period and segment share.
+    """What groups of one metric, version, definition, period and segment have in common.
 
     Parameters
     ----------
     layout
         Shape of their reports.
     kind
-        What their groups begin with in the stream.
+        The first bytes of their groups in the stream.
     size
         Bytes of a report.
     plain
-        Bytes by which it is plain that a report is valid, as `tally.plain` tells them.
+        Bytes that prove a report valid, from `tally.plain`.
     opens, closes
-        Between which moments they are taken, in Unix time.
+        Unix times between which they are accepted.
     """
 
     layout: Layout
@@ -62,16 +62,16 @@ class App(Collection):
     registry, versions, store
         As of a `Collection`.
     envelope
-        The registry as devices are handed it, signed; None where they bring their own.
+        The signed registry for devices; None if devices have their own.
 
     Attributes
     ----------
     audit
         Its audit log.
     budgets
-        What its analysts may spend.
+        The budget of its analysts.
     collected
-        What groups were found to be rightly counted with, by what they say of themselves.
+        Cache of valid groups, by their description.
     """
 
     envelope: Envelope | None = None
@@ -114,11 +114,11 @@ class Service:
     client
         Their store.
     ring
-        Which app a key opens.
+        The keys.
     limits
-        How often keys and sources may ask.
+        The rate limits.
     sessions
-        Who is signed in.
+        The sessions of the dashboard.
     """
 
     settings: Settings

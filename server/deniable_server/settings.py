@@ -1,4 +1,4 @@
-"""What a server is told by its environment; a bad value stops the start and names itself."""
+"""The server's settings, from environment variables. An invalid value stops the start, and the error names the variable."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from deniable.registry import published
 from deniable.served_registry.signature import Envelope
 from deniable.wire.report import MAX_BODY_BYTES, MAX_INFLATED_BYTES
 from deniable_aggregator.process import logs
-from deniable_aggregator.store import durability as durability_  # noqa: TC001 - the words of its type are read
+from deniable_aggregator.store import durability as durability_  # noqa: TC001 - its type is read at run time
 from deniable_server import rates
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ _HOURS = 3600
 _SHORTEST_KEY = 8
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _NAME = r"[a-z0-9._-]+|\[[0-9a-f:.]+\]"
-_HOST = re.compile(rf"({_NAME})(:[0-9]{{1,5}})?", re.IGNORECASE)  # as requests have it
+_HOST = re.compile(rf"({_NAME})(:[0-9]{{1,5}})?", re.IGNORECASE)  # as in requests
 _ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]+)?|https?://\[[0-9a-f:]+\](:[0-9]+)?")  # as browsers write it
 
 
 class Keys:
-    """Which app a key opens. Only digests are kept, and they are compared in constant time.
+    """The app of each key. Only digests are kept, and they are compared in constant time.
 
     Parameters
     ----------
@@ -48,12 +48,12 @@ class Keys:
         for pair in filter(None, (part.strip() for part in pairs.split(","))):
             app, colon, key = pair.partition(":")
             if not colon or not app or len(key) < _SHORTEST_KEY:
-                got = f"{app!r}:..." if colon else "one without a colon"  # which may be a key
+                got = f"{app!r}:..." if colon else "one without a colon"  # this may be a key
                 raise ConfigurationError(f"a key is written app:key, with at least {_SHORTEST_KEY} characters of key; got {got}")
             self._apps.append((sha256(key.encode()).digest(), app))
 
     def app(self, key: str) -> str | None:
-        """Return the app that a key opens, or None."""
+        """Return the app of a key, or None."""
         digest = sha256(key.encode()).digest()
         found = None
         for known, app in self._apps:
@@ -62,7 +62,7 @@ class Keys:
         return found
 
     def __iter__(self) -> Iterator[tuple[str, bytes]]:
-        """Go through the apps, each with the SHA-256 of a key."""
+        """Yield the apps, each with the SHA-256 of a key."""
         return ((app, digest) for digest, app in self._apps)
 
     def __repr__(self) -> str:
@@ -78,37 +78,37 @@ class Settings:
     redis_url
         ``redis://``, ``rediss://`` or ``unix://``.
     registry
-        Path of metrics.toml, or of the folder of all that were published; several, one for each app, are joined by ``:``.
+        Path of metrics.toml, or of the folder of published registries; several, one for each app, are joined by ``:``.
     signed_registry
-        Path of what ``deniable registry sign`` made of it, to be handed to devices; several are joined alike. Empty for none.
+        Path of its signed copy for devices, from ``deniable registry sign``; several are joined in the same way. Empty for none.
     serves
-        ``ingest``: uploads and signed registries; ``query``: the query API and the dashboard; ``all``. A server of its own for
-        each can use a store's user that may do nothing else.
+        ``ingest``: uploads and signed registries; ``query``: the query API and the dashboard; ``all``. Two separate servers can
+        use store users with fewer permissions.
     ingest_keys, read_keys
-        ``app:key``, separated by commas, beside those that ``deniable keys`` made. Ingest keys are public, read keys are not.
+        ``app:key``, separated by commas, beside keys from ``deniable keys``. Ingest keys are public, read keys are not.
     dashboard
-        ``key``: pages ask for a read key; ``open``: whoever reaches the server may look (for loopback).
+        ``key``: pages ask for a read key; ``open``: everybody who reaches the server may read (for loopback).
     hosts
         Names under which open pages are shown, beside those of loopback, separated by commas: ``telemetry.lan,192.0.2.7``. Under
-        others they are not, or a page of anybody could have the browser fetch them (DNS rebinding).
+        other names they are refused, because a foreign page could make the browser fetch them (DNS rebinding).
     secure_cookie
-        ``auto``: the dashboard's session cookie is Secure where the page came over https; ``always``: it is, even where neither
-        this server nor a trusted proxy knows of it.
+        ``auto``: the dashboard's session cookie is Secure if the page came over https; ``always``: it always is, even if neither
+        this server nor a trusted proxy sees https.
     metrics_key
-        Opens ``/metrics``, which tells of all apps; at least 8 characters. Empty: there are no metrics.
+        Opens ``/metrics``, which covers all apps; at least 8 characters. Empty: there are no metrics.
     cors_origins
         Web origins whose pages may send reports and read the registry, separated by commas; ``*`` for any, empty for none.
     durability
         What an upload that was answered has survived: ``memory``, ``everysec`` or ``always``.
     trusted_proxies
-        Proxies in front of this server, whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
+        Number of proxies in front of this server whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
     rate_limit_key, rate_limit_source
-        Requests that a key, and an address, may make: ``600/minute``, or ``off``. An ingest key is that of all devices of an app.
-        A device sends one batch a minute, or a hundred reports at once; many devices may share an address.
+        Requests allowed for a key, and for an address: ``600/minute``, or ``off``. All devices of an app share its ingest key. A
+        device sends one batch a minute, or a hundred reports at once; many devices may share an address.
     rate_limit_login
         Attempts to sign in to the dashboard that an address may make.
     stored_limit_source
-        Bytes that uploads of an address may take in the store: ``16MB/minute``, or ``off``.
+        Bytes in the store that uploads of an address may take: ``16MB/minute``, or ``off``.
     max_backlog
         Batches that may wait to be counted before uploads are refused.
     max_body_bytes, max_inflated_bytes
@@ -118,8 +118,8 @@ class Settings:
     clock_skew
         Seconds by which a device's clock may be ahead.
     log_level, log_format
-        The least that is logged, ``debug``, ``info`` (with a line for each request), ``warning`` or above; for people,
-        ``console``, or for programs, ``json``.
+        The lowest level logged, ``debug``, ``info`` (with a line for each request), ``warning`` or above; and the format,
+        ``console`` for people or ``json`` for programs.
     """
 
     redis_url: str = ""
@@ -177,7 +177,7 @@ class Settings:
 
     @property
     def log_settings(self) -> logs.LogSettings:
-        """How a process logs."""
+        """The settings of logs."""
         return logs.LogSettings(self.log_level, self.log_format)
 
     @property
@@ -190,12 +190,12 @@ class Settings:
         return frozenset(filter(None, (name.strip().lower() for name in self.hosts.split(","))))
 
     def answers_to(self, host: str) -> bool:
-        """Tell whether open pages are shown under a name.
+        """Return whether open pages are shown under a name.
 
         Parameters
         ----------
         host
-            As in a request's Host, with or without a port.
+            As in a request's Host header, with or without a port.
         """
         found = _HOST.fullmatch(host)
         return found is not None and found[1].lower() in _LOOPBACK | self._hosts
@@ -225,7 +225,7 @@ class Settings:
         return cls(**given)  # type: ignore[arg-type]
 
     def environment(self) -> dict[str, str]:
-        """Return the settings as environment variables, for a process to be started with them."""
+        """Return the settings as environment variables for another process."""
         return {f"DENIABLE_{each.name.upper()}": str(getattr(self, each.name)) for each in fields(self)}
 
     def registries(self) -> dict[str, Registry]:
@@ -236,7 +236,7 @@ class Settings:
         ConfigurationError
             If there is none, or two are for one app.
         RegistryError
-            With the faults of a file.
+            With all errors of a file.
         """
         loaded = published.load_all(self.registry)
         if not loaded:
@@ -244,19 +244,19 @@ class Settings:
         return loaded
 
     def envelopes(self, registries: Mapping[str, Registry]) -> dict[str, Envelope]:
-        """Read the signed registry of each app that has one. Whether the signature is right is for devices to say.
+        """Read the signed registry of each app that has one. Devices check the signature.
 
         Parameters
         ----------
         registries
-            By app. What devices are told must be what their reports are checked against.
+            By app. The signed registry must be the one that reports are checked against.
 
         Raises
         ------
         ConfigurationError
-            If a file cannot be read, holds another registry than the one served, or is for no app of this server.
+            If a file cannot be read, contains another registry than the one served, or is for no app of this server.
         RegistryError
-            With the faults of a file.
+            With all errors of a file.
         """
         found: dict[str, Envelope] = {}
         for path in filter(None, self.signed_registry.split(os.pathsep)):
@@ -283,4 +283,4 @@ class Settings:
 
 
 VARIABLES: dict[str, str] = {f"DENIABLE_{each.name.upper()}": str(each.default) for each in fields(Settings)}
-"""What a server reads, with the defaults."""
+"""Variables that a server reads, with the defaults."""

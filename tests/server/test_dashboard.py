@@ -452,7 +452,7 @@ def test_a_wrong_key_is_refused(locked, key):
     response = locked.post("/login", data={"token": token(locked), "key": key})
     html = response.get_data(as_text=True)
     assert response.status_code == 401
-    assert "not known here" in html
+    assert "This read key is unknown" in html
     assert not key or key not in html
     assert response.headers["Content-Security-Policy"]
     assert locked.get("/").location == "/login"

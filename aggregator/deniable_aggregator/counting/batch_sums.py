@@ -1,4 +1,4 @@
-"""What batches add to the store: the cells of tallies, and of weight tallies where reports have bits."""
+"""What batches add to the store: cells of tallies, and of weight tallies if reports have bits."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ def count(batches: Iterable[list[batch.Group]]) -> tuple[Deltas, int]:
     Returns
     -------
     deltas : dict
-        What to add, by what the reports are counted with.
+        Cells to add, by stratum or weights.
     reports : int
-        How many there are.
+        Number of reports.
 
     Raises
     ------
     PayloadError
-        If a payload is none that a device could have sent.
+        If no device could have sent a payload.
     """
-    # What is decoded has one object for each stratum and each layout, most of the time, and comparing these takes longer.
+    # Decoding mostly returns the same object for a stratum or layout. Comparing objects is faster than comparing values.
     found: dict[tuple[int, int], tuple[batch.Group, list[bytes]]] = {}
     for groups in batches:
         for group in groups:
@@ -68,7 +68,7 @@ def count(batches: Iterable[list[batch.Group]]) -> tuple[Deltas, int]:
 
 
 def countable(groups: list[batch.Group]) -> bool:
-    """Tell whether a device could have sent all reports of a batch."""
+    """Return whether a device could have sent all reports of a batch."""
     try:
         count([groups])
     except PayloadError:

@@ -1,4 +1,4 @@
-"""Chores: what a worker does beside counting, each of them from time to time."""
+"""Chores: the regular tasks of a worker beside counting."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 __all__ = ["Chore"]
 
-_AGAIN_SECONDS = 60.0  # until the next try, where the store was away or full
+_AGAIN_SECONDS = 60.0  # until the next try, if the store was unavailable or full
 
 
 class Chore:
-    """Something to be done at once, and from time to time after.
+    """A regular task, done at the start and then at intervals.
 
     Parameters
     ----------
     name
-        What it is called in the log, among the faults and at ``/metrics``.
+        Its name in the log, among the faults and at ``/metrics``.
     every
-        Seconds between one time and the next.
+        Seconds between two runs.
     run
-        What is done; true where it was a part, and there is more to do at once.
+        The task; it returns True if there is more to do at once.
     faults
-        Where its failures are noted.
+        Where its failures are recorded.
     """
 
     def __init__(self, name: str, every: float, run: Callable[[], bool | None], faults: Faults) -> None:
@@ -36,7 +36,7 @@ class Chore:
         self._next = 0.0
 
     def do(self) -> bool:
-        """Do it, if it is time to. What fails is noted, and is tried again when it is time.
+        """Run it, if it is due. A failure is recorded, and the next run comes at its time.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""What a worker tells, as it happens, to whoever wants to count it."""
+"""Events of a worker, for whoever counts them."""
 
 from __future__ import annotations
 
@@ -6,41 +6,41 @@ __all__ = ["Events"]
 
 
 class Events:
-    """Hears what a worker does, and makes nothing of it; others override what they care for.
+    """A listener that ignores all events; subclasses override what they need.
 
-    A worker calls these from its one thread and waits for them: they are quick and raise nothing.
+    A worker calls these methods from its only thread, so they must be quick and raise nothing.
     """
 
     def committed(self, app: str, seconds: float) -> None:
-        """Hear that the store answered a commit.
+        """Handle a commit that the store has answered.
 
         Parameters
         ----------
         app
-            Whose reports it was about.
+            The app of the reports.
         seconds
-            How long that took.
+            Duration of the commit.
         """
 
     def counted(self, app: str, batches: int, reports: int) -> None:
-        """Hear that reports were counted.
+        """Handle reports that were counted.
 
         Parameters
         ----------
         app
-            Whose reports.
+            The app of the reports.
         batches, reports
-            How many.
+            Their numbers.
         """
 
     def buried(self, app: str) -> None:
-        """Hear that a batch of an app was put aside because it cannot be counted."""
+        """Handle a batch of an app that was put aside because it cannot be counted."""
 
     def claimed(self, app: str, batches: int) -> None:
-        """Hear that batches of an app were taken over from a worker that did not get them counted."""
+        """Handle batches of an app that were taken over from another worker."""
 
     def faulted(self, chore: str) -> None:
-        """Hear that a chore beside counting failed, as a whole or for a metric."""
+        """Handle a chore that failed, as a whole or for a metric."""
 
     def failed(self) -> None:
-        """Hear that the store could not be used."""
+        """Handle a failure to use the store."""

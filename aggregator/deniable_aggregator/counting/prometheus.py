@@ -1,4 +1,4 @@
-"""What a worker counts of itself, for Prometheus, on an address of its own."""
+"""The metrics of a worker for Prometheus, on an address of its own."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _BIND = re.compile(r"(?:\[([0-9a-fA-F:.]+)\]|([^:\[\]]+)):([0-9]{1,5})")
 _CHORES = ("compaction", "departures", "publisher", "retention", "watch")
 _BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
-prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # else a second series for each, of its start
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call] # else each counter has a second series, of its start
 
 
 class Vitals(Events):
-    """The numbers of a worker. Its labels are the names of apps and chores, and nothing of what is counted.
+    """The metrics of a worker. Labels are the names of apps and chores only.
 
     Parameters
     ----------
     apps
-        Names of the apps it counts for; all series are there from the start.
+        Names of its apps; all series exist from the start.
     """
 
     def __init__(self, apps: Sequence[str]) -> None:
@@ -43,8 +43,8 @@ class Vitals(Events):
         self._reports = counter("reports_counted", "Reports counted", "app")
         self._batches = counter("batches_counted", "Batches counted", "app")
         self._dead = counter("dead_letters", "Batches put aside because they cannot be counted", "app")
-        self._claimed = counter("takeovers", "Batches taken over from a worker that did not get them counted", "app")
-        self._faults = counter("faults", "Failures of what a worker does beside counting", "chore")
+        self._claimed = counter("takeovers", "Batches taken over from another worker", "app")
+        self._faults = counter("faults", "Failures of chores", "chore")
         self._failures = counter("store_errors", "Times that the store could not be used")
         self._commits = Histogram(
             "deniable_worker_commit_duration_seconds",
@@ -63,7 +63,7 @@ class Vitals(Events):
         ProcessCollector(registry=self.registry)
 
     def serve(self, bind: str) -> WSGIServer:
-        """Show the numbers to whoever asks at an address, from a thread that ends with the process.
+        """Serve the metrics at an address, from a thread that ends with the process.
 
         Parameters
         ----------
@@ -73,7 +73,7 @@ class Vitals(Events):
         Raises
         ------
         ConfigurationError
-            If it is no such address, or cannot be had.
+            If the address is malformed, or cannot be used.
         """
         found = _BIND.fullmatch(bind)
         if not found:
@@ -81,17 +81,17 @@ class Vitals(Events):
         try:
             server, _ = start_http_server(int(found[3]), found[1] or found[2], self.registry)
         except (OSError, OverflowError) as error:  # a port above 65535 overflows
-            raise ConfigurationError(f"--metrics-bind is an address that can be had; {bind} cannot: {error}") from None
-        # Of itself it would print where a connection came from that ended early.
+            raise ConfigurationError(f"--metrics-bind is an address of this machine; {bind} cannot be used: {error}") from None
+        # By default it prints the address of a connection that ended early.
         server.handle_error = lambda *_: None  # type: ignore[method-assign]
         return server
 
     def committed(self, app: str, seconds: float) -> None:
-        """Count a commit by how long it took."""
+        """Record how long a commit took."""
         self._commits.labels(app).observe(seconds)
 
     def counted(self, app: str, batches: int, reports: int) -> None:
-        """Count what was counted."""
+        """Count batches and reports."""
         self._batches.labels(app).inc(batches)
         self._reports.labels(app).inc(reports)
 

@@ -1,8 +1,8 @@
 """The worker: reads batches from the stream, counts them, and commits the sums, each report exactly once.
 
-It knows no mechanism: an entry says the layout of its reports, and two kernels count every layout. Whatever dies when, an
-entry is either still in the stream or counted, never both: the commit checks that the entries are still this worker's, adds
-the sums and deletes the entries, in one script.
+It does not depend on mechanisms: an entry states the layout of its reports, and two kernels count every layout. Whatever dies, an
+entry is either in the stream or counted, never both. One script does the commit: it checks that the entries are still this
+worker's, adds the sums and deletes the entries.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ log = logging.getLogger("deniable.worker")
 
 @dataclass(frozen=True, slots=True)
 class WorkerSettings:
-    """How a worker reads.
+    """Settings of a worker.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ class WorkerSettings:
     block_ms
         Milliseconds to wait for an entry; shorter than the socket timeout.
     min_idle_ms
-        Milliseconds after which another worker's entries are taken over.
+        Idle milliseconds after which another worker's entries are taken over.
     claim_every
-        Seconds between looks for such entries.
+        Seconds between searches for such entries.
     max_deliveries
-        Deliveries after which an entry that never gets counted is put aside.
+        Deliveries after which an entry that is not counted is put aside.
     """
 
     batch: int = 100
@@ -67,11 +67,11 @@ class Worker:
     stores
         One for each app, of one Redis.
     settings
-        How to read.
+        The worker's settings.
     chores
-        Done after a commit, and whenever there is nothing to read, if it is time to.
+        Run when due, after a commit and when there is nothing to read.
     events
-        Who hears what happens.
+        Receives the worker's events.
     """
 
     def __init__(
@@ -93,10 +93,10 @@ class Worker:
         self.counted = 0
         self.buried = 0
         self.cut_off = False
-        """Whether the store could not be used when last tried; if so at the end, entries may be left in hand."""
+        """Whether the last use of the store failed. If so at the end, entries may be left in hand."""
 
     def run(self, stop: Event, *, burst: bool = False) -> None:
-        """Count until told to stop, then leave.
+        """Count until stopped, then leave.
 
         Parameters
         ----------
@@ -124,7 +124,7 @@ class Worker:
                     break
                 again = again and bool(entries)
             except StoreError as error:
-                # Redis is away or was emptied: nothing is lost, entries that were handed out are claimed again later.
+                # The store is unavailable or was emptied. Nothing is lost: entries in hand are claimed again later.
                 log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, pause)
                 self.cut_off = True
                 self._events.failed()
@@ -132,7 +132,7 @@ class Worker:
                 again = isinstance(error, AWAY) or (again and transient(error))
                 stop.wait(pause)
                 pause = min(2 * pause, 5.0)
-        if self.cut_off:  # it would only be waited for
+        if self.cut_off:  # the store would only time out again
             return
         try:
             for store in self._stores.values():
@@ -140,7 +140,7 @@ class Worker:
                 health.stop(store, self.consumer)
         except StoreError as error:
             self.cut_off = True
-            log.warning("left without telling the store (%s)", type(error).__name__)
+            log.warning("could not leave the consumer group (%s)", type(error).__name__)
 
     def _read(self, *, block: bool) -> dict[str, list[StreamEntry]]:
         return self._deliveries.new(self._settings.batch, self._settings.block_ms if block else None)
@@ -152,30 +152,30 @@ class Worker:
             self._beat_at = time.monotonic() + health.BEAT_SECONDS
 
     def _claim(self) -> dict[str, list[StreamEntry]]:
-        """Take over entries whose worker has died, now and then; put aside those that were taken over too often."""
+        """Take over entries of dead workers, now and then. Put aside those that were taken over too often."""
         if time.monotonic() < self._claim_at:
             return {}
         claimed: dict[str, list[StreamEntry]] = {}
         for store in self._stores.values():
             store.staging.apply()
-            self._age(store)
+            self._mark_idle(store)
             entries = self._claim_of(store)
             if entries:
                 claimed[store.stream] = entries
-        if not claimed:  # else there may be more to claim, at once
+        if not claimed:  # otherwise there may be more to claim at once
             self._claim_at = time.monotonic() + self._settings.claim_every
         return claimed
 
-    def _age(self, store: Store) -> None:
-        """Have what workers left that live no more count as idle: by a clock that was set back, it would not for long."""
+    def _mark_idle(self, store: Store) -> None:
+        """Mark the entries of dead workers as idle. Their idle time is too short if the clock was set back."""
         others = self._deliveries.others(store.stream)
         for name in self._signs[store.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
-            store.age(name, self._settings.min_idle_ms)
+            store.mark_idle(name, self._settings.min_idle_ms)
 
     def _claim_of(self, store: Store) -> list[StreamEntry]:
-        """Take over entries of one app: those that were handed out once together, any others one by one.
+        """Take over entries of one app: those that were delivered once together, any others one by one.
 
-        If one of them is what its worker died of, none but that one is tried again and again.
+        If an entry kills its workers, only that entry is retried.
         """
         while True:
             idle = self._deliveries.idle(store.stream, self._settings.batch, self._settings.min_idle_ms)
@@ -192,7 +192,7 @@ class Worker:
                 return entries
 
     def _settle(self, store: Store, entries: list[StreamEntry], stop: Event) -> None:
-        """Count and commit entries; those that another worker has taken over meanwhile are left to it."""
+        """Count and commit entries. Those that another worker has taken over are left to it."""
         groups: dict[bytes, list[batch.Group]] = {}
         for entry in entries:
             try:
@@ -202,10 +202,10 @@ class Worker:
         while groups:
             try:
                 deltas, reports = batch_sums.count(groups.values())
-            except PayloadError:  # the ingest lets none through, so look for it only now
+            except PayloadError:  # the ingest accepts none of these, so they are searched for only now
                 for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
                     del groups[id_]
-                    self._bury(store, StreamEntry(id_, None), "payload: none that a device could have sent")
+                    self._bury(store, StreamEntry(id_, None), "payload: no device could have sent it")
                 continue
             stale = self._commit(store, list(groups), deltas, stop)
             if not stale:
@@ -226,8 +226,8 @@ class Worker:
             except StoreError as error:
                 if not transient(error):
                     raise
-                # Whether it went through may not be known, but it can be sent again: if it did, the entries are stale.
-                log.warning("a commit waits for the store (%s)", type(error).__name__)
+                # The commit may have succeeded. It can be sent again: then the entries are stale.
+                log.warning("a commit is tried again: the store failed (%s)", type(error).__name__)
                 if stop.wait(pause):
                     raise
                 self._events.failed()

@@ -1,1 +1,1 @@
-"""Publication: what is released, when, and of which segments."""
+"""Publication: what is released, when, and for which segments."""

@@ -1,8 +1,8 @@
-"""What the reports of a metric can be broken down by: its segments, and what their values generalise to.
+"""The breakdown of a metric's reports: its segments, and what their values generalise to.
 
-A cell fixes some of the segments, each to a value or to a word that several values generalise to. It is written as
-``platform=linux,version=2.4``, the segments in the metric's order; the empty text is the cell of all reports. Nothing here knows
-how many reports there are.
+A cell fixes some segments, each to a value or to a word that several values generalise to. It is written as
+``platform=linux,version=2.4``, with the segments in the metric's order. The empty text is the cell of all reports. This module
+does not know numbers of reports.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 __all__ = ["Box", "Breakdown", "Words"]
 
 Words = tuple[str | None, ...]
-"""Of each segment its value or more general word, or None where it is left open."""
+"""For each segment its value or more general word, or None if it is open."""
 
 Box = tuple[tuple[str, ...], ...]
-"""Of each segment the values that a cell has."""
+"""For each segment the values in a cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Breakdown:
     values
         The declared values of each segment, in the metric's order.
     parents
-        Of a segment, what each word generalises to.
+        For a segment, what each word generalises to.
 
     Raises
     ------
     ParameterError
-        If a segment generalises that is none of them.
+        If it has generalisations of an unknown segment.
     """
 
     values: Mapping[str, tuple[str, ...]]
@@ -68,7 +68,7 @@ class Breakdown:
         return tuple(self.values)
 
     def lineage(self, name: str, word: str) -> tuple[str, ...]:
-        """Return a word of a segment with all that it generalises to, step by step."""
+        """Return a word of a segment with everything that it generalises to, step by step."""
         return self._lineages[name][word]
 
     def words(self, cell: str) -> Words:
@@ -77,8 +77,8 @@ class Breakdown:
         Raises
         ------
         ParameterError
-            If a part is not written ``name=value``, a name is none of the metric's or stands twice, or the value is neither
-            declared nor a word that declared ones generalise to.
+            If a part is not written ``name=value``, a name is unknown or repeated, or the value is neither declared nor a
+            generalisation of declared ones.
         """
         given = dict[str, str]()
         for part in cell.split(",") if cell else ():
@@ -95,12 +95,12 @@ class Breakdown:
         return tuple(given.get(name) for name in self.values)
 
     def box(self, cell: str) -> Box:
-        """List the values that a cell has, by segment: the same for any two ways to name it.
+        """Return the values in a cell, by segment. Two names of the same cell have the same box.
 
         Raises
         ------
         ParameterError
-            As `words` does.
+            As for `words`.
         """
         pairs = zip(self.values.items(), self.words(cell), strict=True)
         return tuple(
@@ -113,22 +113,22 @@ class Breakdown:
         return ",".join(f"{name}={word}" for name, word in zip(self.values, words, strict=True) if word is not None)
 
     def canonical(self, cell: str) -> str:
-        """Write a cell with its segments in the metric's order.
+        """Return a cell with its segments in the metric's order.
 
         Raises
         ------
         ParameterError
-            As `words` does.
+            As for `words`.
         """
         return self.text(self.words(cell))
 
     def leaf(self, segment: str) -> Words:
-        """Read the segment text of a stratum, which gives a declared value of every segment.
+        """Read the segment text of a stratum, which has a declared value for every segment.
 
         Raises
         ------
         ParameterError
-            If it does not.
+            If it has not.
         """
         words = self.words(segment)
         for (name, values), word in zip(self.values.items(), words, strict=True):
@@ -137,36 +137,37 @@ class Breakdown:
         return words
 
     def filed(self, segment: str) -> str:
-        """Write the leaf in which reports of a stratum count, by the values that are declared now.
+        """Return the leaf in which reports of a stratum count, by the values declared now.
 
-        A value that is declared no more, and none, count as `OTHER`. Segments that the metric no longer has are left open.
+        A missing value, or one that is no longer declared, counts as `OTHER`. Segments that the metric no longer has are left
+        open.
         """
         given = dict(part.split("=", 1) for part in segment.split(",") if "=" in part)
         return self.text(tuple(word if (word := given.get(name)) in values else OTHER for name, values in self.values.items()))
 
     def coarser(self, cell: str) -> Iterator[str]:
-        """Go through the cells that a cell lies in, nearest first.
+        """Yield the cells that contain a cell, nearest first.
 
-        Near is what leaves few segments open, then what takes few steps, and then what changes the last segments.
+        Nearest means: fewest open segments, then fewest steps, then changes in the last segments.
         """
         words = self.words(cell)
         yield from map(self.text, sorted(self.above(words), key=lambda found: self._distance(words, found))[1:])
 
     def above(self, words: Words) -> Iterator[Words]:
-        """Go through a cell and all the cells that it lies in."""
+        """Yield a cell and all cells that contain it."""
         pairs = zip(self.values, words, strict=True)
         yield from product(*((None,) if word is None else (*self.lineage(name, word), None) for name, word in pairs))
 
     def depth(self, words: Words) -> tuple[int, int]:
-        """Tell how fine a cell is: how many segments it fixes, and how far down their words are."""
+        """Return how fine a cell is: the number of segments it fixes, and the depth of their words."""
         fixed = [(name, word) for name, word in zip(self.values, words, strict=True) if word is not None]
         return len(fixed), sum(len(self.lineage(name, word)) for name, word in fixed)
 
     def ladder(self, words: Words) -> Iterator[Words]:
-        """Go down from the cell of all reports to a leaf, fixing one segment after the other, each from its most general word.
+        """Yield cells from all reports down to a leaf, fixing one segment after the other, each from its most general word.
 
-        Of any two cells on the ladders of any leaves, one lies in the other or they have no report in common. This is why a
-        ladder ends at a value that stands for others, too: those have ladders of their own from there on.
+        Any two cells on the ladders of any leaves are nested or disjoint. For this, a ladder ends at a value that other values
+        generalise to, because those have ladders of their own from there on.
         """
         at: list[str | None] = [None] * len(words)
         yield tuple(at)

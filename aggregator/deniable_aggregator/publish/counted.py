@@ -1,4 +1,4 @@
-"""What is counted of a metric, published or not: for the publisher, for who runs the service, and for nobody else."""
+"""What is counted of a metric, published or not: for the publisher and for administrators only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["strata", "unpublished"]
 
 
 def strata(store: Store, definition: Definition) -> dict[Stratum, list[Stratum]]:
-    """List the strata of each period of a definition (metric, version, fingerprint), in order."""
+    """Return the strata of each period of a definition (metric, version, fingerprint), in order."""
     found: dict[Stratum, list[Stratum]] = {}
     for stratum in sorted(store.strata(definition[0])):
         if stratum[:3] == definition:
@@ -26,7 +26,7 @@ def strata(store: Store, definition: Definition) -> dict[Stratum, list[Stratum]]
 def unpublished(store: Store, declared: Declared) -> int:
     """Count the reports of a definition that are in no release yet.
 
-    What is kept on devices is published by single periods, which are not sealed: some reports may have come too late.
+    Metrics with kept responses are published by single periods, which are not sealed. Reports that came too late are not counted.
     """
     counted, closed = strata(store, declared.definition), release.summary(store, declared.definition).closed
     wholes = [whole for whole in counted if declared.metric.kept or whole.period > closed]

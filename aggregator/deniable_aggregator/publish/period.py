@@ -1,4 +1,4 @@
-"""A period of one version of a metric: what was counted of it, what was published, and what may be published next."""
+"""A period of one version of a metric: what was counted, what was published, and what may be published next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Period", "Released", "Step", "Version", "written"]
 
-_GROWTH = 4  # snapshots are at least one report apart for each so many that are published
+_GROWTH = 4  # two snapshots differ by at least one report for this many published ones
 
 
 class Released(NamedTuple):
@@ -35,14 +35,14 @@ class Released(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What is published of a period at once.
+    """What is published of a period at one moment.
 
     Parameters
     ----------
     cells
-        The release of each cell, by its stratum; the cell of all reports is among them.
+        The release of each cell, by its stratum, including the cell of all reports.
     snapshot
-        What is counted by now, where the cells lag behind: to be kept, and published later.
+        What is counted now, if the release is older: it is kept, and published later.
     """
 
     cells: dict[Stratum, Released]
@@ -51,40 +51,40 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A version of a metric, and the cells that it is published by."""
+    """A version of a metric, and its cells."""
 
     declared: Declared
     breakdown: Breakdown
 
     @property
     def metric(self) -> Metric:
-        """What the registry declares."""
+        """The metric as declared."""
         return self.declared.metric
 
     @property
     def layout(self) -> Layout:
-        """Shape of what is counted."""
+        """Shape of its reports."""
         return self.declared.layout
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """A period of a version, at one look.
+    """A period of a version, at one moment.
 
     Parameters
     ----------
     store
-        Where it is counted.
+        Where its reports are counted.
     version
-        Of which metric.
+        The version of a metric.
     whole
         Its stratum with an empty segment: the cell of all reports.
     strata
-        What was counted of it.
+        Its strata that were counted.
     known
-        What is noted of its last release; None before the first.
+        The record of its last release; None before the first.
     commits
-        How many commits the metric had when the look began; no part of another may be published.
+        Number of the metric's commits at the beginning; no part of a later commit may be published.
     """
 
     store: Store
@@ -95,15 +95,15 @@ class Period:
     commits: int
 
     def settled(self) -> bool:
-        """Tell whether what was read since the look began has no part of a commit."""
+        """Return whether what was read since the beginning contains no part of a commit."""
         return self.store.staging.settled(self.whole.metric) == self.commits
 
     def published(self) -> Tally:
-        """Read what is published of it as a whole."""
+        """Return what is published of it as a whole."""
         return self.store.releases.read(self.version.layout, [self.whole])
 
     def leaves(self, before: Mapping[str, Tally]) -> dict[str, Tally]:
-        """Read what was counted of each finest cell, and add it to what there was before."""
+        """Return what was counted of each finest cell, added to earlier tallies."""
         leaves = dict(before)
         for stratum, each in zip(self.strata, self.store.tallies.each(self.version.layout, self.strata), strict=True):
             leaf = self.version.breakdown.filed(stratum.segment)
@@ -111,12 +111,12 @@ class Period:
         return leaves
 
     def by_cells(self, leaves: Mapping[str, Tally], note: Release, least: int) -> Step | None:
-        """Release what was counted, as a whole and by segments, as far as that tells of fewer reports than `least` nowhere."""
+        """Release what was counted, as a whole and by segments, unless it would reveal fewer reports than `least`."""
         breakdown = self.version.breakdown
         cube = Cube.of(breakdown, {leaf: each.n for leaf, each in leaves.items()})
         tallies = [leaves[breakdown.text(leaf)] for leaf in cube.leaves]
         cells = suppression.publishable(cube, least)
-        if note.number > 1:  # what was published stays, also if min_reports was raised since
+        if note.number > 1:  # published cells stay, even if min_reports was raised meanwhile
             cells |= {""}
         nothing = tally.empty(self.version.layout)
         found: dict[Stratum, Released] = {}
@@ -126,12 +126,12 @@ class Period:
         return Step(found) if found else None
 
     def all_of_it(self, note: Release) -> Step | None:
-        """Release whatever was counted, as in a trial; nothing if nothing came since the last release."""
+        """Release everything counted, as in a trial; nothing if nothing came since the last release."""
         step = self.by_cells(self.leaves({}), note, 1)
         return None if step and self.known and step.cells[self.whole].tally == self.published() else step
 
     def early(self, note: Release) -> Step | None:
-        """Release the snapshot if enough has come after it, to be followed by the next one; else take the first one."""
+        """Release the snapshot if enough reports came after it, and take the next one. Without a snapshot take the first one."""
         layout, least = self.version.layout, self.version.metric.min_reports
         came, published = self.store.read(layout, self.strata), self.published()
         snapshot = self.store.snapshots.read(layout, [self.whole])
@@ -146,5 +146,5 @@ class Period:
 
 
 def written(each: Tally) -> bytes:
-    """Write a tally as the store keeps it."""
+    """Return a tally as the store keeps it."""
     return each.cells.astype(">i8").tobytes()

@@ -1,4 +1,4 @@
-"""The store: all that is shared, in Redis (7.0 command set), behind names that say what is meant."""
+"""The store: all shared state, in Redis (7.0 command set)."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ Client = redis.Redis
 
 GROUP = "agg"
 _DEAD_LETTERS = 10_000
-_MANY, _SPARSE = 32, 8  # cells, and of how many one changed, for which adding to all of them takes less than naming those
-_NAMED, _ROOM = 6, 64  # cells added in a row that take as long as one that is named, as making room for one
+_MANY, _SPARSE = 32, 8  # from so many cells on, and one change in so many, adding to all cells is faster
+_NAMED, _ROOM = 6, 64  # cells added in a row that take as long as one named cell, and as making room for a cell
 AT_ONCE = 3 << 15
-"""What a script may add at once, in cells in a row: the store answers nobody meanwhile, some 30 ms at most."""
-_PIECE = 1 << 15  # cells of a piece where that is too little
-_HOUR = 3600  # the shortest period, and the finest time that is kept of anything
+"""Cells in a row that a script may add at once. The store answers nobody meanwhile, for about 30 ms at most."""
+_PIECE = 1 << 15  # cells of a piece of a larger commit
+_HOUR = 3600  # the shortest period, and the finest time that is stored
 
 
 def connect(url: str, *, timeout: float = 10.0) -> Client:
@@ -57,27 +57,27 @@ def connect(url: str, *, timeout: float = 10.0) -> Client:
     url
         ``redis://``, ``rediss://`` or ``unix://``.
     timeout
-        Seconds to wait for an answer; more than the longest blocking read.
+        Seconds to wait for an answer; longer than the longest blocking read.
     """
-    # Of itself redis-py tries ten times, with pauses; whoever waits for us has given up by then. One more try finds a store
-    # that was started anew: the first one only finds the old connection closed. Every script may be sent twice.
+    # By default redis-py tries ten times, with pauses, which is longer than clients wait. One more try is enough to reach a store
+    # that was restarted: the first try finds the old connection closed. So every script may be sent twice.
     retry = Retry(NoBackoff(), 1, (redis.ConnectionError,))
     return redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=min(timeout, 2.0), retry=retry)
 
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """What became of an upload.
+    """The outcome of an upload.
 
     Parameters
     ----------
     outcome
-        ``"appended"``; ``"duplicate"``, the key was seen before; ``"full"``, the backlog is at its cap; ``"no room"``, there is
-        no memory left for uploads; or ``"limited"``.
+        ``"appended"``; ``"duplicate"``, the key was seen before; ``"full"``, the backlog is at its cap; ``"no room"``, no memory
+        is left for uploads; or ``"limited"``.
     previous
-        For a duplicate, what was remembered of the first one.
+        For a duplicate, the record of the first upload.
     excess
-        For one that was limited, by what.
+        If it was limited, the limit that is used up.
     """
 
     outcome: str
@@ -86,12 +86,12 @@ class Appended:
 
 
 class Weights(NamedTuple):
-    """The weight tally of a stratum, beside the tally that goes by the stratum itself.
+    """The weight tally of a stratum.
 
     Parameters
     ----------
     stratum
-        What the reports are counted with.
+        The stratum of the reports.
     """
 
     stratum: Stratum
@@ -109,7 +109,7 @@ class Store:
     durability
         What an upload that was appended has survived.
     room
-        How much memory uploads may take.
+        The memory that uploads may take.
     """
 
     def __init__(self, client: redis.Redis, app: str, durability: Durability | None = None, room: Room | None = None) -> None:
@@ -139,7 +139,7 @@ class Store:
         self._bury = self.script("bury")
         self._leave = self.script("leave")
         self._forget = self.script("forget")
-        self._age = self.script("age")
+        self._mark_idle = self.script("mark_idle")
 
     def table(self, kind: Key, *parts: str) -> Table:
         """Open a table of the app."""
@@ -170,7 +170,7 @@ class Store:
         limits: Sequence[Limit] = (),
         volumes: Sequence[Limit] = (),
     ) -> Appended:
-        """Append a batch once, whatever is retried.
+        """Append a batch once, even if it is sent several times.
 
         Parameters
         ----------
@@ -179,21 +179,22 @@ class Store:
         key
             The upload's idempotency key.
         remember
-            Kept for duplicates of the upload: a few bytes.
+            A few bytes, returned for duplicates of the upload.
         cap
-            Entries the backlog may hold.
+            Most entries in the backlog.
         ttl
-            Seconds to remember the key, at least; up to a day longer, since the end of its life must not tell its beginning.
+            Seconds to remember the key, at least. It is remembered up to a day longer, so that its end does not show its
+            beginning.
         limits
-            What the upload counts for, in their order, up to the first that is used up; then it is not appended.
+            Limits that the upload counts for, in their order. If one is used up, the upload is not appended.
         volumes
-            The same, after all others, where it would be appended: not if it is a duplicate, or the backlog is full.
+            Further limits. A duplicate, or an upload at a full backlog, does not count for these.
 
         Raises
         ------
         StoreError
-            If the store cannot be used, or does not keep the promised durability. The batch may have been appended all the
-            same; sent again with its key, it is appended once.
+            If the store cannot be used, or does not keep the promised durability. The batch may have been appended. If it is sent
+            again with its key, it is appended only once.
         """
         self.ensure()
         all_limits = [*limits, *volumes]
@@ -216,25 +217,25 @@ class Store:
         return Appended(outcome.decode(), more)
 
     def ensure(self) -> None:
-        """See, now and then, that the store keeps the promised durability.
+        """Check regularly that the store keeps the promised durability.
 
         Raises
         ------
         StoreError
-            If it does not, or cannot be asked.
+            If it does not, or cannot be read.
         """
         if self._durability:
             self._durability.ensure(self._client)
 
     def recall(self, key: str, ttl: int) -> bytes | None:
-        """Return what was remembered of an upload, or None.
+        """Return the record of an upload, or None.
 
         Parameters
         ----------
         key
             The upload's idempotency key.
         ttl
-            Seconds for which it is remembered, as `append` was told.
+            Seconds for which it is remembered, as for `append`.
         """
         return self._seen.recall(key, ttl)
 
@@ -245,7 +246,7 @@ class Store:
     # Worker
 
     def join(self) -> None:
-        """Make sure that the consumer group exists, reading from the very first entry."""
+        """Make sure that the consumer group exists. It reads from the first entry."""
         try:
             self._client.xgroup_create(self.stream, GROUP, id="0", mkstream=True)
         except redis.ResponseError as error:
@@ -255,29 +256,29 @@ class Store:
     def commit(
         self, consumer: str, ids: Sequence[bytes], deltas: Mapping[Stratum | Weights, NDArray[np.int64]], now: int
     ) -> list[bytes]:
-        """Add deltas and remove the entries they came from, all or nothing; what is expired or erased is not added.
+        """Add deltas and remove their entries, all or nothing. Expired or erased deltas are not added.
 
-        What is of a sealed period is added to the first period that is not sealed.
-        Where that would hold up the store for long it is decided at one moment, and added in pieces.
+        Deltas of a sealed period are added to the first period that is not sealed. If this would block the store for long, it is
+        decided at one moment, and added in pieces.
 
         Parameters
         ----------
         consumer
-            Who read the entries.
+            The reader of the entries.
         ids
-            The entries, all of them counted in the deltas.
+            The entries, all counted in the deltas.
         deltas
             Cells to add, to the tallies and the weight tallies of strata.
         now
-            Unix time in seconds, of which the hour is kept: a tally of one report must not tell its second.
+            Unix time in seconds. Only the hour is stored, so that a tally of one report does not show its second.
 
         Returns
         -------
         list of bytes
-            Entries that this consumer no longer owns. If there is one, nothing was written.
+            Entries that this consumer no longer owns. If there are any, nothing was written.
         """
         hour = now - now % _HOUR
-        most = (_NAMED + 1) * sum(map(len, deltas.values()))  # what they cost if every cell changed; a look takes longer
+        most = (_NAMED + 1) * sum(map(len, deltas.values()))  # if every cell changed; the exact cost takes longer
         if most > AT_ONCE and sum(map(_cost, deltas.values())) > AT_ONCE:
             pieces = [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
             return self.staging.commit(self.stream, GROUP, consumer, ids, pieces)
@@ -291,50 +292,50 @@ class Store:
         return cast("list[bytes]", self._commit(keys=keys, args=args))
 
     def seal(self, definition: Definition, before: str) -> bool:
-        """Have nothing more counted in the periods of a definition before one: what comes of them counts in that one.
+        """Seal the periods of a definition before a given one. Later reports of a sealed period count in that one.
 
         Parameters
         ----------
         definition
             Metric, version and fingerprint.
         before
-            The first period that is not sealed. A period that is sealed stays so.
+            The first period that is not sealed. A sealed period stays sealed.
 
         Returns
         -------
         bool
-            False while a commit of the metric is added in pieces; then nothing has changed.
+            False while a commit of the metric is added in pieces. Then nothing has changed.
         """
         args = [tallies.name(definition), before, digest(definition[0])]
         return bool(self._seal([self.published.key, schema.REDO.of(self.app)], args))
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
-        """Move an entry that cannot be counted to the dead letters; False when this consumer no longer owns it."""
+        """Move an entry that cannot be counted to the dead letters; return False if this consumer no longer owns it."""
         return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, _DEAD_LETTERS]))
 
     def leave(self, consumer: str) -> bool:
-        """Forget a consumer, unless it has entries pending (deleting it would lose them)."""
+        """Delete a consumer, unless it has entries pending, which would be lost."""
         return bool(self._leave(keys=[self.stream], args=[GROUP, consumer]))
 
     def forget(self, idle: float) -> int:
-        """Forget all consumers that are idle for some seconds and have no entries pending; return how many."""
+        """Delete all consumers that are idle for some seconds and have no entries pending; return how many."""
         return int(self._forget(keys=[self.stream], args=[GROUP, round(1000 * idle)]))
 
-    def age(self, consumer: str, ms: int) -> int:
-        """Have what a consumer has in hand count as idle for some milliseconds at least; return how many entries were younger."""
-        return int(self._age(keys=[self.stream], args=[GROUP, consumer, ms]))
+    def mark_idle(self, consumer: str, ms: int) -> int:
+        """Set the idle time of a consumer's entries to at least some milliseconds; return how many entries were less idle."""
+        return int(self._mark_idle(keys=[self.stream], args=[GROUP, consumer, ms]))
 
     def now(self) -> float:
-        """Return the Unix time by this machine's clock or the store's, whichever is earlier.
+        """Return the Unix time, by this machine's clock or the store's, whichever is earlier.
 
-        A clock that is ahead must neither publish nor delete what is not due by the other.
+        So nothing is published or deleted too early because one clock is ahead.
         """
         return min(time.time(), about.clock(self._client))
 
     # Query
 
     def strata(self, metric: str) -> dict[Stratum, int]:
-        """List every stratum counted for a metric, with the Unix time of the hour of its last commit."""
+        """Return every stratum counted for a metric, with the Unix time of the hour of its last commit."""
         noted = self.table(schema.TALLIES, metric).all()
         return {tallies.stratum(name.decode()): int(updated) for name, updated in noted.items()}
 
@@ -343,7 +344,7 @@ class Store:
         return self.tallies.read(layout, strata)
 
     def read_weights(self, layout: Layout, strata: Sequence[Stratum]) -> NDArray[np.int64]:
-        """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros where none were counted."""
+        """Read and add the weight tallies of some strata of one layout: (width + 1,), zeros if there are none."""
         total = np.zeros(layout.width + 1, np.int64)
         keys = [schema.WEIGHTS.of(self.app, tallies.name(stratum)) for stratum in strata]
         values = cast("list[bytes | None]", self._client.mget(keys)) if keys else []
@@ -354,7 +355,7 @@ class Store:
 
 
 def _pieces(of: Stratum | Weights, cells: NDArray[np.int64], hour: int) -> Iterator[Piece]:
-    """Cut a delta: first a piece that makes room for all of it, then the rest from the end, so that the tally moves but once."""
+    """Cut a delta into pieces: first the last cells, which make room for all of it, then the rest from the end backwards."""
     stratum, word = (of.stratum, "weights") if isinstance(of, Weights) else (of, "tally")
     name, changed = tallies.name(stratum), np.flatnonzero(cells)
     if not len(changed):
@@ -367,7 +368,7 @@ def _pieces(of: Stratum | Weights, cells: NDArray[np.int64], hour: int) -> Itera
 
 
 def _cost(cells: NDArray[np.int64]) -> int:
-    """Tell how long a commit takes to add a delta, in cells that are added in a row."""
+    """Return how long a commit takes to add a delta, in cells that are added in a row."""
     changed = np.flatnonzero(cells)
     if not len(changed):
         return 0
@@ -376,12 +377,12 @@ def _cost(cells: NDArray[np.int64]) -> int:
 
 
 def _in_a_row(changed: NDArray[np.intp]) -> bool:
-    """Tell whether adding to all cells from the first to the last that changed takes less than naming those."""
+    """Return whether adding to all cells from the first to the last changed one is faster than naming these."""
     return len(changed) >= _MANY and int(changed[-1]) + 1 - int(changed[0]) <= _SPARSE * len(changed)
 
 
 def _changes(cells: NDArray[np.int64], start: int = 0) -> tuple[int | str, bytes | str]:
-    """Write a delta as ``add.lua`` reads it: where many cells changed, all from the first one to the last one."""
+    """Encode a delta for ``add.lua``: if many cells changed, all cells from the first to the last one."""
     changed = np.flatnonzero(cells)
     if _in_a_row(changed):
         first, end = int(changed[0]), int(changed[-1]) + 1

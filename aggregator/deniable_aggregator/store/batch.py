@@ -1,4 +1,4 @@
-"""A batch at rest: validated groups of reports, as one binary stream entry that the worker counts without asking further."""
+"""A batch at rest: validated groups of reports in one binary stream entry, with all that counting needs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Group(NamedTuple):
     Parameters
     ----------
     stratum
-        What they are counted with.
+        The stratum of the reports.
     layout
         Their shape.
     payloads
@@ -41,44 +41,44 @@ class Group(NamedTuple):
 
 _MOST_KINDS = 10_000
 _kinds: dict[bytes, tuple[Stratum, Layout]] = {}
-"""What was decoded before: a stratum and its layout are made once, and are one object ever after."""
+"""Cache of decoded strata and layouts. Equal ones are the same object."""
 _Kind = tuple[str, int, str, str, str, int, int, Literal["index", "bits"]]
 _decoder = msgspec.msgpack.Decoder(list[tuple[bytes, bytes]])
 _kind_decoder = msgspec.msgpack.Decoder(_Kind)
 
 
 def kind(stratum: Stratum, layout: Layout) -> bytes:
-    """Write what groups of one stratum begin with, which need be done once for all of them."""
+    """Encode the first bytes of all groups of one stratum."""
     return msgspec.msgpack.encode((*stratum, layout.rows, layout.width, layout.kind))
 
 
 def join(groups: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Write a batch of groups, of each what `kind` wrote and its payloads, as MessagePack."""
+    """Encode a batch as MessagePack, from the bytes of `kind` and the payloads of each group."""
     return msgspec.msgpack.encode(groups)
 
 
 def encode(groups: Iterable[Group]) -> bytes:
-    """Write a batch."""
+    """Encode a batch."""
     return join([(kind(group.stratum, group.layout), group.payloads) for group in groups])
 
 
 def decode(entry: bytes) -> list[Group]:
-    """Read a batch.
+    """Decode a batch.
 
     Raises
     ------
     PayloadError
-        ``entry``, if it is none that `encode` writes.
+        ``entry``, if `encode` did not write it.
     """
     try:
         return [Group(*(_kinds.get(written) or _read(written)), payloads) for written, payloads in _decoder.decode(entry)]
     except (msgspec.DecodeError, ValueError, TypeError) as error:
-        # The kind of error only: its words may repeat what stands in the entry, and the reason is logged.
+        # Only the type of the error: its message may quote the entry, and the reason is logged.
         raise PayloadError("entry", f"a stream entry is a batch as the ingest writes it ({type(error).__name__})") from None
 
 
 def _read(written: bytes) -> tuple[Stratum, Layout]:
-    """Read what `kind` wrote."""
+    """Decode the bytes of `kind`."""
     *names, rows, width, form = _kind_decoder.decode(written)
     if len(_kinds) >= _MOST_KINDS:
         _kinds.clear()

@@ -1,8 +1,8 @@
-"""Compaction: what was counted leaves the disk of the store, too.
+"""Compaction: batches that were counted leave the disk of the store.
 
-Redis appends all that it does to a file. A batch whose entry is deleted is in this file until it is rewritten, together with the
-time at which a worker was handed it; by itself Redis does that when the file has doubled, which with little traffic is after
-months. So workers ask for it, and within an hour it is gone.
+Redis appends every command to a file. A batch stays in it after its entry is deleted, until the file is rewritten. So does the
+time at which a worker received it. By itself Redis rewrites the file when it has doubled, which takes months with little traffic.
+So workers ask for it, and a counted batch is gone within an hour.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ log = logging.getLogger("deniable.worker")
 
 
 EVERY_SECONDS = 1800.0
-"""Between looks: what was counted is gone after twice this time."""
+"""Seconds between checks: counted batches are gone after twice this time."""
 
 
 class Compaction:
-    """Has the store's file rewritten, if it keeps one.
+    """Makes the store rewrite its file, if it has one.
 
     Parameters
     ----------
     store
-        One of those in a Redis.
+        A store in the Redis.
     """
 
     def __init__(self, store: Store) -> None:
@@ -38,7 +38,7 @@ class Compaction:
         self._seen = -1
 
     def run(self) -> None:
-        """Ask for a rewriting unless there was one since the last look, by whomever: many workers ask no more often than one."""
+        """Ask for a rewrite unless there was one since the last check. So many workers cause no more rewrites than one."""
         try:
             info = self._redis.info("persistence")
             done = int(info.get("aof_rewrites", 0))

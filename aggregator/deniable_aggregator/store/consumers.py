@@ -1,6 +1,6 @@
-"""Departures: workers that were killed could not say that they go, so those that live forget them.
+"""Departures: workers that were killed did not leave, so other workers delete their consumers.
 
-A consumer that has nothing in hand is only a name, but each worker has one of its own: after a year of kills they would be many.
+A consumer without entries is only a name. But each worker has its own, so kills would leave many of them.
 """
 
 from __future__ import annotations
@@ -18,22 +18,21 @@ __all__ = ["EVERY_SECONDS", "forget"]
 log = logging.getLogger("deniable.worker")
 
 EVERY_SECONDS = 600.0
-"""Between looks for workers that are gone."""
+"""Seconds between searches for dead workers."""
 
 
 def forget(store: Store, idle: float = 3600.0) -> None:
-    """Have the store forget consumers that are gone.
+    """Delete consumers of dead workers.
 
     Parameters
     ----------
     store
-        Of the app that they counted for.
+        The app's store.
     idle
-        Seconds without a sign of life after which a consumer is gone. One that has entries in hand is kept whatever its age:
-        first they are taken over.
+        Seconds without a sign of life after which a worker is dead. A consumer with entries is kept until these are taken over.
     """
     try:
         if forgotten := store.forget(idle):
-            log.info("forgot %d workers of %s that went without a word", forgotten, store.app)
+            log.info("removed %d dead workers of %s", forgotten, store.app)
     except redis.ResponseError as error:
-        log.warning("workers that are gone stay in the store's list (%s)", type(error).__name__)
+        log.warning("dead workers stay in the store's list (%s)", type(error).__name__)

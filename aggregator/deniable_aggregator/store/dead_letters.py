@@ -1,6 +1,6 @@
-"""Dead letters: batches that could not be counted, put aside with the reason, until somebody has looked.
+"""Dead letters: batches that could not be counted, put aside with the reason.
 
-Their number is capped: the oldest go first. What they hold are randomised reports; what is shown of them is their structure only.
+Their number is limited, and the oldest are deleted first. They contain randomised reports; only their structure is ever shown.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class DeadLetter:
     reason
         Why it could not be counted.
     size
-        Bytes of the batch; None where there was none.
+        Bytes of the batch; None without a batch.
     groups
-        What it holds, as far as it can be read.
+        Its groups, as far as they can be read.
     body
-        The batch as it is.
+        The batch itself.
     """
 
     id: str
@@ -52,7 +52,7 @@ class DeadLetter:
         return sum(group.reports for group in self.groups)
 
     def names(self, metric: str) -> bool:
-        """Tell whether a metric's name is anywhere in it."""
+        """Return whether a metric's name occurs anywhere in it."""
         return metric.encode() in self.body
 
 
@@ -71,11 +71,11 @@ class DeadLetters:
         self._rewrite = store.script("rewrite")
 
     def __len__(self) -> int:
-        """Count them."""
+        """Return their number."""
         return self._store._client.xlen(self._store.dead)
 
     def __iter__(self) -> Iterator[DeadLetter]:
-        """Go through them, the oldest first."""
+        """Yield them, the oldest first."""
         start = "-"
         while True:
             page = cast("list[Any]", self._store._client.xrange(self._store.dead, start, "+", _PAGE))
@@ -85,39 +85,39 @@ class DeadLetters:
             start = f"({page[-1][0].decode()}"
 
     def get(self, id_: str) -> DeadLetter | None:
-        """Return one, or None."""
+        """Return a dead letter, or None."""
         found = cast("list[Any]", self._store._client.xrange(self._store.dead, id_, id_))
         return _letter(found[0]) if found else None
 
     def requeue(self, id_: str, cap: int) -> str:
-        """Give one back to the workers, exactly once.
+        """Put a dead letter back into the stream, exactly once.
 
         Parameters
         ----------
         id_
-            Which one.
+            Its id.
         cap
-            Entries the backlog may hold.
+            Most entries in the backlog.
 
         Returns
         -------
         str
-            ``"requeued"``; ``"missing"``, there is none, or no longer; ``"full"``, the backlog is at its cap; ``"empty"``, it has
+            ``"requeued"``; ``"missing"``, there is none with this id; ``"full"``, the backlog is at its cap; ``"empty"``, it has
             no batch.
         """
         return cast("bytes", self._requeue([self._store.dead, self._store.stream], [id_, cap])).decode()
 
     def purge(self, ids: Sequence[str]) -> int:
-        """Remove some for good; return how many there were."""
+        """Delete some; return how many existed."""
         return self._store._client.xdel(self._store.dead, *ids) if ids else 0
 
     def rewrite(self, bodies: Mapping[str, bytes]) -> int:
-        """Give some another batch by their ids, or remove those whose new one is empty; return how many there were."""
+        """Replace the batches of some, by id, or delete those with an empty new batch; return how many existed."""
         changes = [each for change in bodies.items() for each in change]
         return int(self._rewrite([self._store.dead], changes)) if changes else 0
 
     def forget(self, before: int) -> None:
-        """Remove those of before a Unix time."""
+        """Delete those from before a Unix time."""
         self._store._client.xtrim(self._store.dead, minid=f"{1000 * before}-0", approximate=False)
 
 

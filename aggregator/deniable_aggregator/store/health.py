@@ -1,7 +1,7 @@
-"""The pulse of an app: which workers live, how much waits and for how long.
+"""The state of an app's pipeline: its workers, and how much waits for how long.
 
-Times are the store's, so the clocks of machines may say what they like. A worker lives while it goes on giving signs of life, so
-the store's clock may be set, too.
+Times are the store's, so clocks of other machines do not matter. A worker counts as alive as long as it sends signs of life, so
+the store's clock may be set.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ __all__ = ["BEAT_SECONDS", "LIFE_SECONDS", "Pulse", "Signs", "beat", "feel", "st
 
 BEAT_SECONDS = 5.0
 LIFE_SECONDS = 60
-"""For which a worker is believed to live without a beat."""
+"""Seconds without a beat for which a worker counts as alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pulse:
-    """What waits, and who works on it.
+    """What waits, and which workers live.
 
     Parameters
     ----------
     backlog
-        Batches taken and not counted yet.
+        Batches accepted and not counted yet.
     pending
         Those of them that a worker has in hand.
     lag
-        Seconds for which any of them may have waited, whether it is in a worker's hands or not. Where the store's clock was set
-        back, at least those since then. None if no worker ever came, or none since the clock was set back. It is 0 where nothing
-        waits, and else tells little below twice `BEAT_SECONDS`.
+        Upper bound on the seconds that any batch has waited, pending or not. If the store's clock was set back, seconds since
+        then at least. None before the first worker, or before the first one after the clock was set back. It is 0 if nothing
+        waits. Otherwise values below about twice `BEAT_SECONDS` are not exact.
     dead
         Batches put aside because they could not be counted.
     workers
         Workers that gave a sign of life within `LIFE_SECONDS`.
     known
-        Whether all that was taken before is counted, and the lag so no less than any batch has waited.
+        Whether everything accepted before is counted, so that the lag is no less than the wait of any batch.
     """
 
     backlog: int
@@ -55,7 +55,7 @@ class Pulse:
 
 
 class Signs:
-    """Signs of life of the workers of an app, by the clock of this process, which nobody sets.
+    """Signs of life of an app's workers, timed by a monotonic clock of this process.
 
     Parameters
     ----------
@@ -68,12 +68,12 @@ class Signs:
         self._seen: dict[str, tuple[float | None, float]] = {}
 
     def silent(self, workers: Sequence[str], seconds: float) -> list[str]:
-        """Return those of some workers that have given no sign of life for some seconds.
+        """Return those workers that gave no sign of life for some seconds.
 
         Parameters
         ----------
         workers
-            Their names. Of one that was not among those of the last call the time begins now.
+            Their names. For a name that was not in the last call, the time begins now.
         seconds
             Longer than `BEAT_SECONDS`.
         """
@@ -87,7 +87,7 @@ class Signs:
 
 
 def beat(store: Store, worker: str) -> None:
-    """Tell that a worker lives, and have the store note up to when everything is counted.
+    """Record that a worker lives, and up to when everything is counted.
 
     Parameters
     ----------
@@ -100,12 +100,12 @@ def beat(store: Store, worker: str) -> None:
 
 
 def stop(store: Store, worker: str) -> None:
-    """Tell that a worker has gone."""
+    """Record that a worker has ended."""
     store._client.zrem(store.workers, worker)
 
 
 def feel(store: Store) -> Pulse:
-    """Look at an app, in one go and without reading any report."""
+    """Read the state of an app in one call, without reading any report."""
     keys = [store.stream, store.dead, store.workers, store.caught]
     backlog, pending, lag, dead, workers, known = store.script("look")(keys, [GROUP, LIFE_SECONDS])
     return Pulse(backlog, pending, lag / 1000 if lag >= 0 else None, dead, workers, bool(known))

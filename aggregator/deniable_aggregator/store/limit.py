@@ -1,4 +1,4 @@
-"""Limits: counters in the store of how often, or how much of something, was done, in windows that begin with the first time."""
+"""Limits: counters in the store with windows that begin at the first request."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ __all__ = ["Excess", "Limit", "Limiter", "arguments"]
 
 
 class Limit(NamedTuple):
-    """How often, or how much of something, may be done.
+    """A number of requests, or an amount, that is allowed in a window.
 
     Parameters
     ----------
     key
-        Of the counter, in the store.
+        Key of the counter in the store.
     amount
-        What is let through in a window, at least 1.
+        Amount allowed in a window, at least 1.
     seconds
         Length of a window.
     cost
-        What is counted, at least 1.
+        Amount to be counted, at least 1.
     """
 
     key: str
@@ -41,9 +41,9 @@ class Excess(NamedTuple):
     Parameters
     ----------
     place
-        Which one of those that were asked for, from 0.
+        Its place among the limits asked for, from 0.
     ms
-        Milliseconds until it is open again, at least 1.
+        Milliseconds until the window ends, at least 1.
     """
 
     place: int
@@ -51,7 +51,7 @@ class Excess(NamedTuple):
 
 
 class Limiter:
-    """Counts what does nothing else in the store.
+    """Counts requests that do nothing else in the store.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class Limiter:
         self._count = Script(client, "limit", "count")
 
     def take(self, limits: Sequence[Limit]) -> Excess | None:
-        """Count against some limits, in their order, up to the first that is used up, and return that.
+        """Count for some limits, in their order. If one is used up, stop and return it.
 
         Raises
         ------
@@ -75,5 +75,5 @@ class Limiter:
 
 
 def arguments(limits: Iterable[Limit]) -> list[int]:
-    """Return what ``limit.lua`` is told of limits beside the keys of their counters."""
+    """Return the arguments of ``limit.lua`` for limits, without the keys of their counters."""
     return [number for limit in limits for number in limit[1:]]

@@ -1,7 +1,7 @@
-"""How many reports were refused and why, by day: for who runs the service.
+"""Refused reports by day and reason, for administrators.
 
-Of each day a hash tells the number of reports by ``<metric>|<version>|<code>``. What is of no metric that the registry declares
-has an empty one, in version 0.
+For each day a hash has the number of reports by ``<metric>|<version>|<code>``. If the registry declares no such metric, the
+metric is empty and the version 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["DAYS", "add", "read", "tables"]
 
 DAYS = 7
-"""For which numbers are kept, the current day included."""
+"""Days for which numbers are kept, including the current one."""
 
 
 def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
@@ -42,7 +42,7 @@ def add(store: Store, reports: Mapping[tuple[str, int, str], int]) -> None:
 
 
 def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
-    """Add up the numbers of all days that are kept: by metric and version, then by code."""
+    """Add up the numbers of all days: by metric and version, then by code."""
     pipeline = store._client.pipeline(transaction=False)
     for table in tables(store):
         pipeline.hgetall(table.key)
@@ -56,6 +56,6 @@ def read(store: Store) -> dict[tuple[str, int], dict[str, int]]:
 
 
 def tables(store: Store) -> list[Table]:
-    """Open the tables of all days that are kept, the latest first."""
+    """Return the tables of all days that are kept, the latest first."""
     today = datetime.now(UTC).date()
     return [store.table(schema.REFUSED, str(today - timedelta(days=ago))) for ago in range(DAYS)]

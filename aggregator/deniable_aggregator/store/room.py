@@ -1,10 +1,9 @@
-"""Room in the store: uploads may take a part of its memory, so that counting, queries and the operator never lack any.
+"""Room in the store: uploads may take only a part of its memory, so that everything else still works when it is used up.
 
-Whoever has the public key can send uploads until there is no room for more. Where the store has a limit (`maxmemory`), uploads
-are refused before it is reached: what waits is counted, what is remembered of earlier days is forgotten a day a minute
-(`deniable_aggregator.store.uploads`), what is remembered of today stays until midnight (UTC); keys can be revoked meanwhile, and
-nothing else is refused. How much is used is looked up now and then: at most a second, or a hundredth of the limit, lies between
-two looks.
+Everybody with the public key can send uploads until no room is left. If the store has a limit (`maxmemory`), uploads are refused
+before it is reached. Meanwhile waiting batches are counted, and keys can be revoked; nothing else is refused. Records of earlier
+days are deleted, one day a minute (`deniable_aggregator.store.uploads`). Those of today stay until midnight (UTC). The use of
+memory is read regularly: at most a second, or a hundredth of the limit, lies between two reads.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ if TYPE_CHECKING:
 __all__ = ["SHARE", "Room", "is_full", "left"]
 
 SHARE = 0.75
-"""Of the store's memory, what may be in use for an upload to be taken. The rest is for whatever else is done."""
+"""Share of the store's memory up to which uploads are accepted. The rest is for everything else."""
 
 _SECONDS = 1.0
 _STEP = 0.01
-_OVERHEAD = 100  # bytes of an upload beside its entry, or less
+_OVERHEAD = 100  # bytes of an upload beside its entry, at most
 
 
 class Room:
-    """What one process knows of the memory that is left for uploads."""
+    """What this process knows of the memory left for uploads."""
 
     def __init__(self) -> None:
         self._until = 0.0
         self._left = self._step = 0.0
 
     def take(self, client: redis.Redis, size: int) -> bool:
-        """Tell whether there is room for an upload, and count it.
+        """Return whether there is room for an upload, and count it.
 
         Parameters
         ----------
@@ -47,7 +46,7 @@ class Room:
         Raises
         ------
         StoreError
-            If the store cannot be asked.
+            If the store cannot be read.
         """
         now = time.monotonic()
         if now >= self._until or self._step <= 0:
@@ -67,12 +66,12 @@ class Room:
 
 
 def is_full(client: redis.Redis) -> bool:
-    """Tell whether uploads are refused for want of room.
+    """Return whether uploads are refused because of memory.
 
     Raises
     ------
     StoreError
-        If the store cannot be asked.
+        If the store cannot be read.
     """
     return left(_memory(client)) <= 0
 
@@ -85,12 +84,12 @@ def _memory(client: redis.Redis) -> dict[str, Any]:
 
 
 def left(memory: Mapping[str, Any]) -> float:
-    """Return how many bytes uploads may yet take; infinite where the store has no limit, or does not tell.
+    """Return how many more bytes uploads may take; infinite if the store has no limit, or does not show it.
 
     Parameters
     ----------
     memory
-        As ``INFO memory`` tells it.
+        The answer to ``INFO memory``.
     """
     most = int(memory.get("maxmemory", 0))
     return SHARE * most - int(memory["used_memory"]) if most else float("inf")

@@ -1,7 +1,7 @@
-"""The keys of the store: what each holds and for how long, and how it is written.
+"""The keys of the store: their names, what they contain, and how long.
 
-No other module writes a key, and whoever lists keys reads them here. A test runs a service, looks at every key that its store
-then has, and finds each of them here, and none of these missing.
+No other module writes the name of a key. Documents that list keys read them here. A test runs a service, and compares all keys in
+its store with this list, in both directions.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from fnmatch import fnmatchcase
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """One kind of thing that is kept.
+    """A kind of stored thing.
 
     Parameters
     ----------
     name
         Of a key of the store, with a star for what differs; ``{app}`` stands for the app. Elsewhere a name in words.
     what
-        What it says.
+        What it contains.
     until
-        How long it is kept; ``{tallies}``, ``{releases}`` and ``{alarms}`` stand for the days of `Retention`. What is of a metric
-        goes before that if the metric is erased.
+        How long it is kept; ``{tallies}``, ``{releases}`` and ``{alarms}`` stand for the days of `Retention`. Data of a metric
+        are deleted earlier if the metric is erased.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Kept:
 
 
 class Key(Kept):
-    """One kind of key. Those of an app share a hash tag, so that one script may touch them all on a Redis Cluster, too."""
+    """A kind of key. Keys of an app share a hash tag, so that one script may use them on a Redis Cluster, too."""
 
     __slots__ = ()
 
@@ -41,12 +41,12 @@ class Key(Kept):
         Parameters
         ----------
         parts
-            The app, where it is of one, then what takes the place of each star.
+            The app, if the key has one, then a text for each star.
         """
         return self.name.replace("{app}", "{%s}").replace("*", "%s") % parts
 
     def names(self, key: str, app: str = "*") -> bool:
-        """Tell whether a key is of this kind, and of an app if one is given."""
+        """Return whether a key is of this kind, and of an app if one is given."""
         return fnmatchcase(key, self.name.replace("{app}", f"{{{app}}}"))
 
 
@@ -130,13 +130,13 @@ ALL = tuple(each for each in list(globals().values()) if isinstance(each, Key))
 
 
 def find(key: str, app: str) -> Key | None:
-    """Find the kind of a key, or None for one that is not listed.
+    """Return the kind of a key, or None if it is not listed.
 
     Parameters
     ----------
     key
-        As the store has it.
+        As in the store.
     app
-        Whose store is looked at.
+        The app of the store.
     """
     return next((each for each in ALL if each.names(key, app)), None)

@@ -1,4 +1,4 @@
-"""Scripts of the store, called with as little ado as possible: an upload is one such call, and most of what it costs."""
+"""Scripts of the store, called with little overhead: an upload is one such call, which is most of its cost."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["Script"]
 
 
 class _Idle:
-    """Connections of a pool that no call is using: of all scripts of a client, for each process."""
+    """Unused connections of a pool, shared by all scripts of a client, for each process."""
 
     def __init__(self) -> None:
         self._by_process: dict[int, list[Any]] = {}
 
     def here(self) -> list[Any]:
-        """Return those of this process; one that was forked is still another process's."""
-        return self._by_process.setdefault(os.getpid(), [])  # one step for all threads, and so is taking or adding the last
+        """Return those of this process; a forked process has its own."""
+        return self._by_process.setdefault(os.getpid(), [])  # one step for all threads, as are taking and adding the last one
 
 
 _idle: WeakKeyDictionary[Any, _Idle] = WeakKeyDictionary()  # by pool
@@ -34,18 +34,18 @@ _lock = Lock()
 
 
 class Script:
-    """A script that the store runs.
+    """A script in the store.
 
-    A call asks on a connection of the client's pool that is kept for the next call of any script: taking connections out and
-    putting them back, and what else the client does around a command, costs twice what the call itself does. A store that does
-    not know the script is sent all of it. Where the connection is lost, the client asks in its own way, once more.
+    A call uses a connection of the client's pool and keeps it for the next call of any script. Taking connections and putting
+    them back, and other work of the client around a command, costs twice as much as the call itself. A store that does not know
+    the script gets its whole text. If the connection is lost, the client tries once more in its usual way.
 
     Parameters
     ----------
     client
         A redis client.
     names
-        Its parts, files in ``lua`` without their ending; all but the last are functions that the last one calls.
+        Its parts, files in ``lua`` without their suffix. All but the last are functions that the last one calls.
     """
 
     def __init__(self, client: redis.Redis, *names: str) -> None:
@@ -60,17 +60,17 @@ class Script:
         Parameters
         ----------
         keys, args
-            As it finds them.
+            As the script expects them.
 
         Raises
         ------
         StoreError
-            If the store cannot be used. The script may have run all the same, also twice.
+            If the store cannot be used. The script may have run, even twice.
         """
         idle = self._idle.here()
         try:
             connection = idle.pop() if idle else self._pool.get_connection()
-        except IndexError:  # another thread was quicker
+        except IndexError:  # another thread was faster
             connection = self._pool.get_connection()
         try:
             connection.send_command("EVALSHA", self._sha, len(keys), *keys, *args, check_health=False)
@@ -87,7 +87,7 @@ class Script:
 
 @cache
 def _read(names: tuple[str, ...]) -> tuple[str, str]:
-    """Read the parts of a script: its text, and the digest by which the store knows it."""
+    """Read the parts of a script: its text, and its digest in the store."""
     folder = files(__package__).joinpath("lua")
     text = "".join(folder.joinpath(f"{name}.lua").read_text("utf-8") for name in names)
     return text, sha1(text.encode(), usedforsecurity=False).hexdigest()

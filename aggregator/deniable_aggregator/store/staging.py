@@ -1,14 +1,14 @@
-"""Staging: what is too large to be sent with the script that makes it count lies in the store beforehand, in pieces.
+"""Staging: data too large for one script is stored in pieces first, and then counted or published by a script.
 
-Under `schema.STAGED` lies a string, or a list of pieces; it expires unless it is made to count.
+Under `schema.STAGED` is a string, or a list of pieces. It expires unless a script uses it.
 
-While a script runs the store answers nobody, so none may take long. Sums are staged, and *decided* in one script together with
-the removal of the batches they are of. From then on they count, and are added piece by piece, each exactly once, by whichever
-worker comes: additions do not depend on their order, nor on what else is added meanwhile. Whoever reads tallies of a metric and
-must not see a part of a commit asks `Staging.settled` before and after.
+While a script runs, the store answers nobody, so no script may take long. Sums are staged. One script *decides* that they count,
+and removes their batches. Afterwards any worker adds them piece by piece, each exactly once. The order of additions does not
+matter, nor do other additions meanwhile. A reader of a metric's tallies who must not see a part of a commit calls
+`Staging.settled` before and after.
 
-Under `schema.REDO` a hash tells how many such commits were ``decided`` and how many are ``done``, of those in between the token
-by number, and the number of the last one of each metric, by its digest.
+Under `schema.REDO` a hash has the numbers of such commits that were ``decided`` and that are ``done``. It has the token of each
+commit in between, by number, and the number of the last commit of each metric, by its digest.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
 
 __all__ = ["CHUNK", "Piece", "Staging", "digest"]
 
-_LIFE = 3600  # seconds for which what is staged may wait to be made to count
+_LIFE = 3600  # seconds after which unused staged data expire
 CHUNK = 1 << 20
 """Bytes of a string that are staged at once."""
 
 
 class Piece(NamedTuple):
-    """A part of what a commit adds.
+    """A part of a commit.
 
     Parameters
     ----------
     word
-        Whether it is of the ``tally`` or the ``weights``.
+        ``tally`` or ``weights``.
     name
-        The stratum's.
+        Name of the stratum.
     now
         Unix time of the commit's hour.
     first, deltas
-        As ``add.lua`` reads them.
+        Arguments of ``add.lua``.
     """
 
     word: str
@@ -56,7 +56,7 @@ class Piece(NamedTuple):
 
 
 class Staging:
-    """What is staged of one app.
+    """The staged data of one app.
 
     Parameters
     ----------
@@ -77,14 +77,14 @@ class Staging:
 
     @contextmanager
     def strings(self, values: Sequence[bytes]) -> Iterator[list[str]]:
-        """Stage some strings, none of them empty, for as long as the context lasts; yield their keys.
+        """Stage some strings, none of them empty, while the context lasts; yield their keys.
 
-        One that is as long as it should be is whole. One that was lost meanwhile, by a failover for instance, is shorter.
+        If one has its full length, it is complete. If a part was lost meanwhile, for instance by a failover, it is shorter.
 
         Parameters
         ----------
         values
-            What they hold.
+            Their contents.
         """
         keys = [self._key(uuid4().hex) for _ in values]
         try:
@@ -97,7 +97,7 @@ class Staging:
                 self._redis.delete(*keys)
 
     def replace(self, key: str, value: bytes) -> None:
-        """Set a key of the app to a string that is not empty, at one moment; not if a part of it was lost meanwhile."""
+        """Set a key of the app to a string that is not empty, at one moment, unless a part of it was lost meanwhile."""
         with self.strings([value]) as (staged,):
             self._put([staged, key], [len(value)])
 
@@ -107,20 +107,20 @@ class Staging:
         Parameters
         ----------
         stream, group, consumer
-            Who read the entries, and where.
+            The reader of the entries, and their stream.
         ids
-            The entries, all of them counted in the pieces.
+            The entries, all counted in the pieces.
         pieces
-            What is to be added.
+            The pieces to add.
 
         Returns
         -------
         list of bytes
-            Entries that this consumer no longer owns. If there is one, nothing counts.
+            Entries that this consumer no longer owns. If there are any, nothing is counted.
         """
         outcome: int | list[bytes] = 0
         metrics = sorted({digest(piece.name.partition("|")[0]) for piece in pieces})
-        while outcome == 0:  # what was staged is not all there: the store was emptied, or an hour has passed
+        while outcome == 0:  # staged data are incomplete: the store was emptied, or an hour has passed
             token = uuid4().hex
             staged = self._key(token)
             for piece in pieces:
@@ -132,32 +132,32 @@ class Staging:
                 self._redis.delete(staged)
         if isinstance(outcome, list):
             return outcome
-        with suppress(redis.RedisError):  # it counts; workers go on with it as soon as they can
+        with suppress(redis.RedisError):  # it is decided; workers continue with it as soon as they can
             self.apply()
         return []
 
     def settled(self, metric: str | None = None) -> int | None:
         """Return the number of the last such commit, or None while it is being added.
 
-        What was read between two calls that return the same number has no part of a commit.
+        Data read between two calls with the same result contain no part of a commit.
 
         Parameters
         ----------
         metric
-            Whose tallies are read; None for those of all.
+            Metric whose tallies are read; None for all.
         """
         field = "decided" if metric is None else digest(metric)
         last, done = self._numbers(field, "done")
         return last if last <= done else None
 
     def apply(self) -> None:
-        """Add whatever was decided and is not added yet, whoever decided it."""
+        """Add everything that was decided and not added yet, by any worker."""
         while True:
             decided, done = self._numbers("decided", "done")
             if decided == done:
                 return
             token = cast("bytes | None", self._redis.hget(self._redo, str(done + 1)))
-            if token is not None:  # else another worker was quicker
+            if token is not None:  # otherwise another worker was faster
                 self._add(done + 1, token.decode())
 
     def _add(self, number: int, token: str) -> None:
@@ -183,5 +183,5 @@ class Staging:
 
 
 def digest(metric: str) -> str:
-    """Digest a name, so that it does not stay once the metric is erased."""
+    """Return the digest of a name, which does not show the name after the metric is erased."""
     return sha1(metric.encode(), usedforsecurity=False).hexdigest()

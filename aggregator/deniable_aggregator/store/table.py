@@ -1,4 +1,4 @@
-"""Tables: hashes of the store, each from names to what is told of them."""
+"""Tables: hashes of the store, from names to values."""
 
 from __future__ import annotations
 
@@ -15,42 +15,42 @@ __all__ = ["Table", "each"]
 
 
 class Table:
-    """A table, empty where the store has none.
+    """A table. One that does not exist is empty.
 
     Parameters
     ----------
     client
         A redis client.
     key
-        Of the hash.
+        Key of the hash.
     """
 
     def __init__(self, client: redis.Redis, key: str) -> None:
         self._redis, self.key = client, key
 
     def names(self) -> list[bytes]:
-        """List the names in it."""
+        """Return its names."""
         return cast("list[bytes]", self._redis.hkeys(self.key))
 
     def all(self) -> dict[bytes, bytes]:
-        """Read all of it."""
+        """Return all names and values."""
         return cast("dict[bytes, bytes]", self._redis.hgetall(self.key))
 
     def get(self, name: str) -> bytes | None:
-        """Read what it tells of a name."""
+        """Return the value of a name."""
         return cast("bytes | None", self._redis.hget(self.key, name))
 
     def some(self, names: Sequence[str]) -> list[bytes | None]:
-        """Read what it tells of some names, all at one moment."""
+        """Return the values of some names, read at one moment."""
         return cast("list[bytes | None]", self._redis.hmget(self.key, names)) if names else []
 
     def put(self, told: Mapping[str, str | int]) -> None:
-        """Tell of some names."""
+        """Set the values of some names."""
         if told:
             self._redis.hset(self.key, mapping=cast("dict[Any, Any]", told))
 
     def drop(self, *names: str | bytes) -> None:
-        """Forget some names."""
+        """Delete some names."""
         if names:
             self._redis.hdel(self.key, *names)
 
@@ -59,7 +59,7 @@ class Table:
         self._redis.expire(self.key, seconds)
 
     def replace(self, name: str, before: bytes, after: str) -> bool:
-        """Tell something else of a name, or nothing; False if what it told has changed since it was read."""
+        """Replace or delete the value of a name; return False if it has changed since it was read."""
         return bool(Script(self._redis, "replace")([self.key], [name, before, after]))
 
 

@@ -1,6 +1,6 @@
-"""Shelves: tallies kept in the store, by stratum.
+"""Shelves: tallies in the store, by stratum.
 
-There are two of a kind: what was counted, to which every commit adds, and what was published, which is never changed.
+There are two shelves: counted tallies, to which every commit adds, and published ones, which never change.
 """
 
 from __future__ import annotations
@@ -37,22 +37,22 @@ class Shelf:
     app
         The app's name.
     kind
-        Of their keys.
+        Kind of their keys.
     """
 
     def __init__(self, client: redis.Redis, app: str, kind: Key) -> None:
         self._redis, self._app, self._kind = client, app, kind
 
     def key(self, name: str) -> str:
-        """Write the key of a stratum's tally: big-endian int64 cells, those at the end missing where they are 0."""
+        """Return the key of a stratum's tally: big-endian int64 cells, without zeros at the end."""
         return self._kind.of(self._app, name)
 
     def each(self, layout: Layout, strata: Sequence[Stratum]) -> list[Tally]:
-        """Read the tallies of some strata of one layout, all as they are at one moment; empty where there is none."""
+        """Read the tallies of some strata of one layout, all at one moment; empty if there is none."""
         return self.some([layout] * len(strata), strata)
 
     def some(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Tally]:
-        """Read the tallies of some strata, each with its layout, likewise."""
+        """Read the tallies of some strata, each with its layout, all at one moment."""
         values = cast("list[bytes | None]", self._redis.mget([self.key(name(s)) for s in strata])) if strata else []
         return [tallies.from_cells(layout, cells(value or b"")) for layout, value in zip(layouts, values, strict=True)]
 
@@ -62,16 +62,16 @@ class Shelf:
 
 
 def cells(value: bytes) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-    """Read the cells of a tally as the store keeps them."""
+    """Decode the cells of a stored tally."""
     return np.frombuffer(value, ">i8").astype(np.int64)
 
 
 def name(of: Stratum | Definition) -> str:
-    """Write a stratum, or a definition, as the name of keys and fields."""
+    """Return the name of a stratum, or of a definition, in keys and fields."""
     return _SEPARATOR.join(map(str, of))
 
 
 def stratum(name: str) -> Stratum:
-    """Read a stratum's name."""
+    """Return the stratum of a name."""
     metric, version, fingerprint, period, segment = name.split(_SEPARATOR)
     return Stratum(metric, int(version), fingerprint, period, segment)

@@ -1,24 +1,23 @@
-"""The uploads that were taken, by a digest of their Idempotency-Key: what is repeated is not counted again.
+"""Accepted uploads, by a digest of their Idempotency-Key: an upload that is repeated is not counted again.
 
 Keys of the kind `schema.SEEN` end with
 
 ``<day>:<bucket>``
-    hash of uploads that came on a day (counted from 1970, in UTC by the store's clock): ten bytes of a keyed digest of the
-    Idempotency-Key, and what is remembered of the upload, a few bytes;
+    hash of uploads of a day (counted from 1970, in UTC by the store's clock): ten bytes of a keyed digest of the Idempotency-Key,
+    and a few bytes of record;
 ``secret``
     the digest's key: 32 random bytes, drawn once;
 ``dropped``
-    for a minute after a day was forgotten before its time: the next one is not, before what that gave is seen.
+    for a minute after a day was deleted early: the next day is deleted only once the effect shows.
 
-Small hashes are kept as plain lists of bytes, so an upload takes some 27 bytes and not the 300 of a key of its own. A day has as
-many hashes as let eight million uploads a day stay such lists (`hash-max-listpack-entries` is 512), and at most 3 MB of names. A
-hash goes as a whole, when the last of its uploads need be remembered no longer.
+Redis stores small hashes as lists of bytes, so an upload takes about 27 bytes, and not the 300 of a key of its own. The number of
+hashes of a day keeps eight million uploads a day in such lists (`hash-max-listpack-entries` is 512), with at most 3 MB of names.
+A hash is deleted as a whole, when the last of its uploads has expired.
 
-Where uploads have no room left, the oldest day goes before its time: else who sends many small ones would hold all room for days,
-until periods take no more reports. An upload of that day that is sent again now is counted twice. Today's are never forgotten.
+If uploads have no room left, the oldest day is deleted early. Otherwise a sender of many small uploads could take all room for
+days, until periods close. An upload of that day that is sent again now is counted twice. Today's are never deleted early.
 
-Nobody who sends uploads knows the secret. So nobody can make one whose digest is that of somebody else's, or find uploads that
-all go into the same hash.
+Senders do not know the secret. So nobody can make an upload with the digest of another one, or many uploads in the same hash.
 """
 
 from __future__ import annotations
@@ -47,16 +46,16 @@ _BYTES = 10
 
 
 class Name(NamedTuple):
-    """Where an upload is found.
+    """The place of an upload's record.
 
     Parameters
     ----------
     secret
-        With which the rest was made.
+        The secret that it was made with.
     bucket
-        Number of the hash among those of a day.
+        Number of the hash within a day.
     field
-        In that hash.
+        Field in the hash.
     """
 
     secret: bytes
@@ -65,7 +64,7 @@ class Name(NamedTuple):
 
 
 class Seen:
-    """What is remembered of the uploads of an app.
+    """The records of an app's uploads.
 
     Parameters
     ----------
@@ -77,12 +76,12 @@ class Seen:
 
     def __init__(self, client: redis.Redis, app: str) -> None:
         self.base = schema.SEEN.of(app, "")
-        self._secret = token_bytes(32)  # until the store says which one it has
+        self._secret = token_bytes(32)  # until the store returns its own
         self._recall = Script(client, "seen", "recall")
         self._drop = Script(client, "drop")
 
     def recall(self, key: str, ttl: int) -> bytes | None:
-        """Return what was remembered of an upload, or None.
+        """Return the record of an upload, or None.
 
         Parameters
         ----------
@@ -95,7 +94,7 @@ class Seen:
         return found or None
 
     def make_room(self, ttl: int) -> None:
-        """Forget the uploads of the oldest day before today, unless a day was forgotten a minute ago.
+        """Delete the records of the oldest day before today, unless a day was deleted within the last minute.
 
         Parameters
         ----------
@@ -108,12 +107,12 @@ class Seen:
             log.warning("the store has no room: uploads of %s are forgotten, and one that is sent again is counted twice", told)
 
     def ask(self, script: Script, key: str, told: Callable[[Name], tuple[Sequence[str], Sequence[Any]]]) -> tuple[bytes, Any]:
-        """Run a script that goes by the store's secret, and answers with it where another one was used.
+        """Run a script that uses the store's secret, and again if the store's secret is another one.
 
         Parameters
         ----------
         script
-            It answers in two parts; the first is ``secret`` where the second is the store's secret.
+            It answers in two parts. If the first is ``secret``, the second is the store's secret.
         key
             An Idempotency-Key.
         told
@@ -123,7 +122,7 @@ class Seen:
             outcome, more = script(*told(self._name(key)))
             if outcome != b"secret":
                 return outcome, more
-            self._secret = more  # another process drew it, or this store was emptied or put back
+            self._secret = more  # another process made it, or the store was emptied or restored
 
     def _name(self, key: str) -> Name:
         secret = self._secret
@@ -132,5 +131,5 @@ class Seen:
 
 
 def days(ttl: int) -> int:
-    """Return how many whole days before today hold uploads of so many seconds ago."""
+    """Return how many days before today may have uploads that are remembered for `ttl` seconds."""
     return -(-ttl // _DAY)

@@ -1,4 +1,4 @@
-"""Refusals: whether the store would take a write, and in a word why it does not."""
+"""Whether the store accepts writes, and why not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REASONS: Final[Mapping[str, str]] = {
     "refused": "it answers with an error",
 }
 
-_PROBED = schema.SOURCE.of("probe")  # never there; every server may write keys of this kind
+_PROBED = schema.SOURCE.of("probe")  # this key never exists; every server may write keys of this kind
 _WORDS = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
 
@@ -32,7 +32,7 @@ class PromiseBroken(redis.ResponseError):
 
 
 def probe(client: redis.Redis) -> None:
-    """Try a write that changes nothing: the store looks at its memory, disk and role before it sees that.
+    """Try a write that changes nothing. The store checks its memory, disk and role first.
 
     Parameters
     ----------
@@ -42,13 +42,13 @@ def probe(client: redis.Redis) -> None:
     Raises
     ------
     StoreError
-        If it would not take a write.
+        If it would refuse a write.
     """
     client.set(_PROBED, b"", xx=True, ex=1)
 
 
 def reason(error: redis.RedisError) -> str:
-    """Return which of `REASONS` an error of the store tells."""
+    """Return the key of `REASONS` for an error of the store."""
     if isinstance(error, redis.ConnectionError | redis.TimeoutError):
         return "away"
     if isinstance(error, redis.OutOfMemoryError):

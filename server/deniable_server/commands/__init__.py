@@ -1,1 +1,1 @@
-"""The subcommands of the server: each module is the front of one."""
+"""The subcommands of the server, one module each."""

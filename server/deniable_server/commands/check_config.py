@@ -20,7 +20,7 @@ _WRONG = 2
 
 
 def check_config(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable check-config [--json]``: what a server and a worker would make of this environment; asks nobody on the network.
+    """``deniable check-config [--json]``: the settings of a server and a worker in this environment, without using the network.
 
     Exit status: 0 if a server would start, 2 if it would not, or if a variable has no effect.
     """
@@ -50,7 +50,7 @@ def _say(found: Inspection) -> None:
             print(f"{kind}: {text}")
     print(f"{len(found.errors)} errors, {len(found.warnings)} warnings")
     if found.errors:
-        print("Mend the errors and run this again; a server would not start like this, or not do what was meant.")
+        print("Fix the errors and run this again; a server would not start, or would ignore a variable.")
     else:
-        print("Next: `deniable doctor` looks at the store and at what runs.")
+        print("Next: `deniable doctor` checks the store and what runs.")
         print("To serve: gunicorn -c deploy/gunicorn.conf.py 'deniable_server:create_app()'; to count: deniable worker")

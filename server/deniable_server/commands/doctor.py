@@ -31,12 +31,12 @@ _COLOURS = {"ok": "32", "warning": "33", "fault": "31"}
 
 
 def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable doctor [--data DIR] [--json]``: look at the installation that the environment describes; changes nothing.
+    """``deniable doctor [--data DIR] [--json]``: check the installation that the environment describes, without changing it.
 
-    Exit status: 0 without a fault, warnings or not; 1 with one; 2 for a wrong configuration; 3 when the store cannot be reached.
+    Exit status: 0 without a fault; 1 with one; 2 for a wrong configuration; 3 if the store cannot be reached.
     """
     parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
-    about = "of a running `deniable serve`: look at that, whatever the environment says"
+    about = "of a running `deniable serve`: check that one, whatever the environment says"
     parser.add_argument("--data", type=Path, metavar="DIR", help=about)
     parser.add_argument("--json", action="store_true", help="one JSON object for each finding, by line")
 
@@ -44,7 +44,7 @@ def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
         settings = running.read(arguments.data) if arguments.data else Settings.from_environment()
         url = settings.redis_url if arguments.data else arguments.redis_url
         if not url:
-            raise ConfigurationError("DENIABLE_REDIS_URL is not set, so there is nothing to look at; or give --redis-url")
+            raise ConfigurationError("DENIABLE_REDIS_URL is not set, so there is nothing to check; or give --redis-url")
         registries = settings.registries()
         client = options.opened(url, timeout=_SECONDS)
         say = _as_json if arguments.json else _as_text

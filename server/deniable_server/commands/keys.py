@@ -25,17 +25,17 @@ __all__ = ["keys"]
 def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable keys create --role ROLE [--name TEXT] | list [--json] | revoke ID``.
 
-    Exit status: 0 done, 1 if no key has the id, 2 for a wrong configuration, 3 when the store cannot be used.
+    Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration, 3 if the store cannot be used.
     """
     parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
     parser.add_argument("--app", help="the app (default: the one of the registry that DENIABLE_REGISTRY names)")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a key, and print it this once")
     create.add_argument("--role", choices=list(ROLES), required=True, help="what it opens; an ingest key is public")
-    create.add_argument("--name", default="", help="what you call it, e.g. the release that it is built into")
+    create.add_argument("--name", default="", help="a label, e.g. the release that contains it")
     listing = actions.add_parser("list", help="list the keys, which are never shown again")
     listing.add_argument("--json", action="store_true", help="for programs")
-    revoke = actions.add_parser("revoke", help="refuse a key from now on")
+    revoke = actions.add_parser("revoke", help="revoke a key")
     revoke.add_argument("id", help="as `list` shows it")
 
     @options.answered
@@ -54,7 +54,7 @@ def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]
 
 
 def _app(given: str | None) -> str:
-    """Return the app that is meant: a key of an app that nobody serves would be refused, so look whether it is served."""
+    """Return the app to use. It must be served, because servers refuse keys of other apps."""
     settings = Settings.from_environment()
     if not settings.registry:
         if given:

@@ -31,19 +31,19 @@ _LEAST_DEVICES = 2
 def report(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable report privacy --registry FILE [--redis-url URL] [--prove] [--output FILE]``.
 
-    Exit status: 0 done; 1 if a proof that was asked for fails; 2 for wrong usage or a registry that cannot be read; 3 when a
-    store is given and cannot be used.
+    Exit status: 0 done; 1 if a proof fails; 2 for wrong usage or a registry that cannot be read; 3 if the given store cannot be
+    used.
     """
     kinds = parser.add_subparsers(dest="kind", required=True, metavar="KIND")
     privacy = kinds.add_parser(
-        "privacy", help="what a registry asks, what reports tell, what is stored and published; for a DPIA"
+        "privacy", help="what a registry asks, what reports reveal, what is stored and published; for a DPIA"
     )
     privacy.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY", "metrics.toml"), metavar="FILE")
     privacy.add_argument("--output", type=Path, metavar="FILE", help="FILE.html or FILE.md (default: Markdown, to the terminal)")
     about = "a store to read releases from (default: DENIABLE_REDIS_URL; without one, only the registry is read)"
     privacy.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help=about)
     privacy.add_argument("--offline", action="store_true", help="read the registry only, whatever DENIABLE_REDIS_URL says")
-    privacy.add_argument("--prove", action="store_true", help="walk all draws of each mechanism, where that takes seconds")
+    privacy.add_argument("--prove", action="store_true", help="prove each mechanism by walking all draws, if that takes seconds")
     privacy.add_argument(
         "--delta", type=float, default=DELTA, metavar="P", help=f"of totals below the plain sum (default {DELTA:g})"
     )

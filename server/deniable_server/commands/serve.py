@@ -41,7 +41,7 @@ def serve(parser: argparse.ArgumentParser) -> Run:
             redis_url=arguments.redis_url or settings.redis_url,
         )
         apps = list(settings.registries())
-        # Without keys in the environment nobody could send or read, so draw some, once, and say them.
+        # Without keys in the environment nobody could send or read, so keys are drawn once and printed.
         file = KeyFile(arguments.data)
         kept = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
         if kept:
@@ -54,7 +54,7 @@ def serve(parser: argparse.ArgumentParser) -> Run:
                 print(f"DSN:       http://{keys['ingest']}@{stack.bind}/{app}")
                 print(f"Read key:  {keys['read']}")
             if kept:
-                print(f"Keys are kept in {file.path}, for you alone to read; without it, new ones are drawn.")
+                print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
             print(f"Look at it: deniable doctor --data {shlex.quote(str(arguments.data))}")
             if stack.store_url.startswith("unix://"):  # which has no password, and opens to this user alone
                 names = " ".join(f"--app {app}" for app in apps)

@@ -34,16 +34,16 @@ class Compaction:
     """
 
     def __init__(self, store: Store) -> None:
-        self._redis = store._client
+        self._client = store._client
         self._seen = -1
 
     def run(self) -> None:
         """Ask for a rewrite unless there was one since the last check. So many workers cause no more rewrites than one."""
         try:
-            info = self._redis.info("persistence")
+            info = self._client.info("persistence")
             done = int(info.get("aof_rewrites", 0))
             if info.get("aof_enabled") and not info.get("aof_rewrite_in_progress") and self._seen in (-1, done):
-                self._redis.bgrewriteaof()
+                self._client.bgrewriteaof()
                 done += 1
             self._seen = done
         except redis.ResponseError as error:

@@ -43,7 +43,7 @@ class Deliveries:
     """
 
     def __init__(self, stores: Sequence[Store], worker: str) -> None:
-        self._redis = stores[0]._client
+        self._client = stores[0]._client
         self._streams = [store.stream for store in stores]
         self._worker = worker
 
@@ -57,20 +57,20 @@ class Deliveries:
 
     def others(self, stream: str) -> list[str]:
         """Return the other workers that have entries."""
-        holding = self._redis.xpending(stream, GROUP)["consumers"]
+        holding = self._client.xpending(stream, GROUP)["consumers"]
         return [each["name"].decode() for each in holding if each["name"] != self._worker.encode()]
 
     def idle(self, stream: str, count: int, ms: int) -> list[tuple[bytes, int]]:
         """Return batches that were idle for some milliseconds: the id of each, and its number of deliveries."""
-        found = self._redis.xpending_range(stream, GROUP, "-", "+", count, idle=ms)
+        found = self._client.xpending_range(stream, GROUP, "-", "+", count, idle=ms)
         return [(each["message_id"], each["times_delivered"]) for each in cast("list[dict[str, Any]]", found)]
 
     def claim(self, stream: str, ids: Sequence[bytes], ms: int) -> list[StreamEntry]:
         """Take over batches, if they are still idle for so long."""
-        return _entries(cast("list[Any]", self._redis.xclaim(stream, GROUP, self._worker, ms, list(ids))))
+        return _entries(cast("list[Any]", self._client.xclaim(stream, GROUP, self._worker, ms, list(ids))))
 
     def _read(self, after: str, count: int, wait_ms: int | None = None) -> dict[str, list[StreamEntry]]:
-        reply = self._redis.xreadgroup(GROUP, self._worker, dict.fromkeys(self._streams, after), count=count, block=wait_ms)
+        reply = self._client.xreadgroup(GROUP, self._worker, dict.fromkeys(self._streams, after), count=count, block=wait_ms)
         return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply) if read}
 
 

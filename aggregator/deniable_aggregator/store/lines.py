@@ -22,12 +22,12 @@ class Lines:
     """
 
     def __init__(self, client: redis.Redis, key: str) -> None:
-        self._redis, self.key = client, key
+        self._client, self.key = client, key
 
     def some(self, first: int, last: int) -> list[bytes]:
         """Read those from one place to another, both included; places below 0 are told from the end."""
-        return cast("list[bytes]", self._redis.lrange(self.key, first, last))
+        return cast("list[bytes]", self._client.lrange(self.key, first, last))
 
     def first(self) -> bytes | None:
         """Read the oldest, or None."""
-        return cast("bytes | None", self._redis.lindex(self.key, 0))
+        return cast("bytes | None", self._client.lindex(self.key, 0))

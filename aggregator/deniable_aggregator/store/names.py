@@ -24,16 +24,16 @@ class Names:
     """
 
     def __init__(self, client: redis.Redis, key: str) -> None:
-        self._redis, self.key = client, key
+        self._client, self.key = client, key
 
     def all(self) -> set[str]:
         """Read all of them."""
-        return {name.decode() for name in cast("set[bytes]", self._redis.smembers(self.key))}
+        return {name.decode() for name in cast("set[bytes]", self._client.smembers(self.key))}
 
     def add(self, names: Iterable[str]) -> None:
         """Add some, at least one."""
-        self._redis.sadd(self.key, *names)
+        self._client.sadd(self.key, *names)
 
     def drop(self, name: str) -> None:
         """Forget one."""
-        self._redis.srem(self.key, name)
+        self._client.srem(self.key, name)

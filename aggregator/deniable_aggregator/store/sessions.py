@@ -32,7 +32,7 @@ class Sessions:
     """
 
     def __init__(self, client: redis.Redis) -> None:
-        self._redis = client
+        self._client = client
         self._secret: bytes | None = None
 
     def secret(self) -> bytes:
@@ -44,23 +44,23 @@ class Sessions:
             If the store cannot be used.
         """
         if self._secret is None:
-            self._secret = secret.shared(self._redis, schema.SESSION_SECRET.of())
+            self._secret = secret.shared(self._client, schema.SESSION_SECRET.of())
         return self._secret
 
     def open(self, app: str, key: str) -> str:
         """Begin a session of an app, opened by the key with this id; return its number."""
         number = token_urlsafe(24)
-        self._redis.set(_place(app, number), key, ex=_SECONDS)
+        self._client.set(_place(app, number), key, ex=_SECONDS)
         return number
 
     def key(self, app: str, number: str) -> str | None:
         """Return the id of the key that opened a session; None if it has ended."""
-        found = cast("bytes | None", self._redis.get(_place(app, number)))
+        found = cast("bytes | None", self._client.get(_place(app, number)))
         return found.decode() if found else None
 
     def close(self, app: str, number: str) -> None:
         """End a session."""
-        self._redis.delete(_place(app, number))
+        self._client.delete(_place(app, number))
 
 
 def _place(app: str, number: str) -> str:

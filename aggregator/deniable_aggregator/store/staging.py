@@ -67,7 +67,7 @@ class Staging:
     """
 
     def __init__(self, client: redis.Redis, app: str) -> None:
-        self._redis = client
+        self._client = client
         self._app = app
         self._redo = schema.REDO.of(app)
         self._stage = Script(client, "stage")
@@ -94,7 +94,7 @@ class Staging:
             yield keys
         finally:
             if keys:
-                self._redis.delete(*keys)
+                self._client.delete(*keys)
 
     def replace(self, key: str, value: bytes) -> None:
         """Set a key of the app to a string that is not empty, at one moment, unless a part of it was lost meanwhile."""
@@ -129,7 +129,7 @@ class Staging:
             args = [group, consumer, token, 2 * len(pieces), len(ids), *ids, *metrics]
             outcome = self._decide([stream, self._redo, staged], args)
             if outcome != 1:
-                self._redis.delete(staged)
+                self._client.delete(staged)
         if isinstance(outcome, list):
             return outcome
         with suppress(redis.RedisError):  # it is decided; workers continue with it as soon as they can
@@ -156,13 +156,13 @@ class Staging:
             decided, done = self._numbers("decided", "done")
             if decided == done:
                 return
-            token = cast("bytes | None", self._redis.hget(self._redo, str(done + 1)))
+            token = cast("bytes | None", self._client.hget(self._redo, str(done + 1)))
             if token is not None:  # otherwise another worker was faster
                 self._add(done + 1, token.decode())
 
     def _add(self, number: int, token: str) -> None:
         staged = self._key(token)
-        header = (cast("bytes | None", self._redis.lindex(staged, 0)) or b"").decode()
+        header = (cast("bytes | None", self._client.lindex(staged, 0)) or b"").decode()
         word, now, first, name = header.split("|", 3) if header else ("tally", "", "", "")
         keys = [
             self._redo,
@@ -176,7 +176,7 @@ class Staging:
         self._apply(keys, [number, header, name, now, first])
 
     def _numbers(self, *fields: str) -> list[int]:
-        return [int(value or 0) for value in cast("list[bytes | None]", self._redis.hmget(self._redo, fields))]
+        return [int(value or 0) for value in cast("list[bytes | None]", self._client.hmget(self._redo, fields))]
 
     def _key(self, token: str) -> str:
         return schema.STAGED.of(self._app, token)

@@ -26,48 +26,48 @@ class Table:
     """
 
     def __init__(self, client: redis.Redis, key: str) -> None:
-        self._redis, self.key = client, key
+        self._client, self.key = client, key
 
     def names(self) -> list[bytes]:
         """Return its names."""
-        return cast("list[bytes]", self._redis.hkeys(self.key))
+        return cast("list[bytes]", self._client.hkeys(self.key))
 
     def all(self) -> dict[bytes, bytes]:
         """Return all names and values."""
-        return cast("dict[bytes, bytes]", self._redis.hgetall(self.key))
+        return cast("dict[bytes, bytes]", self._client.hgetall(self.key))
 
     def get(self, name: str) -> bytes | None:
         """Return the value of a name."""
-        return cast("bytes | None", self._redis.hget(self.key, name))
+        return cast("bytes | None", self._client.hget(self.key, name))
 
     def some(self, names: Sequence[str]) -> list[bytes | None]:
         """Return the values of some names, read at one moment."""
-        return cast("list[bytes | None]", self._redis.hmget(self.key, names)) if names else []
+        return cast("list[bytes | None]", self._client.hmget(self.key, names)) if names else []
 
     def put(self, told: Mapping[str, str | int]) -> None:
         """Set the values of some names."""
         if told:
-            self._redis.hset(self.key, mapping=cast("dict[Any, Any]", told))
+            self._client.hset(self.key, mapping=cast("dict[Any, Any]", told))
 
     def drop(self, *names: str | bytes) -> None:
         """Delete some names."""
         if names:
-            self._redis.hdel(self.key, *names)
+            self._client.hdel(self.key, *names)
 
     def expire(self, seconds: int) -> None:
         """Forget all of it after some seconds."""
-        self._redis.expire(self.key, seconds)
+        self._client.expire(self.key, seconds)
 
     def replace(self, name: str, before: bytes, after: str) -> bool:
         """Replace or delete the value of a name; return False if it has changed since it was read."""
-        return bool(Script(self._redis, "replace")([self.key], [name, before, after]))
+        return bool(Script(self._client, "replace")([self.key], [name, before, after]))
 
 
 def each(places: Sequence[tuple[Table, str]]) -> list[bytes | None]:
     """Read what tables of one store tell of a name each, in one round trip."""
     if not places:
         return []
-    pipeline = places[0][0]._redis.pipeline(transaction=False)
+    pipeline = places[0][0]._client.pipeline(transaction=False)
     for table, name in places:
         pipeline.hget(table.key, name)
     return cast("list[bytes | None]", pipeline.execute())

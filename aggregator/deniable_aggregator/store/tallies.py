@@ -41,7 +41,7 @@ class Shelf:
     """
 
     def __init__(self, client: redis.Redis, app: str, kind: Key) -> None:
-        self._redis, self._app, self._kind = client, app, kind
+        self._client, self._app, self._kind = client, app, kind
 
     def key(self, name: str) -> str:
         """Return the key of a stratum's tally: big-endian int64 cells, without zeros at the end."""
@@ -53,7 +53,7 @@ class Shelf:
 
     def some(self, layouts: Sequence[Layout], strata: Sequence[Stratum]) -> list[Tally]:
         """Read the tallies of some strata, each with its layout, all at one moment."""
-        values = cast("list[bytes | None]", self._redis.mget([self.key(name(s)) for s in strata])) if strata else []
+        values = cast("list[bytes | None]", self._client.mget([self.key(name(s)) for s in strata])) if strata else []
         return [tallies.from_cells(layout, cells(value or b"")) for layout, value in zip(layouts, values, strict=True)]
 
     def read(self, layout: Layout, strata: Sequence[Stratum]) -> Tally:

@@ -1,9 +1,9 @@
-"""Who is signed in to the dashboard, in the store, so that signing out ends it whatever becomes of the cookie.
+"""Sessions of the dashboard, in the store. Signing out ends a session, whatever happens to the cookie.
 
-Of each session the store has the id of the key that opened it, for twelve hours, under the SHA-256 of its number; and what all
-servers sign cookies with, drawn by the first one.
+For each session the store has the id of its key, for twelve hours, under the SHA-256 of the session's number. It also has the
+secret that all servers sign cookies with, which the first one draws.
 
-A number has 192 random bits and is in the browser's cookie alone: nobody who reads the store can use what is there.
+A number has 192 random bits and is only in the browser's cookie. So reading the store is not enough to use a session.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Sessions:
         self._secret: bytes | None = None
 
     def secret(self) -> bytes:
-        """Return what cookies are signed with: random, and the same for all servers of a store.
+        """Return the secret that signs cookies: random, and the same for all servers of a store.
 
         Raises
         ------
@@ -48,7 +48,7 @@ class Sessions:
         return self._secret
 
     def open(self, app: str, key: str) -> str:
-        """Begin a session of an app, opened by the key with this id; return its number."""
+        """Begin a session of an app, with the id of its key; return its number."""
         number = token_urlsafe(24)
         self._client.set(_place(app, number), key, ex=_SECONDS)
         return number

@@ -1,1 +1,1 @@
-"""Who may do what, and how often: keys, addresses, limits, sessions."""
+"""Access: keys, addresses, limits, sessions."""

@@ -1,10 +1,9 @@
-"""Where requests come from, as far as a limit needs to know: a number that many addresses share, another one every day.
+"""The source of a request, as precisely as limits need it: a number that many addresses share and that changes every day.
 
-A source is an IPv4 address or an IPv6 network of 64 bits (one household or machine has as many addresses as it likes). It is
-counted under 20 bits of its HMAC-SHA256 with a key of the day, which is drawn at random, kept in the store until the day ends,
-and known to no log and no file of ours. A store's own log of writes may outlive that key, and with both one could try all
-IPv4 addresses: then 4,096 of them fit each number. A million devices that share numbers are far from any limit that one of
-them could reach by itself.
+A source is an IPv4 address, or an IPv6 network of 64 bits, because one household or machine has as many addresses as it likes. It
+is counted under 20 bits of an HMAC-SHA256 of it. The key is drawn at random each day and kept in the store until the day ends. It
+is in no log and no file of ours. A store's own log of writes may outlive the key. With both one could try all IPv4 addresses, and
+4,096 of them fit each number. A million devices that share numbers stay far below any limit that one of them could reach.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ __all__ = ["Sources", "network"]
 
 _BITS = 20
 _NETWORK = 64
-_LATE = 300  # seconds for which servers whose clocks differ may still use the key of yesterday
+_LATE = 300  # for which servers with different clocks may still use yesterday's key
 
 
 class Sources:
-    """Numbers the sources of requests.
+    """Maps the sources of requests to numbers.
 
     Parameters
     ----------
     client
-        A client of the store, for the key of the day, so that all processes number alike.
+        A client of the store, for the key of the day, so that all processes use the same numbers.
     """
 
     def __init__(self, client: Client) -> None:
@@ -43,13 +42,13 @@ class Sources:
         self._secret = b""
 
     def number(self, address: str | None) -> str | None:
-        """Return the number of an address on this day, or None where there is no source to speak of.
+        """Return the number of an address on this day, or None if there is no source.
 
         Parameters
         ----------
         address
-            As the server or the trusted proxy tells it. Without one (a Unix socket), and from this machine itself (its own
-            tools, or a proxy that `trusted_proxies` does not know of), there is none.
+            From the server or the trusted proxy. A Unix socket has no address. This machine's own addresses are no source: they
+            belong to its own tools, or to a proxy that `trusted_proxies` leaves out.
         """
         place = _place(address)
         if place is None:
@@ -69,7 +68,7 @@ class Sources:
 
 
 def _place(address: str | None) -> bytes | None:
-    """Return what is numbered of an address."""
+    """Return the part of an address that is numbered."""
     if not address:
         return None
     ip = _ip(address)
@@ -77,12 +76,12 @@ def _place(address: str | None) -> bytes | None:
 
 
 def network(address: str) -> bytes:
-    """Return what of an address tells whose it is: all of an IPv4 address, 64 bits of an IPv6 address.
+    """Return the part of an address that identifies its owner: all of an IPv4 address, 64 bits of an IPv6 address.
 
     Parameters
     ----------
     address
-        As a server tells it, or a proxy, which may say what it likes.
+        From a server, or from a proxy, which may send any text.
     """
     ip = _ip(address)
     if ip is None:

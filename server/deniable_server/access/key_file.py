@@ -1,8 +1,8 @@
-"""The keys that `deniable serve` draws, in a file of its data directory, so that they are the same at each start.
+"""The keys that `deniable serve` draws, in a file of its data directory, so that they stay the same.
 
-Unlike `deniable keys`, which keeps hashes for others to check, this keeps the keys themselves. A developer expects the address
-that an app was given yesterday to be printed, and to work, today. The ingest key is in every app and no secret; the read key
-opens only what the same user finds beside the file, in the store's data: so the file is that user's alone.
+`deniable keys` stores hashes of keys; this file has the keys themselves. A developer expects yesterday's address to be printed,
+and to work, today. The ingest key is in every app and not secret. The read key opens only data that lie beside the file, in the
+store of the same user. So only that user can read the file.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ class KeyFile:
     Parameters
     ----------
     directory
-        Made if it does not exist, private to this user and hidden from git.
+        Created if missing, private to this user and hidden from git.
     """
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "keys.json"
 
     def keys(self, apps: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the keys of some apps by role; those that are not there are drawn and kept.
+        """Return the keys of some apps by role. Missing ones are drawn and stored.
 
         Raises
         ------
         ConfigurationError
-            If the file cannot be used, is not what was written, or is open to other users.
+            If the file cannot be used, is malformed, or is open to other users.
         """
         try:
             kept = self._read()
@@ -82,12 +82,12 @@ class KeyFile:
         try:
             folder.mkdir(mode=0o700, parents=True)
         except FileExistsError:
-            pass  # whose files are not ours to hide: it may be a home
+            pass  # a foreign folder, perhaps a home: its files stay visible
         else:
             (folder / ".gitignore").write_text("*\n", "utf-8")
-        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".keys-")  # which nobody else may read
+        descriptor, name = tempfile.mkstemp(dir=folder, prefix=".keys-")  # only this user can read it
         try:
-            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - a descriptor
+            with open(descriptor, "w", encoding="utf-8") as file:  # noqa: PTH123 - it is a descriptor
                 json.dump(kept, file, indent=2)
                 file.write("\n")
             Path(name).replace(self.path)
@@ -97,7 +97,7 @@ class KeyFile:
 
 
 def _whole(keys: object) -> bool:
-    """Tell whether an app's keys are such as are drawn: then a setting can hold them, too."""
+    """Return whether an app's keys are well formed, so that a setting can contain them."""
     return (
         isinstance(keys, dict)
         and set(keys) == set(_KEPT)

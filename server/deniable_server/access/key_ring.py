@@ -1,4 +1,4 @@
-"""Which key opens which app: those of the environment, and those of the store as they were at most two seconds ago."""
+"""The key ring of a server: keys from the environment, and keys from the store as they were at most two seconds ago."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ __all__ = ["FRESH_SECONDS", "STALE_SECONDS", "Ring"]
 log = logging.getLogger("deniable.keys")
 
 FRESH_SECONDS = 2.0
-"""How long a process goes by what it has read: within this time a revoked key is refused everywhere."""
+"""Seconds for which a process uses the keys that it has read. Within this time a revoked key is refused everywhere."""
 STALE_SECONDS = 300.0
-"""How long a process goes by what it has read while the store cannot be reached."""
+"""The same while the store cannot be reached."""
 
 
 class Ring:
-    """The keys that a server knows.
+    """The keys that a server accepts.
 
     Parameters
     ----------
     stores
         Those of the server's apps.
     given
-        Keys of the environment, which no store needs to know.
+        Keys from the environment, which need no store.
     clock
-        Seconds, never going back.
+        Monotonic clock, in seconds.
     """
 
     def __init__(self, stores: Iterable[Store], given: Iterable[Key] = (), clock: Callable[[], float] = time.monotonic) -> None:
@@ -51,24 +51,23 @@ class Ring:
         self._noted: dict[str, date] = {}
 
     def find(self, text: str, *roles: str, anew: bool = False) -> Key | None:
-        """Return the key that a request carries, if it may do what keys of one of the roles may.
+        """Return the key of a request, if it has the permissions of one of the roles.
 
-        Only hashes are compared, all of them, each in constant time.
+        The hash is compared with all known ones, each in constant time.
 
         Parameters
         ----------
         text
             As in the request.
         roles
-            What the request is about to do.
+            Roles that the request accepts.
         anew
-            Look in the store first, for a key that was made a moment ago.
+            Read the store first, for a key that was just made.
 
         Raises
         ------
         StoreError
-            If the store is away and nothing is known of it, or nothing that is recent enough: whether the key is good cannot be
-            told then.
+            If the store is unavailable and the known keys are missing or too old. Then it is unknown whether the key is valid.
         """
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
         found = None
@@ -78,17 +77,17 @@ class Ring:
         return found
 
     def holds(self, app: str, id_: str, role: str) -> bool:
-        """Tell whether a key that was found before is still good, for sessions that it has opened.
+        """Return whether a key that was found before is still valid, for the sessions that it opened.
 
         Raises
         ------
         StoreError
-            As by `find`.
+            As for `find`.
         """
         return any(key.app == app and key.id == id_ and key.opens(role) for key in (*self._given, *self._known()))
 
     def note(self, key: Key) -> None:
-        """Remember that a key was used today. Once a day for each process, and not worth failing for."""
+        """Record that a key was used today: once a day for each process. An error here does not fail the request."""
         if key.created is None:
             return
         today = datetime.now(UTC).date()
@@ -102,7 +101,7 @@ class Ring:
             self._noted[key.id] = today
 
     def _known(self, *, anew: bool = False) -> tuple[Key, ...]:
-        """Return the store's keys, read again now and then; by one thread, while the others go by what is known."""
+        """Return the store's keys, read again regularly by one thread. The others use the known ones meanwhile."""
         now = self._clock()
         usable = now - self._read_at < STALE_SECONDS
         if not anew and usable and now - self._tried_at < FRESH_SECONDS:
@@ -110,7 +109,7 @@ class Ring:
         if not self._lock.acquire(blocking=anew or not usable):
             return self._read
         try:
-            # Else another thread has just read them.
+            # Otherwise another thread has just read them.
             if anew or self._tried_at <= now or self._clock() - self._read_at >= STALE_SECONDS:
                 self._load(anew=anew)
         finally:

@@ -1,9 +1,9 @@
-"""Keys of an app, in the store: what is kept of them is a hash, so nobody who reads the store can use one.
+"""Keys of an app, in the store. Only hashes are stored, so reading the store is not enough to use a key.
 
-A hash has by a key's id what is known of it, as JSON; it is changed only together with an entry of the audit log. Another one has
-the day on which it was last used.
+A table has the record of each key as JSON, by its id. It changes only together with an entry of the audit log. Another table has
+the day on which each key was last used.
 
-A key has 192 random bits. Nobody can guess such a number, so a plain SHA-256 hides it, and its first 64 bits are its id.
+A key has 192 random bits. Nobody can guess it, so a plain SHA-256 hides it. The first 64 bits of the hash are its id.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of"]
 
 ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
-"""What a key may open, and how it begins. An ingest key is in every app, no secret; an admin key opens what a read key does, sees
-what is not published yet, and lists and revokes keys."""
+"""Roles of keys, and how a key begins. An ingest key is in every app and not secret. An admin key can do what a read key can;
+it also shows what is not published yet, and lists and revokes keys.
+"""
 
 _START = 7
 _LONGEST_NAME = 100
@@ -40,13 +41,13 @@ def draw(role: str) -> str:
 
 
 def id_of(digest: bytes) -> str:
-    """Return the id of the key that has this SHA-256."""
+    """Return the id of the key with this SHA-256."""
     return digest[:8].hex()
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What is known of a key.
+    """The record of a key.
 
     Parameters
     ----------
@@ -57,13 +58,13 @@ class Key:
     digest
         Its SHA-256.
     name
-        What people call it; at most 100 printable characters.
+        Its label; at most 100 printable characters.
     start
-        Its first characters, by which people tell it from others.
+        Its first characters, by which people recognise it.
     created
-        The day on which it was made; None for those of the environment.
+        The day on which it was made; None for keys from the environment.
     used
-        The day on which it was last used; None if never, or not looked up.
+        The day on which it was last used; None if never, or if not read.
     """
 
     app: str
@@ -82,15 +83,15 @@ class Key:
 
     @property
     def id(self) -> str:
-        """By which it is revoked: 16 hexadecimal digits."""
+        """The id by which it is revoked: 16 hexadecimal digits."""
         return id_of(self.digest)
 
     def opens(self, role: str) -> bool:
-        """Tell whether the key may do what keys of a role may."""
+        """Return whether the key has the permissions of a role."""
         return self.role == role or (self.role, role) == ("admin", "read")
 
     def told(self) -> dict[str, str | None]:
-        """Return what people and programs may be shown of it."""
+        """Return what may be shown of the key."""
         created, used = (day.isoformat() if day else None for day in (self.created, self.used))
         return {"id": self.id, "role": self.role, "start": self.start, "name": self.name, "created": created, "used": used}
 
@@ -121,17 +122,17 @@ class KeyStore:
         self._log = AuditLog(store)
 
     def create(self, role: str, name: str) -> tuple[str, Key]:
-        """Draw a key and keep its hash.
+        """Draw a key and store its hash.
 
         Returns
         -------
         (str, Key)
-            The key, which is nowhere to be found afterwards, and what is known of it.
+            The key, which is not stored anywhere, and its record.
 
         Raises
         ------
         ParameterError
-            If there is no such role, or the name is too long or not printable.
+            If the role does not exist, or the name is too long or not printable.
         """
         if role not in ROLES:
             raise ParameterError(f"a key's role is {', '.join(ROLES)}", role)
@@ -152,21 +153,21 @@ class KeyStore:
         return [key for text in self._keys.all().values() if (key := self._read(text))]
 
     def _read(self, written: bytes, used: bytes | None = None) -> Key | None:
-        """Read a key; None for what is none, which opens nothing and keeps nobody else out."""
+        """Read a key; return None for a malformed record, which opens nothing."""
         try:
             return Key._read(self.app, written, used)  # noqa: SLF001 - its own module
         except (ValueError, KeyError, TypeError):
             return None
 
     def revoke(self, id_: str, *, actor: str = "command") -> bool:
-        """Forget a key; False if there is none of this id.
+        """Delete a key; return False if no key has this id.
 
         Parameters
         ----------
         id_
             The key's id.
         actor
-            Who does it, as the audit log names him.
+            Who revokes it, for the audit log.
         """
         if not _ID.fullmatch(id_):
             return False
@@ -175,17 +176,17 @@ class KeyStore:
         return forgotten
 
     def _logged(self, event: str, actor: str, details: dict[str, str | int], command: str, *arguments: str) -> bool:
-        """Change the keys and append to the audit log, or neither; tell whether anything was changed."""
+        """Change the keys and append to the audit log, or neither; return whether anything was changed."""
         done = self._log.doing(command, self._keys.key, *arguments)
         return self._log.append(event, actor, details, along=done) is not None
 
     def note(self, id_: str, day: date) -> None:
-        """Remember that a key was used on a day."""
+        """Record that a key was used on a day."""
         self._used.put({id_: day.isoformat()})
 
 
 def _day(written: bytes | None) -> date | None:
-    """Read a day of use; servers may write them, so they need not be right."""
+    """Read a day of use. Servers may write them, so they may be wrong."""
     try:
         return date.fromisoformat((written or b"").decode())
     except ValueError:

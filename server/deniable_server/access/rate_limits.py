@@ -1,11 +1,11 @@
-"""Limits of how often a key and a source may ask, and how much they may store: counters in the store, one call for all of them.
+"""Rate limits of keys and sources, and limits on stored bytes: counters in the store, with one call for all of them.
 
-They hold across all processes. A window begins with its first request and is over some seconds later, whatever comes meanwhile.
-So a limit of 600 in a minute lets through at most 600 in a window, and at most twice that in any minute. The store away means
-that limits cannot be held; then nothing is let in, and nothing could be: every request that is limited needs the store.
+They hold across all processes. A window begins with its first request and ends after its length. So a limit of 600 in a minute
+allows at most 600 in a window, and at most twice that in any minute. Without the store, no limited request is accepted; each of
+them needs the store anyway.
 
-An upload is counted by the same call that appends it. But what is known to be used up is known until its window ends: a source
-that goes on asking is refused without asking the store, and where a key was used up, uploads are counted before they are read.
+An upload is counted in the call that appends it. A limit that is used up is remembered until its window ends. A source above a
+limit is refused without asking the store. If a key's limit was used up, its uploads are counted before they are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ __all__ = ["Limits"]
 
 log = logging.getLogger("deniable.limits")
 
-_MOST_USED_UP = 10_000  # that are remembered; of more the store is asked again
+_MOST_USED_UP = 10_000  # that are remembered; for more, the store is asked again
 
 
 class Limits:
@@ -44,7 +44,7 @@ class Limits:
     client
         A client of the store.
     settings
-        With the rates.
+        The settings with the rates.
     """
 
     def __init__(self, client: Client, settings: Settings) -> None:
@@ -58,7 +58,7 @@ class Limits:
         self._told = bool(settings.trusted_proxies)
 
     def of(self, app: str, key: str) -> list[Limit]:
-        """Return what a request with a good key has yet to be counted for, first its source, then the key.
+        """Return the limits that a request with a valid key counts for: its source, then the key.
 
         Parameters
         ----------
@@ -70,7 +70,7 @@ class Limits:
         Raises
         ------
         Problem
-            429, where a limit is known to be used up.
+            429, if a limit is known to be used up.
         """
         limits = self._of_source(schema.RATE_SOURCE, app)
         self._recall(limits)
@@ -82,7 +82,7 @@ class Limits:
         return limits
 
     def storing(self, app: str, size: int) -> list[Limit]:
-        """Return what an upload counts for by its size: its source alone, or few could use up what all devices share.
+        """Return the limits on the bytes of an upload: of its source only, because few sources could use up a limit of an app.
 
         Parameters
         ----------
@@ -100,19 +100,19 @@ class Limits:
         Raises
         ------
         Problem
-            429, where the limit is used up.
+            429, if the limit is used up.
         """
         limits = self._of_source(schema.RATE_STRANGER)
         self._recall(limits)
         self.take(limits)
 
     def login(self) -> None:
-        """Count an attempt to sign in for its source; those from this machine are one source.
+        """Count an attempt to sign in for its source. All attempts from this machine are one source.
 
         Raises
         ------
         Problem
-            429, where the limit is used up.
+            429, if the limit is used up.
         """
         if self._login:
             number = self._number() or "local"
@@ -126,13 +126,13 @@ class Limits:
         Raises
         ------
         Problem
-            429, where a limit is used up.
+            429, if a limit is used up.
         """
         if limits and (excess := self._limiter.take(limits)):
             raise self.problem(limits, excess)
 
     def problem(self, limits: Sequence[Limit], excess: Excess) -> Problem:
-        """Say that a limit is used up, and remember it."""
+        """Return the error for a limit that is used up, and remember it."""
         limit = limits[excess.place]
         if len(self._used_up) >= _MOST_USED_UP:
             self._used_up.clear()
@@ -145,7 +145,7 @@ class Limits:
                 raise _refusal(limit, ms)
 
     def _ms(self, limit: Limit) -> int:
-        """Return the milliseconds for which a limit is known to be used up."""
+        """Return the milliseconds until the end of the window of a limit that is used up, or 0."""
         until = self._used_up.get(limit.key)
         if until is None:
             return 0
@@ -164,7 +164,7 @@ class Limits:
         return [Limit(kind.of(*app, number), *self._source)] if number else []
 
     def _number(self) -> str | None:
-        """Return the number of the request's source, or None where there is none to speak of."""
+        """Return the number of the request's source, or None if there is none."""
         if "source" not in g:
             g.source = self._sources.number(request.remote_addr)
         number: str | None = g.source

@@ -1,6 +1,6 @@
-"""The doctor: looks at a live installation, one thing after another, and changes nothing.
+"""The doctor: checks a live installation, one thing after another, and changes nothing.
 
-`host` looks at this machine, `store` at the store, `pipeline` at what becomes of each app's reports.
+`host` checks this machine, `store` the store, and `pipeline` the reports of each app.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["Finding", "Status", "examine"]
 
 
 def examine(settings: Settings, registries: Mapping[str, Registry], client: Client) -> Iterator[Finding]:
-    """Look at everything.
+    """Run all checks.
 
     Parameters
     ----------
     settings
-        Those of the server.
+        The server's settings.
     registries
-        What it serves, by app.
+        Its registries, by app.
     client
         Its store.
 
     Raises
     ------
     StoreError
-        If the store is away. What was found of this machine has been yielded by then.
+        If the store is unavailable. Findings about this machine are yielded before.
     """
     yield host.variables()
     yield host.memory_files()
@@ -53,7 +53,7 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: Clie
 
 
 def _asked(check: str, app: str, look: Callable[[], Finding]) -> Finding:
-    """Have a look; that the store's user may not is a finding as well."""
+    """Run a check. Missing permissions of the store's user are a finding, too."""
     try:
         found = look()
     except CommandForbidden:

@@ -1,4 +1,4 @@
-"""What a server would make of its environment, found out without starting one and without asking anybody on the network."""
+"""The settings of a server in this environment, without starting one and without using the network."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["DEFAULT_PROCESSES", "PROCESSES", "Inspection", "Shown", "inspect"]
 
 PROCESSES = "WEB_CONCURRENCY"
-"""What gunicorn reads itself: how many processes it runs."""
+"""Read by gunicorn itself: its number of processes."""
 DEFAULT_PROCESSES = "2"
 _SECRET = {f"DENIABLE_{each.name.upper()}" for each in fields(Settings) if not each.repr} | {"DENIABLE_DSN"}
 
@@ -37,7 +37,7 @@ class Shown:
     name
         Its variable.
     value
-        What it is, without any secret.
+        Its value, without secrets.
     origin
         ``"environment"`` or ``"default"``.
     """
@@ -49,18 +49,18 @@ class Shown:
 
 @dataclass(slots=True)
 class Inspection:
-    """What was found.
+    """The result of checking an environment.
 
     Parameters
     ----------
     shown
-        Every setting of servers and workers; of the SDK's those that are set.
+        All settings of servers and workers, and those of the SDK that are set.
     apps
-        How many metrics are served of each app.
+        Number of served metrics by app.
     errors
-        What would stop the start, or have no effect.
+        What would stop the start, or has no effect.
     warnings
-        What one may want to be otherwise.
+        What may not be intended.
     """
 
     shown: list[Shown] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Inspection:
 
 
 def inspect(environment: Mapping[str, str] = os.environ) -> Inspection:
-    """Read an environment as a server and a worker would, and go on after each fault."""
+    """Read an environment as a server and a worker would, and continue after each error."""
     found = Inspection()
     found.errors += map(str, variables.strays(environment))
     good: dict[str, str] = {}
@@ -95,7 +95,7 @@ def inspect(environment: Mapping[str, str] = os.environ) -> Inspection:
 
 
 def _tried(found: Inspection, step: Callable[[], object]) -> bool:
-    """Take a step that a start takes; note what it is refused for."""
+    """Try a step of a server's start; record the error if it fails."""
     try:
         step()
     except RegistryError as error:
@@ -132,7 +132,7 @@ def _load(loaded: dict[str, Registry], settings: Settings) -> None:
 
 
 def _advise(found: Inspection, settings: Settings, served: set[str], environment: Mapping[str, str]) -> None:
-    """Note what a start does not refuse."""
+    """Record warnings, which do not stop a start."""
     warn = found.warnings.append
     for name in ("ingest_keys", "read_keys"):
         strangers = {app for app, _ in Keys(getattr(settings, name))} - served
@@ -159,7 +159,7 @@ def _shown(environment: Mapping[str, str]) -> list[Shown]:
 
 
 def _told(name: str, text: str) -> str:
-    """Return a value without what is secret in it."""
+    """Return a value without its secrets."""
     if name.endswith("_URL"):
         return redacted(text) if text else ""
     if name not in _SECRET or not text:

@@ -1,4 +1,4 @@
-"""A finding: what one look at an installation saw, what that means, and what to do."""
+"""A finding: the result of one check, what it means, and what to do."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ Status = Literal["ok", "warning", "fault"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What one look saw.
+    """The result of one check.
 
     Parameters
     ----------
     check
-        Name of the look.
+        Name of the check.
     status
-        ``"ok"``; ``"warning"``, it works, but something wants attention; ``"fault"``, reports are refused, lost or not counted,
-        or will be.
+        ``"ok"``; ``"warning"``, it works, but needs attention; ``"fault"``, reports are refused, lost or not counted, or will be.
     seen
-        What was seen.
+        What was found.
     meaning, remedy
-        What that means, and what to do about it; empty where all is well.
+        What it means, and what to do about it; empty if all is well.
     app
-        Whose it is; empty for the installation's.
+        The app it is about; empty for the installation.
     """
 
     check: str

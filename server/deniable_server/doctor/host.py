@@ -1,4 +1,4 @@
-"""What the doctor looks at on this machine."""
+"""The doctor's checks of this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LEAST_FREE = 1 << 20
 
 
 def variables() -> Finding:
-    """Look for variables that nothing reads."""
+    """Check for variables that nothing reads."""
     found = strays()
     if not found:
         return Finding("environment", "ok", "every DENIABLE_ variable is one that is read")
@@ -29,7 +29,7 @@ def variables() -> Finding:
 
 
 def memory_files(place: Path = _SHM) -> Finding:
-    """Look at where gunicorn's processes give their signs of life."""
+    """Check the folder of the heartbeats of gunicorn's processes."""
     if sys.platform != "linux":
         return Finding("memory files", "ok", "this system is not Linux; gunicorn uses its temporary folder")
     meaning = "gunicorn kills processes whose signs of life wait for a slow disk"
@@ -45,7 +45,7 @@ def memory_files(place: Path = _SHM) -> Finding:
 
 
 def gunicorn() -> Finding:
-    """Look whether gunicorn is of a version whose threaded worker we extend."""
+    """Check that gunicorn has a version whose threaded worker can be extended."""
     installed = version("gunicorn")
     wanted = next(each for text in requires("deniable") or () if (each := Requirement(text)).name == "gunicorn")
     if wanted.specifier.contains(installed):

@@ -1,4 +1,4 @@
-"""What the doctor looks at of each app: what becomes of its reports, who may send them, and what was published."""
+"""The doctor's checks of each app: its pipeline, its keys, and its releases."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 __all__ = ["looks"]
 
-_LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; a period may be as short as the latter
+_LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; the second is the shortest period
 
 
 def looks(settings: Settings, registry: Registry, client: Client) -> dict[str, Callable[[], Finding]]:
-    """Name the looks at one app."""
+    """Return the checks of an app, by name."""
     store = Store(client, registry.app)
     found: dict[str, Callable[[], Finding]] = {
         "workers": lambda: workers(registry.app, health.feel(store)),
@@ -36,14 +36,14 @@ def looks(settings: Settings, registry: Registry, client: Client) -> dict[str, C
         "dead letters": lambda: dead(registry.app, health.feel(store)),
         "keys": lambda: keys(settings, store),
     }
-    if settings.serves != "ingest":  # which sees no release
+    if settings.serves != "ingest":  # a server for uploads only cannot read releases
         found["releases"] = lambda: releases(registry, store)
         found["chores"] = lambda: chores(registry.app, faults.present(store))
     return found
 
 
 def workers(app: str, felt: Pulse) -> Finding:
-    """Look whether anybody counts."""
+    """Check that a worker lives."""
     if felt.workers:
         return Finding("workers", "ok", f"{felt.workers} alive", app=app)
     meaning = "nothing is counted" + ("" if felt.backlog else "; nothing waits at the moment")
@@ -54,7 +54,7 @@ def workers(app: str, felt: Pulse) -> Finding:
 
 
 def backlog(app: str, felt: Pulse, cap: int) -> Finding:
-    """Look how much waits."""
+    """Check how much waits."""
     seen = f"{felt.backlog:,} of at most {cap:,} batches wait, {felt.pending:,} of them in a worker's hands"
     remedy = "start another worker; if that does not help, look what slows the store"
     if felt.backlog >= cap:
@@ -65,7 +65,7 @@ def backlog(app: str, felt: Pulse, cap: int) -> Finding:
 
 
 def lag(app: str, felt: Pulse) -> Finding:
-    """Look how long it waits."""
+    """Check how long batches wait."""
     if felt.lag is None:
         meaning, remedy = "how long batches have waited cannot be told", f"start `deniable worker --app {app}`"
         return Finding("lag", "warning", "no worker came, ever or since the store's clock went back", meaning, remedy, app)
@@ -78,7 +78,7 @@ def lag(app: str, felt: Pulse) -> Finding:
 
 
 def dead(app: str, felt: Pulse) -> Finding:
-    """Look for what could not be counted."""
+    """Check for batches that could not be counted."""
     if not felt.dead:
         return Finding("dead letters", "ok", "none", app=app)
     meaning = "batches that were accepted are in no tally"
@@ -87,7 +87,7 @@ def dead(app: str, felt: Pulse) -> Finding:
 
 
 def keys(settings: Settings, store: Store) -> Finding:
-    """Look who may send and read; a key that was revoked leaves nothing, so that it is not there is all that can be seen."""
+    """Check who may send and read. A revoked key leaves no trace, so only missing keys can be seen."""
     app, roles = store.app, Counter(key.role for key in KeyStore(store).load())
     for role, pairs in (("ingest", settings.ingest_keys), ("read", settings.read_keys)):
         roles[role] += sum(served == app for served, _ in Keys(pairs))
@@ -101,7 +101,7 @@ def keys(settings: Settings, store: Store) -> Finding:
 
 
 def releases(registry: Registry, store: Store) -> Finding:
-    """Look for releases of metrics that are defined otherwise by now, in the same version."""
+    """Check for releases of metrics that are defined differently now, in the same version."""
     found: dict[str, set[str]] = {}
     live = 0
     for metric in registry.definitions:
@@ -125,7 +125,7 @@ def releases(registry: Registry, store: Store) -> Finding:
 
 
 def chores(app: str, present: Mapping[str, str]) -> Finding:
-    """Look what workers fail to do beside counting."""
+    """Check for chores of workers that fail."""
     if not present:
         return Finding("chores", "ok", "nothing fails of what workers do beside counting", app=app)
     seen = "; ".join(f"{name} fails ({error})" for name, error in present.items())

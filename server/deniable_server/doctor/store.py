@@ -1,4 +1,4 @@
-"""What the doctor looks at of the store: whether it can be used, keeps what was promised, has room, and whom it lets in."""
+"""The doctor's checks of the store: that it works, keeps its promises, has room, and who has access."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ __all__ = ["access", "clock", "disk", "eviction", "looks", "memory", "promise", 
 
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
-_OFF = 2.0  # seconds between the clocks that want attention; ours and the store's answers take less
+_OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _TOO_FAR = 3600.0  # the shortest period
 
-# Commands that change nothing wherever they are allowed: what each process must be allowed, and what none needs to be.
+# Commands that change nothing if they are allowed: those that each process needs, and those that none needs.
 _INGEST: dict[str, tuple[Any, ...]] = {
     "append batches": ("EVAL", "return 1", 2, schema.REPORTS, schema.SEEN),
-    "append batches (XADD)": ("XADD", schema.REPORTS, "NOMKSTREAM", "0-0", "d", ""),  # an id that no store takes
+    "append batches (XADD)": ("XADD", schema.REPORTS, "NOMKSTREAM", "0-0", "d", ""),  # no store accepts this id
     "recognise repeated uploads": ("HGET", schema.SEEN, ""),
     "remember uploads": ("EXPIREAT", schema.SEEN, 1),
     "count refused reports": ("EXPIRE", schema.REFUSED, 1),
@@ -41,7 +41,7 @@ _LIVE: dict[str, tuple[Any, ...]] = {
     "read what is not published yet": ("MGET", schema.TALLY),
     "read what was refused": ("HGETALL", schema.REFUSED),
 }
-"""Of who answers admin keys, and of nobody else."""
+"""For servers that answer admin keys only."""
 _BOTH: dict[str, tuple[Any, ...]] = {
     "read keys": ("HGETALL", schema.KEYS),
     "hold limits": ("EVAL", "return 1", 1, schema.RATE_KEY),
@@ -49,13 +49,13 @@ _BOTH: dict[str, tuple[Any, ...]] = {
 }
 _NOBODY: dict[str, tuple[Any, ...]] = {
     "list all that is kept": ("SCAN", 0, "COUNT", 1),
-    "read batches that wait": ("XRANGE", schema.REPORTS, "+", "-"),  # from the end to the beginning: none
+    "read batches that wait": ("XRANGE", schema.REPORTS, "+", "-"),  # from the end to the beginning: no entries
     "see other users": ("ACL", "USERS"),
 }
 
 
 def looks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
-    """Name the looks at the store."""
+    """Return the checks of the store, by name."""
     return {
         "version": lambda: version(about.state(client, "server")),
         "role": lambda: role(about.state(client, "replication")),
@@ -71,7 +71,7 @@ def looks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, 
 
 
 def version(info: dict[str, Any]) -> Finding:
-    """Look at what the store says it is, as ``INFO server`` tells it."""
+    """Check the store's version, from ``INFO server``."""
     valkey = info.get("valkey_version")
     seen = f"Valkey {valkey}" if valkey else f"Redis {info['redis_version']}"
     if valkey or tuple(int(part) for part in str(info["redis_version"]).split(".")[:2]) >= _OLDEST:
@@ -80,14 +80,14 @@ def version(info: dict[str, Any]) -> Finding:
 
 
 def role(info: dict[str, Any]) -> Finding:
-    """Look whether the store takes writes."""
+    """Check that the store is no replica."""
     if info.get("role") == "master":
         return Finding("role", "ok", "takes writes")
     return Finding("role", "fault", "a replica", "every upload is refused", "point DENIABLE_REDIS_URL at the primary")
 
 
 def writes(client: Client) -> Finding:
-    """Try whether the store would take a write, as ``/readyz`` does."""
+    """Check that the store would accept a write, as ``/readyz`` does."""
     try:
         writable.probe(client)
     except CommandForbidden:
@@ -100,7 +100,7 @@ def writes(client: Client) -> Finding:
 
 
 def eviction(seen: dict[str, str]) -> Finding:
-    """Look what the store does when it is full."""
+    """Check what the store does when it is full."""
     wrong = durability.evicts(seen)
     if wrong:
         meaning = "an upload that was forgotten is counted twice when it is repeated, and tallies vanish"
@@ -113,7 +113,7 @@ def eviction(seen: dict[str, str]) -> Finding:
 
 
 def promise(promised: Durability, seen: dict[str, str]) -> Finding:
-    """Look whether the store keeps what an answered upload was promised."""
+    """Check that the store keeps the promised durability."""
     wrong = promised.broken(seen)
     if wrong:
         meaning = "servers refuse to start on this store, or answer 503"
@@ -127,7 +127,7 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
 
 
 def disk(info: dict[str, Any]) -> Finding:
-    """Look whether what the store wrote got to its disk."""
+    """Check that the store's writes reach its disk."""
     remedy = "look at the disk's room and at the store's log"
     if info.get("aof_last_write_status", "ok") != "ok":
         return Finding("disk", "fault", "the last write failed", "uploads are refused until it writes again", remedy)
@@ -138,7 +138,7 @@ def disk(info: dict[str, Any]) -> Finding:
 
 
 def memory(info: dict[str, Any]) -> Finding:
-    """Look how much room the store has."""
+    """Check how much room the store has."""
     used, most = int(info["used_memory"]), int(info.get("maxmemory", 0))
     if not most:
         seen = f"{used >> 20:,} MiB used, and no maxmemory"
@@ -156,7 +156,7 @@ def memory(info: dict[str, Any]) -> Finding:
 
 
 def access(client: Client) -> Finding:
-    """Look who else gets in."""
+    """Check who else has access."""
     given = about.connection(client)
     password, place = given.get("password"), given.get("host")
     remedy = "give each process a user of its own (deploy/users.acl, docs/access.md), and bind the store to where they are"
@@ -172,7 +172,7 @@ def access(client: Client) -> Finding:
 
 
 def _near(place: str | None) -> bool:
-    """Tell whether an address is one of this machine's own."""
+    """Return whether an address belongs to this machine."""
     if place is None or place == "localhost":
         return True
     try:
@@ -192,7 +192,7 @@ def _listens_widely(client: Client) -> bool:
 
 
 def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
-    """Look whether the store's user may do what the server does, and no more. Every command that is tried changes nothing."""
+    """Check that the store's user may do what the server does, and no more. Every command tried changes nothing."""
     wanted = _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
     missing = [what for what, command in wanted.items() if not all(_may(client, command, app) for app in apps)]
     if missing:
@@ -211,17 +211,17 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
 
 
 def _may(client: Client, command: tuple[Any, ...], app: str) -> bool:
-    """Tell whether a command is allowed, whatever else becomes of it."""
+    """Return whether a command is allowed, even if it fails otherwise."""
     return about.may(client, *(_key(part, app) if isinstance(part, schema.Key) else part for part in command))
 
 
 def _key(kind: schema.Key, app: str) -> str:
-    """Write a key that is never there."""
+    """Return a key that never exists."""
     return kind.of(app, *["doctor"] * kind.name.count("*"))
 
 
 def clock(client: Client, now: Callable[[], float] = time.time) -> Finding:
-    """Look how far this machine's clock and the store's are apart."""
+    """Check how far this machine's clock and the store's are apart."""
     before = now()
     theirs = about.clock(client)
     after = now()

@@ -1,1 +1,1 @@
-"""Made-up reports: the bounds that honest ones keep, and the watcher that looks for others."""
+"""Made-up reports: bounds that honest reports keep, and the watcher that checks them."""

@@ -1,21 +1,21 @@
-"""Alarms: tests that honest reports pass, whatever people answer, and that made-up ones may fail.
+"""Alarm tests, which honest reports pass for any population, and made-up reports may fail.
 
-A mechanism bounds the probability of every part of a report (`Mechanism.bounds`), and so what the sums can be. Each test is of
-one kind of excess, and its p-value holds at any number of reports and for the worst population (`tail_bounds`):
+A mechanism bounds the probability of every part of a report (`Mechanism.bounds`), and so the sums. Each test is for one kind of
+excess. Its p-value holds for any number of reports and for the worst population (`tail_bounds`):
 
 ``weight``
-    the ones of a report have a known distribution;
+    the number of ones in a report has a known distribution;
 ``row``
     hash functions, cohorts and sets are drawn uniformly;
 ``cell``
     no cell is named, and no bit set, more often than if everybody held it, or less often than if nobody did;
 ``set``
-    no few values have more support than all people together could give them: estimates that sum to far more than 1;
+    no few values have more support than all people together could give them: the sum of estimates would be far above 1;
 ``value``
-    no value of a mechanism that hashes or transforms has an estimate far above 1 or below 0, and a code that belongs to no value
-    has one near 0.
+    if a mechanism hashes or transforms: no value has an estimate far above 1 or below 0, and no code without a value has one far
+    from 0.
 
-They see what no honest population can do. They do not see lies that an honest population might have told.
+They detect what no honest population can cause. They cannot detect lies that an honest population might have told.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ if TYPE_CHECKING:
 __all__ = ["ALPHA", "Finding", "about", "examine", "influence", "raised"]
 
 ALPHA = 1e-4
-"""Probability that a look at honest reports raises any alarm, over all that is looked at."""
+"""Probability of any alarm in one look at honest reports, over all tests."""
 
-_CLOSEST = 64  # counts, of those furthest out, whose tails are computed
+_CLOSEST = 64  # most extreme counts, whose tails are computed
 _NAMED = 5
-_MOST_VALUES = 1 << 16  # whose support is decoded while the worker waits
+_MOST_VALUES = 1 << 16  # most values that are decoded while the worker waits
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class Finding:
     test
         Its name.
     p_value
-        Probability of so much or more in honest reports, at most, over everything that the test looked at.
+        Upper bound on the probability of this result for honest reports, over everything that the test covers.
     what
-        What was seen, in words.
+        What was found, in words.
     values
-        The values, as places in the domain, that it is about; a few of them, where there are any.
+        Some of the values it is about, as places in the domain.
     """
 
     test: str
@@ -77,7 +77,7 @@ class Finding:
 
 
 def influence(mechanism: Mechanism) -> float:
-    """Compute by how many respondents a single report can raise the count of a value: ``(1 - q) / (p - q)``."""
+    """Compute by how many respondents one report can raise the count of a value: ``(1 - q) / (p - q)``."""
     return float((1 - mechanism.q) / (mechanism.p - mechanism.q))
 
 
@@ -91,12 +91,12 @@ def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | Non
     tally
         The sum of the reports.
     weights
-        int64 array (width + 1,): how many of them set none, one, ... all of the bits, where they have bits and it is known.
+        int64 array (width + 1,): how many of them set none, one, ... all of the bits, if they have bits and it is known.
 
     Returns
     -------
     list of Finding
-        One for each test that the mechanism allows, whether anything was found or not; none without reports.
+        One for each test that fits the mechanism, significant or not; none without reports.
     """
     if not tally.n:
         return []
@@ -110,9 +110,9 @@ def examine(mechanism: Mechanism, tally: Tally, weights: NDArray[np.int64] | Non
 
 
 def raised(findings: list[list[Finding]], alpha: float = ALPHA) -> list[list[Finding]]:
-    """Pick the alarms among all findings of one look, so that honest ones raise any with probability `alpha` at most.
+    """Return the alarms among all findings of one look, such that honest reports raise any with probability `alpha` at most.
 
-    Each keeps its place; its p-value becomes that of the whole look (Bonferroni).
+    Each keeps its place. Its p-value becomes that of the whole look (Bonferroni).
     """
     tests = sum(map(len, findings))
     return [
@@ -122,7 +122,7 @@ def raised(findings: list[list[Finding]], alpha: float = ALPHA) -> list[list[Fin
 
 
 def about(number: float) -> float:
-    """Round a number of reports to two digits: an alarm is told at once, and the numbers themselves are not for telling."""
+    """Round a number of reports to two digits: alarms show at once, and exact numbers must not."""
     return float(f"{number:.1e}")
 
 
@@ -132,9 +132,9 @@ def _about(number: float) -> str:
 
 
 def _weight(kinds: NDArray[np.float64], weights: NDArray[np.int64]) -> Finding:
-    """Test the number of ones: of each count of reports, and of those with at most and with at least so many."""
+    """Test the number of ones: of each count of reports, and of those with at most and with at least as many ones."""
     n = int(weights.sum())
-    light, heavy = np.cumsum(kinds, axis=1), np.cumsum(kinds[:, ::-1], axis=1)[:, ::-1]  # summed from the thin end
+    light, heavy = np.cumsum(kinds, axis=1), np.cumsum(kinds[:, ::-1], axis=1)[:, ::-1]  # summed from the end with less mass
     seen = np.stack([weights, weights.cumsum(), weights[::-1].cumsum()[::-1]])
     most = np.minimum(np.stack([kinds.max(axis=0), light.max(axis=0), heavy.max(axis=0)]), 1.0)
     p_values = tail_bounds.at_least(seen, n, most)
@@ -157,7 +157,7 @@ def _rows(tally: Tally) -> Finding:
 
 
 def _cells(known: Bounds, tally: Tally) -> Iterator[Finding]:
-    """Test each cell or bit, all of them together where they exclude each other or are independent, and the largest sets."""
+    """Test each cell or bit, all together if they exclude each other or are independent, and the largest sets."""
     layout = tally.layout
     unary, direct = layout.kind == "bits", known.direct
     least, most = float(known.low), float(known.high)
@@ -171,7 +171,7 @@ def _cells(known: Bounds, tally: Tally) -> Iterator[Finding]:
     yield Finding(
         "cell", single, f"{thing} counts {_about(seen)} of {_about(among)} reports; {limit}", (place,) if direct else ()
     )
-    if unary and layout.rows > 1:  # bits of one row come and go together with it
+    if unary and layout.rows > 1:  # bits of one row depend on the number of its reports
         return
     counts, n = tally.counts.ravel(), tally.n
     what = f"too many of the {len(counts):,} counts are below those of values that nobody holds, as where others were pushed up"
@@ -185,14 +185,14 @@ def _cells(known: Bounds, tally: Tally) -> Iterator[Finding]:
 
 
 def _together(counts: NDArray[np.int64], n: int, low: float, high: float) -> float:
-    """Bound the probability of so many counts too low, or so many too high."""
+    """Bound the probability that the counts together are this low, or this high."""
     return min(1.0, 2 * min(tail_bounds.shortfall(counts, n, low), tail_bounds.shortfall(n - counts, n, 1 - high)))
 
 
 def _furthest(counts: NDArray[np.int64], of: NDArray[np.int64] | int, low: float, high: float) -> tuple[float, int]:
-    """Find the count furthest beyond its bounds; return its p-value, all of them considered, and its place.
+    """Find the count furthest beyond its bounds; return its p-value over all counts, and its place.
 
-    Exact tails of millions of counts would take seconds: only those of the few furthest out in standard deviations are computed.
+    Exact tails of millions of counts would take seconds. So only the counts with the most standard deviations are computed.
     """
     among = np.broadcast_to(np.asarray(of, np.float64), counts.shape).ravel()
     flat = counts.ravel()
@@ -210,7 +210,7 @@ def _furthest(counts: NDArray[np.int64], of: NDArray[np.int64] | int, low: float
 
 
 def _values(mechanism: Mechanism, tally: Tally) -> Iterator[Finding]:
-    """Test the support of each value, where it is not a count of the tally itself, and of codes that no value has."""
+    """Test the support of each value, unless it is a count of the tally itself, and of codes without a value."""
     if mechanism.domain_size > _MOST_VALUES or isinstance(getattr(mechanism, "family", None), PoolFamily):
         return
     if isinstance(mechanism, (Cms, FastLocalHash, Hadamard, Hcms, LocalHash, Projective)):
@@ -229,7 +229,7 @@ def _values(mechanism: Mechanism, tally: Tally) -> Iterator[Finding]:
 
 @singledispatch
 def _unused(mechanism: Mechanism, tally: Tally) -> NDArray[np.int64]:  # noqa: ARG001
-    """Count the supports of codes that the mechanism could give further values: each with probability q, whatever people hold."""
+    """Count the supports of codes without a value: each has probability q for any population."""
     return np.zeros(0, np.int64)
 
 

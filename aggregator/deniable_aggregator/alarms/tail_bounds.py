@@ -1,8 +1,8 @@
-"""Tails: how unlikely counts are, by bounds that hold at any number of reports and as far out as an alarm must look.
+"""Tail bounds of counts, which hold for any number of reports and far out in the tails.
 
-An honest count is a sum of independent events, whose probabilities depend on what people hold but lie within known bounds. It
-is then no larger, in distribution, than the binomial of the upper bound, and no smaller than that of the lower one, whatever
-people hold. So every probability here is exact for the worst population, or above it.
+An honest count is a sum of independent events. Their probabilities depend on the population, but lie within known bounds. So the
+count is stochastically between the binomials of the lower and the upper bound. Every probability here is exact for the worst
+population, or above it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["at_least", "at_most", "binomial_sums", "log_choose", "set_surplus", "shortfall"]
 
 _LAMBDAS = np.linspace(0.02, 0.9, 45)
-_REACH = 32.0  # standard deviations, beyond which Chernoff's own bound serves
+_REACH = 32.0  # standard deviations, beyond which Chernoff's bound is used
 _LIGHTEST = 700.0  # minus the logarithm of the lightest mass that a float holds
-_EDGES = 1500  # parts of that range; the bound is that of the worst count in each
+_EDGES = 1500  # parts of that range; each uses its worst count
 _STEPS = np.geomspace(1e-4, 20.0, 120)
 
 
 def at_least(hits: ArrayLike, of: ArrayLike, chance: ArrayLike) -> NDArray[np.float64]:
-    """Compute the probability of at least so many successes in `of` trials of probability `chance`."""
+    """Compute the probability of at least `hits` successes in `of` trials of probability `chance`."""
     k, n, p = np.broadcast_arrays(np.asarray(hits, np.float64), np.asarray(of, np.float64), np.asarray(chance, np.float64))
     inside = (k > 0) & (k <= n)
     tail = betainc(np.where(inside, k, 1.0), np.where(inside, n - k + 1, 1.0), np.clip(p, 0.0, 1.0))
@@ -37,22 +37,22 @@ def at_least(hits: ArrayLike, of: ArrayLike, chance: ArrayLike) -> NDArray[np.fl
 
 
 def at_most(hits: ArrayLike, of: ArrayLike, chance: ArrayLike) -> NDArray[np.float64]:
-    """Compute the probability of at most so many successes in `of` trials of probability `chance`."""
+    """Compute the probability of at most `hits` successes in `of` trials of probability `chance`."""
     n = np.asarray(of, np.float64)
     return at_least(n - np.asarray(hits), n, 1 - np.asarray(chance, np.float64))
 
 
 def shortfall(counts: NDArray[np.int64], of: int, least: float) -> float:
-    """Bound the probability that counts fall short as much as these, taken together, where none need fall short.
+    """Bound the probability that counts are together this far below their expectation, if none has to be.
 
     Parameters
     ----------
     counts
         int64 array of any shape.
     of
-        Reports.
+        Number of reports.
     least
-        What each of them counts has at least this probability in each report, in (0, 1).
+        Each count's event has at least this probability in each report, in (0, 1).
 
     Returns
     -------
@@ -61,10 +61,10 @@ def shortfall(counts: NDArray[np.int64], of: int, least: float) -> float:
 
     Notes
     -----
-    Each term falls as its count grows, so it is largest, in distribution, for a binomial count of `least`. The counts must be
-    negatively associated, as those of what excludes each other are, and of independent bits: then so are the terms, and
-    E exp(lambda T) is at most the product of theirs (Joag-Dev and Proschan). Chernoff's bound is taken at the best lambda. For
-    counts that are too large, give ``of - counts`` and one less the greatest probability.
+    Each term falls as its count grows, so it is stochastically largest for a binomial count of `least`. The counts must be
+    negatively associated. Counts of exclusive events and of independent bits are. Then so are the terms, and E exp(lambda T) is
+    at most the product of theirs (Joag-Dev and Proschan). Chernoff's bound is taken at the best lambda. For counts that are too
+    large, pass ``of - counts`` and one minus the greatest probability.
 
     References
     ----------
@@ -86,17 +86,17 @@ def _below(counts: NDArray[np.int64], of: int, least: float) -> NDArray[np.float
 
 
 def _log_moments(of: int, least: float) -> NDArray[np.float64]:
-    """Bound log E exp(lambda G) for each lambda, G the term of a binomial count of `least`."""
+    """Bound log E exp(lambda G) for each lambda, where G is the term of a binomial count of `least`."""
     mean = of * least
     first = max(0, int(mean - _REACH * np.sqrt(mean * (1 - least))))
-    last = int(np.ceil(mean))  # from here up the term is 0
+    last = int(np.ceil(mean))  # from here on the term is 0
     edges = np.unique(np.linspace(first, last, _EDGES).astype(np.int64))
     below = np.where(edges > 0, bdtr(np.maximum(edges - 1.0, 0.0), of, least), 0.0)
     masses = np.diff(below)
-    terms = _below(edges[:-1], of, least)  # of each part the largest
+    terms = _below(edges[:-1], of, least)  # the largest term of each part
     heavy = masses > 0
     logs = _LAMBDAS[:, None] * terms[heavy] + np.log(masses[heavy])
-    # What lies below the first edge, or has a mass that a float cannot hold: P(G >= t) <= exp(-t) by Chernoff, integrated.
+    # For counts below the first edge, and masses too small for a float: P(G >= t) <= exp(-t) by Chernoff, integrated.
     if first or terms[0] > _LIGHTEST:
         beyond = (_LAMBDAS - 1) * min(terms[0], _LIGHTEST) - np.log(1 - _LAMBDAS)
     else:
@@ -106,7 +106,7 @@ def _log_moments(of: int, least: float) -> NDArray[np.float64]:
 
 
 def log_choose(of: int, some: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Compute the logarithm of how many sets there are."""
+    """Compute the logarithm of the number of sets."""
     return np.asarray(gammaln(of + 1.0) - gammaln(some + 1.0) - gammaln(of - some + 1.0), np.float64)
 
 
@@ -116,7 +116,7 @@ def binomial_sums(kinds: Sequence[Sequence[tuple[int, Fraction]]]) -> NDArray[np
     Parameters
     ----------
     kinds
-        For each sum the trials and the probability of its parts. All sums have as many trials.
+        For each sum the trials and the probability of its parts. All sums have the same number of trials.
 
     Returns
     -------
@@ -131,25 +131,25 @@ def _binomial(of: int, chance: float) -> NDArray[np.float64]:
 
 
 def set_surplus(counts: NDArray[np.int64], of: int, p: float, q: float, *, exclusive: bool) -> tuple[float, int]:
-    """Bound the probability that some set of values has so many supports, more than all people together could give it.
+    """Bound the probability that some set of values has this much support, above what all people together could give it.
 
     Parameters
     ----------
     counts
-        int64 array (values,): reports that support each.
+        int64 array (values,): reports that support each value.
     of
-        Reports.
+        Number of reports.
     p, q
-        Probability that a report supports the value held, and any other.
+        Probabilities that a report supports the value held, and any other.
     exclusive
-        Whether a report supports a single value; else it supports them independently of each other, or less than that.
+        Whether a report supports a single value. If not, it supports values independently, or with negative dependence.
 
     Returns
     -------
     p_value : float
-        Over all sets of up to half of the values: the union of the sets is accounted for.
+        Over all sets of up to half of the values, with a union bound.
     size : int
-        Of the most unlikely set.
+        Size of the most unlikely set.
     """
     values = len(counts)
     sizes = np.arange(1, max(values // 2, 1) + 1)
@@ -157,7 +157,7 @@ def set_surplus(counts: NDArray[np.int64], of: int, p: float, q: float, *, exclu
     if exclusive:
         with np.errstate(divide="ignore"):
             logs = np.log(at_least(sums, of, p + (sizes - 1) * q))
-    else:  # one of the set is held at most: E exp(s S) of a report is at most that of its independent bits
+    else:  # a person holds one value of the set at most: E exp(s S) of a report is at most that of its independent bits
         grown = np.expm1(_STEPS)
         moment = of * (np.log1p(p * grown) + (sizes[:, None] - 1) * np.log1p(q * grown))
         logs = np.minimum((moment - _STEPS * sums[:, None]).min(axis=1), 0.0)

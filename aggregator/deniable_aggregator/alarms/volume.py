@@ -1,7 +1,7 @@
-"""Sudden volume: a period, or a segment's share of one, unlike those before it.
+"""Sudden volume: a period, or a segment's share of one, unlike earlier periods.
 
-How many people answer follows no distribution that a mechanism would give, so this is a rule and not a test: it has no p-value,
-and a product that takes off breaks it as a flood of made-up reports does. It is robust: one strange period hardly moves it.
+No mechanism determines how many people answer, so this is a rule and not a test. It has no p-value. A product that suddenly grows
+breaks it as a flood of made-up reports does. It is robust: one strange period hardly changes it.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 __all__ = ["LEAST_PERIODS", "sudden"]
 
 LEAST_PERIODS = 7
-"""Periods that there must have been before."""
+"""Fewest earlier periods."""
 
-_LONGEST = 60  # periods looked back on
+_LONGEST = 60  # earlier periods that are compared
 _LEAST_REPORTS = 1000
 _TIMES = 2.0
 _DEVIATIONS = 8.0
-_LEAST_DEVIATION = 0.1  # in logarithms: where traffic was all but constant
+_LEAST_DEVIATION = 0.1  # in logarithms: for almost constant traffic
 _TO_SIGMA = 1.4826  # of the median absolute deviation of a normal distribution
 
 
 def sudden(before: Sequence[float], now: float, reports: int) -> float | None:
-    """Tell how many times as large as usual something is, if that is far out of the ordinary.
+    """Return how many times as large as usual a number is, if that is far out of the ordinary.
 
     Parameters
     ----------
     before
-        Reports of the periods before, in order; or the odds of a segment in each.
+        Reports of the earlier periods, in order; or the odds of a segment in each.
     now
-        The same of this one, which may not be over: only too many are told of.
+        The same for this period, which may not be over: only high numbers matter.
     reports
-        Reports that it rests on.
+        Number of reports behind it.
 
     Returns
     -------
     float or None
-        How many times the median, if that is more than twice, and more than eight robust standard deviations of the logarithm
-        away; None otherwise, and where fewer than 7 periods or 1,000 reports say too little.
+        The ratio to the median, if it is above 2 and its logarithm is more than eight robust standard deviations away. None
+        otherwise, and if there are fewer than 7 periods or 1,000 reports.
     """
     known = [log(each) for each in before[-_LONGEST:] if each > 0]
     if len(known) < LEAST_PERIODS or reports < _LEAST_REPORTS or now <= 0:

@@ -1,9 +1,9 @@
-"""The watch: looks for made-up reports among what is counted, now and then, and keeps what it finds in the store.
+"""The watch: regularly tests counted reports for made-up ones, and stores alarms.
 
-A look tests every period, and every segment of it, that has grown by a tenth since it was last tested, or has grown at all and
-that was in another hour: some seventy times on its way from a thousand reports to a million, and once an hour. All tests of a
-look together raise a false alarm with probability `checks.ALPHA` at most. An alarm stays with its period: what was counted
-remains suspect, however many honest reports come after.
+A look tests every period, and each of its segments, that has grown by a tenth since its last test. If the last test was in
+another hour, any growth is enough. So a period is tested about seventy times on its way from a thousand reports to a million, and
+once an hour. All tests of a look together raise a false alarm with probability `checks.ALPHA` at most. An alarm stays with its
+period: its sums remain suspect, however many honest reports follow.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ __all__ = ["EVERY_SECONDS", "Alarm", "Watch", "alarms", "forget", "looked"]
 log = logging.getLogger("deniable.watch")
 
 EVERY_SECONDS = 60.0
-"""Between looks."""
+"""Seconds between looks."""
 
 _GROWTH = 1.1
-_LEAST_REPORTS = 100  # of fewer, no test could tell much
+_LEAST_REPORTS = 100  # with fewer, no test is useful
 _MOST_KEPT = 100  # alarms of a metric
-_MOST_PERIODS = 90  # whose numbers are kept, to tell growth and what is usual
-_HOUR = 3600  # the finest time that is kept of anything that has to do with reports
+_MOST_PERIODS = 90  # whose numbers are kept, to measure growth and the usual volume
+_HOUR = 3600  # the finest time that is stored about reports
 
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """What a look found.
+    """A result of a look.
 
     Parameters
     ----------
     test
         `checks.Finding.test`; or ``"volume"`` or ``"share"``, which are rules.
     p_value
-        Probability of such an alarm in a look at honest reports, at most; None for a rule.
+        Upper bound on the probability of such an alarm in a look at honest reports; None for a rule.
     period, segment
-        What it is about; an empty segment stands for all of them together.
+        The reports it is about; an empty segment means all of the period.
     n
         Reports that were tested.
     what
-        What was seen, in words.
+        What was found, in words.
     values
-        A few of the values, as places in the domain, that it is about.
+        Some of the values it is about, as places in the domain.
     since
         Unix time of the hour in which it was first raised.
     """
@@ -82,14 +82,14 @@ def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, 
     Parameters
     ----------
     store
-        Where the metrics are counted.
+        The app's store.
     definitions
         Metric, version and fingerprint of each.
 
     Returns
     -------
     dict
-        By definition, of those that have any.
+        By definition, for metrics with alarms.
     """
     names = [tallies.name(each) for each in definitions]
     texts = store.alarms.some(names)
@@ -108,21 +108,21 @@ def looked(store: Store) -> int | None:
 
 
 def forget(store: Store, metric: str, before: float) -> bool:
-    """Forget what was found of old periods, and how much was counted of them.
+    """Delete alarms of old periods, and the numbers that growth is measured by.
 
     Parameters
     ----------
     store
-        Where the metric is counted.
+        The app's store.
     metric
         Its id.
     before
-        Unix time: what ended before it is old.
+        Unix time: a period that ended before it is old.
 
     Returns
     -------
     bool
-        Whether there was anything to forget.
+        Whether there was anything to delete.
     """
     own = {name.decode(): text for name, text in store.alarms.all().items() if name.startswith(f"{metric}|".encode())}
     return sum(_forget(store, name, text, before) for name, text in own.items()) > 0
@@ -145,7 +145,7 @@ def _forget(store: Store, definition: str, text: bytes, before: float) -> bool:
 
 @dataclass(slots=True)
 class _Kept:
-    """What is kept of a definition: how much each unit had when last tested, in which hour; the alarms, by unit and test."""
+    """The record of a definition: reports and hour of each unit's last test, and alarms by unit and test."""
 
     tested: dict[str, tuple[int, int]]
     alarms: dict[tuple[str, str, str], Alarm]
@@ -168,7 +168,7 @@ class _Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Unit:
-    """What is tested together: a period, or a segment of one."""
+    """A unit of tests: a period, or a segment of one."""
 
     definition: Definition
     kept: _Kept
@@ -186,16 +186,16 @@ class _Unit:
 
 
 class Watch:
-    """Looks at one app.
+    """Tests the reports of one app.
 
     Parameters
     ----------
     store
-        Where it is counted.
+        The app's store.
     registry
-        What its metrics are.
+        Its metrics.
     faults
-        Where a metric that fails, alone, is noted.
+        Records a metric that fails, while the others continue.
     """
 
     def __init__(self, store: Store, registry: Registry, *, faults: Faults | None = None) -> None:
@@ -203,13 +203,13 @@ class Watch:
         self._questions = [Declared.of(metric) for metric in registry.definitions]
 
     def run(self) -> None:
-        """Look, unless another worker has of late. Should two look at once, they find the same."""
+        """Test, unless another worker did so recently. If two test at once, they find the same."""
         now = int(time.time())
         if not 0 <= now - (looked(self._store) or 0) < EVERY_SECONDS:
             self.look(now)
 
     def look(self, now: int) -> list[Alarm]:
-        """Test what has grown, and keep what is found.
+        """Test what has grown, and store alarms.
 
         Parameters
         ----------
@@ -219,10 +219,10 @@ class Watch:
         Returns
         -------
         list of Alarm
-            Those raised by this look.
+            Alarms raised by this look.
         """
         before = looked(self._store) or 0
-        since = before - before % _HOUR - _HOUR  # the index of strata tells the hour, by clocks that may differ a little
+        since = before - before % _HOUR - _HOUR  # the index of strata has hours, by clocks that may differ a little
         hour = now - now % _HOUR
         units: list[_Unit] = []
         whole = True
@@ -232,7 +232,7 @@ class Watch:
                 grown = self._grown(question, since, hour) if settled is not None else []
                 if settled is not None and self._store.staging.settled(question.metric.id) == settled:
                     units += grown
-                else:  # a part of a commit may look made-up
+                else:  # a part of a commit may look made up
                     whole = False
         raised = self._raise(units, hour)
         self._store.alarms.put({tallies.name(unit.definition): unit.kept.write() for unit in units})
@@ -241,7 +241,7 @@ class Watch:
         return raised
 
     def _grown(self, question: Declared, since: int, hour: int) -> list[_Unit]:
-        """Test what has grown of a version of a metric since a Unix time."""
+        """Test the periods of a version that have grown since a Unix time."""
         definition = question.definition
         strata = {each: updated for each, updated in self._store.strata(question.metric.id).items() if each[:3] == definition}
         units: list[_Unit] = []
@@ -252,9 +252,9 @@ class Watch:
         return units
 
     def _units(self, question: Declared, kept: _Kept, period: str, strata: Sequence[Stratum], hour: int) -> Iterator[_Unit]:
-        """Test a period as a whole, and each of its segments where there are several, if it has enough reports."""
+        """Test a period as a whole, and each of its segments if there are several and they have enough reports."""
         layout = question.layout
-        least = max(_LEAST_REPORTS, question.metric.min_reports)  # whoever may read alarms learns of no smaller group
+        least = max(_LEAST_REPORTS, question.metric.min_reports)  # readers of alarms learn of no smaller group
         parts = {stratum: self._store.read(layout, [stratum]) for stratum in strata}
         groups = [("", list(strata)), *((stratum.segment, [stratum]) for stratum in strata if len(strata) > 1)]
         for segment, members in groups:
@@ -283,7 +283,7 @@ class Watch:
 
 
 def _worse(older: Alarm | None, newer: Alarm) -> Alarm:
-    """Keep the stronger alarm of two, and the time of the first."""
+    """Return the stronger of two alarms, with the earlier time."""
     if older is None:
         return newer
     stronger = newer if (newer.p_value or 0.0) <= (older.p_value or 0.0) else older
@@ -291,11 +291,11 @@ def _worse(older: Alarm | None, newer: Alarm) -> Alarm:
 
 
 def _volume(unit: _Unit, hour: int) -> Iterator[Alarm]:
-    """Compare a period, or a segment's share of one, with those before it."""
+    """Compare a period, or a segment's share of one, with earlier periods."""
     history: dict[str, dict[str, int]] = defaultdict(dict)
     for name, (n, _) in unit.kept.tested.items():
         period, _, segment = name.partition("|")
-        if period < unit.period:  # the names of periods sort as they follow one another
+        if period < unit.period:  # names of periods sort by time
             history[segment][period] = n
     whole = history[""]
     if not unit.segment:

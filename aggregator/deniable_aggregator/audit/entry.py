@@ -1,12 +1,12 @@
-"""An entry of the audit log: who did what and when, chained to the entry before it by that one's hash.
+"""An entry of the audit log: who did what and when, with the hash of the entry before it.
 
-An entry is one line of JSON, written in one way only::
+An entry is one line of JSON, in exactly one form::
 
     {"number":7,"time":"2026-11-21T19:40:00Z","event":"key.revoked","actor":"command","details":{"id":"3f9c2b7a51e0d486"},
      "nonce":"5b0c6d9f0c1e8a72","previous":"<hash of entry 6>","hash":"<hash of this entry>"}
 
-The hash is SHA-256 of the line ``deniable audit 1`` and then the entry without its last member. The nonce is drawn: without it, a
-hash that is kept elsewhere would let one try what the entry says, and two like entries of one second would be one.
+The hash is SHA-256 of the line ``deniable audit 1`` and then the entry without its last member. The nonce is random. Without it,
+a hash kept elsewhere would let others test guesses about the entry, and two equal entries of one second would be the same.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
         }.items()
     }
 )
-"""What is logged, and which members its details may have."""
+"""Events that are logged, and the members of their details."""
 
 LONGEST = 1000
-"""Characters of a text in an entry's details."""
+"""Most characters of a text in an entry's details."""
 
 _CONTEXT = b"deniable audit 1\n"
 _ACTOR = re.compile(r"key:[0-9a-f]{16}|open|server|worker|command")
@@ -67,7 +67,7 @@ def genesis(app: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry, whole and of the one form that it can have.
+    """An entry, complete and in its only form.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ class Entry:
     event
         One of `EVENTS`.
     actor
-        Who did it: ``key:<id>``, ``open`` (a page that asks for no key), ``server``, ``worker`` or ``command``.
+        Who did it: ``key:<id>``, ``open`` (a page without a key), ``server``, ``worker`` or ``command``.
     details
         Declared names, numbers and codes: printable texts of at most 1000 characters, and whole numbers.
     nonce
@@ -91,12 +91,12 @@ class Entry:
     hash
         SHA-256 of all of it, as 64 hexadecimal digits.
     line
-        The entry as it is written, without a line end.
+        The entry as a line, without a line end.
 
     Raises
     ------
     ParameterError
-        If one of them is not so.
+        If one of them is invalid.
     """
 
     number: int
@@ -125,7 +125,7 @@ class Entry:
         if not isinstance(self.details, dict) or not self.details.keys() <= EVENTS[self.event]:
             raise ParameterError(f"the details of {self.event} are {', '.join(sorted(EVENTS[self.event]))}", self.details)
         for name, detail in self.details.items():
-            # Not bool, which equals 0 or 1 and is written in another way.
+            # Not bool: it equals 0 or 1, but is written differently.
             whole = type(detail) is int and abs(detail) <= _MOST
             if not whole and not (type(detail) is str and detail.isprintable() and len(detail) <= LONGEST):
                 rule = f"{name} of {self.event} is a whole number, or printable and at most {LONGEST} characters"
@@ -158,7 +158,7 @@ def read(line: bytes) -> tuple[Entry, str] | None:
     Returns
     -------
     (Entry, str) or None
-        What the line says, and the hash that it has; None for what is no entry. One that was changed has another `Entry.line`.
+        The entry of the line, and its hash; None if the line is no entry. If the line was changed, `Entry.line` differs from it.
     """
     try:
         members = json.loads(line)
@@ -167,11 +167,11 @@ def read(line: bytes) -> tuple[Entry, str] | None:
         members["time"] = int(datetime.fromisoformat(members["time"]).timestamp())
         written = members.pop("hash")
         return (Entry(**members), written) if isinstance(written, str) else None
-    except (ValueError, TypeError, OverflowError, RecursionError):  # ParameterError and what json raises are ValueErrors
+    except (ValueError, TypeError, OverflowError, RecursionError):  # ParameterError and errors of json are ValueErrors
         return None
 
 
 def whole(line: bytes) -> Entry | None:
-    """Read a line of a log; None for what is no entry, or not as it was written."""
+    """Read a line of a log; None if it is no entry, or was changed."""
     found = read(line)
     return found[0] if found and found[0].line == line else None

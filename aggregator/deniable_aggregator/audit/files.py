@@ -1,8 +1,8 @@
-"""Entries of an audit log that were moved to files, and their end.
+"""Files of old entries of an audit log: writing, verifying and deleting them.
 
-A file has one entry a line (JSON Lines), is its owner's alone, and is on disk before the store forgets the entries. In the same
-moment an entry is appended that tells the file and the hash of its last entry, so that the store's part of the chain never is
-empty. Deleting old files is told likewise, before it is done: that entry is why the log may begin later.
+A file has one entry in each line (JSON Lines). Only its owner can read it, and it is on disk before the entries leave the store.
+In the same script an entry is appended with the name of the file and the hash of its last entry, so the chain in the store is
+never empty. An entry is also appended before old files are deleted; it explains why the log begins later.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 __all__ = ["Verification", "expire", "files", "rotate", "verify"]
 
-_MOST = 100_000  # entries of a file, some 35 MB
+_MOST = 100_000  # entries of a file, about 35 MB
 _ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What was found of a log.
+    """The result of verifying a log.
 
     Parameters
     ----------
     entries
-        How many were read.
+        Number of entries read.
     number, hash
-        Of the last one; 0 and nothing where there is none.
+        Of the last one; 0 and empty if there is none.
     faults
-        All places where the chain is broken, in its order: the first is where it begins to be.
+        All places where the chain is broken, in order.
     notes
-        What could not be looked at, and why.
+        What could not be checked, and why.
     """
 
     entries: int
@@ -58,7 +58,7 @@ class Verification:
 
 
 def files(folder: Path, app: str) -> list[Path]:
-    """List the files of an app's log, the oldest first.
+    """Return the files of an app's log, the oldest first.
 
     Raises
     ------
@@ -70,14 +70,14 @@ def files(folder: Path, app: str) -> list[Path]:
 
 
 def verify(log: AuditLog, folder: Path | None = None, anchors: Mapping[int, str] | None = None) -> Verification:
-    """Look at all of a log.
+    """Verify a whole log.
 
     Parameters
     ----------
     log
-        What the store has of it.
+        The part of the log in the store.
     folder
-        Where its files are; None to look at the store only.
+        Folder of its files; None to verify the store only.
     anchors
         Hash by number of entries.
 
@@ -102,7 +102,7 @@ def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> V
     for path in files(folder, log.app) if folder else ():
         lines = _lines(path)
         chain.add(path.name, lines)
-    # A rotation that was cut short has written its file and not told the store, which then has the same lines still.
+    # An interrupted rotation has written its file, and the store still has the same lines.
     copied = lines if first and lines and _written(first) == lines[0] else []
     place = 0
     for place, line in enumerate(log.lines(first), 1):
@@ -119,16 +119,16 @@ def _verify(log: AuditLog, folder: Path | None, anchors: Mapping[int, str]) -> V
 
 
 def rotate(log: AuditLog, folder: Path, before: int) -> list[Path]:
-    """Move old entries to files, as they are, whole or not.
+    """Move old entries to files, unchanged, even if the chain is broken.
 
     Parameters
     ----------
     log
-        What the store has of it.
+        The part of the log in the store.
     folder
-        Where the files of this log are; made if need be.
+        Folder of the files of this log; created if missing.
     before
-        Unix time in seconds: what is older is moved, as far as nothing younger stands before it.
+        Unix time in seconds. Older entries are moved, up to the first younger one.
 
     Returns
     -------
@@ -138,11 +138,11 @@ def rotate(log: AuditLog, folder: Path, before: int) -> list[Path]:
     Raises
     ------
     ConfigurationError
-        If the folder's files are of another log, or the last one is not as it was written.
+        If the folder has files of another log, or the last file was changed.
     OSError
-        If the disk refuses; what was not moved stays in the store.
+        If the disk fails; entries that were not moved stay in the store.
     StoreError
-        If the store cannot be used; what is in a file and in the store is taken out of the store by the next rotation.
+        If the store cannot be used. Entries in both a file and the store are removed from the store by the next rotation.
     Rotated
         If somebody else rotates the log at the moment.
     """
@@ -156,7 +156,7 @@ def rotate(log: AuditLog, folder: Path, before: int) -> list[Path]:
 
 
 def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool]:
-    """Write one file and take it from the store; return it, and whether there may be more to move."""
+    """Write one file and remove its entries from the store; return it, and whether there may be more to move."""
     first, known = log.first(), files(folder, log.app)
     written = _lines(known[-1]) if known else []
     if first is None:
@@ -184,7 +184,7 @@ def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool
 
 
 def _new(app: str, folder: Path, lines: Sequence[bytes], last: Entry | None) -> Path | None:
-    """Write a file after those that end with an entry; None where there is nothing to write."""
+    """Write a file that follows the last entry in files; None if there is nothing to write."""
     ends = _ends(lines)
     if ends is None:
         return None
@@ -204,26 +204,26 @@ def _new(app: str, folder: Path, lines: Sequence[bytes], last: Entry | None) -> 
 
 
 def expire(log: AuditLog, folder: Path, before: int) -> list[Path]:
-    """Delete files, the oldest first, of which all is older than a moment. Only of a log that was just verified.
+    """Delete files, the oldest first, that contain only entries older than a moment. The log must have been verified just before.
 
     Parameters
     ----------
     log
-        What the store has of it.
+        The part of the log in the store.
     folder
-        Where its files are.
+        Folder of its files.
     before
         Unix time in seconds.
 
     Returns
     -------
     list of Path
-        What was deleted.
+        The deleted files.
 
     Raises
     ------
     OSError
-        If the disk refuses.
+        If the disk fails.
     StoreError
         If the store cannot be used; then nothing is deleted.
     """
@@ -254,7 +254,7 @@ def _older(log: AuditLog, first: bytes, before: int) -> list[bytes]:
 
 
 def _ends(lines: Sequence[bytes]) -> tuple[Entry, Entry] | None:
-    """Return the first and the last entry among lines; None where there is none."""
+    """Return the first and the last entry among lines; None if there is none."""
     found = [entry for line in lines if (entry := whole(line))]
     return (found[0], found[-1]) if found else None
 
@@ -264,5 +264,5 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _written(line: bytes) -> bytes:
-    """Return what stands in a file for a line of the store: the same, unless it is none. No entry of ours is of two lines."""
+    """Return a line of the store as a line of a file: unchanged, unless it contains a line end, which entries never do."""
     return line if b"\n" not in line else json.dumps({"no_entry": b64encode(line).decode()}).encode()

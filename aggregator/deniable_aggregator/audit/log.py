@@ -1,11 +1,11 @@
-"""The audit log of an app: what operators did and analysts asked, in a chain that shows whether anything was changed since.
+"""The audit log of an app: what operators did and analysts asked, in a chain that shows any later change.
 
-It is a list of entries, each one line as `deniable_aggregator.audit.entry` writes it. A list, since a user of the store who may
-RPUSH can do no more than append; one who may XADD to a stream can trim it in the same breath.
+It is a list of entries, each one line of `deniable_aggregator.audit.entry`. It is a list because a store user with RPUSH can only
+append. A user with XADD on a stream could also trim it.
 
-Whoever appends hashes on his own side, on top of the last entry that he knows; a script appends what he made only if that entry
-still is the last one, and else hands out the last ones for another try. What the entry tells of can be done in the same script:
-then there is neither without the other.
+The caller computes the hash of a new entry on top of the last entry that it knows. A script appends the entry only if that one is
+still the last. Otherwise it returns the last entries, for another try. The script can also do what the entry is about, so that
+both happen or neither.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["AuditLog", "Rotated"]
 
-_TRIES = 1000  # each that fails is one that another process made good
+_TRIES = 1000  # a try fails only if another process has appended
 _PAGE = 1000
-_LAST = 16  # as the script hands out
+_LAST = 16  # the number of entries that the script returns
 
 
 class Rotated(Exception):  # noqa: N818 - nothing went wrong
@@ -36,7 +36,7 @@ class Rotated(Exception):  # noqa: N818 - nothing went wrong
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where the chain goes on: after which line, and after which entry, as a rule the same."""
+    """The end of the chain: the last line, and the last entry, usually the same."""
 
     line: bytes
     number: int
@@ -74,22 +74,23 @@ class AuditLog:
         event, actor, details
             As `Entry` takes them.
         along
-            What does the appending, together with what is told, as `doing` makes it: called with the line that the log must
-            still end with and the line to append. Returns the last entries if it ends with another, else whether it was done.
+            Appends the entry together with what it is about, as `doing` returns it. It is called with the expected last line and
+            the line to append. It returns the last entries if the log ends differently, else whether it was done.
         unless
-            Asked before each try; nothing is appended if it says yes. It may go by whatever changes only along with an entry.
+            Called before each try; if it returns True, nothing is appended. It may depend on things that change only with an
+            entry.
 
         Returns
         -------
         Entry or None
-            None where it was not to be, or what was to be done changed nothing.
+            None if nothing was appended, or the command changed nothing.
 
         Raises
         ------
         ParameterError
-            If the entry is none.
+            If the entry is invalid.
         StoreError
-            If the store cannot be used. The entry may have been appended all the same.
+            If the store cannot be used. The entry may have been appended.
         """
         attempt = along or (lambda seen, line: self._append([self.key], [seen, line]))
         for _ in range(_TRIES):
@@ -101,7 +102,7 @@ class AuditLog:
             done = attempt(end.line, entry.line)
             if isinstance(done, list):
                 self._end = self._found(done)
-                if entry.line in done:  # the script was sent twice, since its first answer was lost
+                if entry.line in done:  # the script was sent twice, because its first answer was lost
                     return entry
             elif done:
                 self._end = _End(entry.line, entry.number, entry.hash)
@@ -111,21 +112,21 @@ class AuditLog:
         raise CommandRefused(f"the audit log of {self.app} has grown under each of {_TRIES} tries")
 
     def doing(self, command: str, key: str, *arguments: Any) -> Callable[[bytes, bytes], Any]:
-        """Have a command of the store done in the moment in which the entry is appended, or neither if it changes nothing.
+        """Return a function that runs a command of the store and appends an entry, or neither if the command changes nothing.
 
         Parameters
         ----------
         command
-            Its name, e.g. ``HDEL``. An answer of 0 or nothing says that it changed nothing.
+            Its name, e.g. ``HDEL``. An answer of 0 or nothing means that it changed nothing.
         key
-            What it changes, of the same app.
+            The key it changes, of the same app.
         arguments
-            What else it takes.
+            Its further arguments.
         """
         return lambda seen, line: self._append([self.key, key], [seen, line, command, *arguments])
 
     def last(self) -> Entry | None:
-        """Return the last entry, or None where there is none."""
+        """Return the last entry, or None if there is none."""
         for page in self._backwards():
             found = _last(page)
             if found:
@@ -133,17 +134,17 @@ class AuditLog:
         return None
 
     def lines(self, first: bytes | None) -> Iterator[bytes]:
-        """Go through all that the store has, the oldest first, whatever it is.
+        """Yield all lines in the store, the oldest first, valid or not.
 
         Parameters
         ----------
         first
-            The oldest, as `first` told it, perhaps before something else was looked at.
+            The oldest line, from an earlier call of `first`.
 
         Raises
         ------
         Rotated
-            If the oldest were moved away meanwhile: what was read is not all there was, so begin again.
+            If the oldest lines were moved to a file meanwhile. Then the lines read are incomplete, so start again.
         StoreError
             If the store cannot be used.
         """
@@ -158,11 +159,11 @@ class AuditLog:
             at += len(page)
 
     def first(self) -> bytes | None:
-        """Return the oldest line that the store has, or None."""
+        """Return the oldest line in the store, or None."""
         return self.store.audit.first()
 
     def _found(self, lines: Sequence[bytes]) -> _End:
-        """Find where the chain goes on; what is no entry is passed over, and `verify` tells of it."""
+        """Find the end of the chain. Invalid lines are skipped; `verify` reports them."""
         if not lines:
             return _End(b"", 0, genesis(self.app))
         entry = _last(lines) or self.last()

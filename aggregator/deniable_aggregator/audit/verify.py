@@ -1,8 +1,8 @@
-"""Whether the chain of an audit log is whole, and every place where it is not.
+"""Verifying the chain of an audit log: all places where it is broken.
 
-A chain alone shows all that was done to it, but for two things: that its end was cut off, and that everything from some entry
-on was written anew by somebody who can hash. Both show against an anchor: the number and hash of an entry, noted when it was the
-last one, and kept where nobody can get at it who can write to the store or the files.
+A chain shows every change except two. The end may be cut off, and somebody who can compute hashes may rewrite everything from
+some entry on. An anchor shows both: the number and hash of an entry, noted when it was the last one. Anchors must be kept where
+nobody who can write to the store or the files can reach them.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ class Fault:
 
 @dataclass(slots=True)
 class Chain:
-    """A log that is read line by line, the oldest first.
+    """A log that is verified line by line, the oldest first.
 
     Parameters
     ----------
     app
-        Whose it is.
+        The app of the log.
     anchors
         Hash by number of entries.
 
     Attributes
     ----------
     entries
-        How many were read.
+        Number of entries read.
     number, hash
-        Of the last one; 0 and nothing before the first.
+        Of the last entry; 0 and empty before the first.
     faults
         In the order of the lines.
     """
@@ -71,16 +71,16 @@ class Chain:
     _met: set[int] = field(default_factory=set, init=False)
 
     def add(self, name: str, lines: Iterable[bytes], start: int = 1) -> None:
-        """Read on.
+        """Verify further lines.
 
         Parameters
         ----------
         name
-            Where the lines are from.
+            Origin of the lines.
         lines
             In their order.
         start
-            The place of the first.
+            The place of the first line.
         """
         for place, line in enumerate(lines, start):
             self._add(f"{name}:{place}", line)
@@ -96,7 +96,7 @@ class Chain:
         if self._first is None:
             self._first, self._where, self._before = entry, where, len(self.faults)
         if entry.line != line:
-            # What it says is worth nothing, but its place and hash may be as they were: then what follows it is whole.
+            # Its content is not reliable, but its place and hash may be unchanged: then what follows is whole.
             number = self.number + 1 if self.number else number
             self.fault(where, f"entry {number} was changed")
         else:
@@ -122,11 +122,11 @@ class Chain:
             self.fault(where, f"entry {number} was made after another entry {before}: one of the two is not the one that it was")
 
     def fault(self, where: str, what: str) -> None:
-        """Note a fault."""
+        """Record a fault."""
         self.faults.append(Fault(where, what))
 
     def finish(self, *, with_files: bool) -> list[str]:
-        """Look at both ends, when all was read.
+        """Check both ends, after all lines were read.
 
         Parameters
         ----------
@@ -136,7 +136,7 @@ class Chain:
         Returns
         -------
         list of str
-            What could not be looked at, and why.
+            What could not be checked, and why.
         """
         notes = self._front(with_files=with_files)
         for number in sorted(self.anchors.keys() - self._met):
@@ -152,7 +152,7 @@ class Chain:
             self.fault(self._where, f"entry {number + 1} was made after another entry {number} than that of the anchor")
 
     def _front(self, *, with_files: bool) -> list[str]:
-        """See whether what is missing before the first entry was taken away by right, as later entries of the chain tell."""
+        """Check whether later entries of the chain explain why the first entries are missing."""
         if self._first is None:
             return []
         first, before = self._first, self._first.number - 1
@@ -167,7 +167,7 @@ class Chain:
             for entry in self._moved.get(event, ()):
                 last = entry.details.get("last")
                 exact = last == before and entry.details.get("hash") == first.previous
-                # A deletion that was cut short left some of the files that it was to delete: they are in this chain.
+                # An interrupted deletion has left some of its files: they are in this chain.
                 short = event == "audit.expired" and isinstance(last, int) and last > before
                 if exact or short:
                     return [f"entries 1 to {before} were {fate} (entry {entry.number})"]

@@ -1,7 +1,7 @@
-"""Faults: what fails in a chore of the worker, or in one metric of it, stays there, and is noted until it passes.
+"""Faults: a failure of a chore, or of one metric in it, does not affect the rest, and is recorded until it passes.
 
-Only a store that is away, full or failing over holds up everything, since nothing can be done without it.
-Other processes look at what is noted: what fails at present, such as ``publisher of ui.theme@1``, with the kind of error.
+Only an unavailable, full or switching store stops everything, because nothing works without it. Other processes read the record:
+the present faults, such as ``publisher of ui.theme@1``, with the type of error.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _FRESH = 60.0  # seconds after which it is looked again what is noted, since oth
 
 
 class Faults:
-    """Lets chores of an app fail alone, and notes in its store what fails until it passes, in whichever worker.
+    """Isolates failures in chores of an app, and records them in its store until they pass, in any worker.
 
     Parameters
     ----------
     store
         The app's.
     events
-        Who hears of it.
+        Receives the event.
     """
 
     def __init__(self, store: Store, events: Events | None = None) -> None:
@@ -45,14 +45,14 @@ class Faults:
 
     @contextmanager
     def alone(self, chore: str, about: str = "") -> Iterator[None]:
-        """Let what fails here fail alone: tell of it under its own name, and note it.
+        """Isolate a failure in this block: log it under its own name, and record it.
 
         Parameters
         ----------
         chore
-            What is done.
+            Name of the chore.
         about
-            Of what, such as a metric.
+            What it works on, such as a metric.
 
         Raises
         ------
@@ -71,7 +71,7 @@ class Faults:
             self._passed(name)
 
     def _note(self, name: str, kind: str) -> None:
-        """Note what failed; the text of an error may hold counts, so only its type is told."""
+        """Record a failure. The text of an error may contain counts, so only its type is logged."""
         log.error("%s failed (%s)", name, kind)
         with suppress(CommandRefused):  # that it cannot be noted is no fault of the next metric
             self._store.faults.put({name: kind})
@@ -89,5 +89,5 @@ class Faults:
 
 
 def present(store: Store) -> dict[str, str]:
-    """Return what fails at present of an app: the kind of error, by the chore and what of it."""
+    """Return the present faults of an app: the type of error, by chore and what it works on."""
     return {name.decode(): error.decode() for name, error in sorted(store.faults.all().items())}

@@ -1,9 +1,9 @@
-"""Removal: all that the store has of a metric, or of a version of one, goes for good.
+"""Removal: everything about a metric, or about a version of it, is deleted from the store for good.
 
-First the store is told, by digests, so that it does not name what it was to forget: of a metric, the highest version that is gone
-with all before it; of a version, that it is gone alone. From that moment on nothing of it is counted,
-neither what waits nor what devices still send. Then everything is deleted that is found. Whoever was about to write something
-just then may write it after: workers that have the registry look again every hour (`deniable_aggregator.deletion.retention`).
+First the erasure is recorded, by digests, so that the record does not name the metric. For a metric the record is its highest
+version: this one and all before it are erased. For a version it is that version alone. From then on nothing of it is counted:
+neither waiting batches nor later reports. Then everything that is found is deleted. Another process may be writing at that
+moment, so workers with the registry search again every hour (`deniable_aggregator.deletion.retention`).
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ __all__ = ["Erased", "Found", "Removal"]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there is to remove.
+    """What would be removed.
 
     Parameters
     ----------
     versions
-        Which versions of the metric anything is kept of.
+        Versions of the metric with data.
     periods
         Number of periods.
     keys
-        Number of keys that go, and of fields of others.
+        Number of keys that are deleted, and of fields in other keys.
     letters
-        Ids of the dead letters that have reports of it.
+        Ids of the dead letters with reports of it.
     """
 
     versions: tuple[int, ...]
@@ -50,45 +50,45 @@ class Found:
 
 
 class Erased:
-    """What was erased of an app.
+    """The erased metrics of an app.
 
     Parameters
     ----------
     told
-        As the store has it.
+        Content of the store's table.
     """
 
     def __init__(self, told: Mapping[bytes, bytes]) -> None:
         self._told = told
 
     def __bool__(self) -> bool:
-        """Tell whether anything was."""
+        """Return whether anything was erased."""
         return bool(self._told)
 
     def has(self, metric: str, version: int) -> bool:
-        """Tell whether a version of a metric was erased."""
+        """Return whether a version of a metric was erased."""
         highest = self._told.get(_digest(metric).encode())
         return _digest(metric, version).encode() in self._told or (highest is not None and version <= int(highest))
 
 
 class Removal:
-    """Removes what an app has of a metric.
+    """Removes a metric of an app.
 
     Parameters
     ----------
     store
         The app's.
     metric
-        Its id; the registry need not know it.
+        Its id; it need not be in the registry.
     version
-        The only version that goes, or None for all.
+        The only version to remove, or None for all.
     """
 
     def __init__(self, store: Store, metric: str, version: int | None = None) -> None:
         self._store, self._metric, self._version = store, metric, version
 
     def find(self) -> Found:
-        """Look what there is, without changing anything.
+        """Return what would be removed, without changing anything.
 
         Raises
         ------
@@ -108,12 +108,12 @@ class Removal:
         )
 
     def mark(self, highest: int) -> None:
-        """Tell the store that it is gone for good.
+        """Record in the store that it is erased for good.
 
         Parameters
         ----------
         highest
-            Where all versions go, the highest one; a later one may be counted.
+            If all versions are removed, the highest one; later versions may be counted.
         """
         erased = self._store.erased
         if self._version is not None:
@@ -122,7 +122,7 @@ class Removal:
             erased.put({_digest(self._metric): highest})
 
     def sweep(self) -> None:
-        """Delete what is kept of it but for dead letters; what is not there is none the worse.
+        """Delete all its data except dead letters. Missing data are no error.
 
         Raises
         ------
@@ -138,7 +138,7 @@ class Removal:
             self._store.metrics.drop(self._metric)
 
     def rewrite(self) -> int:
-        """Take it out of the dead letters; return how many had reports of it."""
+        """Remove it from the dead letters; return how many had reports of it."""
         letters = DeadLetters(self._store)
         changed = {letter.id: self._changed(letter) for letter in letters}
         return letters.rewrite({id_: body for id_, body in changed.items() if body is not None})
@@ -147,7 +147,7 @@ class Removal:
         return stratum.metric == self._metric and self._version in (None, stratum.version)
 
     def _fields(self, held: Holdings) -> dict[Table, list[bytes]]:
-        """List the fields that go, by the table that they are in."""
+        """Return the fields to delete, by table."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
         found = {held.index(kind): held.fields(kind, self._wanted) for kind in INDEXES}
         for table in (self._store.expired, self._store.alarms, self._store.published, *refused_reports.tables(self._store)):
@@ -155,8 +155,8 @@ class Removal:
         return found
 
     def _changed(self, letter: DeadLetter) -> bytes | None:
-        """Write what is left of a dead letter's batch, nothing where all of it goes; None where it has no part in this."""
-        if not letter.groups:  # what cannot be read goes if it has the name in it: nobody else will ever tell
+        """Return the rest of a dead letter's batch, empty if nothing is left; None if it has no reports of the metric."""
+        if not letter.groups:  # an unreadable batch is deleted if it contains the name
             return b"" if letter.names(self._metric) else None
         left = [group for group in letter.groups if not self._wanted(group.stratum)]
         if len(left) == len(letter.groups):
@@ -165,5 +165,5 @@ class Removal:
 
 
 def _digest(metric: str, version: int | None = None) -> str:
-    """Digest a name as the function `gone` does; what it names is public, only not for the store to tell."""
+    """Return the digest of a name, as in the function `gone`. The name is public, but the store must not show it."""
     return sha1((metric if version is None else f"{metric}|{version}").encode(), usedforsecurity=False).hexdigest()

@@ -1,12 +1,11 @@
-"""Retention: what was counted and what was published goes when its time is over, in the worker.
+"""Retention: the worker deletes sums, releases and alarms when their time is over.
 
-``[retention]`` of the registry says when; a period's time begins when it closes. Exact sums go once they are published, and not
-before: a period that should be published and is not, whatever the reason, is kept. One that waits for others, since too few
-reports came, waits as long as releases are kept. With the sums the store is told up to which period they are gone, so that a
-report that comes late after all is not counted again as if it were the first.
-What no registry declares any more is never published; it goes by the same days.
+``[retention]`` in the registry sets the times, which begin when a period closes. Exact sums are deleted only after they were
+published; a period that should be published but is not is kept. A period that waits for more reports is kept as long as releases
+are. The store keeps the last period whose sums were deleted, so that a late report is not counted as if it were the first.
+Metrics that no registry declares are never published; the same times apply to them.
 
-The store's append-only file forgets what was deleted when it is rewritten, which workers see to (`store.compaction`).
+Deleted data leave the store's append-only file when it is rewritten, which workers ask for (`store.compaction`).
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ __all__ = ["EVERY_SECONDS", "Retention"]
 log = logging.getLogger("deniable.registry.tables")
 
 EVERY_SECONDS = 3600.0
-"""Between looks."""
+"""Seconds between searches."""
 
 _DAY = 86_400
 
@@ -56,39 +55,39 @@ class Retention:
     store
         Where it is counted.
     registry
-        How long it is kept.
+        Its retention times.
     publisher
-        Who publishes it, and knows which periods wait; to be called before.
+        Publishes it, and knows which periods wait; it must have run before.
     faults
-        Where a metric that fails, alone, is noted.
+        Records a metric that fails, while the others continue.
     """
 
     def __init__(self, store: Store, registry: Registry, publisher: Publisher, *, faults: Faults | None = None) -> None:
         self._store, self._publisher, self._faults = store, publisher, faults or Faults(store)
         self._days = registry.retention
-        self._graces: dict[str, timedelta] = {}  # by metric the longest of any version
+        self._graces: dict[str, timedelta] = {}  # the longest of any version, by metric
         for metric in registry.definitions:
             self._graces[metric.id] = max(delay(metric.grace), self._graces.get(metric.id, timedelta()))
-        self._left: Iterator[int] | None = None  # what a look has still to do
+        self._left: Iterator[int] | None = None  # the rest of the present search
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
         self._expire = store.script("expire")
 
     def run(self) -> bool:
-        """Delete what is due of the next metric: counting waits for one metric at a time.
+        """Delete what is due of the next metric. Counting waits for one metric at a time only.
 
         Returns
         -------
         bool
             Whether metrics are left.
         """
-        left, self._left = self._left, None  # a look in which something fails is none
+        left, self._left = self._left, None  # a search in which something fails is over
         left = left or self._look(self._store.now())
         if next(left, None) is not None:
             self._left = left
         return self._left is not None
 
     def look(self, now: float) -> int:
-        """Delete what is due; should two workers do so at once, one of them finds nothing.
+        """Delete what is due. If two workers do so at once, one of them finds nothing.
 
         Parameters
         ----------
@@ -98,14 +97,14 @@ class Retention:
         Returns
         -------
         int
-            How many tallies, releases and keys like these were deleted.
+            Number of deleted tallies, releases and similar keys.
         """
         return sum(self._look(now))
 
     def _look(self, now: float) -> Iterator[int]:
-        """Delete what is due, metric by metric; tell of each how much it was."""
+        """Delete what is due, metric by metric; yield the number of deleted keys of each."""
         known = self._sweep()
-        # What was taken and not counted yet may be of any period that was open then.
+        # Batches that were accepted and not counted yet may be of any period that was open then.
         drained = self._publisher.drained(now)
         deleted = 0
         for metric in sorted(known):
@@ -124,7 +123,7 @@ class Retention:
             log.info("deleted %d keys of %s whose time was over", deleted, self._store.app)
 
     def _sweep(self) -> set[str]:
-        """Delete what was written of erased metrics while they were erased; return the names of all others."""
+        """Delete late data of erased metrics; return the names of all other metrics."""
         erased = Erased(self._store.erased.all())
         gone = {(metric, version) for metric, version, _ in self._declared if erased.has(metric, version)}
         for metric, version in sorted(gone):
@@ -137,7 +136,7 @@ class Retention:
         return known | living | {metric for metric, _ in gone}
 
     def _counted(self, held: Holdings, closed: float) -> int:
-        """Delete exact sums of periods that had closed long enough ago, and all that is exact beside them."""
+        """Delete the exact sums, and all other exact data, of periods that closed long enough ago."""
         waited = _ended(self._publisher.waiting, closed - self._days.releases * _DAY)
         deleted = 0
         for whole in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
@@ -147,7 +146,7 @@ class Retention:
         return deleted
 
     def _published(self, held: Holdings, before: float) -> int:
-        """Delete releases of periods that ended before a time and of which nothing exact is left."""
+        """Delete releases of periods that ended before a time and have no exact data left."""
         exact = {_whole(stratum) for stratum in held.strata(*COUNTED)}
         due = [whole for whole in _ended(held.strata(*PUBLISHED), before) if whole not in exact]
         return sum(self._delete(held, PUBLISHED, held.published, whole) for whole in due)
@@ -179,6 +178,6 @@ def _whole(stratum: Stratum) -> Stratum:
 
 
 def _ended(strata: Iterable[Stratum], before: float) -> list[Stratum]:
-    """List the periods of strata that ended before a time."""
+    """Return the periods of strata that ended before a time."""
     ends = {whole: period.end(whole.period) for whole in set(map(_whole, strata))}
     return sorted(whole for whole, end in ends.items() if end and end.timestamp() < before)

@@ -1,15 +1,16 @@
-"""The publisher: makes releases of what was counted, when it is time to, in the worker.
+"""The publisher: a chore that makes releases of what was counted, when they are due.
 
-A period is published when it closes: when its reports are taken no more, and none that was taken waits to be counted. If it has
-fewer than `Metric.min_reports` reports it waits for the periods after it, and is published together with them. Before it is read
-it is sealed (`Store.seal`): a report of it that comes later all the same counts in the next period, so none is lost. A metric
-without segments is also published before, and lags: a *snapshot* is taken of what is counted, and published once
-`Metric.min_reports` more reports, and a quarter of what is published already, have come after it; then the next one is taken.
-So each step is of enough reports, and so is the last, at the close, which publishes all. What comes in between shows nowhere, but
-in a trial.
+A period is published when it closes: no more of its reports are accepted, and all accepted ones are counted. If it has fewer than
+`Metric.min_reports` reports, it waits, and is published together with later periods. It is sealed before it is read
+(`Store.seal`). A report that comes even later counts in the next period, so none is lost.
 
-A metric with segments is not: between a part of a period and a breakdown of all of it there would be too many differences to
-watch.
+A metric without segments is also published before the close, with a lag. A *snapshot* is taken of what is counted. It is
+published once `Metric.min_reports` more reports have come after it, and a quarter of what is published. Then the next one is
+taken. So each step has enough reports, and so has the last one, at the close, which publishes all. What was counted in between is
+never shown, except in a trial.
+
+A metric with segments is published at the close only: differences between a part of a period and its breakdown would be too many
+to check.
 """
 
 from __future__ import annotations
@@ -45,34 +46,34 @@ __all__ = ["EVERY_SECONDS", "TRIAL_SECONDS", "Publisher"]
 log = logging.getLogger("deniable.publisher")
 
 EVERY_SECONDS = 60.0
-"""Between looks at whether it is time to."""
+"""Seconds between checks."""
 TRIAL_SECONDS = 2.0
-"""The same, where everything is published at once."""
+"""The same for a trial."""
 
-_ON_THE_WAY = 10  # seconds after which an upload that was let in has been appended, or answered that it was not
-_PATIENCE = 16  # a period that has been counted for so long is looked at again after this part of that time
+_ON_THE_WAY = 10  # seconds after which an accepted upload has been appended, or was answered with an error
+_PATIENCE = 16  # a period is checked again after this part of the time that it has been counted for
 
 
 class _Looks(NamedTuple):
-    """When an open period was first looked at, and when it is looked at next."""
+    """The times of the first and the next look at an open period."""
 
     first: float
     next: float
 
 
 class Publisher:
-    """Publishes one app.
+    """Publishes the reports of one app.
 
     Parameters
     ----------
     store
-        Where it is counted.
+        The app's store.
     registry
-        What its metrics are, and how they are published.
+        Its metrics, and the rules of their publication.
     actor
-        Who publishes, for the audit log.
+        Actor for the audit log.
     faults
-        Where a metric that fails, alone, is noted.
+        Records a metric that fails, while the others continue.
     """
 
     def __init__(self, store: Store, registry: Registry, *, actor: str = "worker", faults: Faults | None = None) -> None:
@@ -100,7 +101,7 @@ class Publisher:
         Returns
         -------
         list of Stratum
-            What was published, or had reports added, by cell.
+            The releases made or extended, by cell.
         """
         drained = self.drained(now)
         made: list[Stratum] = []
@@ -111,14 +112,14 @@ class Publisher:
 
     @property
     def waiting(self) -> Collection[Stratum]:
-        """Periods that are closed and wait for others, since too few reports came."""
+        """Closed periods that wait for more reports."""
         return [whole for wholes in self._waiting.values() for whole in wholes]
 
     def _published(self, version: Version, now: float, drained: float) -> list[Stratum]:
-        """Publish what is due of a version, one period after the other; closed ones of too few reports with those after."""
+        """Publish what is due of a version, period by period; closed ones with too few reports join later ones."""
         made: list[Stratum] = []
         commits = self._store.staging.settled(version.metric.id)
-        if commits is None:  # a part of a commit is published never
+        if commits is None:  # a part of a commit must not be published
             return made
         metric, definition = version.metric, version.declared.definition
         least = 1 if self._trial else metric.min_reports
@@ -132,7 +133,7 @@ class Publisher:
             if metric.closes(whole.period).timestamp() + _ON_THE_WAY < drained:
                 if not self._sealed(each, summary.open):
                     return made
-                # Kept responses are copies of one answer: those of several periods would seem to be more than they are.
+                # Kept responses are copies of one answer. Pooling several periods would count them as independent.
                 leaves = each.leaves({} if metric.kept else leaves)
                 first = note.first if metric.kept else _after(last, metric.period)
                 step = each.by_cells(leaves, replace(note, first=first, closed=True), least)
@@ -150,33 +151,33 @@ class Publisher:
         return made
 
     def _periods(self, version: Version, last: str, commits: int) -> list[Period]:
-        """List the periods of a version after the last one that is closed."""
+        """Return the periods of a version after the last closed one."""
         strata = counted.strata(self._store, version.declared.definition)
         wholes = [whole for whole in strata if whole.period > last]
         known = release.noted(self._store, wholes)
         return [Period(self._store, version, whole, strata[whole], known.get(whole), commits) for whole in wholes]
 
     def _sealed(self, each: Period, first_open: str) -> bool:
-        """Seal a closed period unless it is, or joins no other one; tell whether it may be read."""
+        """Seal a closed period, unless it is sealed or is never joined with others; return whether it may be read."""
         metric, last = each.version.metric, each.whole.period
         if metric.kept or last < first_open:
             return True
         return self._store.seal(each.version.declared.definition, _after(last, metric.period))
 
     def unpublished(self) -> dict[Metric, int]:
-        """Count the reports of each version of each metric that are in no release yet; only for who runs the service."""
+        """Count the reports of each version of each metric that are in no release yet; for administrators only."""
         declared = [each.declared for each in self._versions]
         return {each.metric: counted.unpublished(self._store, each) for each in declared}
 
     def drained(self, now: float) -> float:
-        """Return the Unix time up to which whatever was taken is counted."""
+        """Return the Unix time up to which every accepted batch is counted."""
         felt = health.feel(self._store)
         if not felt.backlog:
             return now
         return now - felt.lag if felt.known and felt.lag is not None else 0.0
 
     def _due(self, whole: Stratum) -> bool:
-        """Tell whether to look at an open period: a quarter more takes about a quarter of the time that it was counted."""
+        """Return whether to check an open period. A quarter more reports takes about a quarter of its time so far."""
         now = time.monotonic()
         first, at = self._looked.get(whole, (now, 0.0))
         if not self._early or now < at:
@@ -185,7 +186,7 @@ class Publisher:
         return True
 
     def _write(self, each: Period, step: Step) -> bool:
-        """Publish all cells at once, and log it, unless another worker was quicker."""
+        """Publish all cells at one moment, with an entry in the audit log, unless another worker was faster."""
         if not each.settled():
             return False
         whole, known, first = each.whole, each.known, step.cells[each.whole].note
@@ -216,5 +217,5 @@ class Publisher:
 
 
 def _after(last: str, length: str) -> str:
-    """Name the period after the last one that was published, if any."""
+    """Return the period after the last one that was published, if any."""
     return period.of(period.bounds(last, length)[1], length) if last else ""

@@ -1,8 +1,8 @@
-"""Releases: what is published of a metric and period, as a whole and of cells of its segments.
+"""Releases: what is published of a metric and period, as a whole and by cells.
 
-A release is a tally as of what was counted; its stratum's segment is a cell, such as ``platform=linux``, empty for all. An index
-of each metric has what is noted of its releases. A summary has a few numbers for each definition, kept true by whatever publishes
-or deletes: whoever lists metrics reads this alone.
+A release is stored as a tally. The segment of its stratum is a cell, such as ``platform=linux``, and empty for all reports. For
+each metric an index has the records of its releases. For each definition a summary has a few numbers, updated with every release
+and deletion. Lists of metrics read only summaries.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOUR = 3600
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """What is noted of a release.
+    """The record of a release.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class Release:
     published
         Unix time of the hour of the last one.
     closed
-        Whether this is all that will be published of the period.
+        Whether nothing more will be published for the period.
     first
-        The first of the periods that it covers; the stratum's is the last one. Empty for all before.
+        The first of its periods; the stratum has the last one. Empty if it covers all earlier periods.
     n
-        Its reports.
+        Number of its reports.
     """
 
     number: int = 0
@@ -53,20 +53,20 @@ class Release:
     n: int = 0
 
     def added(self, now: float) -> Release:
-        """Return what is noted once reports were added to it at a Unix time."""
+        """Return the record after reports were added at a Unix time."""
         return replace(self, number=self.number + 1, published=int(now) - int(now) % _HOUR)
 
     def covers(self, last: str, period: str) -> bool:
-        """Tell whether a period is among those that it covers, of which one is the last."""
+        """Return whether it covers a period; `last` is its last one."""
         return self.first <= period <= last
 
     def note(self) -> str:
-        """Write it for the index."""
+        """Return the record as text for the index."""
         return json.dumps(asdict(self))
 
     @classmethod
     def read(cls, note: bytes | str) -> Release:
-        """Read what `note` wrote."""
+        """Read the text of `note`."""
         return _decoder.decode(note)
 
 
@@ -74,13 +74,13 @@ _decoder = msgspec.json.Decoder(Release)
 
 
 def listed(store: Store, metric: str) -> dict[Stratum, Release]:
-    """List what was published of a metric, by cell and period."""
+    """Return what was published of a metric, by cell and period."""
     found = store.table(schema.RELEASES, metric).all()
     return {stratum(written.decode()): Release.read(note) for written, note in found.items()}
 
 
 def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
-    """Read what is noted of the releases of some strata; of those that there are."""
+    """Return the records of the releases of some strata, of those that exist."""
     found = table.each([(store.table(schema.RELEASES, each.metric), name(each)) for each in strata])
     return {each: Release.read(note) for each, note in zip(strata, found, strict=True) if note}
 
@@ -92,15 +92,16 @@ class Summary:
     Parameters
     ----------
     n
-        Reports in all releases.
+        Number of reports in all releases.
     updated
         Unix time of the hour of the last one.
     last
-        The last period of which anything is published; empty if there is none.
+        The last period with a release; empty if there is none.
     closed
-        The last period that a closed release covers; likewise. It stays when all releases are deleted: the next one begins after.
+        The last period that a closed release covers, or empty. It stays when all releases are deleted, so the next one begins
+        after.
     open
-        The first period in which reports are counted still, as `Store.seal` was told; empty for all.
+        The first period in which reports are still counted, from `Store.seal`; empty for all.
     """
 
     n: int = 0
@@ -111,14 +112,14 @@ class Summary:
 
 
 def summary(store: Store, definition: Definition) -> Summary:
-    """Read what was published of one definition."""
+    """Read the summary of one definition."""
     names = [f"{name(definition)}|{each.name}" for each in fields(Summary)]
     told = store.published.some(names)
     return _summary({each.name: value for each, value in zip(fields(Summary), told, strict=True) if value is not None})
 
 
 def summaries(store: Store) -> dict[Definition, Summary]:
-    """Read what was published of each definition, of those of which there is anything."""
+    """Read the summaries of all definitions."""
     found: dict[Definition, dict[str, bytes]] = {}
     for written, value in store.published.all().items():
         metric, version, fingerprint, member = written.decode().split("|")

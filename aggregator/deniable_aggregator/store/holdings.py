@@ -1,7 +1,7 @@
-"""Holdings: what the store has of one metric, as its indexes tell.
+"""Holdings: everything about one metric in the store, found by its indexes.
 
-Three hashes of each metric have fields that name a stratum: its tallies and its releases by its name alone, its answers behind
-what was asked. From the names follow the keys of all that is kept of it.
+Each metric has three tables whose fields name strata. Tallies and releases are listed by stratum; answers are listed by question
+and stratum. The keys of all data follow from these names.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 __all__ = ["COUNTED", "INDEXES", "PUBLISHED", "Holdings"]
 
 COUNTED = (schema.TALLIES,)
-"""Indexes of what is exact."""
+"""Indexes of exact data."""
 PUBLISHED = (schema.RELEASES, schema.ANSWERS)
-"""Indexes of what was told."""
+"""Indexes of published data."""
 INDEXES = (*COUNTED, *PUBLISHED)
 
 
 class Holdings:
-    """What the store has of a metric at one moment, or nearly so.
+    """Everything about a metric in the store, read at about one moment.
 
     Parameters
     ----------
     store
         The app's.
     metric
-        Its id; the registry need not know it.
+        Its id; it need not be in the registry.
 
     Raises
     ------
@@ -48,25 +48,25 @@ class Holdings:
         self._fields = {kind: {field: _stratum(kind, field) for field in self.index(kind).names()} for kind in INDEXES}
 
     def index(self, kind: Key) -> Table:
-        """Open an index."""
+        """Return the table of an index."""
         return self._store.table(kind, self._metric)
 
     def strata(self, *kinds: Key) -> set[Stratum]:
-        """List what indexes name."""
+        """Return the strata that indexes name."""
         return {stratum for kind in kinds for stratum in self._fields[kind].values()}
 
     def fields(self, kind: Key, wanted: Callable[[Stratum], bool]) -> list[bytes]:
-        """List the fields of an index that name something wanted."""
+        """Return the fields of an index whose stratum is wanted."""
         return [field for field, stratum in self._fields[kind].items() if wanted(stratum)]
 
     def counted(self, wanted: Callable[[Stratum], bool]) -> list[str]:
-        """Write the keys of the exact sums of what is wanted; some may not exist."""
+        """Return the keys of the exact sums of wanted strata; some may not exist."""
         strata = list(filter(wanted, self.strata(*INDEXES)))
         wholes = {stratum._replace(segment="") for stratum in strata}
         return [*self._keys(schema.TALLY, strata), *self._keys(schema.WEIGHTS, strata), *self._keys(schema.SNAPSHOT, wholes)]
 
     def published(self, wanted: Callable[[Stratum], bool]) -> list[str]:
-        """Write the keys of the releases of what is wanted; some may not exist."""
+        """Return the keys of the releases of wanted strata; some may not exist."""
         return self._keys(schema.RELEASE, filter(wanted, self.strata(*INDEXES)))
 
     def number(self, wanted: Callable[[Stratum], bool]) -> int:

@@ -39,8 +39,8 @@ class Collected(NamedTuple):
         The first bytes of their groups in the stream.
     size
         Bytes of a report.
-    plain
-        Bytes that prove a report valid, from `tally.plain`.
+    valid_bytes
+        Bytes that prove a report valid, from `tally.valid_bytes`.
     opens, closes
         Unix times between which they are accepted.
     """
@@ -48,7 +48,7 @@ class Collected(NamedTuple):
     layout: Layout
     kind: bytes
     size: int
-    plain: tuple[tuple[int, bytes], ...]
+    valid_bytes: tuple[tuple[int, bytes], ...]
     opens: float
     closes: float
 

@@ -154,7 +154,7 @@ def test_a_registry(run, small):
     assert ["cart", "binary", "13", "13", "reports", "at", "0.5", "6.5", "1.5", "15"] in lines
     assert "Budget: 32 in any 30 days, and 5.5 are reserved for these metrics." in out
     assert "Budget: 320 ever, and 19 are reserved for these metrics." in out
-    assert "does not undo what was told before" in out
+    assert "It takes nothing back" in out
     assert "among" in out
     assert "Next: declare epsilon_permanent for metrics that are asked often and change rarely (cart)" in out
 

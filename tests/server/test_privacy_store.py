@@ -24,7 +24,7 @@ from deniable_aggregator.questions.budgets import Budgets
 from deniable_aggregator.store import health, schema
 from deniable_server.access.keys import KeyStore
 from deniable_server.privacy import compose, elsewhere, gather
-from deniable_server.privacy.published import look
+from deniable_server.privacy.published import read_published
 
 from .conftest import INGEST, READ
 
@@ -181,7 +181,7 @@ def test_the_storage_table_has_the_registry_s_days(shop):
 def written(shop):
     """Write the report of a store."""
     facts = gather(path_of(shop))
-    published = [look(shop.store, each) for each in facts.metrics]
+    published = [read_published(shop.store, each) for each in facts.metrics]
     spent = Budgets(shop.store, facts.registry.analysts).spent()
     made = datetime(2026, 11, 21, tzinfo=UTC)
     return published, spent, compose(facts, made=made, software="1", published=published, spent=spent)

@@ -118,7 +118,7 @@ class Statement:
             cells = [_cell(each, key) for _, each in columns]
             yield f"{METHODS[key].name:42}" + "".join(f"{cell:>20}" for cell in cells)
         if any(cell.totals[key] > cell.basic for _, cell in columns for key in shown):
-            yield "(x) more than the plain sum, and so of no use here"
+            yield "(x) more than the plain sum, so of no use here"
         yield ""
 
     def _quote(self) -> Iterator[str]:
@@ -139,7 +139,7 @@ class Statement:
             yield f"All {self.devices} devices of a person or a household: epsilon {_number(total)}.{of_it}"
 
     def _conditions(self, shown: Sequence[str]) -> Iterator[str]:
-        yield "Holds between any two histories of answers, for whoever sees all reports, as long as each has noise of its own."
+        yield "Holds between any two histories of answers, for an observer of all reports, if each has noise of its own."
         if self.kept:
             yield (
                 "Kept responses: between histories that change, and return to an earlier answer, at the same times (of loloha "
@@ -161,13 +161,13 @@ class Statement:
                 yield f"Budget: {_number(bound)} {what}, and {_number(reserved)} are reserved for these metrics."
         if not plan.fits:
             yield "It does not fit: lint and apps refuse such a registry."
-        yield "A window that slides on makes room again. It does not undo what was told before: the total is over the whole time."
+        yield "A window that moves on makes room again. It takes nothing back: the total is over the whole time."
 
     def _not_claimed(self) -> Iterator[str]:
         would = list(self._would())
         if not would:
             return
-        yield "Not claimed: the server sees who sends, and whether anything is sent at all. If it did not, a report would tell:"
+        yield "Not claimed: the server sees who sends, and whether anything is sent at all. If it did not, a report would have:"
         rows = [("", "epsilon", "sampled unseen", "shuffled by another", "among")]
         for name, epsilon, share, crowd in would:
             sampled = _number(amplification.sampled(epsilon, share, presence_hidden=True)) if share < 1 else "-"

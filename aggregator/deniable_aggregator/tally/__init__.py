@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from deniable.wire.layout import Layout
 
-__all__ = ["Tally", "count", "empty", "from_cells", "merge", "plain", "sift", "valid"]
+__all__ = ["Tally", "count", "empty", "from_cells", "merge", "sift", "valid", "valid_bytes"]
 
 _BYTES = bytes(range(256))
 _FEW = 64  # payloads up to which a check in Python is faster than a call of numpy
@@ -92,7 +92,7 @@ def from_cells(layout: Layout, cells: NDArray[np.int64]) -> Tally:
 
 
 @lru_cache(1024)
-def plain(layout: Layout) -> tuple[tuple[int, bytes], ...]:
+def valid_bytes(layout: Layout) -> tuple[tuple[int, bytes], ...]:
     """List bytes that prove a payload valid. For most groups, which are small, this check is faster than a call of numpy.
 
     A number is below another one if its highest byte is below that of the other.
@@ -160,7 +160,7 @@ def sift(layout: Layout, payloads: bytes) -> tuple[bytes, int, PayloadError | No
     reason : PayloadError or None
         What is wrong with the first of these.
     """
-    if _all_plain(layout, payloads):
+    if _surely_valid(layout, payloads):
         return payloads, 0, None
     if len(payloads) <= _FEW * layout.payload_size and _all_valid(layout, payloads):
         return payloads, 0, None
@@ -218,11 +218,11 @@ def _table(layout: Layout, payloads: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(payloads, np.uint8).reshape(-1, size)
 
 
-def _all_plain(layout: Layout, payloads: bytes) -> bool:
+def _surely_valid(layout: Layout, payloads: bytes) -> bool:
     size = layout.payload_size
     if not payloads or len(payloads) % size:
         return False
-    return not any(payloads[place::size].translate(None, allowed) for place, allowed in plain(layout))
+    return not any(payloads[place::size].translate(None, allowed) for place, allowed in valid_bytes(layout))
 
 
 def _all_valid(layout: Layout, payloads: bytes) -> bool:

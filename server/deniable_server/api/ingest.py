@@ -277,7 +277,7 @@ def _group(app: App, limits: Settings, group: Group, now: float) -> tuple[bytes,
     if not group.count or len(payloads) != group.count * size:
         expected = f"{group.count} payloads of {size} bytes"
         raise Problem(400, "payload_length", f"a group of {group.metric} holds {expected}; got {len(payloads)} bytes")
-    for place, allowed in collected.plain:
+    for place, allowed in collected.valid_bytes:
         if payloads[place::size].translate(None, allowed):
             good, bad, reason = tally.sift(collected.layout, payloads)
             return collected.kind, good, (reason.code, bad, str(reason)) if reason else None
@@ -324,7 +324,7 @@ def _collected(app: App, limits: Settings, group: Group, now: datetime) -> Colle
         closes = min(closes, datetime.combine(metric.expires + timedelta(days=1), time(), UTC) - timedelta(microseconds=1))
     stratum = Stratum(group.metric, group.version, group.fingerprint, group.period, segment)
     found = Collected(
-        layout, batch.kind(stratum, layout), layout.payload_size, tally.plain(layout), opens.timestamp(), closes.timestamp()
+        layout, batch.kind(stratum, layout), layout.payload_size, tally.valid_bytes(layout), opens.timestamp(), closes.timestamp()
     )
     if segment != group.segment:
         return found

@@ -16,7 +16,7 @@ from deniable_aggregator.store import Store
 from deniable_server.privacy import compose, gather, page
 from deniable_server.privacy.facts import DELTA, DEVICES
 from deniable_server.privacy.proofs import attempt
-from deniable_server.privacy.published import look
+from deniable_server.privacy.published import read_published
 
 if TYPE_CHECKING:
     import argparse
@@ -64,7 +64,7 @@ def _privacy(arguments: argparse.Namespace) -> int:
     if arguments.redis_url and not arguments.offline:
         with options.opened(arguments.redis_url) as client:
             store = Store(client, facts.registry.app)
-            published = [look(store, each) for each in facts.metrics]
+            published = [read_published(store, each) for each in facts.metrics]
             spent = Budgets(store, facts.registry.analysts).spent()
     proved = [attempt(each.metric, each.mechanism) for each in facts.metrics] if arguments.prove else None
     text = compose(facts, made=datetime.now(UTC), software=deniable.__version__, published=published, spent=spent, proved=proved)

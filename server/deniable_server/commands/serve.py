@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.process import variables
 from deniable_server.access.key_file import KeyFile
-from deniable_server.local.running import told
+from deniable_server.local.running import keep
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -47,7 +47,7 @@ def serve(parser: argparse.ArgumentParser) -> Run:
         if kept:
             settings = replace(settings, ingest_keys=_joined(kept, "ingest"), read_keys=_joined(kept, "read"))
         running = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
-        with running as stack, told(settings, stack.store_url, arguments.data):
+        with running as stack, keep(settings, stack.store_url, arguments.data):
             print(f"Store:     {stack.origin}")
             print(f"Dashboard: {stack.url}/")
             for app, keys in kept.items():

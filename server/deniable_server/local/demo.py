@@ -109,11 +109,11 @@ def _run(arguments: argparse.Namespace) -> int:
                 print(json.dumps(outcome, indent=2), flush=True)  # noqa: T201 - the result
             else:
                 _show(outcome, results, show_all=arguments.all)
-            _linger(stack, console, keep=arguments.keep, ask=not arguments.json)
+            _keep_page_up(stack, console, keep=arguments.keep, ask=not arguments.json)
     return 0 if outcome["all_inside"] else 1
 
 
-def _linger(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
+def _keep_page_up(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
     """Keep the page up so that the user can look at it."""
     if keep:
         console.print(f"The page stays at {stack.url}/ until Ctrl-C.")

@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-__all__ = ["read", "told"]
+__all__ = ["keep", "read"]
 
 _NAME = "serving.json"
 
 
 @contextmanager
-def told(settings: Settings, store_url: str, directory: Path) -> Iterator[None]:
+def keep(settings: Settings, store_url: str, directory: Path) -> Iterator[None]:
     """Keep the settings in a file that only its owner can read, while the block runs.
 
     Parameters

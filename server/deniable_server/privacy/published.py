@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_server.privacy.facts import MetricFacts
 
-__all__ = ["Published", "look"]
+__all__ = ["Published", "read_published"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Published:
     former: int
 
 
-def look(store: Store, facts: MetricFacts) -> Published:
+def read_published(store: Store, facts: MetricFacts) -> Published:
     """Read what was published of a metric.
 
     Raises

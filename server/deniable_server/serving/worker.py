@@ -144,7 +144,7 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
         if arrival is None:
             arrival = conn.arrival = self._begin(conn)
         if arrival.lingering is not None:
-            self._settle(conn, _linger(conn, arrival))
+            self._settle(conn, _discard(conn, arrival))
             return
         try:
             ready = self._receive(conn, arrival)
@@ -330,10 +330,10 @@ def _part(conn: Any, arrival: _Arrival) -> Any:
     arrival.deadline = time.monotonic() + _LINGER_SECONDS
     with suppress(OSError):
         conn.sock.shutdown(socket.SHUT_WR)
-    return _linger(conn, arrival)
+    return _discard(conn, arrival)
 
 
-def _linger(conn: Any, arrival: _Arrival) -> Any:
+def _discard(conn: Any, arrival: _Arrival) -> Any:
     """Discard what still arrives, until the client is done or takes too long."""
     conn.sock.settimeout(0)
     try:

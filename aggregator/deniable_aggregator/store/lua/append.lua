@@ -1,8 +1,8 @@
 -- Append a batch exactly once.
--- KEYS: stream, how the names of what is remembered begin, then those of the function `limited`.
--- ARGV: entry, the secret, the upload's bucket and field, what to remember, cap of the backlog, days to remember, how many limits
+-- KEYS: stream, the beginning of the names of upload records, then those of the function `limited`.
+-- ARGV: entry, the secret, the upload's bucket and field, its record, cap of the backlog, days to remember, number of limits that
 -- hold for every request; then those of `limited`. The other limits hold for what is appended.
--- Names were made with a secret of this store. Where it has none yet it takes the one given; made with another one, they are useless.
+-- Names depend on the store's secret. If it has none yet, it takes the one given. Names made with another secret are useless.
 local secret = redis.call('GET', KEYS[2] .. 'secret')
 if not secret then
   redis.call('SET', KEYS[2] .. 'secret', ARGV[2])
@@ -20,7 +20,7 @@ local previous = seen(2, ARGV[3], ARGV[4], today, ARGV[7])
 if previous then
   return {'duplicate', previous}
 end
--- Nothing undelivered is ever trimmed: a full backlog refuses, and the device tries again later.
+-- Undelivered entries are never removed: a full backlog refuses uploads, and the device tries again later.
 if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[6]) then
   return {'full', ''}
 end
@@ -28,7 +28,7 @@ excess = limited(3, 9, requests, #KEYS - 3)
 if excess then
   return {'limited', excess}
 end
--- What is kept, and what Redis writes to disk, tells the hour of an upload and no more: neither ids nor expiries are finer.
+-- What is stored, and what Redis writes to disk, shows only the hour of an upload: neither ids nor expiries are finer.
 local id = redis.pcall('XADD', KEYS[1], string.format('%.0f-*', math.floor(now / 3600) * 3600000), 'd', ARGV[1])
 if type(id) == 'table' then
   if not string.find(tostring(id.err), 'equal or smaller', 1, true) then

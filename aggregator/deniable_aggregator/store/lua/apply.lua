@@ -1,9 +1,9 @@
--- Add a staged piece, unless another worker was quicker; after the last one of a commit, note that it is done.
--- KEYS: what was decided and done, the staged pieces, the two hashes of the function `gone`, a tally, the index of its metric, the
--- hash of the function `filed`.
--- ARGV: number of the commit, how the piece begins ('' for none), then what that says: the stratum's name, now, a cell as the
--- function `add` is told.
--- Returns 1 if it was added, or was of what is gone for good; 0 if another worker was quicker.
+-- Add a staged piece, unless another worker was faster; after the last piece of a commit, record that it is done.
+-- KEYS: numbers of commits decided and done, the staged pieces, the two hashes of the function `gone`, a tally, the index of its
+-- metric, the hash of the function `filed`.
+-- ARGV: number of the commit, the header of the piece ('' for none), then its contents: the stratum's name, now, a cell for the
+-- function `add`.
+-- Returns 1 if it was added, or belonged to deleted data; 0 if another worker was faster.
 local header = redis.call('LINDEX', KEYS[2], 0) or ''
 if tonumber(redis.call('HGET', KEYS[1], 'done') or 0) + 1 ~= tonumber(ARGV[1]) or header ~= ARGV[2] then
   return 0

@@ -1,6 +1,7 @@
--- Append to an audit log, and do in the same moment what the entry tells of.
--- KEYS: audit log, then the key of the command, if there is one.  ARGV: last entry seen, entry, then the command and what follows its key.
--- Returns 1; 0 where the command changed nothing, and nothing is logged; the last entries where the log has grown meanwhile.
+-- Append an entry to an audit log, and run its command, at one moment.
+-- KEYS: audit log, then the key of the command, if there is one.  ARGV: last entry seen, entry, then the command and its
+-- arguments.
+-- Returns 1; 0 if the command changed nothing, and nothing is logged; the last entries if the log has grown meanwhile.
 local last = grown(KEYS[1], ARGV[1])
 if last then
   return last

@@ -1,7 +1,8 @@
--- Tell that a worker lives, and note up to when all that was appended is counted. All times are the store's: machines' may differ.
--- KEYS: stream, workers, what is noted: a time before which all is counted ('-' where none is known), then a later time and the last
+-- Record that a worker lives, and up to when everything appended is counted. All times are the store's, since machines' may
+-- differ.
+-- KEYS: stream, workers, the record: a time before which everything is counted ('-' if unknown), then a later time and the last
 -- entry at that time.
--- ARGV: worker, seconds for which one is believed to live.
+-- ARGV: worker, seconds for which a worker counts as alive.
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 redis.call('ZADD', KEYS[2], string.format('%.6f', now), ARGV[1])

@@ -1,7 +1,7 @@
 -- Count entries exactly once: check that the consumer still owns every one, then add, acknowledge and delete.
 -- KEYS: stream, the two hashes of the function `gone`, the one of `filed`, then (tally, index of its metric) for each stratum.
--- ARGV: group, consumer, now, number of ids, ids..., then for each stratum its name, and what the function `add` is told: either ''
--- and "cell delta cell delta ...", or the number of a cell and the deltas from there on, as big-endian int64.
+-- ARGV: group, consumer, now, number of ids, ids..., then for each stratum its name, and the arguments of the function `add`:
+-- either '' and "cell delta cell delta ...", or the number of a cell and the deltas from there on, as big-endian int64.
 -- Returns the ids that the consumer does not own; then nothing is written.
 local group, now, count = ARGV[1], ARGV[3], tonumber(ARGV[4])
 local others = stale(group, ARGV[2], 5, count)
@@ -16,8 +16,8 @@ end
 local kept = filed(4, names)
 local dropped = gone(2, kept)
 
--- A script is not rolled back when it fails half-way, so nothing below may fail: cells and deltas are integers that the
--- worker computed, and a commit that would not fit in memory is refused by Redis before the script starts.
+-- A script that fails half-way is not rolled back, so nothing below may fail. Cells and deltas are integers that the worker
+-- computed. Redis refuses a commit that does not fit into memory before the script starts.
 local at = 5 + count
 for i = 1, #names do
   if not dropped[i] then

@@ -1,8 +1,8 @@
--- Decide that entries are counted whose sums are staged: check that the consumer still owns every one, and that all pieces are
--- there, then note that they are to be added, acknowledge and delete.
--- KEYS: stream, what was decided and done, the staged pieces.
--- ARGV: group, consumer, token of the pieces, how many elements they have, number of ids, ids..., digests of the metrics.
--- Returns 1; the ids that the consumer does not own, or 0 if the pieces are not all there; then nothing is written.
+-- Decide that entries with staged sums are counted: check that the consumer still owns every one and that all pieces are there,
+-- then record that they are to be added, acknowledge and delete.
+-- KEYS: stream, numbers of commits decided and done, the staged pieces.
+-- ARGV: group, consumer, token of the pieces, their number of elements, number of ids, ids..., digests of the metrics.
+-- Returns 1. Nothing is written if it returns the ids that the consumer does not own, or 0 because pieces are missing.
 if redis.call('TTL', KEYS[3]) == -1 then -- decided already: the answer was lost, and this is sent again
   return 1
 end

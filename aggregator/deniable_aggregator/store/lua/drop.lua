@@ -1,6 +1,6 @@
--- Forget the uploads of the oldest day that any are remembered of, but never today's; at most once a minute.
--- KEYS: how the names of what is remembered begin.  ARGV: buckets of a day, days for which uploads are remembered.
--- Returns the day (counted from 1970) whose uploads were forgotten, or nil.
+-- Delete the upload records of the oldest day that has any, but never today's; at most once a minute.
+-- KEYS: the beginning of the names of upload records.  ARGV: buckets of a day, days for which uploads are remembered.
+-- Returns the day (counted from 1970) whose records were deleted, or nil.
 local now = tonumber(redis.call('TIME')[1])
 local mark = KEYS[1] .. 'dropped'
 if redis.call('HGET', mark, 'at') then

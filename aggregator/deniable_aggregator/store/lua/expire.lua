@@ -1,13 +1,13 @@
--- Delete what is kept of a period, all or nothing, unless its release has changed since it was looked at.
--- KEYS: index of the metric's releases; hash from each definition to its last period that was deleted; the summaries; so many
--- indexes as ARGV[6] says; and the rest to be deleted.
--- ARGV: the period's field in the index of releases, what was noted there ('' for nothing), the definition, the period's name, how
--- many published reports go, the number of indexes, then the fields that leave each of these.
+-- Delete everything about a period, all or nothing, unless its release has changed since it was read.
+-- KEYS: index of the metric's releases; hash from each definition to its last deleted period; the summaries; as many indexes as
+-- ARGV[6] says; and the other keys to delete.
+-- ARGV: the period's field in the index of releases, its expected record ('' for none), the definition, the period's name, number
+-- of published reports that are deleted, number of indexes, then the fields to delete from each of these.
 -- Returns how many keys there were.
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
   return 0
 end
--- Deletions come first: a store that is full lets a script write only once it has deleted.
+-- Deletions come first: in a full store a script may write only after it has deleted.
 for k = 4, 3 + ARGV[6] do
   for i = 7, #ARGV do
     redis.call('HDEL', KEYS[k], ARGV[i])

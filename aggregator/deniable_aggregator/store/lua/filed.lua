@@ -1,6 +1,6 @@
--- Tell under which names something is counted: what is of a sealed period counts in the first period that is not sealed.
--- KEYS[key]: the summaries, which have that period of each definition that has one.
--- Returns the names, of which some have another period.
+-- Return the names under which strata are counted: a sealed period counts in the first period that is not sealed.
+-- KEYS[key]: the summaries, which have that period for each definition.
+-- Returns the names, some with another period.
 local function filed(key, names)
   local found, step = {}, 1000
   for first = 1, #names, step do
@@ -21,7 +21,7 @@ local function filed(key, names)
   return found
 end
 
--- Name the key of a tally by another name, at which the key ends.
+-- Return the key of a tally with another name at its end.
 local function moved(key, name, other)
   return string.sub(key, 1, #key - #name) .. other
 end

@@ -1,6 +1,6 @@
--- Forget consumers that have gone without leaving: idle for long, with nothing pending; forgetting one that has would lose its
--- entries. One that lives after all, and had nothing to read, is made anew when it reads.
--- KEYS: stream.  ARGV: group, milliseconds without a sign of life.  Returns how many were forgotten.
+-- Delete consumers that are idle for long, with nothing pending; entries of a deleted consumer would be lost. If a consumer lives
+-- after all, it is created again when it reads.
+-- KEYS: stream.  ARGV: group, milliseconds without a sign of life.  Returns how many were deleted.
 local forgotten = 0
 for _, told in ipairs(redis.call('XINFO', 'CONSUMERS', KEYS[1], ARGV[1])) do
   local consumer = {}

@@ -1,9 +1,9 @@
--- Tell of what would be counted under some names what is gone for good: its period was deleted, or its metric erased. Without this
--- a batch that comes late would begin a tally anew.
--- KEYS[key]: hash from each definition of a metric to its last period that was deleted.
--- KEYS[key + 1]: hash from the digest of a metric to its highest version that was erased with all before it, and of digests of
--- versions that were erased alone.
--- Returns a table that has true in the places of names that are gone.
+-- Find names whose data are gone for good: the period was deleted, or the metric erased. Without this a late batch would begin a
+-- tally anew.
+-- KEYS[key]: hash from each definition of a metric to its last deleted period.
+-- KEYS[key + 1]: hash from the digest of a metric to its highest version that was erased with all before it. It also has the
+-- digests of versions that were erased alone.
+-- Returns a table that is true in the places of such names.
 local function gone(key, names)
   local found, step = {}, 1000
   if redis.call('EXISTS', KEYS[key]) == 1 then

@@ -1,4 +1,4 @@
--- Forget a consumer that has nothing pending; forgetting one that has would lose its entries.
+-- Delete a consumer that has nothing pending; entries of a deleted consumer would be lost.
 -- KEYS: stream.  ARGV: group, consumer.
 if #redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 1, ARGV[2]) > 0 then
   return 0

@@ -1,6 +1,6 @@
--- Count against the limits from `first` to `last`, in their order, up to the first that is used up.
--- From KEYS[key] on: the counters of all.  From ARGV[arg] on: (amount allowed, seconds of the window, amount) for each.
--- Returns the place of the limit that is used up, from 0, and the milliseconds until it is open again; nil if none is.
+-- Count for the limits from `first` to `last`, in their order, up to the first that is used up.
+-- From KEYS[key] on: their counters.  From ARGV[arg] on: (amount allowed, seconds of the window, amount) for each.
+-- Returns the place of the limit that is used up, from 0, and the milliseconds until its window ends; nil if none is.
 local function limited(key, arg, first, last)
   for i = first, last do
     local allowed, window, amount = tonumber(ARGV[arg + 3 * i]), ARGV[arg + 3 * i + 1], ARGV[arg + 3 * i + 2]

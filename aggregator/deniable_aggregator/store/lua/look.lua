@@ -1,7 +1,7 @@
--- Look at an app's stream, dead letters and workers at one moment, without handing out any report.
--- KEYS: stream, dead letters, workers, what `beat.lua` noted.  ARGV: group, seconds for which a worker is believed to live.
--- Returns: batches, those of them in hand, milliseconds that any waits at most (-1: nobody can tell), dead letters, workers, and 1 if
--- all that came before is counted, 0 where the wait is only the least that is known.
+-- Read the state of an app's stream, dead letters and workers at one moment, without reading any report.
+-- KEYS: stream, dead letters, workers, the record of `beat.lua`.  ARGV: group, seconds for which a worker counts as alive.
+-- Returns: batches, pending ones, the longest wait in milliseconds (-1 if unknown), dead letters, workers. Last comes 1 if
+-- everything that came before is counted, or 0 if the wait is only a lower bound.
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1000000
 local total, pending, lag, known = redis.call('XLEN', KEYS[1]), 0, 0, 1

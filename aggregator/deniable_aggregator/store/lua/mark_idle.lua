@@ -1,6 +1,6 @@
--- Have what a consumer has in hand count as idle for long, so that it is taken over: the consumer lives no more, and the idle time
--- says nothing where the clock was set back. The number of deliveries stays.
--- KEYS: stream.  ARGV: group, consumer, milliseconds.  Returns how many entries were younger.
+-- Mark the entries of a dead consumer as idle, so that they are taken over. If the clock was set back, their idle time is too
+-- short. The number of deliveries stays.
+-- KEYS: stream.  ARGV: group, consumer, milliseconds.  Returns how many entries were less idle.
 local args = {}
 for _, entry in ipairs(redis.call('XPENDING', KEYS[1], ARGV[1], '-', '+', 4000, ARGV[2])) do
   if entry[3] < tonumber(ARGV[3]) then

@@ -1,4 +1,4 @@
--- Tell which of some entries of a stream a consumer does not own: another one claimed them, or they are counted.
+-- Find entries of a stream that a consumer does not own: another one claimed them, or they are counted.
 -- KEYS[1]: stream.  ARGV from `first` on: their ids.
 local function stale(group, consumer, first, count)
   local owned, found = {}, {}
@@ -16,7 +16,7 @@ local function stale(group, consumer, first, count)
   return found
 end
 
--- Remove entries that are counted.
+-- Remove counted entries.
 local function remove(group, first, count)
   for i = first, first + count - 1, 4000 do -- Lua unpacks some 8,000 values at most
     local last = math.min(i + 3999, first + count - 1)

@@ -1,9 +1,9 @@
--- Tell whether what is staged is all there.
+-- Check that staged data are complete.
 local function complete(staged, length)
   return redis.call('STRLEN', staged) == tonumber(length)
 end
 
--- Put what is staged in its place, for good.
+-- Move staged data to their place, for good.
 local function place(staged, key)
   redis.call('PERSIST', staged)
   redis.call('RENAME', staged, key)

@@ -1,10 +1,10 @@
--- Publish a release whose cells are staged, unless another worker was quicker, it is closed, or not all that was staged is there.
--- KEYS: index of the metric's releases, the snapshot, the audit log, the summaries, then for each cell where it is staged and its
--- tally, then where the next snapshot is staged, if there is one.
--- ARGV: the field of the whole in the index, what is noted there now ('' for nothing), how the audit log ends, the entry to append
--- to it; of the summary the definition, the reports that come to it, the period, 1 if it is closed and the hour; then (length,
--- field, note) for each cell, then the length of the next snapshot, if there is one.
--- Returns 1 if it was published, 0 if not, the last entries if the log ends otherwise.
+-- Publish a release whose cells are staged, unless another worker was faster, it is closed, or staged data are missing.
+-- KEYS: index of the metric's releases, the snapshot, the audit log, the summaries, then for each cell its staged data and its
+-- tally, then the staged next snapshot, if there is one.
+-- ARGV: the field of the whole in the index, its expected record ('' for none), the expected end of the audit log, the entry to
+-- append to it; for the summary the definition, the number of new reports, the period, 1 if it is closed and the hour; then
+-- (length, field, record) for each cell, then the length of the next snapshot, if there is one.
+-- Returns 1 if it was published, 0 if not, the last entries if the log ends differently.
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
   return 0
 end

@@ -1,6 +1,7 @@
--- Tell what was remembered of an upload.
--- KEYS: how the names of what is remembered begin.  ARGV: the secret, the upload's bucket and field, days for which it is remembered.
--- Returns '' and what was remembered ('' for nothing); or 'secret' and the store's secret, if it is another one.
+-- Return the record of an upload.
+-- KEYS: the beginning of the names of upload records.  ARGV: the secret, the upload's bucket and field, days for which it is
+-- remembered.
+-- Returns '' and the record ('' for none); or 'secret' and the store's secret, if that is another one.
 local secret = redis.call('GET', KEYS[1] .. 'secret')
 if secret and secret ~= ARGV[1] then
   return {'secret', secret}

@@ -1,5 +1,5 @@
 -- Replace a field of a hash, unless it has changed since it was read.
--- KEYS: hash.  ARGV: field, what it was, what it shall be ('' for: nothing).  Returns 1 if it was replaced.
+-- KEYS: hash.  ARGV: field, its expected value, its new value ('' to delete it).  Returns 1 if it was replaced.
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then
   return 0
 end

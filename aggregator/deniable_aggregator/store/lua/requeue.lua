@@ -1,6 +1,6 @@
--- Give a dead letter back to the stream, exactly once.
+-- Put a dead letter back into the stream, exactly once.
 -- KEYS: dead letters, stream.  ARGV: id, cap of the backlog.
--- Returns: 'requeued', 'missing', 'full', or 'empty' where nothing is left that could be counted.
+-- Returns: 'requeued', 'missing', 'full', or 'empty' if nothing is left that could be counted.
 local found = redis.call('XRANGE', KEYS[1], ARGV[1], ARGV[1])
 if #found == 0 then
   return 'missing'
@@ -17,7 +17,7 @@ end
 if redis.call('XLEN', KEYS[2]) >= tonumber(ARGV[2]) then
   return 'full'
 end
--- After the last entry, under its coarse time: ids tell no more than the hour.
+-- After the last entry, with its coarse time: ids show only the hour.
 local last, hour = '0-0', math.floor(redis.call('TIME')[1] / 3600) * 3600000
 if redis.call('EXISTS', KEYS[2]) == 1 then
   local info = redis.call('XINFO', 'STREAM', KEYS[2])

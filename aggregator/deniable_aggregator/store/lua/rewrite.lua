@@ -1,6 +1,6 @@
--- Write the dead letters anew under their ids, some with another batch or not at all: what is only deleted from a stream stays in
--- its blocks until all of a block is.
--- KEYS: dead letters.  ARGV: id and batch ('' for: none) of each that changes.  Returns how many of these there were.
+-- Write the dead letters again under their ids, some with another batch, others not at all. Entries that are only deleted stay in
+-- the stream's blocks until all of a block is deleted.
+-- KEYS: dead letters.  ARGV: id and batch ('' for none) of each that changes.  Returns how many of these existed.
 local changed, found = {}, 0
 for i = 1, #ARGV, 2 do
   changed[ARGV[i]] = ARGV[i + 1]

@@ -212,8 +212,8 @@ class Observer:
         Returns
         -------
         Bound
-            Exact if the kept responses can be summed over: the mean over rows of the sum over kept responses of the largest joint
-            probability of a value and the response. Otherwise the bound that `epsilon_permanent` gives.
+            Exact if the kept responses can be summed over: for each, the largest joint probability of a value and the response.
+            This sum is averaged over rows. Otherwise the bound that `epsilon_permanent` gives.
 
         Raises
         ------

@@ -40,8 +40,8 @@ _STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that K
 def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
     """``deniable worker --redis-url URL --app NAME...``.
 
-    Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration; 3 if the
-    store could not be used at the end. With 3, entries may be left for another worker.
+    Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration. It is 3 if
+    the store could not be used at the end. Then entries may be left for another worker.
     """
     options.add(parser)
     about = (

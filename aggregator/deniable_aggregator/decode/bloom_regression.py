@@ -66,8 +66,8 @@ _SETTLE = 3  # updates of the covariance, each by a fit
 class Fit:
     """What the counts say of each candidate.
 
-    A value is nan if nothing is known of it. Then there are no reports, no filter of the candidate has a 1, its filters are those
-    of another candidate, or they are a combination of the others'. The p-value is 1.
+    A value is nan if nothing is known of it. There are four cases: no reports, no filter with a 1, the same filters as another
+    candidate, or filters that are a combination of the others'. Then its p-value is 1.
 
     Parameters
     ----------

@@ -215,8 +215,8 @@ class Supported(Estimate):
     squares
         The sum of f^2 over all values, for a pool of hash functions.
     confusing
-        What a pool adds to the variance of a frequency at any number of reports, for each unit of the sum of f^2 over all other
-        values; 0 for a complete family.
+        What a pool adds to the variance of a frequency at any number of reports. It is per unit of the sum of f^2 over all other
+        values, and 0 for a complete family.
     """
 
     mechanism: Channel

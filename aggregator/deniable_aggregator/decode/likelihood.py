@@ -135,8 +135,8 @@ def bit_likelihood(
     masks
         uint8 array (cohorts, candidates, bytes): the candidates' filters, likewise.
     p, q
-        Probabilities that a 0 and a 1 of the filter is reported as 1, ``0 <= p < q <= 1``: after both of RAPPOR's steps, its p*
-        and q*.
+        Probabilities that a 0 and a 1 of the filter is reported as 1, ``0 <= p < q <= 1``. They include both of RAPPOR's steps:
+        p* and q*.
     other
         float array (cohorts, width), or None: the share of ones in the reports of people who hold no candidate (`other_rates`).
         They get the last column, which treats the bits of their reports as independent.
@@ -236,7 +236,7 @@ class Column:
     Parameters
     ----------
     bits
-        Heading of the column with the report's bits: `width` digits 0 or 1, the highest bit first (bit 0 is the last digit), or
+        Heading of the column with the report's bits: `width` digits 0 or 1, the highest bit first, so bit 0 is the last digit. Or
         ``0x`` and hexadecimal digits of the same number. Of width 1 also ``false`` and ``true``.
     width
         Bits of a report, at least 1.

@@ -133,7 +133,7 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
 
 
 def _association(declared: Declared, counted: Tally) -> Association | None:
-    """Test whether the factors of a product are independent; None where there are none, or where it cannot be told."""
+    """Test whether the factors of a product are independent; None if there are none, or if it cannot be tested."""
     factors = declared.metric.factors
     if not factors or not counted.n or declared.metric.domain_size > _MOST_COMBINATIONS:
         return None

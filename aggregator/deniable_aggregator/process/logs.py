@@ -33,8 +33,8 @@ LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
 FIELDS = ("request", "route", "method", "status", "code", "app", "ms")
-"""Fields of a record: the request's id, the rule of its address (not the address), its method, the status of the answer, the
-code of the problem, the app, and milliseconds.
+"""Fields of a record: the request's id, the rule of its address, its method, the status of the answer, the code of the problem,
+the app, and milliseconds. The address itself is none of them.
 """
 
 _context: ContextVar[dict[str, Any] | None] = ContextVar("deniable_log_context", default=None)

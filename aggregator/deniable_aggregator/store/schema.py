@@ -50,7 +50,7 @@ class Key(Kept):
         return fnmatchcase(key, self.name.replace("{app}", f"{{{app}}}"))
 
 
-_HANDED = "until it is counted: seconds as a rule; its trace in the store's append-only file within an hour more"
+_HANDED = "until it is counted, usually for seconds; in the store's append-only file up to an hour longer"
 _EXACT = "{tallies} days after its period has closed, once it is published; {releases} days if too few reports come"
 _PUBLISHED = "{releases} days after its period has closed"
 _FOR_GOOD = "for good"
@@ -69,7 +69,7 @@ SEEN = Key(
         "of an upload, under its day: a keyed hash of its Idempotency-Key, eight bytes of a hash of its bytes and that key, "
         "and how many of its reports were accepted and rejected"
     ),
-    "72 hours (DENIABLE_IDEMPOTENCY_TTL), rounded up to the day; less where the store has no room",
+    "72 hours (DENIABLE_IDEMPOTENCY_TTL), rounded up to the day; less if the store has no room",
 )
 TALLY = Key("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT)
 TALLIES = Key("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT)
@@ -99,7 +99,7 @@ STAGED = Key(
     "for seconds; an hour at most",
 )
 REDO = Key("{app}:redo", "how many commits were made in pieces", _FOR_GOOD)
-FAULTS = Key("{app}:faults", "what fails of a worker's chores, by metric, with the kind of error", "until it passes; two hours")
+FAULTS = Key("{app}:faults", "chores of workers that fail, by metric, with the type of error", "until it passes; two hours")
 METRICS = Key("{app}:metrics", "names of the metrics that any registry of a worker had", "until the metric is erased")
 EXPIRED = Key("{app}:expired", "by definition of a metric, the last period whose sums were deleted", _FOR_GOOD)
 ERASED = Key("{app}:erased", "digests of the metrics that were erased, so that nothing of them is counted again", _FOR_GOOD)

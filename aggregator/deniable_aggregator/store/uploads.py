@@ -3,8 +3,8 @@
 Keys of the kind `schema.SEEN` end with
 
 ``<day>:<bucket>``
-    hash of uploads of a day (counted from 1970, in UTC by the store's clock): ten bytes of a keyed digest of the Idempotency-Key,
-    and a few bytes of record;
+    hash of uploads of a day, counted from 1970, in UTC by the store's clock. For each it has ten bytes of a keyed digest of the
+    Idempotency-Key, and a few bytes of record;
 ``secret``
     the digest's key: 32 random bytes, drawn once;
 ``dropped``

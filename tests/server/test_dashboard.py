@@ -314,15 +314,29 @@ def test_one_period_and_segment(app, client):
     assert '<option value="2026-11-20" selected>up to 2026-11-20</option>' in html
     assert '<option value="platform=macos" selected>platform = macos</option>' in html
     assert "period=2026-11-20&amp;segment=platform%3Dmacos&amp;order=domain" in html
+    assert re.findall(r'<option value="(2026[^"]*)"', html) == ["2026-11-20"]  # the periods that have an answer for this segment
     assert "<b>1,501</b>" in client.get("/m/ui.choice?period=&segment=").get_data(as_text=True)
 
 
-def test_nothing_counted_leads_back(app, client):
-    """A period without reports is a page that leads back to the metric."""
+def test_a_period_without_a_release_is_shown_as_such(app, client):
+    """A period without a release is a page like any other: it says so, and leads back to everything."""
     fill_all(app)
     response = client.get("/m/ui.choice?period=2099-01-01")
-    assert response.status_code == 404
-    assert 'href="/m/ui.choice"' in response.get_data(as_text=True)
+    html = response.get_data(as_text=True)
+    assert response.status_code == 200
+    assert "Nothing is published" in html
+    assert 'href="/m/ui.choice"' in html
+
+
+def test_the_level_of_a_page(app, client):
+    """A page takes a level, shows it, and keeps it in its form and links; a level that is none is refused."""
+    fill_all(app)
+    usual, sure = (client.get(f"/m/ui.choice{query}").get_data(as_text=True) for query in ("", "?level=0.99"))
+    assert ("95% interval" in usual, "99% interval" in usual) == (True, False)
+    assert ("95% interval" in sure, "99% interval" in sure) == (False, True)
+    assert '<input type="hidden" name="level" value="0.99">' in sure
+    assert "level=0.99&amp;order=" in sure
+    assert client.get("/m/ui.choice?level=2").status_code == 400
 
 
 def test_too_few_reports_are_not_shown(app, client):
@@ -359,7 +373,7 @@ def test_reports_of_another_definition_are_not_shown(app, client, make):
 # Failures
 
 
-@pytest.mark.parametrize("page", ["/?level=0.9", "/m/ui.dark?level=0.9", "/m/ui.dark?only=detected"])
+@pytest.mark.parametrize("page", ["/?level=0.9", "/m/ui.dark?limit=3", "/m/ui.dark?only=detected"])
 def test_a_page_refuses_parameters_that_it_does_not_have(client, page):
     """Else the audit log would tell of a query that was not made."""
     response = client.get(page)

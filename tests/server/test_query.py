@@ -117,7 +117,6 @@ def test_a_changed_definition_begins_a_new_count(served, registry_file):
         ("/api/v1/metrics/ui.theme?level=nan", "rk_test_12345678", (400, "level")),
         ("/api/v1/metrics/ui.theme?level=high", "rk_test_12345678", (400, "level")),
         ("/api/v1/metrics/ui.theme?perod=2026", "rk_test_12345678", (400, "unknown_parameter")),
-        ("/api/v1/metrics/ui.theme?period=2020-01-01", "rk_test_12345678", (404, "nothing_published")),
         ("/api/v1/metrics/ui.theme?period=2020-1-1", "rk_test_12345678", (400, "period")),
     ],
 )
@@ -194,13 +193,35 @@ def test_a_release_says_which_periods_it_covers(serve, registry_file):
 
 
 def test_what_the_next_release_takes(serve, registry_file):
-    """An answer says when the next period closes, and a refusal how many reports it takes; in a trial nothing is waited for."""
+    """An answer says when the next period closes; in a trial nothing is waited for."""
     trial = registry_file.read_text("utf-8")
     served = serve(trial.replace("min_reports = 1\ntrial = true", "min_reports = 100"))
     due = datetime.fromisoformat(served.get("/api/v1/metrics/ui.theme").get_json()["next_release"])
     assert timedelta() < due - datetime.now(UTC) <= timedelta(days=1)
     assert due.strftime("%H:%M") == "00:00"  # two days after the end of one
-    refused = served.get("/api/v1/metrics/ui.theme?period=2020-01-01").get_json()["detail"]
-    assert f"100 reports are needed, and the next release is due {due:%Y-%m-%d %H:%M} UTC, or earlier once there are" in refused
-    assert "earlier" not in served.get("/api/v1/metrics/export.used?period=2020-01-01").get_json()["detail"]
     assert serve(trial).get("/api/v1/metrics/ui.theme").get_json()["next_release"] is None
+
+
+def test_what_is_not_published_has_one_shape(served):
+    """A metric without a release, and a period without one, are answered alike: no reports, no numbers, and when to ask again."""
+    never = served.get("/api/v1/metrics/ui.theme").get_json()
+    period = served.get("/api/v1/metrics/ui.theme?period=2020-01-01").get_json()
+    assert (never["n"], never["closed"], never["included"], never["updated"]) == (0, False, [], None)
+    assert {each["frequency"] for each in never["estimates"]} == {None}
+    assert {name for name in never if never[name] != period[name]} == {"period"}
+    listed = served.get("/api/v1/metrics").get_json()["metrics"][0]
+    assert {name: listed[name] for name in ("n", "updated", "next_release")} == {
+        name: never[name] for name in ("n", "updated", "next_release")
+    }
+
+
+def test_a_mistyped_metric_gets_a_suggestion(served):
+    """Whoever mistypes a metric is told the one that may be meant; an unlike one is only refused."""
+    assert served.get("/api/v1/metrics/ui.thme").get_json()["detail"].endswith("; did you mean ui.theme?")
+    assert "did you mean" not in served.get("/api/v1/metrics/zzz").get_json()["detail"]
+
+
+def test_epsilon_is_the_declared_one(served):
+    """Answers show what the registry declares, not what is left of it after rounding to whole numbers."""
+    answer = served.get("/api/v1/metrics/ui.theme").get_json()
+    assert answer["epsilon"] == float(served.app.registry.metrics["ui.theme"].epsilon)

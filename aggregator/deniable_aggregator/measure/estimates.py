@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from msgspec.structs import asdict
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Permanent
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.decode.discovery import discover
@@ -53,8 +52,8 @@ def described(app: Collection, declared: Declared) -> Description:
         candidates=len(declared.candidates) if metric.candidates else None,
         discover=metric.discover,
         mechanism=mechanism.name,
-        epsilon=mechanism.epsilon,
-        epsilon_permanent=mechanism.epsilon_permanent if metric.kept and isinstance(mechanism, Permanent) else None,
+        epsilon=float(metric.epsilon),
+        epsilon_permanent=None if metric.epsilon_permanent is None else float(metric.epsilon_permanent),
         sample=float(metric.sample),
         min_reports=metric.min_reports,
         next_release=next_release(app, declared),

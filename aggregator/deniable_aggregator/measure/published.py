@@ -11,7 +11,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.measure.estimates import LEVEL, decoded, described, estimated
 from deniable_aggregator.measure.measurement import Latest, Listed, Measurement, Span, Version
 from deniable_aggregator.measure.merge import Measured, merged
-from deniable_aggregator.measure.refusal import Refusal, check_period, missing, read_cell
+from deniable_aggregator.measure.refusal import Refusal, check_period, read_cell, withheld
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.release import Summary
@@ -104,7 +104,7 @@ def _measured(
     Raises
     ------
     Refusal
-        If the metric has no such period or cell, the cell is withheld, or nothing was published for the period.
+        If the metric has no such period or cell, or the cell is withheld.
     """
     published = releases_of(app, declared)
     breakdown = Breakdown.of(app.registry, declared.metric)
@@ -116,8 +116,8 @@ def _measured(
         period = max((stratum.period for stratum in published if stratum.segment == cell), default=None)
     within = {stratum: each for stratum, each in published.items() if period is None or each.covers(stratum.period, period)}
     chosen = {stratum: each for stratum, each in within.items() if stratum.segment == cell}
-    if not chosen and (within or period is not None):
-        raise missing(app, declared, breakdown, cell, {stratum.segment for stratum in within})
+    if within and not chosen:
+        raise withheld(declared, breakdown, cell, {stratum.segment for stratum in within})
     counted = app.store.releases.read(declared.layout, list(chosen))
     values, estimate = decoded(declared, counted)
     numbers = estimated(app, declared, counted, level, (values, estimate))
@@ -127,8 +127,8 @@ def _measured(
         included=_spans(chosen),
         versions=_versions(app, declared.metric.id, known),
         level=level,
-        closed=all(each.closed for each in chosen.values()),
-        periods=_spans({stratum: each for stratum, each in published.items() if not stratum.segment}),
+        closed=bool(chosen) and all(each.closed for each in chosen.values()),
+        periods=_spans({stratum: each for stratum, each in published.items() if stratum.segment == cell}),
         segments=sorted({stratum.segment for stratum in within} - {""}),
         period=period,
         segment=cell or None,

@@ -1,4 +1,4 @@
-"""Why a metric is not measured: unknown period or cell, nothing published, or a withheld cell."""
+"""Why a metric is not measured: unknown period or cell, or a withheld cell."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.breakdown import Breakdown
 
 __all__ = [
-    "NothingPublished",
     "Refusal",
     "UnknownCell",
     "UnknownPeriod",
     "WithheldCell",
     "awaited",
     "check_period",
-    "missing",
     "next_release",
     "read_cell",
+    "withheld",
 ]
 
 
@@ -50,10 +49,6 @@ class UnknownPeriod(Refusal):
 
 class UnknownCell(Refusal):
     """The metric has no such cell."""
-
-
-class NothingPublished(Refusal):
-    """Nothing was published for the period yet."""
 
 
 class WithheldCell(Refusal):
@@ -100,10 +95,8 @@ def read_cell(breakdown: Breakdown, cell: str) -> str:
         raise UnknownCell(error.rule) from None
 
 
-def missing(app: Collection, declared: Declared, breakdown: Breakdown, cell: str, published: Some[str]) -> Refusal:
-    """Explain why there is no answer. The words are the same for few reports and for none."""
-    if not published:
-        return NothingPublished(f"nothing was published for this period yet: {awaited(app, declared)}")
+def withheld(declared: Declared, breakdown: Breakdown, cell: str, published: Some[str]) -> WithheldCell:
+    """Explain why a cell is withheld. The words are the same for few reports and for none."""
     instead = next((each for each in breakdown.coarser(cell) if each in published), "")
     least = declared.metric.min_reports
     rule = f"what is published rests on {least} reports, and nothing computed from it on fewer: this segment is withheld"

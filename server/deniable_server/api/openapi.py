@@ -154,7 +154,7 @@ OPERATIONS = (
         | {
             400: ("level", "only", "period", "segment", "unknown_parameter"),
             403: ("withheld",),
-            404: ("unknown_metric", "unknown_version", "nothing_published"),
+            404: ("unknown_metric", "unknown_version"),
         },
     ),
     Operation(

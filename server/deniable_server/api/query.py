@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, jsonify, request
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from deniable_aggregator.measure import published
 from deniable_aggregator.measure.estimates import LEVEL
 from deniable_aggregator.measure.measurement import Listed
-from deniable_aggregator.measure.refusal import NothingPublished, UnknownCell, UnknownPeriod, WithheldCell
+from deniable_aggregator.measure.refusal import UnknownCell, UnknownPeriod, WithheldCell
 from deniable_aggregator.publish import release
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
@@ -119,8 +120,6 @@ def refusals() -> Iterator[None]:
         raise Problem(400, "period", refusal.detail) from None
     except UnknownCell as refusal:
         raise Problem(400, "segment", refusal.detail) from None
-    except NothingPublished as refusal:
-        raise Problem(404, "nothing_published", refusal.detail) from None
     except WithheldCell as refusal:
         raise Problem(403, "withheld", refusal.detail, instead=refusal.instead) from None
 
@@ -140,7 +139,9 @@ def find_metric(app: App, id_: str) -> Declared:
         known = ", ".join(str(each.metric.version) for each in app.versions_of(id_.partition("@")[0]))
         if known:
             raise Problem(404, "unknown_version", f"versions of this metric are {known}")
-        raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric")
+        near = get_close_matches(id_, app.highest, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise Problem(404, "unknown_metric", f"the registry of {app.name} declares no such metric{hint}")
     return found
 
 

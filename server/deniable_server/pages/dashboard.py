@@ -28,7 +28,7 @@ from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
-from deniable_server.api.query import find_metric, measure, only_parameters, refusals
+from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
 from deniable_server.pages import chart, shown, visitor
 from deniable_server.service import service
@@ -108,9 +108,9 @@ def index() -> Response:
 def metric(id_: str) -> Response:
     """Show one metric: over everything published, or over one ``period`` or ``segment``; in the chosen ``order``."""
     app = visitor.app_shown()
-    only_parameters("period", "segment", "order", "rows", "app")
+    only_parameters("period", "segment", "level", "order", "rows", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
-    measured = measure(app, id_, period, segment)
+    measured = measure(app, id_, period, segment, level_asked())
     return _estimates(app, measured, asdict(measured) | {"name": id_, "merged": shown.together(measured.merged)}, period, segment)
 
 
@@ -154,7 +154,7 @@ def _estimates(app: App, measured: Estimates, told: dict[str, Any], period: str 
     order = request.args.get("order", "")
     if order not in _ORDERS:
         order = "domain" if measured.type in ("boolean", "ordinal") else "estimate"
-    chosen = {"period": period, "segment": segment, "order": request.args.get("order")}
+    chosen = {"period": period, "segment": segment, "level": request.args.get("level"), "order": request.args.get("order")}
     return _page(
         "metric.html",
         app=app,
@@ -210,12 +210,10 @@ def leave() -> BaseResponse:
 def _on_problem(problem: Problem) -> Response:
     logs.note(code=problem.code)
     detail = f"{problem.detail[:1].upper()}{problem.detail[1:].removesuffix('.')}."
-    if problem.code in ("nothing_published", "withheld"):
-        instead: dict[str, Any] = {}
-        if problem.code == "withheld":
-            instead = {"period": request.args.get("period") or None, "segment": problem.extra["instead"]}
+    if problem.code == "withheld":
+        instead = {"period": request.args.get("period") or None, "segment": problem.extra["instead"]}
         again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **instead, **visitor.remembered())
-        text = f"Show {instead['segment']}" if instead.get("segment") else "Show everything published"
+        text = f"Show {instead['segment']}" if instead["segment"] else "Show everything published"
         return _failure(problem.status, detail, again, text)
     return _failure(problem.status, detail)
 

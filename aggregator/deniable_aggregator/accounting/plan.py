@@ -186,7 +186,7 @@ def plan(
     answers
         Different answers to a metric with kept responses, at most; by default the most possible.
     caps
-        The app's caps; by default none beyond the defaults.
+        The app's caps; by default those of an app that sets none.
 
     Raises
     ------

@@ -88,7 +88,7 @@ def together(store: Store, url: str, workers: int, batches: int) -> float:
     full = store.backlog()
     running = [subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL) for _ in range(workers)]
     try:
-        while health.feel(store).workers < workers:
+        while health.read(store).workers < workers:
             time.sleep(0.01)
         first, began = store.backlog(), time.monotonic()
         while (left := store.backlog()) > full / 10:

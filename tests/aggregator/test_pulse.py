@@ -26,13 +26,13 @@ def append(store, key):
 
 def test_an_app_that_nobody_uses(store):
     """Nothing waits, nobody works."""
-    assert health.feel(store) == health.Pulse(0, 0, 0.0, 0, 0)
+    assert health.read(store) == health.Health(0, 0, 0.0, 0, 0)
 
 
 def test_what_waits_for_a_worker_that_never_came(store):
     """Nobody can tell how long it waits."""
     append(store, 1)
-    assert health.feel(store) == health.Pulse(1, 0, None, 0, 0, known=False)
+    assert health.read(store) == health.Health(1, 0, None, 0, 0, known=False)
 
 
 def waits(store, seconds):
@@ -46,18 +46,18 @@ def test_lag_is_since_everything_was_counted(store):
     """What waits came after that, so it bounds how long anything waits, whether it is in a worker's hands or not."""
     health.beat(store, "w")
     waits(store, 30)
-    assert health.feel(store).lag == 0
+    assert health.read(store).lag == 0
     append(store, 1)
-    assert 30 <= health.feel(store).lag < 40
+    assert 30 <= health.read(store).lag < 40
     store.join()
     ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
     for _ in range(3):  # however often it changes hands
         health.beat(store, "w")
         store._client.xclaim(store.stream, GROUP, "w", 0, [id_])
         waits(store, 30)
-    felt = health.feel(store)
-    assert (felt.pending, felt.workers, felt.known) == (1, 1, True)
-    assert 120 <= felt.lag < 140
+    state = health.read(store)
+    assert (state.pending, state.workers, state.known) == (1, 1, True)
+    assert 120 <= state.lag < 140
 
 
 def test_lag_is_small_where_all_is_counted_while_more_comes(store):
@@ -72,7 +72,7 @@ def test_lag_is_small_where_all_is_counted_while_more_comes(store):
         waits(store, 100)
         health.beat(store, "w")
     waits(store, 7)
-    assert 107 <= health.feel(store).lag < 120
+    assert 107 <= health.read(store).lag < 120
 
 
 def test_what_waits_for_workers_that_came_late_has_waited_at_least_since(store):
@@ -80,9 +80,9 @@ def test_what_waits_for_workers_that_came_late_has_waited_at_least_since(store):
     append(store, 1)
     health.beat(store, "w")
     waits(store, 50)
-    felt = health.feel(store)
-    assert 50 <= felt.lag < 60
-    assert not felt.known
+    state = health.read(store)
+    assert 50 <= state.lag < 60
+    assert not state.known
 
 
 def test_a_clock_that_was_set_back_hides_no_lag(store):
@@ -91,30 +91,30 @@ def test_a_clock_that_was_set_back_hides_no_lag(store):
     waits(store, -3600)  # as if the store's clock had been an hour ahead
     store._client.zadd(store.workers, {"gone": time.time() + 3600})
     append(store, 1)
-    felt = health.feel(store)
-    assert (felt.lag, felt.known, felt.workers) == (None, False, 0)
+    state = health.read(store)
+    assert (state.lag, state.known, state.workers) == (None, False, 0)
     health.beat(store, "w")
     waits(store, 50)
-    felt = health.feel(store)
-    assert (50 <= felt.lag < 60, felt.known, felt.workers) == (True, False, 1)
+    state = health.read(store)
+    assert (50 <= state.lag < 60, state.known, state.workers) == (True, False, 1)
     store.join()
     ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
     assert store.commit("w", [id_], {}, 0) == []
     health.beat(store, "w")
     append(store, 2)
-    felt = health.feel(store)
-    assert (felt.lag < 10, felt.known) == (True, True)
+    state = health.read(store)
+    assert (state.lag < 10, state.known) == (True, True)
 
 
 def test_workers_are_believed_for_a_minute(store):
     """One that gave no sign of life for longer is not counted; one that left is not, at once. Machines' clocks do not matter."""
     store._client.zadd(store.workers, {"old": store._client.time()[0] - 90})
-    assert health.feel(store).workers == 0
+    assert health.read(store).workers == 0
     health.beat(store, "new")
     assert store._client.zrange(store.workers, 0, -1) == [b"new"]
-    assert health.feel(store).workers == 1
+    assert health.read(store).workers == 1
     health.stop(store, "new")
-    assert health.feel(store).workers == 0
+    assert health.read(store).workers == 0
     health.beat(store, "new")
     assert 0 < store._client.ttl(store.workers) <= health.LIFE_SECONDS
 
@@ -143,12 +143,12 @@ def test_a_worker_shows_and_leaves(store):
     thread = threading.Thread(target=worker.run, args=(stop,))
     thread.start()
     deadline = time.monotonic() + 120
-    while not health.feel(store).workers and time.monotonic() < deadline:
+    while not health.read(store).workers and time.monotonic() < deadline:
         time.sleep(0.01)
-    seen = health.feel(store).workers
+    seen = health.read(store).workers
     stop.set()
     thread.join(10)
-    assert (seen, health.feel(store).workers, worker.cut_off) == (1, 0, False)
+    assert (seen, health.read(store).workers, worker.cut_off) == (1, 0, False)
 
 
 def test_status_tells(store, store_url, capsys):

@@ -184,7 +184,7 @@ class Service:
 
     def drained(self):
         """Wait until everything that was sent is counted."""
-        self.until(lambda: not any(health.feel(self.store(app)).backlog for app in PUBLICATIONS))
+        self.until(lambda: not any(health.read(self.store(app)).backlog for app in PUBLICATIONS))
 
     def until(self, true):
         deadline = time.monotonic() + 120

@@ -59,7 +59,7 @@ def test_a_worker(start_store):
     def alive(process, _):
         with Redis.from_url(url) as client:
             deadline = time.monotonic() + 120
-            while not health.feel(Store(client, "interrupted")).workers:
+            while not health.read(Store(client, "interrupted")).workers:
                 assert process.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.1)

@@ -202,10 +202,10 @@ def begin(stage, *options):
     from deniable_aggregator.store import health
 
     command = [sys.executable, "-m", "deniable", "worker", "--redis-url", stage.url, "--app", "shop", *options]
-    others = health.feel(stage.store).workers
+    others = health.read(stage.store).workers
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 120
-    while health.feel(stage.store).workers == others and process.poll() is None and time.monotonic() < deadline:
+    while health.read(stage.store).workers == others and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
     return process
 
@@ -226,15 +226,15 @@ def test_a_worker_told_to_stop_counts_what_it_has(empty):
     chance = random.Random(9)
     process = begin(empty)
     try:
-        assert health.feel(empty.store).workers == 1
+        assert health.read(empty.store).workers == 1
         for _ in range(5):
             taken(empty, empty.upload(chance))
     finally:
         process.send_signal(signal.SIGTERM)
         status, said = end(process)
     assert (status, "counted" in said) == (0, True)
-    felt = health.feel(empty.store)
-    assert (felt.pending, felt.workers) == (0, 0)
+    state = health.read(empty.store)
+    assert (state.pending, state.workers) == (0, 0)
 
 
 def test_a_worker_whose_store_hangs_stops_in_time_and_says_so(empty):

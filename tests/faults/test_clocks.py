@@ -116,15 +116,15 @@ def test_what_is_stranded_shows_as_lag(store, clock):
     """Where the clock went back nobody can tell the lag until a worker comes; from then on it grows, and is the least."""
     strand(store)
     clock.set(-HOUR)
-    felt = health.feel(store)
-    assert (felt.backlog, felt.workers, felt.lag, felt.known) == (2, 0, None, False)
+    state = health.read(store)
+    assert (state.backlog, state.workers, state.lag, state.known) == (2, 0, None, False)
     began = time.monotonic()
     health.beat(store, "new")
     clock.set(-HOUR + 90)
     health.beat(store, "new")
-    felt = health.feel(store)
+    state = health.read(store)
     most = 90 + time.monotonic() - began
-    assert (felt.workers, 89.99 < felt.lag < most + 0.01, felt.known) == (1, True, False)
+    assert (state.workers, 89.99 < state.lag < most + 0.01, state.known) == (1, True, False)
 
 
 def test_a_clock_that_jumps_ahead_tells_of_no_counting_that_was_not(store, clock):
@@ -132,7 +132,7 @@ def test_a_clock_that_jumps_ahead_tells_of_no_counting_that_was_not(store, clock
     health.beat(store, "w")
     strand(store)
     clock.set(75 * HOUR)
-    felt = health.feel(store)
-    assert felt.lag >= 75 * HOUR - 1
+    state = health.read(store)
+    assert state.lag >= 75 * HOUR - 1
     run(store, 10, min_idle_ms=500)
-    assert health.feel(store).lag == 0
+    assert health.read(store).lag == 0

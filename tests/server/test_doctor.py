@@ -26,7 +26,7 @@ from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect, embedded, health, schema
-from deniable_aggregator.store.health import Pulse
+from deniable_aggregator.store.health import Health
 from deniable_server.access.keys import KeyStore
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.local.stack import free_port
@@ -284,7 +284,7 @@ def test_batches_that_nobody_counts(examined, good):
 def test_batches_that_wait_long():
     """A minute is a warning, an hour, the shortest period, a fault."""
     for seconds, kind in ((1.0, "ok"), (61.0, "warning"), (3601.0, "fault")):
-        assert pipeline.lag("shop", Pulse(1, 0, seconds, 0, 1)).status == kind
+        assert pipeline.lag("shop", Health(1, 0, seconds, 0, 1)).status == kind
 
 
 def test_nobody_can_send_or_read(examined, good):

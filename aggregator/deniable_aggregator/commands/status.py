@@ -36,8 +36,8 @@ def status(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        felt = {store.app: health.feel(store) for store in options.stores(arguments)}
-        rows = [{"app": app} | asdict(each) for app, each in felt.items()]
+        state = {store.app: health.read(store) for store in options.stores(arguments)}
+        rows = [{"app": app} | asdict(each) for app, each in state.items()]
         if arguments.json:
             for row in rows:
                 print(json.dumps(row))
@@ -46,7 +46,7 @@ def status(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
             widths = [max(map(len, column)) for column in zip(*table, strict=True)]
             for cells in table:
                 print("  ".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True)))
-        return int(any(each.backlog and not each.workers for each in felt.values()))
+        return int(any(each.backlog and not each.workers for each in state.values()))
 
     return run
 

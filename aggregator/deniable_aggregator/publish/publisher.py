@@ -171,10 +171,10 @@ class Publisher:
 
     def drained(self, now: float) -> float:
         """Return the Unix time up to which every accepted batch is counted."""
-        felt = health.feel(self._store)
-        if not felt.backlog:
+        state = health.read(self._store)
+        if not state.backlog:
             return now
-        return now - felt.lag if felt.known and felt.lag is not None else 0.0
+        return now - state.lag if state.known and state.lag is not None else 0.0
 
     def _due(self, whole: Stratum) -> bool:
         """Return whether to check an open period. A quarter more reports takes about a quarter of its time so far."""

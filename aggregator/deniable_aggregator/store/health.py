@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.store import Store
 
-__all__ = ["BEAT_SECONDS", "LIFE_SECONDS", "Pulse", "Signs", "beat", "feel", "stop"]
+__all__ = ["BEAT_SECONDS", "LIFE_SECONDS", "Health", "Signs", "beat", "read", "stop"]
 
 BEAT_SECONDS = 5.0
 LIFE_SECONDS = 60
@@ -25,7 +25,7 @@ LIFE_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class Health:
     """What waits, and which workers live.
 
     Parameters
@@ -104,8 +104,8 @@ def stop(store: Store, worker: str) -> None:
     store._client.zrem(store.workers, worker)
 
 
-def feel(store: Store) -> Pulse:
+def read(store: Store) -> Health:
     """Read the state of an app in one call, without reading any report."""
     keys = [store.stream, store.dead, store.workers, store.caught]
     backlog, pending, lag, dead, workers, known = store.script("look")(keys, [GROUP, LIFE_SECONDS])
-    return Pulse(backlog, pending, lag / 1000 if lag >= 0 else None, dead, workers, bool(known))
+    return Health(backlog, pending, lag / 1000 if lag >= 0 else None, dead, workers, bool(known))

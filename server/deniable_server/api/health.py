@@ -31,10 +31,10 @@ def readyz() -> tuple[Response, int]:
     parts: dict[str, Any] = {"store": {"ok": True}}
     try:
         for app in apps:
-            felt, limit = health.feel(app.store), settings.max_backlog
-            parts[f"backlog:{app.name}"] = {"ok": felt.backlog < limit, "batches": felt.backlog, "limit": limit}
+            state, limit = health.read(app.store), settings.max_backlog
+            parts[f"backlog:{app.name}"] = {"ok": state.backlog < limit, "batches": state.backlog, "limit": limit}
             # reports can be taken while nobody counts them, so these are only shown
-            told = {"workers": felt.workers, "lag_seconds": felt.lag, "dead_letters": felt.dead}
+            told = {"workers": state.workers, "lag_seconds": state.lag, "dead_letters": state.dead}
             parts[f"worker:{app.name}"] = {"ok": True} | told
             if settings.serves != "query":
                 app.store.ensure()

@@ -23,14 +23,14 @@ blueprint = Blueprint("pipeline", __name__)
 def pipeline() -> Response:
     """Return how much waits, and which workers live."""
     app = app_by_read_key()
-    felt, looked = health.feel(app.store), watcher.looked(app.store)
+    state, looked = health.read(app.store), watcher.looked(app.store)
     return jsonify(
         app=app.name,
         trial=app.trial,
-        workers=felt.workers,
-        backlog=felt.backlog,
-        pending=felt.pending,
-        lag_seconds=felt.lag,
-        dead_letters=felt.dead,
+        workers=state.workers,
+        backlog=state.backlog,
+        pending=state.pending,
+        lag_seconds=state.lag,
+        dead_letters=state.dead,
         looked=datetime.fromtimestamp(looked, UTC) if looked else None,
     )

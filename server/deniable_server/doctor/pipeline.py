@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from deniable.registry import Registry
     from deniable_aggregator.store import Client
-    from deniable_aggregator.store.health import Pulse
+    from deniable_aggregator.store.health import Health
     from deniable_server.settings import Settings
 
 __all__ = ["looks"]
@@ -30,10 +30,10 @@ def looks(settings: Settings, registry: Registry, client: Client) -> dict[str, C
     """Return the checks of an app, by name."""
     store = Store(client, registry.app)
     found: dict[str, Callable[[], Finding]] = {
-        "workers": lambda: workers(registry.app, health.feel(store)),
-        "backlog": lambda: backlog(registry.app, health.feel(store), settings.max_backlog),
-        "lag": lambda: lag(registry.app, health.feel(store)),
-        "dead letters": lambda: dead(registry.app, health.feel(store)),
+        "workers": lambda: workers(registry.app, health.read(store)),
+        "backlog": lambda: backlog(registry.app, health.read(store), settings.max_backlog),
+        "lag": lambda: lag(registry.app, health.read(store)),
+        "dead letters": lambda: dead(registry.app, health.read(store)),
         "keys": lambda: keys(settings, store),
     }
     if settings.serves != "ingest":  # a server for uploads only cannot read releases
@@ -42,48 +42,48 @@ def looks(settings: Settings, registry: Registry, client: Client) -> dict[str, C
     return found
 
 
-def workers(app: str, felt: Pulse) -> Finding:
+def workers(app: str, state: Health) -> Finding:
     """Check that a worker lives."""
-    if felt.workers:
-        return Finding("workers", "ok", f"{felt.workers} alive", app=app)
-    meaning = "nothing is counted" + ("" if felt.backlog else "; nothing waits at the moment")
+    if state.workers:
+        return Finding("workers", "ok", f"{state.workers} alive", app=app)
+    meaning = "nothing is counted" + ("" if state.backlog else "; nothing waits at the moment")
     remedy = f"start `deniable worker --app {app}`; if one runs, its log says why the store does not hear of it"
     return Finding(
-        "workers", "fault" if felt.backlog else "warning", "none gave a sign of life for a minute", meaning, remedy, app
+        "workers", "fault" if state.backlog else "warning", "none gave a sign of life for a minute", meaning, remedy, app
     )
 
 
-def backlog(app: str, felt: Pulse, cap: int) -> Finding:
+def backlog(app: str, state: Health, cap: int) -> Finding:
     """Check how much waits."""
-    seen = f"{felt.backlog:,} of at most {cap:,} batches wait, {felt.pending:,} of them in a worker's hands"
+    seen = f"{state.backlog:,} of at most {cap:,} batches wait, {state.pending:,} of them in a worker's hands"
     remedy = "start another worker; if that does not help, look what slows the store"
-    if felt.backlog >= cap:
+    if state.backlog >= cap:
         return Finding("backlog", "fault", seen, "uploads are refused with 503 backlog_full", remedy, app)
-    if 2 * felt.backlog >= cap:
+    if 2 * state.backlog >= cap:
         return Finding("backlog", "warning", seen, "more comes than is counted: soon uploads will be refused", remedy, app)
     return Finding("backlog", "ok", seen, app=app)
 
 
-def lag(app: str, felt: Pulse) -> Finding:
+def lag(app: str, state: Health) -> Finding:
     """Check how long batches wait."""
-    if felt.lag is None:
+    if state.lag is None:
         meaning, remedy = "how long batches have waited cannot be told", f"start `deniable worker --app {app}`"
         return Finding("lag", "warning", "no worker came, ever or since the store's clock went back", meaning, remedy, app)
-    seen = f"{'nothing waits longer than' if felt.known else 'something waits for at least'} {felt.lag:,.0f} s"
-    if felt.lag < _LATE:
+    seen = f"{'nothing waits longer than' if state.known else 'something waits for at least'} {state.lag:,.0f} s"
+    if state.lag < _LATE:
         return Finding("lag", "ok", seen, app=app)
     meaning = "what was sent shows late in the estimates"
     remedy = "start another worker; after a worker's death its batches wait for --claim-after seconds"
-    return Finding("lag", "fault" if felt.lag >= _TOO_LATE else "warning", seen, meaning, remedy, app)
+    return Finding("lag", "fault" if state.lag >= _TOO_LATE else "warning", seen, meaning, remedy, app)
 
 
-def dead(app: str, felt: Pulse) -> Finding:
+def dead(app: str, state: Health) -> Finding:
     """Check for batches that could not be counted."""
-    if not felt.dead:
+    if not state.dead:
         return Finding("dead letters", "ok", "none", app=app)
     meaning = "batches that were accepted are in no tally"
     remedy = f"`deniable dlq --app {app} list` says why; requeue them once that is mended, or purge them"
-    return Finding("dead letters", "warning", f"{felt.dead:,}", meaning, remedy, app)
+    return Finding("dead letters", "warning", f"{state.dead:,}", meaning, remedy, app)
 
 
 def keys(settings: Settings, store: Store) -> Finding:

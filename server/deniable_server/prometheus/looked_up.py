@@ -72,13 +72,13 @@ class Gauges(Collector):
         for app, definitions in self._apps:
             if monotonic() > deadline:
                 raise StoreError("the store is too slow to be asked about all apps")
-            felt, labels = health.feel(app.store), [app.name]
-            backlog.add_metric(labels, felt.backlog)
-            pending.add_metric(labels, felt.pending)
-            dead.add_metric(labels, felt.dead)
-            workers.add_metric(labels, felt.workers)
-            if felt.lag is not None:
-                lag.add_metric(labels, felt.lag)
+            state, labels = health.read(app.store), [app.name]
+            backlog.add_metric(labels, state.backlog)
+            pending.add_metric(labels, state.pending)
+            dead.add_metric(labels, state.dead)
+            workers.add_metric(labels, state.workers)
+            if state.lag is not None:
+                lag.add_metric(labels, state.lag)
             if self._looks:
                 from deniable_aggregator.alarms import watcher  # noqa: PLC0415 - servers for uploads may lack scipy
 

@@ -1,4 +1,4 @@
-"""The pulse: what waits, for how long, and who works on it."""
+"""The health of an app: what waits, for how long, and who works on it."""
 
 from __future__ import annotations
 

@@ -147,12 +147,16 @@ class Workers:
         return True
 
     def stop(self) -> None:
-        """Let all end as they should, also those that sleep."""
+        """Let all end as they should, also those that sleep, or put themselves to sleep while they end."""
         for process in self._running:
-            process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 60
+        while self.alive() and time.monotonic() < deadline:
+            for process in self._running:
+                process.send_signal(signal.SIGCONT)
+            time.sleep(0.05)
         for process in self._running:
-            process.wait(30)
+            process.wait(1)
         self._running = []
 
 

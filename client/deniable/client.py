@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 log = logging.getLogger("deniable")
+
+_MOST_UNKNOWN = 100
 log.addHandler(logging.NullHandler())  # an app that set up no logging would else find our warnings on its stderr
 
 
@@ -301,8 +303,20 @@ class Client:
         if swapped:
             warn_once(str(value), "unknown_metric", error.rule)
         elif type(metric) is str:
-            warn_once(metric, "unknown_metric", "the registry declares no such metric")
+            self._warn_of_unknown(metric)
         return self._drop("unknown_metric", error)
+
+    def _warn_of_unknown(self, metric: str) -> None:
+        """Warn of a metric that is not declared. The text is not logged: with swapped arguments it is the answer."""
+        if self._counts.dropped["unknown_metric"] >= _MOST_UNKNOWN:  # looking for the nearest name takes a while
+            return
+        from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
+
+        near = get_close_matches(metric, self._prepared, 1)
+        if near:
+            warn_once(near[0], "unknown_metric", "record was given a similar name, which the registry does not declare")
+        else:
+            warn_once("record", "unknown_metric", "the registry does not declare the metric; strict=True shows which")
 
     def count_error(self, error: Exception, where: str) -> None:
         """Count an error that the app does not see. The log names its kind only: the message might repeat an answer."""

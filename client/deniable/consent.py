@@ -68,19 +68,22 @@ class Consent:
         Exception
             If strict: what the app's function raised.
         """
-        given: object
-        error: Exception | None = None
-        try:
-            given = self.given() if callable(self.given) else self.given
-        except Exception as raised:  # noqa: BLE001 - whatever it is, it is no yes
-            given, error = None, raised
-        agreed = given is True
-        if agreed is not self.agreed:
-            self._change(agreed=agreed)
-        elif self._journal is not None and self._journal.clearing:
+        while True:
+            asked, given, error = self.given, object(), None
+            try:
+                given = asked() if callable(asked) else asked
+            except Exception as raised:  # noqa: BLE001 - whatever it is, it is no yes
+                error = raised
+            agreed = given is True
+            if self.given is asked and agreed is not self.agreed:
+                self._change(agreed=agreed)
+            if self.given is asked:
+                break
+            # Another thread has replaced what was asked, maybe by a no. The old answer counts no more.
+        if self._journal is not None and self._journal.clearing:
             self._journal.clear()
         if given is not True and given is not False:
-            self._check(given, error)
+            self._check(None if error else given, error)
         return agreed
 
     def replace(self, given: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as above

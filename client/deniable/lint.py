@@ -101,7 +101,8 @@ def lint(path: str | Path) -> Lint:
 
 def _placed(text: str, path: str | Path, faults: Sequence[Fault]) -> list[Fault]:
     """Say on which line of the registry each fault is; those of files that it names say it themselves."""
-    return [placed(text, [fault])[0] if fault.file == str(path) else fault for fault in faults]
+    ours = iter(placed(text, [fault for fault in faults if fault.file == str(path)]))
+    return [next(ours) if fault.file == str(path) else fault for fault in faults]
 
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:

@@ -279,6 +279,28 @@ def test_consent_taken_back_while_a_report_is_made(client_of):
     assert not post.raw
 
 
+def test_consent_taken_back_while_the_old_function_answers(client_of):
+    """A yes of a function that was replaced by a no in the meantime counts no more: nothing is recorded, nothing is sent."""
+    asked, answer, post = threading.Event(), threading.Event(), Fake()
+
+    def old():
+        asked.set()
+        assert answer.wait(60)
+        return True
+
+    client = client_of(post, consent=old)
+    recorded = []
+    thread = threading.Thread(target=lambda: recorded.append(client.record("ui.theme", "dark")))
+    thread.start()
+    assert asked.wait(60)
+    client.set_consent(False)
+    answer.set()
+    thread.join(60)
+    assert recorded == [False]
+    client.flush(1)
+    assert client.stats()["dropped"] == {"no_consent": 1}
+
+
 def test_consent_is_asked_each_time(client_of):
     """A function is asked at each answer."""
     agreed = [False, True, False]
@@ -632,10 +654,17 @@ def test_a_metric_that_is_not_declared_is_told_once(client_of, caplog):
         client.record("ui.tehme", CANARY)
         client.metric("ui.drak").record(CANARY)
     assert [record.message for record in caplog.records] == [
-        "deniable: ui.tehme: unknown_metric: the registry declares no such metric",
-        "deniable: ui.drak: unknown_metric: the registry declares no such metric",
+        "deniable: ui.theme: unknown_metric: record was given a similar name, which the registry does not declare",
+        "deniable: ui.dark: unknown_metric: record was given a similar name, which the registry does not declare",
     ]
     assert client.stats()["dropped"] == {"unknown_metric": 6}
+
+
+def test_a_mistyped_metric_in_the_place_of_the_answer_tells_no_answer(client_of, caplog):
+    """With swapped arguments and a typo the first argument is the answer: it is in no warning."""
+    client_of().record(CANARY, "ui.tehme")
+    assert len(caplog.records) == 1
+    assert CANARY not in caplog.text
 
 
 def test_an_answer_in_the_place_of_the_metric_is_not_told(client_of, caplog):

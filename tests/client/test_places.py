@@ -119,3 +119,33 @@ def test_a_missing_registry_is_called_missing(tmp_path):
     """A file that is not there is no unreadable one."""
     with pytest.raises(RegistryError, match=r"the registry is missing: .*deniable init"):
         registry.load(tmp_path / "metrics.toml")
+
+
+def test_what_is_not_closed_is_reported_at_the_end():
+    """An array that is never closed is a fault of the last line, where it is missed."""
+    with pytest.raises(RegistryError) as raised:
+        registry.parse('format = 1\napp = "shop"\nvalues = [\n  "a",\n')
+    assert [fault.line for fault in raised.value.faults] == [4]
+
+
+def test_texts_of_several_lines_and_odd_line_ends_shift_nothing():
+    """Lines within a text are no tables and no keys, and only a newline ends a line."""
+    head = 'format = 1\napp = "shop"\n'
+    metric = '[metrics."a"]\ntype = "boolean"\nepsilon = 1.0\nowner = "o"\n'
+    odd = f'{metric}description = """one\u2028two\n[metrics."b"]\nperiod = 3\n"""\nperiod = "year"\n'
+    with pytest.raises(RegistryError) as raised:
+        registry.parse(head + odd)
+    assert [(fault.metric, fault.line) for fault in raised.value.faults] == [("a", 11)]
+
+
+def test_lint_reads_the_lines_once(tmp_path, monkeypatch):
+    """However many findings there are, the lines of the file are found once for faults and once for warnings."""
+    from deniable.registry import places
+
+    calls, lines = [], places._lines
+    monkeypatch.setattr(places, "_lines", lambda text: calls.append(text) or lines(text))
+    path = tmp_path / "metrics.toml"
+    metrics = "".join(f'[metrics."m{n}"]\ntype = "boolean"\nepsilon = 9.0\nowner = "o"\ndescription = "d"\n' for n in range(20))
+    path.write_text(f'format = 1\napp = "shop"\n{metrics}', "utf-8")
+    assert len(lint(path).warnings) >= 20
+    assert len(calls) <= 2

@@ -58,5 +58,5 @@ def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[n
     """
     from scipy.stats import false_discovery_control  # noqa: PLC0415 - slow to import, and rarely needed
 
-    adjusted = false_discovery_control(np.nan_to_num(p_values, nan=1.0))
+    adjusted = false_discovery_control(np.minimum(np.nan_to_num(p_values, nan=1.0), 1.0))
     return np.asarray(adjusted <= alpha, np.bool_)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EVERY_SECONDS", "Retention"]
 
-log = logging.getLogger("deniable.registry.tables")
+log = logging.getLogger("deniable.retention")
 
 EVERY_SECONDS = 3600.0
 """Seconds between searches."""

@@ -50,7 +50,7 @@ def _found(directory: Path) -> Path:
     """Return the directory that has a state: the one given, or the only one within."""
     if (directory / _FILE).is_file():
         return directory
-    within = sorted(each.parent for each in directory.glob(f"*/{_FILE}"))
+    within = sorted(each.parent for each in directory.glob(f"*/{_FILE}") if not each.parent.name.startswith("."))
     if len(within) == 1:
         return within[0]
     if within:

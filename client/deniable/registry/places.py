@@ -16,6 +16,8 @@ __all__ = ["placed"]
 
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _SYNTAX = re.compile(r"\(at line (\d+)")
+_QUOTES = re.compile(r"\"\"\"|'''")
+_DEEPEST = 4  # parts of a dotted key that are looked at
 
 
 def placed(text: str, faults: Iterable[Fault]) -> list[Fault]:
@@ -28,14 +30,14 @@ def placed(text: str, faults: Iterable[Fault]) -> list[Fault]:
     faults
         Those that have a line already keep it.
     """
-    lines = _lines(text)
-    return [fault if fault.line else replace(fault, line=_line(lines, fault)) for fault in faults]
+    lines, last = _lines(text), text.rstrip().count("\n") + 1
+    return [fault if fault.line else replace(fault, line=_line(lines, fault, last)) for fault in faults]
 
 
-def _line(lines: Mapping[tuple[str, ...], int], fault: Fault) -> int:
-    found = _SYNTAX.search(str(fault.value))
-    if found and not lines:
-        return int(found[1])
+def _line(lines: Mapping[tuple[str, ...], int], fault: Fault, last: int) -> int:
+    if not lines:
+        found = _SYNTAX.search(str(fault.value))
+        return int(found[1]) if found else last
     table = () if fault.metric == "-" else ("metrics", fault.metric)
     words: list[str] = re.findall(r"[a-zA-Z_][\w-]*", fault.rule)
     if isinstance(fault.value, str):
@@ -55,7 +57,14 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
         return {}
     found: dict[tuple[str, ...], int] = {}
     table: tuple[str, ...] = ()
-    for number, line in enumerate(text.splitlines(), 1):
+    quoted = ""
+    for number, line in enumerate(text.split("\n"), 1):
+        # Lines within a text of several lines are no heads and no keys, whatever they look like.
+        inside = quoted
+        for mark in _QUOTES.findall(line):
+            quoted = "" if quoted == mark else quoted or mark
+        if inside:
+            continue
         if line.lstrip().startswith("["):
             path = _path(line)
             if path:
@@ -63,7 +72,7 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
                 found.setdefault(path, number)
         elif key := _KEY.match(line):
             path = (*table, *_path(f"{key[1]} = 0"))
-            for length in range(len(table) + 1, len(path) + 1):  # a.b = 0 begins a, too
+            for length in range(len(table) + 1, min(len(path), len(table) + _DEEPEST) + 1):  # a.b = 0 begins a, too
                 found.setdefault(path[:length], number)
     return found
 

@@ -35,8 +35,10 @@ def listen(bind: str) -> socket.socket:
         )
     host, port = found["host"].strip("[]"), int(found["port"])
     try:
-        family, _, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(place[:2], family=family, backlog=_BACKLOG)
+        found_places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, _, _, _, place = min(found_places, key=lambda each: each[0] != socket.AF_INET)  # localhost is 127.0.0.1 first
+        both = place[0] == "::" and socket.has_dualstack_ipv6()  # all addresses, of both kinds
+        return socket.create_server(place[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise ConfigurationError(f"{bind} is in use by another program: stop that, or choose another port") from None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = ["keep", "read"]
+
+log = logging.getLogger("deniable.serve")
 
 _NAME = "serving.json"
 
@@ -33,10 +36,6 @@ def keep(settings: Settings, store_url: str, directory: Path) -> Iterator[None]:
     directory
         As given with ``--data``.
 
-    Raises
-    ------
-    ConfigurationError
-        If the file cannot be written.
     """
     path = directory / _NAME
     absolute = os.pathsep.join(os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100
@@ -46,12 +45,14 @@ def keep(settings: Settings, store_url: str, directory: Path) -> Iterator[None]:
         path.unlink(missing_ok=True)
         with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
             file.write(f"{text}\n")
-    except OSError as error:
-        raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
+    except OSError as error:  # no reason not to serve
+        log.warning("%s cannot be written (%s): deniable doctor --data will not find this server", path, error.strerror)
     try:
         yield
     finally:
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            if path.read_text("utf-8") == f"{text}\n":  # else it is of another server
+                path.unlink()
 
 
 def read(directory: Path) -> Settings:

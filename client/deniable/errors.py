@@ -91,7 +91,7 @@ class Fault:
     rule
         What must hold.
     value
-        What stands there instead.
+        What stands there instead; None where nothing does.
     line
         Where in the file; 0 where nobody knows.
     """
@@ -103,7 +103,8 @@ class Fault:
     line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.file}{f':{self.line}' if self.line else ''}: {self.metric}: {self.rule}; got {self.value!r}"
+        got = "nothing" if self.value is None else repr(self.value)
+        return f"{self.file}{f':{self.line}' if self.line else ''}: {self.metric}: {self.rule}; got {got}"
 
 
 class RegistryError(DeniableError, ValueError):

@@ -107,7 +107,7 @@ def _placed(text: str, path: str | Path, faults: Sequence[Fault]) -> list[Fault]
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     if loaded.publication.trial:
-        yield "a trial publishes everything at once, and so tells who took part", "true"
+        yield "publication.trial publishes everything at once, and so tells who took part", True
     if loaded.analysts.epsilon > STRONG_EPSILON:
         rule = f"analysts who may spend more than {STRONG_EPSILON:g} learn which segment a report is in with odds above 50 to 1"
         yield rule, loaded.analysts.epsilon
@@ -218,7 +218,7 @@ def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[t
         sums = f"{segments:,} segments x {counted:,} periods of exact sums, kept for {days.tallies} days"
         releases = f"{groups:,} x {published:,} of releases, for {days.releases}"
         mend = "use a mechanism with fewer cells, a longer period, fewer segments, or a shorter [retention]"
-        yield f"up to {_bytes(size)} in the store: {cells:,} cells of 8 bytes x ({sums}, + {releases}); {mend}", None
+        yield f"up to {_bytes(size)} in the store: {cells:,} cells of 8 bytes x ({sums}, + {releases}); {mend}", size
 
 
 def _periods(metric: Metric, days: int) -> int:

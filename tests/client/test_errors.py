@@ -40,6 +40,11 @@ def test_a_registry_error_carries_all_faults():
     assert str(error) == "m.toml: a: x is y; got 1\nm.toml: -: z; got 'w'"
 
 
+def test_a_fault_of_what_is_missing():
+    """What is missing has no value to show."""
+    assert str(Fault("m.toml", "a", "x is y", None, 3)) == "m.toml:3: a: x is y; got nothing"
+
+
 def test_faults_are_values():
     """Faults compare, hash and pickle."""
     fault = Fault("m.toml", "a", "x is y", 1)

@@ -15,6 +15,7 @@ SEGMENTS = {"platform": ("linux", "macos")}
 PUBLISHED = Registry("shop", {"m": METRIC}, SEGMENTS)
 
 HEAD = 'format = 1\napp = "shop"\nbudget = { lifetime = 320 }\n'
+TRIAL = "publication.trial publishes everything at once, and so tells who took part"
 BODY = 'description = "d"\nowner = "o"\n'
 
 
@@ -122,6 +123,15 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     found = linted(many + asked + rows + 'other = "y"\n')
     assert [warning.value for warning in found.warnings if not warning.rule.startswith("up to ")] == [512, 257]
     assert found.notes[-1] == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
+
+
+@pytest.mark.parametrize(("declared", "line"), [("[publication]\ntrial = true\n", 11), ("publication.trial = true\n", 4)])
+def test_a_trial_is_a_warning(linted, declared, line):
+    """The warning of a trial points to the line that declares it."""
+    metric = f'[metrics.a]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\n{BODY}'
+    found = linted(metric + declared if declared.startswith("[") else declared + metric)
+    assert [(fault.rule, fault.value) for fault in found.warnings] == [(TRIAL, True)]
+    assert [fault.line for fault in found.warnings] == [line]
 
 
 @pytest.mark.parametrize(("epsilon", "warned"), [(4, False), (4.1, True)])

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 
 import pytest
 
 from deniable import cli
+from deniable.client import Client
 from deniable.commands import explain, init, sent
 from deniable.commands.parser import Parser
 from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.errors import ConfigurationError, RegistryError
 from deniable.lint import lint
+from deniable.registry import load
 from deniable.wire.report import Report, Stratum
 
 
@@ -38,15 +41,25 @@ def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys
     assert cli.main(shlex.split(lines[2], comments=True)[1:]) == 0
 
 
-def test_init_with_a_trial(tmp_path, monkeypatch):
+def test_init_needs_no_segments_of_an_app(tmp_path, monkeypatch):
+    """An app that gives no more than the registry and consent records at once."""
+    monkeypatch.chdir(tmp_path)
+    run(init)
+    with Client(registry="metrics.toml", consent=True, state=None, strict=True) as client:
+        assert client.explain("ui.theme", "dark").segment_bits == 0
+
+
+def test_init_with_a_trial_and_segments(tmp_path, monkeypatch):
     """The lines that are commented out are sound as well."""
     monkeypatch.chdir(tmp_path)
     run(init, "--app", "shop", "--file", "shop.toml")
     path = tmp_path / "shop.toml"
-    path.write_text(path.read_text("utf-8").replace("# [publication]\n# trial", "[publication]\ntrial"), "utf-8")
+    path.write_text(re.sub(r"^# (?=\[|\w+ = )", "", path.read_text("utf-8"), flags=re.MULTILINE), "utf-8")
     found = lint(path)
     assert not found.faults
     assert ["trial" in warning.rule for warning in found.warnings] == [True]
+    loaded = load(path)
+    assert (loaded.publication.trial, loaded.metrics["ui.theme"].segments) == (True, ("platform",))
 
 
 def test_init_overwrites_nothing(tmp_path, monkeypatch):

@@ -96,6 +96,7 @@ def test_links_lead_somewhere():
             assert link.startswith(base), link
             assert (ROOT / link.removeprefix(base)).is_file(), link
     assert site in (ROOT / "docs" / "conf.py").read_text("utf-8")
+    assert site in (ROOT / "client" / "deniable" / "commands" / "init.py").read_text("utf-8")
 
 
 def test_the_readme_is_short():

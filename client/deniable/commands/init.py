@@ -21,7 +21,7 @@ __all__ = ["init"]
 
 _TEXT = """\
 # What {app} asks its users. Each answer is randomised on the device before it leaves it.
-# `deniable registry lint {file}` explains each fault; docs/embed.md is the guide.
+# `deniable registry lint {file}` explains each fault. The guide: https://deniable.github.io/deniable/embed/
 format = 1
 app = "{app}"
 
@@ -31,9 +31,9 @@ window = 30                  # days
 per_window = 8.0
 lifetime = 80.0
 
-# Public facts about a device by which numbers may be broken down. The app gives its own to `deniable.init(segments=...)`.
-[segments]
-platform = ["linux", "macos", "windows"]
+# Public facts about a device that numbers may be broken down by. An app must then give its own to `deniable.init(segments=...)`.
+# [segments]
+# platform = ["linux", "macos", "windows"]
 
 # While you try things out: everything is published at once, however few the reports. Remove it before real people answer.
 # [publication]
@@ -46,7 +46,7 @@ values = ["light", "dark", "system", "something else"]
 other = "something else"     # stands for every answer that is not listed
 epsilon = 1.0                # of one report, in nats: below 1 is strong, above 4 is weak
 period = "month"             # one report in each; or hour, day, week
-segments = ["platform"]
+# segments = ["platform"]
 description = "Which theme people use"
 owner = "design@{app}.example"
 expires = {expires}

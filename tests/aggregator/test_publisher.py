@@ -404,7 +404,7 @@ def test_of_two_workers_that_read_the_same_one_publishes(shop, monkeypatch):
 def test_an_audit_log_that_grows_meanwhile_stays_whole(shop, monkeypatch):
     """What others log after a publisher has looked at the log's end, and before it writes, does not break the log."""
     shop.counted("theme", 100)
-    publish, log = shop.publisher._publish, AuditLog(shop.store.redis, "shop")
+    publish, log = shop.publisher._publish, AuditLog(shop.store)
     others = iter(["0" * 16, "1" * 16])
 
     def publish_late(*given):

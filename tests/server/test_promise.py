@@ -46,7 +46,7 @@ def test_a_server_starts_before_its_store(registry_file, caplog):
             redis_url="redis://127.0.0.1:1", registry=str(registry_file), ingest_keys="shop:pk_test_12345678", durability="always"
         )
     )
-    assert "cannot be asked yet" in caplog.text
+    assert "cannot be checked yet" in caplog.text
     assert flask.test_client().get("/readyz").status_code == 503
 
 

@@ -47,7 +47,7 @@ def made() -> Iterator[tuple[str, str]]:
 
 def _commands() -> str:
     os.environ["COLUMNS"] = "100"
-    lines = ["# Commands", "", "`deniable COMMAND --help` prints what stands here. An extra brings what a command needs.", ""]
+    lines = ["# Commands", "", "Each command prints with `--help` what stands here. An extra brings what a command needs.", ""]
     for point in sorted(entry_points(group="deniable.commands"), key=lambda each: each.name):
         parser = argparse.ArgumentParser(prog=f"deniable {point.name}")
         point.load()(parser)

@@ -63,7 +63,7 @@ def test_lint_of_warnings(run, file):
     status, out, _ = run("registry", "lint", file(SOUND.replace("epsilon = 1", "epsilon = 5")))
     assert status == 0
     assert "warning: " in out
-    assert out.endswith(": 0 errors, 1 warnings\n")
+    assert out.endswith(": 0 errors, 1 warning\n")
 
 
 def test_lint_of_faults(run, file):
@@ -72,7 +72,7 @@ def test_lint_of_faults(run, file):
     status, out, _ = run("registry", "lint", bad, file())
     assert status == 1
     assert f"error: {bad}:9: a: epsilon is a number of nats above 0 and at most 16; got 99\n" in out
-    assert f"{bad}: 1 errors, 0 warnings" in out
+    assert f"{bad}: 1 error, 0 warnings" in out
     assert "metrics.toml: 0 errors" in out
 
 

@@ -16,7 +16,7 @@ from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, genera
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     Run = Callable[[argparse.Namespace], int]
 
@@ -86,8 +86,15 @@ def _lint_file(file: str) -> int:
         print(f"warning: {warning}")
     for note in found.notes:
         print(f"{file}: {note}")
-    print(f"{file}: {len(found.faults)} errors, {len(found.warnings)} warnings")
+    errors, warnings = (
+        f"{n} {word}{'s' if n != 1 else ''}" for n, word in ((len(found.faults), "error"), (len(found.warnings), "warning"))
+    )
+    print(f"{file}: {errors}, {warnings}")
     return 1 if found.faults else 0
+
+
+def _number(found: Sequence[object], what: str) -> str:
+    return f"{len(found)} {what}{'s' if len(found) != 1 else ''}"
 
 
 def _diff(before: str, proposed: str) -> int:

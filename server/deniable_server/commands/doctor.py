@@ -44,7 +44,9 @@ def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
         settings = running.read(arguments.data) if arguments.data else Settings.from_environment()
         url = settings.redis_url if arguments.data else arguments.redis_url
         if not url:
-            raise ConfigurationError("DENIABLE_REDIS_URL is not set, so there is nothing to check; or give --redis-url")
+            raise ConfigurationError(
+                "DENIABLE_REDIS_URL is not set: give --redis-url, or --data .deniable for a `deniable serve` that runs here"
+            )
         registries = settings.registries()
         client = options.opened(url, timeout=_SECONDS)
         say = _as_json if arguments.json else _as_text

@@ -80,6 +80,12 @@ def _list(store: KeyStore, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps([key.told() for key in listed], indent=2))
         return 0
+    if not listed:
+        words = (
+            "no key was made with `deniable keys create`; keys of the environment and of `deniable serve` are not in the store"
+        )
+        print(words, file=sys.stderr)
+        return 0
     rows = [("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "NAME")]
     rows += [(key.id, key.role, key.start, _day(key.created), _day(key.used), key.name) for key in listed]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -161,9 +161,11 @@ def test_squared_mass(held):
     rng = np.random.default_rng(8)
     mechanism = mechanisms.make("fast_local_hash", domain_size=5000, epsilon=2, rows=500)
     values = rng.choice(len(held), 30_000, p=held).tolist()
-    counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, values)))
-    squares = decode.squared_mass(counted.counts, counted.reports, float(mechanism.p), float(mechanism.other))
-    assert squares == pytest.approx(sum(f * f for f in held), abs=0.03)
+    squares = []
+    for _ in range(8):  # one alone has a standard error of up to 0.014
+        counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, values)))
+        squares.append(decode.squared_mass(counted.counts, counted.reports, float(mechanism.p), float(mechanism.other)))
+    assert np.mean(squares) == pytest.approx(sum(f * f for f in held), abs=0.03)
 
 
 def test_no_pairs_tell_nothing():

@@ -79,7 +79,6 @@ def test_queries_are_logged_with_what_they_asked(served, count):
         ("export.used?period=secret", {"metric": "export.used"}),
         ("export.used?period=2026-1-1", {"metric": "export.used"}),
         ("export.used?period=2026-11", {"metric": "export.used"}),
-        ("export.used?period=2001-01-01", {"metric": "export.used", "period": "2001-01-01"}),
         ("export.used?segment=platform%3Dsecret", {"metric": "export.used"}),
         ("export.used?segment=secret%3Dlinux", {"metric": "export.used"}),
         ("export.used?segment=platform%3Dlinux,platform%3Dlinux", {"metric": "export.used"}),

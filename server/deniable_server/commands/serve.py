@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,8 +60,9 @@ def serve(parser: argparse.ArgumentParser) -> Run:
             if stack.store_url.startswith("unix://"):  # which has no password, and opens to this user alone
                 names = " ".join(f"--app {app}" for app in apps)
                 print(f"            deniable status --redis-url {shlex.quote(stack.store_url)} {names}")
-            print("Ctrl-C stops everything.", flush=True)
-            stack.wait()
+            with suppress(KeyboardInterrupt):  # which may come as soon as it is printed
+                print("Ctrl-C stops everything.", flush=True)
+                stack.wait()
             print("Stopping ...", file=sys.stderr, flush=True)
         return 0
 

@@ -186,8 +186,8 @@ class PatientWorker(gthread.ThreadWorker):  # type: ignore[misc] # gunicorn has 
             self._drop(crowd[: max(0, len(crowd) - MOST_OF_ADDRESS)])
 
     def _waiting(self) -> list[Any]:
-        """Return the waiting connections: first those with part of a request, then idle ones; the oldest of each first."""
-        return [*sorted(self.pending_conns, key=lambda conn: conn.arrival.deadline), *self.keepalived_conns]
+        """Return the waiting connections: first idle ones, which nobody misses, then begun requests; the oldest first."""
+        return [*self.keepalived_conns, *sorted(self.pending_conns, key=lambda conn: conn.arrival.deadline)]
 
     def _drop(self, conns: list[Any]) -> None:
         for conn in conns:

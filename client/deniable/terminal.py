@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from deniable.registry.text import visible
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-__all__ = ["CLOSED_STATUS", "Terminal", "guarded", "raw"]
+__all__ = ["CLOSED_STATUS", "Terminal", "guarded", "print_table", "raw"]
 
 CLOSED_STATUS = 141
 """Exit status when nobody reads the output any more; a shell says the same of programs that the signal SIGPIPE ends."""
@@ -73,3 +73,10 @@ def guarded() -> Iterator[None]:
 def raw(stream: TextIO) -> TextIO:
     """Return the stream itself, for our own colours. Never write to it what others wrote."""
     return stream.stream if isinstance(stream, Terminal) else stream
+
+
+def print_table(rows: Sequence[Sequence[str]]) -> None:
+    """Print rows of texts in columns as wide as their longest text; the first row has the headings."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

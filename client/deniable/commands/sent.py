@@ -11,6 +11,7 @@ from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.environment import state_directory
 from deniable.errors import ConfigurationError
+from deniable.terminal import print_table
 
 if TYPE_CHECKING:
     import argparse
@@ -59,7 +60,5 @@ def _found(directory: Path) -> Path:
 
 
 def _table(entries: list[Entry]) -> None:
-    rows = [_HEADINGS, *((each.metric, str(each.version), each.period, each.segment, each.payload) for each in entries)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    told = [(each.metric, str(each.version), each.period, each.segment, each.payload) for each in entries]
+    print_table([_HEADINGS, *told])

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable.terminal import print_table
 from deniable_aggregator.commands import options
 from deniable_aggregator.store import Store
 from deniable_server.access.key_ring import FRESH_SECONDS
@@ -86,11 +87,8 @@ def _list(store: KeyStore, *, as_json: bool) -> int:
         )
         print(words, file=sys.stderr)
         return 0
-    rows = [("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "NAME")]
-    rows += [(key.id, key.role, key.start, _day(key.created), _day(key.used), key.name) for key in listed]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    told = [(key.id, key.role, key.start, _day(key.created), _day(key.used), key.name) for key in listed]
+    print_table([("ID", "ROLE", "STARTS WITH", "CREATED", "LAST USED", "NAME"), *told])
     return 0
 
 

@@ -86,10 +86,7 @@ def _lint_file(file: str) -> int:
         print(f"warning: {warning}")
     for note in found.notes:
         print(f"{file}: {note}")
-    errors, warnings = (
-        f"{n} {word}{'s' if n != 1 else ''}" for n, word in ((len(found.faults), "error"), (len(found.warnings), "warning"))
-    )
-    print(f"{file}: {errors}, {warnings}")
+    print(f"{file}: {_number(found.faults, 'error')}, {_number(found.warnings, 'warning')}")
     return 1 if found.faults else 0
 
 

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 log = logging.getLogger("deniable")
-
-_MOST_UNKNOWN = 100
 log.addHandler(logging.NullHandler())  # an app that set up no logging would else find our warnings on its stderr
+
+_MOST_UNKNOWN = 100  # unknown names for which the nearest declared one is looked for
 
 
 def _in_words(error: Exception) -> str:
@@ -256,7 +256,7 @@ class Client:
         made = self._randomize(prepared, occasion, position, sampled=sampled)
         dropped = made if isinstance(made, str) else sender.submit(Report(occasion.stratum, made), process)
         if dropped:
-            self._counts.dropped[dropped] += 1
+            self._drop(dropped)
         else:
             self._counts.recorded += 1
             if self._consent.agreed is False:  # another thread has taken it back in the meantime

@@ -69,7 +69,9 @@ class Consent:
             If strict: what the app's function raised.
         """
         while True:
-            asked, given, error = self.given, object(), None
+            asked = self.given
+            given: object = None
+            error: Exception | None = None
             try:
                 given = asked() if callable(asked) else asked
             except Exception as raised:  # noqa: BLE001 - whatever it is, it is no yes
@@ -83,7 +85,7 @@ class Consent:
         if self._journal is not None and self._journal.clearing:
             self._journal.clear()
         if given is not True and given is not False:
-            self._check(None if error else given, error)
+            self._check(given, error)
         return agreed
 
     def replace(self, given: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as above

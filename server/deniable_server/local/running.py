@@ -35,7 +35,6 @@ def keep(settings: Settings, store_url: str, directory: Path) -> Iterator[None]:
         URL of its store.
     directory
         As given with ``--data``.
-
     """
     path = directory / _NAME
     absolute = os.pathsep.join(os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100

@@ -106,16 +106,8 @@ class Stack:
         for app in apps:
             worker += ["--app", app]
         self._launch("worker", worker, settings)
-        gunicorn = [
-            sys.executable,
-            "-m",
-            "gunicorn",
-            "-c",
-            "python:deniable_server.gunicorn_conf",
-            "-b",
-            f"fd://{taken.fileno()}",
-        ]
-        command = [*gunicorn, "-w", str(self._web_workers), "deniable_server:create_app()"]
+        options = ["-c", "python:deniable_server.gunicorn_conf", "-b", f"fd://{taken.fileno()}", "-w", str(self._web_workers)]
+        command = [sys.executable, "-m", "gunicorn", *options, "deniable_server:create_app()"]
         self._launch("server", command, settings, descriptor=taken.fileno())
         taken.close()  # otherwise clients would wait when the server ends
         self._await_ready()

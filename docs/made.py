@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
+from deniable.commands.catalogue import CATALOGUE
+from deniable.commands.parser import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +51,10 @@ def _commands() -> str:
     os.environ["COLUMNS"] = "100"
     lines = ["# Commands", "", "Each command prints with `--help` what stands here. An extra brings what a command needs.", ""]
     for point in sorted(entry_points(group="deniable.commands"), key=lambda each: each.name):
-        parser = argparse.ArgumentParser(prog=f"deniable {point.name}")
+        about = CATALOGUE[point.name]
+        parser = Parser(prog=f"deniable {point.name}", description=about.summary)
         point.load()(parser)
+        parser.complete(about.examples)
         lines += [f"## `{point.name}`", "", "```text", parser.format_help().rstrip(), "```", ""]
         for action in parser._actions:  # noqa: SLF001 - argparse has no other way to tell its subcommands
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001

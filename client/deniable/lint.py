@@ -95,14 +95,16 @@ def lint(path: str | Path) -> Lint:
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
         bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
         notes.append(f"all metrics together show {bits}")
-    text = registry.read(path)
-    return Lint(tuple(_placed(text, path, faults)), tuple(_placed(text, path, warnings)), tuple(notes))
+    told = _placed(path, [*faults, *warnings])
+    return Lint(told[: len(faults)], told[len(faults) :], tuple(notes))
 
 
-def _placed(text: str, path: str | Path, faults: Sequence[Fault]) -> list[Fault]:
-    """Say on which line of the registry each fault is; those of files that it names say it themselves."""
-    ours = iter(placed(text, [fault for fault in faults if fault.file == str(path)]))
-    return [next(ours) if fault.file == str(path) else fault for fault in faults]
+def _placed(path: str | Path, found: Sequence[Fault]) -> tuple[Fault, ...]:
+    """Say on which line of the registry each finding is; those of files that it names say it themselves."""
+    if not found:
+        return ()
+    ours = iter(placed(registry.read(path), [fault for fault in found if fault.file == str(path)]))
+    return tuple(next(ours) if fault.file == str(path) else fault for fault in found)
 
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:

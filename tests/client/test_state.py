@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 from shutil import rmtree
 
@@ -30,6 +31,7 @@ needs_strace = pytest.mark.skipif(not strace_works(), reason="strace cannot be u
 posix = pytest.mark.skipif(os.name != "posix", reason="modes and owners are those of POSIX")
 WRITE = """
 import sys
+from contextlib import closing
 from pathlib import Path
 from deniable.errors import StateError
 from deniable.device.state import State
@@ -409,12 +411,11 @@ def test_a_directory_closed_to_us(tmp_path, monkeypatch):
 
 def test_another_process_is_waited_for_only_briefly(state):
     """A file that somebody holds is an error within a second, and usable when they let go."""
-    with sqlite3.connect(state.directory / "state.db", isolation_level=None) as holder:
+    with closing(sqlite3.connect(state.directory / "state.db", isolation_level=None)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         with pytest.raises(StateError, match="locked"):
             lifetime(state)
         holder.execute("ROLLBACK")
-    holder.close()
     assert lifetime(state) == 7
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from base64 import b64decode
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from time import time
@@ -549,7 +550,7 @@ def drawn(device, server, sealed, folder, changes):
             client.record("kept", "b")
             client.flush(5)
         client.close(2)
-    with sqlite3.connect(folder / "shop" / "state.db") as db:
+    with closing(sqlite3.connect(folder / "shop" / "state.db")) as db:
         return db.execute("SELECT count(*) FROM responses").fetchone()[0]
 
 

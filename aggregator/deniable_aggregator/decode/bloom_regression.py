@@ -227,9 +227,9 @@ def _lasso(cells: Cells, model: Model) -> Integers:
     if cells.density is not None:  # the intercept that fits best is taken out of columns and cells alike
         means, y = design.T @ weight, y - weight @ y
     shares, entered = np.zeros(columns), np.arange(0)
+    of_all = _penalised(csr_array(design), means, y, precision, penalty)
     while True:
-        slope = _penalised(csr_array(design), means, y, precision, penalty)(shares)[1]
-        more = np.setdiff1d(np.flatnonzero(slope < -_ROUGH), entered)
+        more = np.setdiff1d(np.flatnonzero(of_all(shares)[1] < -_ROUGH), entered)
         if not len(more):
             return np.flatnonzero(shares > 0)
         entered = np.union1d(entered, more)  # of thousands of columns some hundred ever enter, and the rest costs no time

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from deniable.errors import ParameterError
 
@@ -100,7 +100,7 @@ def combine(estimates: Sequence[Estimate], places: Sequence[Sequence[int]]) -> C
     frequency = np.array([each.frequency[some] for each, some in parts])
     variance = np.array([np.square(each.stderr[some]) for each, some in parts])
     spread = (np.square(frequency - (frequency / variance).sum(0) / (1 / variance).sum(0)) / variance).sum(0)
-    least = float(np.min(chi2.sf(spread, len(parts) - 1), initial=1.0))
+    least = float(np.min(chdtrc(len(parts) - 1, spread), initial=1.0))
     return Combined(
         weights=weights,
         frequency=weights @ frequency,

@@ -12,7 +12,6 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 
 from deniable.errors import ParameterError
@@ -121,6 +120,8 @@ class Discovery(Estimate):
 
         It is for a value whose prefixes nobody else has. A value that shares prefixes with others is found more easily.
         """
+        from scipy.optimize import brentq  # noqa: PLC0415 - slow to import, and rarely needed
+
         if not self.n_confirm or not all(level.reports for level in self.levels):
             return float("nan")
         cuts = [(level.threshold, level.stderr) for level in self.levels if level.kept < level.candidates]

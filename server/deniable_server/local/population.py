@@ -9,6 +9,7 @@ import zipfile
 from collections import Counter
 from dataclasses import dataclass
 from importlib.util import find_spec
+from operator import itemgetter
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
@@ -117,16 +118,12 @@ def flights() -> Population:
     # The package's own import needs pandas and pkg_resources; the table inside needs neither.
     archive = zipfile.ZipFile(Path(spec.origin).parent / "data" / "flights.csv.zip")
     with archive, archive.open(archive.namelist()[0]) as raw:
-        table = csv.DictReader(io.TextIOWrapper(raw, "utf-8"))
+        table = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
+        places = {name: place for place, name in enumerate(next(table))}
+        answers = itemgetter(*(places[name] for name in ("carrier", "dest", "origin", "dep_delay", "hour")))
         rows: list[tuple[Answer, ...]] = [
-            (
-                flight["carrier"],
-                flight["dest"],
-                flight["origin"],
-                flight["dep_delay"] not in ("", "NA") and float(flight["dep_delay"]) > _LATE_MINUTES,
-                flight["hour"],
-            )
-            for flight in table
+            (carrier, destination, origin, delay not in ("", "NA") and float(delay) > _LATE_MINUTES, hour)
+            for carrier, destination, origin, delay, hour in map(answers, table)
         ]
     carriers, destinations, origins, _, hours = (set(column) for column in zip(*rows, strict=True))
     columns = (

@@ -152,7 +152,7 @@ def test_a_fork_in_a_signal_handler(host, server):
             recorded += deniable.record("plugin", "p7")
         if os.getpid() != parent:
             mine = deniable.record("plugin", "p8")  # not if too many want the ledger at once
-            closed, sent = deniable.close(10), deniable.stats()["sent"]
+            closed, sent = deniable.close(60), deniable.stats()["sent"]
             os._exit(sent if closed and mine <= sent <= mine + recorded - before else 9)
         signal.setitimer(signal.ITIMER_REAL, 0)
         ends = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in children]

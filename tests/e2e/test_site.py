@@ -153,7 +153,9 @@ def test_every_mechanism_has_a_page(monkeypatch):
     import made
 
     assert "</svg>" in made._plot("grr")
-    monkeypatch.setattr(made, "_plot", lambda name: f"the plot of {name}")  # all of them take half a minute: `just docs` draws them
+    monkeypatch.setattr(
+        made, "_plot", lambda name: f"the plot of {name}"
+    )  # all of them take half a minute: `just docs` draws them
     pages = dict(made.made())
     assert {f"mechanisms/{name}.md" for name in mechanisms.names()} <= set(pages)
     assert "| ln 3 | 3.0000 | 0.87 points | 1 |" in pages["mechanisms/coin.md"]

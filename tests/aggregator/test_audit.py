@@ -15,7 +15,8 @@ from deniable_aggregator.audit.entry import Entry, genesis, whole
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.audit.verify import Chain
-from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store import Store, connect, schema
+from deniable_aggregator.store.change import Change
 
 ID = {"id": "3f9c2b7a51e0d486"}
 
@@ -79,17 +80,17 @@ def test_what_another_process_appended_is_followed(log):
 
 def test_a_command_is_done_with_its_entry_or_not_at_all(log):
     """What changes nothing is not logged; what is logged is done."""
-    key = "{shop}:keys"
-    assert log.append("key.created", "command", ID, along=log.doing("HSET", key, "a", "x"))
-    assert log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "b")) is None
-    assert log.store._client.hgetall(key) == {b"a": b"x"}
-    assert log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "a"))
-    assert not log.store._client.exists(key)
+    keys = log.store.table(schema.KEYS)
+    assert log.append("key.created", "command", ID, change=keys.adding("a", "x"))
+    assert log.append("key.revoked", "command", ID, change=keys.dropping("b")) is None
+    assert keys.all() == {b"a": b"x"}
+    assert log.append("key.revoked", "command", ID, change=keys.dropping("a"))
+    assert keys.all() == {}
     assert [entry.event for entry in entries(log)] == ["key.created", "key.revoked"]
-    assert log.append("registry.served", "server", {}, along=log.doing("SET", key, "x", "NX"))
-    assert log.append("registry.served", "server", {}, along=log.doing("SET", key, "y", "NX")) is None
+    assert log.append("registry.served", "server", {}, change=Change(keys.key, "SET", ("x", "NX")))
+    assert log.append("registry.served", "server", {}, change=Change(keys.key, "SET", ("y", "NX"))) is None
     with pytest.raises(redis.RedisError):
-        log.append("key.revoked", "command", ID, along=log.doing("HDEL", key, "a"))  # of the wrong type by now
+        log.append("key.revoked", "command", ID, change=keys.dropping("a"))  # of the wrong type by now
     assert verify(log).entries == 3
 
 

@@ -180,13 +180,13 @@ def test_what_was_rotated_by_somebody_else_is_not_trimmed_again(log, folder, day
     """Two rotations at once take nothing away that is in no file: the slower one stops."""
     days(2)
     other = AuditLog(log.store)
-    doing = log.doing
+    append = log.append
 
-    def meanwhile(*command):
+    def meanwhile(*told, **more):
         rotate(other, folder.with_name("other"), clock[0])
-        return doing(*command)
+        return append(*told, **more)
 
-    log.doing = meanwhile
+    log.append = meanwhile
     with pytest.raises(Rotated):
         rotate(log, folder, clock[0])
     assert numbers(stored(log)) == [7]

@@ -177,8 +177,8 @@ def _rotate(log: AuditLog, folder: Path, before: int) -> tuple[Path | None, bool
     if ends is None:
         return None, False
     told: dict[str, str | int] = {"file": path.name, "first": ends[0].number, "last": ends[1].number, "hash": ends[1].hash}
-    taken = log.doing("LTRIM", log.key, len(lines), -1)
-    if not log.append("audit.rotated", "command", told, along=taken, unless=lambda: log.first() != first):
+    moved = log.store.audit.dropping(len(lines))
+    if not log.append("audit.rotated", "command", told, change=moved, unless=lambda: log.first() != first):
         raise Rotated
     return path, more
 

@@ -4,14 +4,15 @@ It is a list of entries, each one line of `deniable_aggregator.audit.entry`. It 
 append. A user with XADD on a stream could also trim it.
 
 The caller computes the hash of a new entry on top of the last entry that it knows. A script appends the entry only if that one is
-still the last. Otherwise it returns the last entries, for another try. The script can also do what the entry is about, so that
-both happen or neither.
+still the last. Otherwise it returns the last entries, for another try. The script can also make the change that the entry is
+about, so that both happen or neither.
 """
 
 from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.change import Change
 
 __all__ = ["AuditLog", "Rotated"]
 
@@ -64,6 +66,7 @@ class AuditLog:
         actor: str,
         details: Mapping[str, str | int],
         *,
+        change: Change | None = None,
         along: Callable[[bytes, bytes], Any] | None = None,
         unless: Callable[[], bool] | None = None,
     ) -> Entry | None:
@@ -73,9 +76,11 @@ class AuditLog:
         ----------
         event, actor, details
             As `Entry` takes them.
+        change
+            A change of the app's store that the entry is about. Both happen or neither.
         along
-            Appends the entry together with what it is about, as `doing` returns it. It is called with the expected last line and
-            the line to append. It returns the last entries if the log ends differently, else whether it was done.
+            Appends the entry together with what it is about, where that is more than one change. It is called with the expected
+            last line and the line to append. It returns the last entries if the log ends differently, else whether it was done.
         unless
             Called before each try; if it returns True, nothing is appended. It may depend on things that change only with an
             entry.
@@ -83,7 +88,7 @@ class AuditLog:
         Returns
         -------
         Entry or None
-            None if nothing was appended, or the command changed nothing.
+            None if nothing was appended, because of `unless` or because the change would have changed nothing.
 
         Raises
         ------
@@ -92,7 +97,7 @@ class AuditLog:
         StoreError
             If the store cannot be used. The entry may have been appended.
         """
-        attempt = along or (lambda seen, line: self._append([self.key], [seen, line]))
+        attempt = along or partial(self._write, change)
         for _ in range(_TRIES):
             end = self._end or self._found(self.store.audit.some(-_LAST, -1))
             self._end = end
@@ -111,19 +116,11 @@ class AuditLog:
                 return None
         raise CommandRefused(f"the audit log of {self.app} has grown under each of {_TRIES} tries")
 
-    def doing(self, command: str, key: str, *arguments: Any) -> Callable[[bytes, bytes], Any]:
-        """Return a function that runs a command of the store and appends an entry, or neither if the command changes nothing.
-
-        Parameters
-        ----------
-        command
-            Its name, e.g. ``HDEL``. An answer of 0 or nothing means that it changed nothing.
-        key
-            The key it changes, of the same app.
-        arguments
-            Its further arguments.
-        """
-        return lambda seen, line: self._append([self.key, key], [seen, line, command, *arguments])
+    def _write(self, change: Change | None, seen: bytes, line: bytes) -> Any:
+        """Append a line and make a change in one script; neither if the change would change nothing."""
+        if change is None:
+            return self._append([self.key], [seen, line])
+        return self._append([self.key, change.key], [seen, line, change.command, *change.arguments])
 
     def last(self) -> Entry | None:
         """Return the last entry, or None if there is none."""

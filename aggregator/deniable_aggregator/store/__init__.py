@@ -12,6 +12,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from deniable_aggregator.store import about, schema, tallies, uploads
+from deniable_aggregator.store.change import Change
 from deniable_aggregator.store.limit import Excess, Limit, arguments
 from deniable_aggregator.store.lines import Lines
 from deniable_aggregator.store.names import Names
@@ -152,6 +153,10 @@ class Store:
     def put(self, kind: Key, value: str | int) -> None:
         """Set a single value of the app."""
         self._client.set(kind.of(self.app), value)
+
+    def putting(self, kind: Key, value: str | int) -> Change:
+        """Return the change that sets a single value of the app."""
+        return Change(kind.of(self.app), "SET", (value,))
 
     def script(self, *names: str) -> Script:
         """Open a script, by the names of its parts."""

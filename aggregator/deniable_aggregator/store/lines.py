@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
+from deniable_aggregator.store.change import Change
+
 if TYPE_CHECKING:
     import redis
 
@@ -31,3 +33,7 @@ class Lines:
     def first(self) -> bytes | None:
         """Read the oldest, or None."""
         return cast("bytes | None", self._client.lindex(self.key, 0))
+
+    def dropping(self, number: int) -> Change:
+        """Return the change that deletes some of the oldest."""
+        return Change(self.key, "LTRIM", (number, -1))

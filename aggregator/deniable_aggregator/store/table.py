@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from deniable_aggregator.store.change import Change
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -53,6 +54,14 @@ class Table:
         """Delete some names."""
         if names:
             self._client.hdel(self.key, *names)
+
+    def adding(self, name: str, value: str) -> Change:
+        """Return the change that gives a new name a value."""
+        return Change(self.key, "HSET", (name, value))
+
+    def dropping(self, name: str) -> Change:
+        """Return the change that deletes a name."""
+        return Change(self.key, "HDEL", (name,))
 
     def expire(self, seconds: int) -> None:
         """Forget all of it after some seconds."""

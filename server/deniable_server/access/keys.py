@@ -22,6 +22,7 @@ from deniable_aggregator.store import schema
 
 if TYPE_CHECKING:
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.change import Change
 
 __all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of"]
 
@@ -139,7 +140,7 @@ class KeyStore:
         text = draw(role)
         key = Key(self.app, role, sha256(text.encode()).digest(), name, text[:_START], datetime.now(UTC).date())
         written = key._write()  # noqa: SLF001 - its own module
-        self._logged("key.created", "command", {"id": key.id, "role": role, "name": name}, "HSET", key.id, written)
+        self._logged("key.created", "command", {"id": key.id, "role": role, "name": name}, self._keys.adding(key.id, written))
         return text, key
 
     def all(self) -> list[Key]:
@@ -171,14 +172,13 @@ class KeyStore:
         """
         if not _ID.fullmatch(id_):
             return False
-        forgotten = self._logged("key.revoked", actor, {"id": id_}, "HDEL", id_)
+        forgotten = self._logged("key.revoked", actor, {"id": id_}, self._keys.dropping(id_))
         self._used.drop(id_)
         return forgotten
 
-    def _logged(self, event: str, actor: str, details: dict[str, str | int], command: str, *arguments: str) -> bool:
+    def _logged(self, event: str, actor: str, details: dict[str, str | int], change: Change) -> bool:
         """Change the keys and append to the audit log, or neither; return whether anything was changed."""
-        done = self._log.doing(command, self._keys.key, *arguments)
-        return self._log.append(event, actor, details, along=done) is not None
+        return self._log.append(event, actor, details, change=change) is not None
 
     def note(self, id_: str, day: date) -> None:
         """Record that a key was used on a day."""

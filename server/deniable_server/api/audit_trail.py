@@ -134,7 +134,7 @@ def _publisher() -> Callable[[], None]:
 
 
 def _publish(app: App) -> None:
-    audit, mark, digest = app.audit, schema.AUDIT_SERVED.of(app.name), app.registry.digest
+    audit, digest = app.audit, app.registry.digest
     told: dict[str, str | int] = {"digest": digest, "metrics": len(app.versions)}
     if app.registry.revision:  # a registry that is not served to devices may have none
         told["revision"] = app.registry.revision
@@ -142,7 +142,7 @@ def _publish(app: App) -> None:
         "registry.served",
         "server",
         told,
-        along=audit.doing("SET", mark, digest),
+        change=app.store.putting(schema.AUDIT_SERVED, digest),
         unless=lambda: app.store.get(schema.AUDIT_SERVED) == digest.encode(),
     )
     if last:

@@ -1,0 +1,25 @@
+"""Changes: commands on one key of the store, for a script that runs them together with something else."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["Change"]
+
+
+class Change(NamedTuple):
+    """A change that is not made yet.
+
+    Parameters
+    ----------
+    key
+        The key to be changed.
+    command
+        The store's command, in capitals. An answer of 0 or nothing means that it changed nothing.
+    arguments
+        Its arguments after the key.
+    """
+
+    key: str
+    command: str
+    arguments: tuple[str | int, ...]

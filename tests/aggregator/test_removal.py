@@ -91,13 +91,13 @@ class Shop:
                 stratum = self.stratum(metric, version, day)
                 deltas = {stratum: np.array([5000, 0, 0, 5000]), Weights(stratum): np.array([0, 5000, 0, 0])}
                 assert self.store.commit("test", [], deltas, int(time.time())) == []
-        assert watch.look(int(time.time()))
+        assert watch.check(int(time.time()))
         publisher.publish(ENDED)
         publisher.publish(CLOSED + 11)
         for metric in declared.metrics:
             asked = Asked(self.stratum(metric, version)._replace(segment=""), "2026-11", ((("linux",),),), 1000)
             Budgets(self.store, declared.analysts).ask("f" * 16, asked, lambda: 41)
-        Retention(self.store, declared, publisher).look(CLOSED + 29 * DAY + 1)  # what is exact of the first period
+        Retention(self.store, declared, publisher).delete(CLOSED + 29 * DAY + 1)  # what is exact of the first period
         for metric in declared.metrics:  # as of a period that is published already, and not closed
             self.redis.set(self.store.snapshots.key(name(self.stratum(metric, version)._replace(segment=""))), b"\0" * 8)
         both = [self.stratum(metric, version) for metric in declared.metrics]
@@ -193,9 +193,9 @@ def test_it_does_not_come_back(shop):
     shop.append(shop.batch(shop.stratum("ui.theme", period="2026-11-24")))
     shop.work()
     publisher = Publisher(shop.store, shop.registry())
-    Watch(shop.store, shop.registry()).look(int(time.time()))
+    Watch(shop.store, shop.registry()).check(int(time.time()))
     publisher.publish(CLOSED + 11)
-    Retention(shop.store, shop.registry(), publisher).look(CLOSED)
+    Retention(shop.store, shop.registry(), publisher).delete(CLOSED)
     assert shop.naming("ui.theme") == ["audit"]
     shop.append(shop.batch(shop.stratum("ui.theme", 2)))
     shop.work()

@@ -113,13 +113,13 @@ def test_sums_go_once_they_are_published_and_their_days_are_over(shop):
     shop.redis.set(shop.store.snapshots.key(name(shop.stratum())), b"left by a worker that was killed")
     released = shop.redis.get("{shop}:release:" + name(shop.stratum()))
     before = shop.keys()
-    assert shop.retention.look(CLOSED + 10 * DAY) == 0
+    assert shop.retention.delete(CLOSED + 10 * DAY) == 0
     assert sorted({*shop.keys()} - {"metrics"}) == before
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 3
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 3
     assert shop.keys(*EXACT) == []
     assert shop.redis.get("{shop}:release:" + name(shop.stratum())) == released
     assert [each.closed for each in release.listed(shop.store, "theme").values()] == [True]
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 0
 
 
 def test_a_period_with_segments_goes_whole(shop):
@@ -128,7 +128,7 @@ def test_a_period_with_segments_goes_whole(shop):
         shop.count(200, shop.stratum("export", segment=segment))
         shop.count(200, shop.stratum("export", "2026-11-22", segment))
     shop.publisher.publish(CLOSED + 2 * DAY)
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 2
     assert sorted(shop.store.strata("export")) == [
         shop.stratum("export", "2026-11-22", f"platform={each}") for each in ("linux", "macos")
     ]
@@ -139,11 +139,11 @@ def test_what_is_not_published_yet_stays(shop):
     """However old it is: a publisher that did not run has not published it, and then it goes."""
     shop.count(400)
     much_later = CLOSED + 1000 * DAY
-    assert shop.retention.look(much_later) == 0
+    assert shop.retention.delete(much_later) == 0
     shop.publisher.publish(ENDED)
-    assert shop.retention.look(much_later) == 0  # published early, and not closed
+    assert shop.retention.delete(much_later) == 0  # published early, and not closed
     shop.publisher.publish(much_later)
-    assert shop.retention.look(much_later) > 0
+    assert shop.retention.delete(much_later) > 0
     assert shop.keys(*EXACT) == []
 
 
@@ -158,7 +158,7 @@ def test_a_release_that_was_made_meanwhile_keeps_its_sums(shop, monkeypatch):
         return expire(keys, args)
 
     monkeypatch.setattr(shop.retention, "_expire", late)
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 0
     assert shop.keys("tally")
 
 
@@ -166,9 +166,9 @@ def test_too_few_wait_as_long_as_releases_are_kept(shop):
     """A period of too few reports waits for others; if none come its sums go when its release would have gone."""
     shop.count(49)
     shop.publisher.publish(CLOSED + 11)
-    assert shop.retention.look(CLOSED + 20 * DAY) == 0
-    assert Retention(shop.store, shop.registry, Publisher(shop.store, shop.registry)).look(CLOSED + 20 * DAY + 1) == 0
-    assert shop.retention.look(CLOSED + 20 * DAY + 1) == 2
+    assert shop.retention.delete(CLOSED + 20 * DAY) == 0
+    assert Retention(shop.store, shop.registry, Publisher(shop.store, shop.registry)).delete(CLOSED + 20 * DAY + 1) == 0
+    assert shop.retention.delete(CLOSED + 20 * DAY + 1) == 2
     assert shop.keys(*EXACT) == []
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 10 * DAY + 1) == []
     assert shop.keys("release", "releases") == []
@@ -179,9 +179,9 @@ def test_what_was_joined_goes_with_the_others(shop):
     shop.count(60)
     shop.count(60, shop.stratum(period="2026-11-23"))
     shop.publisher.publish(CLOSED + 2 * DAY + 11)
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 2
     assert [each.period for each in shop.store.strata("theme")] == ["2026-11-23"]
-    assert shop.retention.look(CLOSED + 12 * DAY + 1) == 2
+    assert shop.retention.delete(CLOSED + 12 * DAY + 1) == 2
     assert shop.keys(*EXACT) == []
 
 
@@ -192,9 +192,9 @@ def test_what_nobody_publishes_goes_by_the_same_days(shop):
     for stratum in (OLD, other):
         shop.count(400, stratum)
     shop.publisher.publish(CLOSED + 11)
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 2
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 2
     assert list(shop.store.strata("old")) == [OLD]  # its month is not over
-    assert shop.retention.look(CLOSED + 19 * DAY + 1) == 1
+    assert shop.retention.delete(CLOSED + 19 * DAY + 1) == 1
     assert shop.keys(*EXACT) == []
 
 
@@ -202,11 +202,11 @@ def test_what_a_registry_once_declared_is_found(real_redis):
     """A worker whose registry no longer has a metric deletes what is due of it, since one before it had."""
     first = Shop(real_redis)
     first.count(400, first.stratum("export", segment="platform=linux"))
-    first.retention.look(CLOSED)
+    first.retention.delete(CLOSED)
     second = Shop(real_redis)
     del second.registry.metrics["export"]
     second.retention = Retention(second.store, second.registry, Publisher(second.store, second.registry))
-    assert second.retention.look(CLOSED + 10 * DAY + 1) == 1
+    assert second.retention.delete(CLOSED + 10 * DAY + 1) == 1
     assert second.keys("tally", "tallies") == []
 
 
@@ -215,10 +215,10 @@ def test_while_batches_wait_nothing_goes_that_they_may_be_of(shop):
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
     shop.store.append(b"batch", key="a", remember=b"-", cap=10, ttl=60)
-    assert shop.retention.look(CLOSED + 10 * DAY + 1) == 0  # nobody ever came to read it
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 0  # nobody ever came to read it
     shop.redis.set(shop.store.caught, shop.redis.time()[0] - 5 * DAY)
-    assert shop.retention.look(CLOSED + 14 * DAY) == 0
-    assert shop.retention.look(CLOSED + 16 * DAY) == 2
+    assert shop.retention.delete(CLOSED + 14 * DAY) == 0
+    assert shop.retention.delete(CLOSED + 16 * DAY) == 2
 
 
 def put_aside(shop, *strata):
@@ -244,7 +244,7 @@ def test_a_letter_that_is_given_back_too_late_is_not_counted(shop):
     tomorrow = shop.stratum(period="2026-11-22")
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    shop.retention.look(CLOSED + 10 * DAY + 1)
+    shop.retention.delete(CLOSED + 10 * DAY + 1)
     give_back(shop, put_aside(shop, shop.stratum(), tomorrow))
     assert list(shop.store.strata("theme")) == [tomorrow]
     assert shop.keys("tally", "weights") == [f"{word}:{name(tomorrow)}" for word in ("tally", "weights")]
@@ -255,7 +255,7 @@ def test_a_period_is_not_published_twice(shop, forgets):
     """Not even where its release is gone, too; it would be if the store did not remember which periods are sealed."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    shop.retention.look(CLOSED + 20 * DAY + 1)
+    shop.retention.delete(CLOSED + 20 * DAY + 1)
     assert shop.keys("release", "releases", *EXACT) == []
     if forgets:
         shop.redis.delete(shop.store.expired.key, shop.store.published.key)
@@ -268,7 +268,7 @@ def test_a_release_does_not_claim_periods_that_are_gone(shop):
     """Once all releases have gone, the next one begins where the last of them ended, and nothing else is told of those."""
     shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    shop.retention.look(CLOSED + 100 * DAY)
+    shop.retention.delete(CLOSED + 100 * DAY)
     assert release.listed(shop.store, "theme") == release.summaries(shop.store) == {}
     shop.count(300, shop.stratum(period="2027-03-02"))
     shop.publisher.publish(CLOSED + 110 * DAY)
@@ -285,9 +285,9 @@ def test_releases_go_when_their_days_are_over(shop):
     asked = Asked(shop.stratum(), "2026-11", ((("linux",),),), 1000)
     Budgets(shop.store, shop.registry.analysts).ask("f" * 16, asked, lambda: 41)
     assert shop.keys("answers", "spent") == ["answers:theme", "spent"]
-    assert shop.retention.look(CLOSED + 20 * DAY) == 2
+    assert shop.retention.delete(CLOSED + 20 * DAY) == 2
     assert shop.keys("release", "releases", "answers") != []
-    assert shop.retention.look(CLOSED + 20 * DAY + 1) == 1
+    assert shop.retention.delete(CLOSED + 20 * DAY + 1) == 1
     assert shop.keys() == ["audit", "expired", "metrics", "published", "spent"]
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 21 * DAY) == []
 
@@ -308,12 +308,12 @@ def test_alarms_of_old_periods_go(shop):
         "alarms": [found | {"period": TODAY}, found | {"period": "2026-11-22"}],
     }
     shop.store.alarms.put({"theme|1|f": json.dumps(kept)})
-    shop.retention.look(CLOSED + 5 * DAY)
+    shop.retention.delete(CLOSED + 5 * DAY)
     assert json.loads(shop.store.alarms.get("theme|1|f")) == kept
-    shop.retention.look(CLOSED + 5 * DAY + 1)
+    shop.retention.delete(CLOSED + 5 * DAY + 1)
     assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-11-22"]
     assert list(json.loads(shop.store.alarms.get("theme|1|f"))["tested"]) == ["2026-11-22|"]
-    shop.retention.look(CLOSED + 6 * DAY + 1)
+    shop.retention.delete(CLOSED + 6 * DAY + 1)
     assert not shop.store.alarms.all()
 
 
@@ -321,9 +321,9 @@ def test_dead_letters_go_with_the_sums(shop):
     """What could not be counted is no older than the sums that it is not in."""
     letter = put_aside(shop, shop.stratum())
     put = int(letter.id.partition("-")[0]) / 1000
-    shop.retention.look(put + 10 * DAY)
+    shop.retention.delete(put + 10 * DAY)
     assert len(DeadLetters(shop.store)) == 1
-    shop.retention.look(put + 10 * DAY + 1)
+    shop.retention.delete(put + 10 * DAY + 1)
     assert len(DeadLetters(shop.store)) == 0
 
 
@@ -334,10 +334,10 @@ def test_many_workers_delete_once(shop):
     shop.publisher.publish(CLOSED + 11)
     deleted = []
 
-    def look():
-        deleted.append(Retention(shop.store, shop.registry, shop.publisher).look(CLOSED + 10 * DAY + 1))
+    def delete():
+        deleted.append(Retention(shop.store, shop.registry, shop.publisher).delete(CLOSED + 10 * DAY + 1))
 
-    threads = [threading.Thread(target=look) for _ in range(4)]
+    threads = [threading.Thread(target=delete) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -354,7 +354,7 @@ def test_what_was_written_while_a_metric_was_erased_goes(shop):
     Removal(shop.store, "theme").mark(1)
     shop.publisher.publish(CLOSED + 11)
     assert shop.keys("release")
-    shop.retention.look(CLOSED + 1)
+    shop.retention.delete(CLOSED + 1)
     assert shop.keys() == ["audit", "erased", "metrics"]
     assert shop.store.metrics.all() == {"export"}
 
@@ -362,7 +362,7 @@ def test_what_was_written_while_a_metric_was_erased_goes(shop):
 def test_it_is_called_now_and_then(shop, monkeypatch):
     """A worker calls it all the time; it looks at its start and each hour after."""
     looks, chore = [], shop.chore()
-    monkeypatch.setattr(Retention, "_look", lambda _, now: iter(looks.append(now) or (0, 0)))
+    monkeypatch.setattr(Retention, "_due", lambda _, now: iter(looks.append(now) or (0, 0)))
     assert [chore.do() for _ in range(9)] == [True, True, *[False] * 7]
     assert len(looks) == 1
     now = time.monotonic()
@@ -386,7 +386,7 @@ def test_a_worker_that_stops_by_itself_looks_at_every_metric(shop):
 def test_a_clock_that_is_ahead_deletes_nothing(shop, monkeypatch, ahead):
     """Of the worker's clock and the store's it goes by the earlier one."""
     looks = []
-    monkeypatch.setattr(Retention, "_look", lambda _, now: iter(looks.append(now) or (0, 0)))
+    monkeypatch.setattr(Retention, "_due", lambda _, now: iter(looks.append(now) or (0, 0)))
     now = time.time()
     with monkeypatch.context() as patch:
         patch.setattr(time, "time", lambda: now + ahead)
@@ -404,12 +404,12 @@ def test_it_makes_room_in_a_full_store(shop):
     shop.store.alarms.put({"theme|1|f": json.dumps(kept)})
     shop.redis.config_set("maxmemory", 1)
     try:
-        assert shop.retention.look(CLOSED + 20 * DAY + 1) == 3
+        assert shop.retention.delete(CLOSED + 20 * DAY + 1) == 3
     finally:
         shop.redis.config_set("maxmemory", 0)
     assert shop.keys() == ["alarms", "audit", "expired", "published"]
     assert [each.period for each in watcher.alarms(shop.store, [("theme", 1, "f")])["theme", 1, "f"]] == ["2026-12-12"]
-    shop.retention.look(CLOSED + 20 * DAY + 1)
+    shop.retention.delete(CLOSED + 20 * DAY + 1)
     assert shop.store.metrics.all() == {"theme", "export"}
 
 

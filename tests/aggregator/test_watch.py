@@ -82,7 +82,7 @@ def test_an_alarm_is_raised_kept_and_read(store, shop, caplog):
     send(store, shop, "plugin", honest(shop, "plugin", 3000) + made_up(shop, "plugin", 600))
     send(store, shop, "ui.theme", honest(shop, "ui.theme", 3000))
     assert watcher.looked(store) is None
-    raised = Watch(store, shop).look(NOW)
+    raised = Watch(store, shop).check(NOW)
     assert {each.test for each in raised} >= {"weight"}
     assert watcher.looked(store) == NOW
     kept = standing(store, shop)
@@ -99,9 +99,9 @@ def test_few_reports_raise_nothing(store, shop):
     """An alarm is about as many reports as anything that is told, at least: it would tell of a small segment otherwise."""
     few = replace(shop, metrics=shop.metrics | {"plugin": replace(shop.metrics["plugin"], min_reports=1000)})
     send(store, shop, "plugin", made_up(shop, "plugin", 900))
-    assert Watch(store, few).look(NOW) == []
+    assert Watch(store, few).check(NOW) == []
     send(store, shop, "plugin", made_up(shop, "plugin", 100))
-    assert Watch(store, few).look(NOW)
+    assert Watch(store, few).check(NOW)
 
 
 @pytest.mark.parametrize("between", [False, True])
@@ -123,14 +123,14 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
         monkeypatch.setattr(Watch, "_grown", overtaken)
     else:
         send(store, shop, "ui.theme", honest(shop, "ui.theme", 10))
-    assert Watch(store, shop).look(NOW)
+    assert Watch(store, shop).check(NOW)
     assert store.staging.settled() is None
     assert standing(store, shop).keys() == {"plugin"}
     assert {name.split(b"|")[0] for name in store.alarms.names()} == {b"plugin"}
     assert watcher.looked(store) is None  # so the next look goes as far back
     monkeypatch.setattr(Watch, "_grown", grown)
     apply()
-    Watch(store, shop).look(NOW)
+    Watch(store, shop).check(NOW)
     assert {name.split(b"|")[0] for name in store.alarms.names()} == {b"plugin", b"ui.theme"}
     assert watcher.looked(store) == NOW
 
@@ -138,14 +138,14 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
 def test_an_alarm_stays_with_its_period(store, shop):
     """However many honest reports follow, what was counted remains suspect, and the time of the first alarm is kept."""
     send(store, shop, "plugin", honest(shop, "plugin", 1000) + made_up(shop, "plugin", 400))
-    Watch(store, shop).look(NOW - 5 * HOUR)
+    Watch(store, shop).check(NOW - 5 * HOUR)
     (before,) = [each for each in standing(store, shop)["plugin"] if each.test == "weight"]
     send(store, shop, "plugin", honest(shop, "plugin", 40_000))
-    Watch(store, shop).look(NOW - 2 * HOUR)
+    Watch(store, shop).check(NOW - 2 * HOUR)
     (after,) = [each for each in standing(store, shop)["plugin"] if each.test == "weight"]
     assert after == before
     send(store, shop, "plugin", made_up(shop, "plugin", 20_000))
-    Watch(store, shop).look(NOW)
+    Watch(store, shop).check(NOW)
     (worse,) = [each for each in standing(store, shop)["plugin"] if each.test == "weight"]
     assert (worse.n, worse.since) == (61_400, before.since)
     assert worse.p_value <= before.p_value
@@ -166,12 +166,12 @@ def test_a_look_waits_for_growth(store, shop, monkeypatch):
         tested.clear()
         if more:
             send(store, shop, "ui.theme", honest(shop, "ui.theme", more))
-        looking.look(NOW)
+        looking.check(NOW)
         assert tested == expected
     send(store, shop, "ui.theme", honest(shop, "ui.theme", 5))
-    looking.look(NOW + HOUR)
+    looking.check(NOW + HOUR)
     assert tested == [1105]
-    looking.look(NOW + 2 * HOUR)
+    looking.check(NOW + 2 * HOUR)
     assert tested == [1105]
 
 
@@ -180,19 +180,19 @@ def test_segments_are_tested_together_and_apart(store, shop):
     mechanism, _ = question(shop, "export.used")
     send(store, shop, "export.used", honest(shop, "export.used", 2000, 1), segment="platform=linux")
     send(store, shop, "export.used", mechanism.layout.pack(0, 1) * 2000, segment="platform=macos")
-    raised = Watch(store, shop).look(NOW)
+    raised = Watch(store, shop).check(NOW)
     assert {each.segment for each in raised} == {"", "platform=macos"}
 
 
 def test_alarms_of_another_definition_are_gone(store, shop, registry_file):
     """When the definition changes, so does the fingerprint, and what was found of the old one is no longer told."""
     send(store, shop, "plugin", honest(shop, "plugin", 500) + made_up(shop, "plugin", 500))
-    Watch(store, shop).look(NOW)
+    Watch(store, shop).check(NOW)
     assert set(standing(store, shop)) == {"plugin"}
     registry_file.write_text(registry_file.read_text().replace('"k", "l"', '"l", "k"'))
     changed = registry.load(registry_file)
     assert standing(store, changed) == {}
-    Watch(store, changed).look(NOW)
+    Watch(store, changed).check(NOW)
     assert standing(store, changed) == {}
     assert watcher.alarms(store, []) == {}
 
@@ -200,7 +200,7 @@ def test_alarms_of_another_definition_are_gone(store, shop, registry_file):
 def test_workers_take_turns(store, shop, monkeypatch):
     """A watch looks when no other has looked of late, whichever worker has it."""
     looks = []
-    monkeypatch.setattr(Watch, "look", lambda self, now: (looks.append(now), self._store.put(schema.WATCHED, now)))
+    monkeypatch.setattr(Watch, "check", lambda self, now: (looks.append(now), self._store.put(schema.WATCHED, now)))
     first, second = Watch(store, shop), Watch(store, shop)
     for each in (first, first, second, second):
         each.run()
@@ -284,10 +284,10 @@ def test_too_few_periods_tell_nothing_of_volume(store, shop):
     looking = Watch(store, shop)
     for day, n in enumerate([1000] * 6 + [9000], 1):
         send(store, shop, "ui.theme", honest(shop, "ui.theme", n), f"2026-11-{day:02}")
-        looking.look(NOW)
+        looking.check(NOW)
     assert standing(store, shop) == {}
     send(store, shop, "ui.theme", honest(shop, "ui.theme", 9000), "2026-11-08")
-    looking.look(NOW)
+    looking.check(NOW)
     assert [each.period for each in standing(store, shop)["ui.theme"]] == ["2026-11-08"]
 
 
@@ -296,11 +296,11 @@ def test_volume_and_shares_are_watched(store, shop):
     for day in range(1, 10):
         for segment, n in (("platform=linux", 900 + 10 * day), ("platform=macos", 300 + day)):
             send(store, shop, "export.used", honest(shop, "export.used", n), f"2026-11-{day:02}", segment)
-        Watch(store, shop).look(NOW)
+        Watch(store, shop).check(NOW)
     assert standing(store, shop) == {}
     send(store, shop, "export.used", honest(shop, "export.used", 1000), "2026-11-10", "platform=linux")
     send(store, shop, "export.used", honest(shop, "export.used", 9000), "2026-11-10", "platform=macos")
-    Watch(store, shop).look(NOW)
+    Watch(store, shop).check(NOW)
     found = {(each.test, each.segment): each for each in standing(store, shop)["export.used"]}
     assert set(found) == {("volume", ""), ("share", "platform=macos")}
     assert all(each.p_value is None for each in found.values())

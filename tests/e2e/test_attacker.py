@@ -528,7 +528,7 @@ def test_alarms_are_told_to_no_reader(closed):
     assert closed.post("/v1/reports", json={"format": 1, "groups": [plain]}, headers=key).status_code == 202
     closed.drained()
     store = closed.store("shop")
-    Watch(store, SHOP).look(int(time.time()))
+    Watch(store, SHOP).check(int(time.time()))
     assert watcher.alarms(store, [("rare", 1, plain["fingerprint"])])
     for place in (*PLACES, "/api/v1/metrics/rare", "/m/rare?app={app}"):
         told = closed.get(place.format(app="shop"), "shop").text

@@ -95,7 +95,7 @@ def test_alarms_give_no_withheld_count_away(shop, admin, browse):
     seen = {"analyst": [], "owner": []}
     for sent in range(60, 66):
         shop.drain()
-        Watch(shop.store, shop.app.registry).look(int(time.time()))
+        Watch(shop.store, shop.app.registry).check(int(time.time()))
         places = [analyst(path) for path in ("/", "/m/plugin")]
         places += [shop.get(f"/api/v1/{path}") for path in ("pipeline", "metrics", "metrics/plugin", "budget")]
         texts = [re.sub(r'"(looked|lag_seconds)": ?[^,}]*', "", place.get_data(as_text=True)) for place in places]

@@ -40,7 +40,7 @@ def send_made_up(served, metric, targets, n):
     answer = served.post({"format": 1, "groups": [served.group(metric, [0] * n), group]})
     assert answer.get_json()["accepted"] == n + n // 2
     served.drain()
-    return Watch(served.store, served.app.registry).look(int(time.time()))
+    return Watch(served.store, served.app.registry).check(int(time.time()))
 
 
 def test_the_pipeline_of_an_empty_app(served):
@@ -95,7 +95,7 @@ def test_alarms_name_values_by_their_labels(served, admin):
     group = served.group("ui.theme", [], count=900, payloads=b64encode(mechanism.layout.pack(0, 1) * 900).decode())
     served.post({"format": 1, "groups": [group]})
     served.drain()
-    Watch(served.store, served.app.registry).look(int(time.time()))
+    Watch(served.store, served.app.registry).check(int(time.time()))
     alarms = served.get("/api/v1/live", admin).get_json()["alarms"]
     assert ["dark"] in [each["values"] for each in alarms if each["test"] == "set"]
 
@@ -134,7 +134,7 @@ def test_rules_without_a_law_are_told_as_such(served, page):
         (name,) = [name for name in served.store._client.hkeys(index) if today in name]
         served.store._client.hset(index, name.replace(today, then), int(time.time()))
         served.store._client.hdel(index, name)
-        looking.look(int(time.time()))
+        looking.check(int(time.time()))
     shown = page("/m/ui.theme/live")
     assert "6 times as many reports as in the median of the periods before" in shown
     assert "No probability is known for it." in shown

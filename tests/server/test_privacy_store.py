@@ -109,7 +109,7 @@ def test_the_schema_is_complete(shop, store_url):
         send(shop, "theme", [0] * 250, payloads=b64encode(b"\x0f" * 250).decode())
         count(shop)
         assert bool(Publisher(store, declared).publish(time())) == made
-    assert Watch(store, declared).look(int(time()))
+    assert Watch(store, declared).check(int(time()))
     scan()
     send(shop, "export", [0, 1] * 30)
     assert shop.post({"format": 1, "groups": [shop.group("export", [1], version=9)]}).status_code == 422
@@ -130,7 +130,7 @@ def test_the_schema_is_complete(shop, store_url):
     health.beat(store, "worker")
     scan()
     # Its sums go, and a metric is erased.
-    assert Retention(store, declared, Publisher(store, declared)).look(time() + 86400 * 30)
+    assert Retention(store, declared, Publisher(store, declared)).delete(time() + 86400 * 30)
     assert cli.main(["erase", "--redis-url", store_url, "--app", "shop", "--metric", "gone", "--yes"]) == 0
     # What cannot be counted.
     store._client.xadd(store.stream, {"d": b"nonsense"})

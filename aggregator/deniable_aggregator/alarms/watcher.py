@@ -206,9 +206,9 @@ class Watch:
         """Test, unless another worker did so recently. If two test at once, they find the same."""
         now = int(time.time())
         if not 0 <= now - (looked(self._store) or 0) < EVERY_SECONDS:
-            self.look(now)
+            self.check(now)
 
-    def look(self, now: int) -> list[Alarm]:
+    def check(self, now: int) -> list[Alarm]:
         """Test what has grown, and store alarms.
 
         Parameters

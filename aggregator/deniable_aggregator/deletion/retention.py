@@ -81,12 +81,12 @@ class Retention:
             Whether metrics are left.
         """
         left, self._left = self._left, None  # a search in which something fails is over
-        left = left or self._look(self._store.now())
+        left = left or self._due(self._store.now())
         if next(left, None) is not None:
             self._left = left
         return self._left is not None
 
-    def look(self, now: float) -> int:
+    def delete(self, now: float) -> int:
         """Delete what is due. If two workers do so at once, one of them finds nothing.
 
         Parameters
@@ -99,9 +99,9 @@ class Retention:
         int
             Number of deleted tallies, releases and similar keys.
         """
-        return sum(self._look(now))
+        return sum(self._due(now))
 
-    def _look(self, now: float) -> Iterator[int]:
+    def _due(self, now: float) -> Iterator[int]:
         """Delete what is due, metric by metric; yield the number of deleted keys of each."""
         known = self._sweep()
         # Batches that were accepted and not counted yet may be of any period that was open then.

@@ -23,7 +23,7 @@ from deniable_aggregator.store.writable import PromiseBroken
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["NAMES", "Durability", "Name", "evicts", "look", "unseen"]
+__all__ = ["NAMES", "Durability", "Name", "evicts", "read", "unseen"]
 
 Name = Literal["memory", "everysec", "always"]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
@@ -95,7 +95,7 @@ class Durability:
         StoreError
             If it cannot be read.
         """
-        seen = look(client)
+        seen = read(client)
         wrong = evicts(seen) or self.broken(seen)
         if wrong:
             raise ConfigurationError(wrong)
@@ -107,7 +107,7 @@ class Durability:
         self._good_until = time.monotonic() + _SECONDS
 
     def broken(self, seen: Mapping[str, str]) -> str | None:
-        """Return why settings from `look` do not keep the promise; None if nothing shows that."""
+        """Return why settings from `read` do not keep the promise; None if nothing shows that."""
         if self.name == "memory":
             return None
         if seen.get("appendonly", "yes") != "yes":
@@ -134,7 +134,7 @@ def unseen(seen: Mapping[str, str]) -> list[str]:
     return [name for name in _ASKED if name not in seen]
 
 
-def look(client: redis.Redis) -> dict[str, str]:
+def read(client: redis.Redis) -> dict[str, str]:
     """Read the store's settings: all of them by CONFIG, most of them by INFO, none if neither is allowed.
 
     Parameters

@@ -45,22 +45,22 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: Clie
     yield host.gunicorn()
     with suppress(CommandRefused):  # a store that cannot write answers even this with an error, but it answers
         about.ping(client)
-    for name, look in store.looks(settings, list(registries), client).items():
-        yield _asked(name, "", look)
+    for name, check in store.checks(settings, list(registries), client).items():
+        yield _asked(name, "", check)
     for app, registry in registries.items():
-        for name, look in pipeline.looks(settings, registry, client).items():
-            yield _asked(name, app, look)
+        for name, check in pipeline.checks(settings, registry, client).items():
+            yield _asked(name, app, check)
 
 
-def _asked(check: str, app: str, look: Callable[[], Finding]) -> Finding:
+def _asked(name: str, app: str, check: Callable[[], Finding]) -> Finding:
     """Run a check. Missing permissions of the store's user are a finding, too."""
     try:
-        found = look()
+        found = check()
     except CommandForbidden:
         meaning = "whether this is well cannot be told from here"
         remedy = "run this as a user of the store that may do what the server does (deploy/users.acl), or as its administrator"
-        return Finding(check, "warning", "the user of the store may not ask", meaning, remedy, app)
+        return Finding(name, "warning", "the user of the store may not ask", meaning, remedy, app)
     except CommandRefused as error:
         meaning = "the store refuses what the service does all the time"
-        return Finding(check, "fault", f"the store answers {type(error).__name__}", meaning, "look into the store's own log", app)
+        return Finding(name, "fault", f"the store answers {type(error).__name__}", meaning, "look into the store's own log", app)
     return found

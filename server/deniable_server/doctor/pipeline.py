@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from deniable_aggregator.store.health import Health
     from deniable_server.settings import Settings
 
-__all__ = ["looks"]
+__all__ = ["checks"]
 
 _LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; the second is the shortest period
 
 
-def looks(settings: Settings, registry: Registry, client: Client) -> dict[str, Callable[[], Finding]]:
+def checks(settings: Settings, registry: Registry, client: Client) -> dict[str, Callable[[], Finding]]:
     """Return the checks of an app, by name."""
     store = Store(client, registry.app)
     found: dict[str, Callable[[], Finding]] = {

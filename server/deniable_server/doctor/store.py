@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Client
     from deniable_server.settings import Settings
 
-__all__ = ["access", "clock", "disk", "eviction", "looks", "memory", "promise", "rights", "role", "version", "writes"]
+__all__ = ["access", "checks", "clock", "disk", "eviction", "memory", "promise", "rights", "role", "version", "writes"]
 
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
@@ -54,14 +54,14 @@ _NOBODY: dict[str, tuple[Any, ...]] = {
 }
 
 
-def looks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
+def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
     """Return the checks of the store, by name."""
     return {
         "version": lambda: version(about.state(client, "server")),
         "role": lambda: role(about.state(client, "replication")),
         "writes": lambda: writes(client),
-        "eviction": lambda: eviction(durability.look(client)),
-        "durability": lambda: promise(Durability(settings.durability), durability.look(client)),
+        "eviction": lambda: eviction(durability.read(client)),
+        "durability": lambda: promise(Durability(settings.durability), durability.read(client)),
         "disk": lambda: disk(about.state(client, "persistence")),
         "memory": lambda: memory(about.state(client, "memory")),
         "access": lambda: access(client),

@@ -1,7 +1,7 @@
 """The ``deniable`` command: a thin front that finds its subcommands by entry point.
 
-Each subcommand is a function ``(parser) -> run`` that adds its arguments to an argparse parser and returns what runs it,
-``(arguments) -> exit status``. A subcommand whose extra is not installed says which ``pip install`` brings it.
+Each subcommand is a function that takes an argparse parser and adds its arguments. It returns the function that runs the
+subcommand (`Run`). A subcommand whose extra is not installed says which ``pip install`` adds it.
 """
 
 from __future__ import annotations
@@ -21,19 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from importlib.metadata import EntryPoint
 
-    Run = Callable[[argparse.Namespace], int]
+    from deniable.commands.parser import Run
+
     Command = Callable[[argparse.ArgumentParser], Run]
 
 __all__ = ["main"]
 
-_INTERRUPTED = 130  # as a shell says of programs that Ctrl-C ends
+_INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctrl-C
 _EXAMPLES = ("deniable init", "deniable serve --registry metrics.toml")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return the exit status: 0 done, 1 found wanting, 2 wrong usage or configuration, 130 interrupted.
+    """Run the command line and return the exit status.
 
-    The process ends with `terminal.CLOSED_STATUS` when nobody reads its output any more.
+    It is 0 if all went well, 1 if a check failed, 2 for wrong usage or configuration, and 130 after Ctrl-C. If nobody reads the
+    output any more, the process ends with `terminal.CLOSED_STATUS`.
     """
     with terminal.guarded():
         try:
@@ -54,7 +56,7 @@ def _main(given: list[str]) -> int:
     for name in sorted(commands):
         about = CATALOGUE.get(name, Entry("", "", ()))
         subparser = subparsers.add_parser(name, help=about.summary, description=about.summary)
-        if name != chosen:  # only the command that runs is imported
+        if name != chosen:  # only the chosen command is imported
             continue
         found = _load(commands[name], about)
         if isinstance(found, str):
@@ -72,7 +74,7 @@ def _main(given: list[str]) -> int:
 
 
 def _load(point: EntryPoint, about: Entry) -> Command | str:
-    """Import a command; where it cannot run here, return why."""
+    """Import a command. If it cannot run here, return the reason instead."""
     if point.name in NOT_ON_WINDOWS and sys.platform == "win32":
         return "does not run on Windows; use Linux, macOS, WSL or a container"
     try:
@@ -85,7 +87,7 @@ def _load(point: EntryPoint, about: Entry) -> Command | str:
 
 
 def _excuse(parser: Parser, about: Entry, lack: str, given: Sequence[str]) -> int:
-    """Say why a command cannot run; to whoever asks for help, also what it is for."""
+    """Print why a command cannot run; with ``--help``, also print what it is for. Return the exit status."""
     if not {"-h", "--help"}.intersection(given):
         print(f"{parser.prog} {lack}", file=sys.stderr)
         return 2

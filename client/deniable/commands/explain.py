@@ -11,11 +11,9 @@ from deniable.registry import load
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
+    from deniable.commands.parser import Run
     from deniable.registry.metric import Metric
-
-    Run = Callable[[argparse.Namespace], int]
 
 __all__ = ["explain"]
 

@@ -13,10 +13,8 @@ from deniable.registry import parse
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
-    Run = Callable[[argparse.Namespace], int]
-
+    from deniable.commands.parser import Run
 __all__ = ["init"]
 
 _TEXT = """\

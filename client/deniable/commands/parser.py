@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Parser"]
+__all__ = ["Parser", "Run"]
+
+Run = Callable[[argparse.Namespace], int]
+"""What runs a subcommand: it takes the arguments and returns the exit status."""
 
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 

@@ -12,10 +12,8 @@ from deniable.proof import prove as proof_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
-    Run = Callable[[argparse.Namespace], int]
-
+    from deniable.commands.parser import Run
 __all__ = ["prove"]
 
 

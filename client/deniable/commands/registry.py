@@ -16,10 +16,9 @@ from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, genera
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    Run = Callable[[argparse.Namespace], int]
-
+    from deniable.commands.parser import Run
 __all__ = ["registry"]
 
 

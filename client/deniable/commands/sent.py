@@ -15,11 +15,9 @@ from deniable.terminal import print_table
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
+    from deniable.commands.parser import Run
     from deniable.device.journal import Entry
-
-    Run = Callable[[argparse.Namespace], int]
 
 __all__ = ["sent"]
 

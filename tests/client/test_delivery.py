@@ -194,14 +194,14 @@ def test_the_next_batch_waits_as_well(line):
 def test_a_pause_holds_an_attempt(line):
     """While paused nothing is sent; afterwards it is."""
     paused = line(lambda *_: (202, {}, None))
-    paused.delivery._timeout = 0.05  # a pause is no part of it
+    paused.delivery.timeout = 0.05  # a pause is no part of it
     paused.tell(held=True)
     kinds: list[str] = []
     thread = threading.Thread(target=lambda: kinds.append(paused.delivery.deliver(BATCH, 1).kind))
     thread.start()
     thread.join(0.2)
     assert (paused.times, kinds) == ([], [])
-    paused.delivery._timeout = 10
+    paused.delivery.timeout = 10
     paused.tell(held=False)
     thread.join(10)
     assert kinds == ["accepted"]
@@ -239,12 +239,12 @@ def test_a_request_that_never_ends(line):
         return 202, {}, None
 
     hanging = line(hang)
-    hanging.delivery._timeout = 0.2
+    hanging.delivery.timeout = 0.2
     began = time.monotonic()
     assert hanging.delivery.deliver(BATCH, 1).kind == "later"
     assert hanging.delivery.deliver(BATCH, 1).kind == "later"
     assert time.monotonic() - began < 5
     assert len(calls) == 1
     release.set()
-    hanging.delivery._timeout = 10
+    hanging.delivery.timeout = 10
     assert hanging.delivery.deliver(BATCH, 1).kind == "accepted"

@@ -177,7 +177,7 @@ class Service:
         tools = self.folder / "tools"
         tools.mkdir()
         (self.folder / "data").mkdir()
-        server = shutil.which("redis-server") or embedded._find(None)[0]
+        server = shutil.which("redis-server") or embedded.find(None)[0]
         self._tool(tools, "valkey-server", f'"{server}" "$@" --port {self.private.port}')
         if cli := shutil.which("redis-cli"):
             self._tool(tools, "valkey-cli", f'"{cli}" -p {self.private.port} "$@"')

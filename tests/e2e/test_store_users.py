@@ -80,7 +80,7 @@ def server_binary(name):
         if found is None:
             pytest.skip("no redis-server on PATH")
         return found
-    return str(embedded._find(None)[0])
+    return str(embedded.find(None)[0])
 
 
 def with_passwords(folder):

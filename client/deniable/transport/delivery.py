@@ -75,7 +75,7 @@ class Delivery:
 
     def __init__(self, dsn: Dsn, timeout: float, orders: Orders, courier: Courier) -> None:
         self._dsn = dsn
-        self._timeout = timeout
+        self.timeout = timeout
         self._orders = orders
         self._courier = courier
         self._not_before = -math.inf  # what the server asked for, whichever batch it was that it answered
@@ -122,7 +122,7 @@ class Delivery:
             body = gzip.compress(body, mtime=0)
             headers["Content-Encoding"] = "gzip"
         try:
-            return self._courier.ask(body, headers, self._timeout)
+            return self._courier.ask(body, headers, self.timeout)
         except OSError as error:  # requests' exceptions are OSErrors
             log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
             return _NO_ANSWER, {}, None

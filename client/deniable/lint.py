@@ -1,4 +1,4 @@
-"""What is wrong with a registry, and what a change to a published one would break."""
+"""Checks of a registry: its faults, and what a change to a published registry would break."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 __all__ = ["Change", "Lint", "diff", "lint"]
 
 STRONG_EPSILON = 4.0
-"""Above this a report gives the answer away with odds of more than 50 to 1; lint says so."""
+"""The epsilon above which lint warns. A report then raises the odds between two answers more than 50 times."""
 
 LONG_DAYS = 400
-"""Days. Exact sums that are kept for longer are hard to explain: what may be published of them was published long before."""
+"""Days for which exact sums may be kept without a warning. All that may be published of them was published long before."""
 
 MANY_GROUPS = 256
-"""Most groups that rows and segments should divide devices into. With more groups, each has few devices."""
+"""Most groups into which rows and segments should divide devices. With more groups, each has few devices."""
 
 FEW_REPORTS = 20
-"""A smaller `min_reports` shows groups so small that everybody in them knows everybody."""
+"""The `min_reports` below which lint warns. It would publish groups so small that all members may know each other."""
 
 MANY_VALUES = 3
-"""Metrics with fewer values in common, such as yes and no, may have nothing to do with each other."""
+"""Fewest equal values for which two metrics may ask the same question. Many have fewer, such as yes and no."""
 
 LARGE_BYTES = 1 << 28
-"""Bytes that a metric may take in the store, 256 MiB. Above that lint reports it, with the reasons."""
+"""Bytes in the store above which lint reports a metric, with the reasons: 256 MiB."""
 
 ALIKE = "values that look alike are counted apart: keep one, or make them different"
 
@@ -55,11 +55,11 @@ class Lint:
     Parameters
     ----------
     faults
-        What must be mended before the file can be used.
+        Faults. The file cannot be used until they are mended.
     warnings
-        What deserves a second look.
+        What may be a mistake.
     notes
-        What each usable metric resolves to, and why.
+        The mechanism of each usable metric, and why it was chosen.
     """
 
     faults: tuple[Fault, ...]
@@ -68,7 +68,7 @@ class Lint:
 
 
 def lint(path: str | Path) -> Lint:
-    """Check a registry file: its form, that each metric's mechanism exists, and that all metrics fit into the budget."""
+    """Check a registry file: its format, that each metric has a mechanism, and that all metrics fit into the budget."""
     try:
         loaded = registry.load(path)
     except RegistryError as error:
@@ -100,7 +100,7 @@ def lint(path: str | Path) -> Lint:
 
 
 def _placed(path: str | Path, found: Sequence[Fault]) -> tuple[Fault, ...]:
-    """Say on which line of the registry each finding is; those of files that it names say it themselves."""
+    """Add to each finding its line in the registry. Findings in other files already have their line."""
     if not found:
         return ()
     ours = iter(placed(registry.read(path), [fault for fault in found if fault.file == str(path)]))
@@ -109,15 +109,15 @@ def _placed(path: str | Path, found: Sequence[Fault]) -> tuple[Fault, ...]:
 
 def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
     if loaded.publication.trial:
-        yield "publication.trial publishes everything at once, and so tells who took part", True
+        yield "publication.trial publishes everything at once, and so reveals who took part", True
     if loaded.analysts.epsilon > STRONG_EPSILON:
         rule = f"analysts who may spend more than {STRONG_EPSILON:g} learn which segment a report is in with odds above 50 to 1"
         yield rule, loaded.analysts.epsilon
     if loaded.retention.tallies > LONG_DAYS:
-        rule = f"exact sums that are kept for more than {LONG_DAYS} days protect nobody, and can be demanded by somebody"
+        rule = f"exact sums that are kept for more than {LONG_DAYS} days are of little use, and somebody may demand them"
         yield rule, loaded.retention.tallies
     if loaded.budget is None:
-        yield "declare a [budget] with a lifetime: nothing here bounds what a device ever spends, but the caps of an app", None
+        yield "declare a [budget] with a lifetime: without it only the caps of an app bound what a device ever spends", None
     yield from _alike(loaded)
 
 
@@ -146,7 +146,7 @@ def _excess(loaded: Registry, budget: Budget) -> Iterator[tuple[str, object]]:
 
 
 def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> str:
-    """Tell which mechanism a metric has, and why."""
+    """Return the mechanism of a metric and why it was chosen, in words."""
     if metric.open:
         what = f"{candidates} candidates" if candidates else "answers to be discovered"
         return f"{mechanism.name}, epsilon {mechanism.epsilon:.6g}, {mechanism.layout.payload_size} bytes a report, {what}"
@@ -161,7 +161,7 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> str:
 
 
 def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> str:
-    """Tell what a device may spend on a metric, and on how many reports or answers."""
+    """Return what a device may spend on a metric, and on how many reports or answers, in words."""
     ever = "" if allowance.lifetime is None else f" and {allowance.lifetime / MICRO:.6g} nats ever"
     if allowance.answers:
         what = (
@@ -187,13 +187,13 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
         yield f"an epsilon above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1", metric.epsilon
     if metric.type == "categorical" and metric.other is None:
-        yield 'declare which of the values stands for all that are not listed, as in other = "something else"', None
+        yield 'declare which value is reported for answers that are not listed, as in other = "something else"', None
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1, over all reports of it"
         yield f"an epsilon_permanent {odds}", metric.epsilon_permanent
     if metric.period == "hour" and not metric.kept:
         yield (
-            "what is asked every hour spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period",
+            "a metric with an hourly period spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period",
             metric.epsilon,
         )
     if metric.expired(datetime.now(UTC).date()):
@@ -201,7 +201,7 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if metric.expires is None:
         yield "a metric should say when it expires", None
     if metric.min_reports < FEW_REPORTS:
-        yield f"what rests on fewer than {FEW_REPORTS} reports tells of small groups", metric.min_reports
+        yield f"min_reports below {FEW_REPORTS} publishes results of small groups", metric.min_reports
     plain = tuple(value for value in metric.values if isinstance(value, str))
     for values in (plain, *(listed for _, listed in metric.factors)):
         for pair in alike(values):
@@ -209,11 +209,11 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
 
 
 def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
-    """Report what a metric takes in the store if it is much: one tally for each period and combination of segments kept."""
+    """Report the space of a metric in the store if it is large: a tally for each period and combination of segments."""
     layout, days = mechanism.layout, loaded.retention
     cells = layout.rows * layout.width + (layout.rows + layout.width + 1 if layout.kind == "bits" else 0)
     lists = [len(loaded.segments[name]) for name in metric.segments]
-    segments, groups = prod(lists), prod(each + 1 for each in lists)  # what is released has each segment for itself, too
+    segments, groups = prod(lists), prod(each + 1 for each in lists)  # a cell of a release may leave a segment open
     counted, published = (_periods(metric, kept) for kept in (days.tallies, days.releases))
     size = 8 * cells * (segments * counted + groups * published)
     if size > LARGE_BYTES:
@@ -224,13 +224,13 @@ def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[t
 
 
 def _periods(metric: Metric, days: int) -> int:
-    """Count the periods of which something is kept: those that closed within some days, and those that are open."""
+    """Return how many periods are kept: those that closed within some days, and the open ones."""
     hours = {"hour": 1, "day": 24, "week": 168, "month": 672}[metric.period]
     return ceil((timedelta(days=days) + delay(metric.grace)) / timedelta(hours=hours)) + 1
 
 
 def _bytes(size: int) -> str:
-    """Write a number of bytes in MiB, or GiB where there are many."""
+    """Write a number of bytes in MiB, or in GiB from 1 GiB on."""
     return f"{size / 2**30:,.1f} GiB" if size >= 1 << 30 else f"{size / 2**20:,.0f} MiB"
 
 
@@ -241,9 +241,9 @@ class Change:
     Parameters
     ----------
     metric
-        The metric concerned, or ``"-"``.
+        The metric concerned, or ``"-"`` for the file as a whole.
     what
-        The difference in words.
+        The difference, in words.
     breaking
         Whether it changes the meaning of reports without a new version.
     """
@@ -257,10 +257,10 @@ class Change:
 
 
 def diff(published: Registry, proposed: Registry) -> list[Change]:
-    """Compare a published registry with one proposed to follow it.
+    """Compare a published registry with a proposed one.
 
-    A metric's meaning (`published.MEANING`) is frozen once published; to change it, raise its version. Descriptions, owners,
-    expiry, min_reports and grace may change freely. So may the values of segments and what they generalise to.
+    A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports and
+    grace may change freely. So may the values of segments, and what they generalise to.
     """
     changes = []
     if published.app != proposed.app:

@@ -41,20 +41,24 @@ def test_without_a_table():
 LONG = ".".join("1" * (MAX_STEPS + 2))
 FAULTS = [
     ("generalize = 3", "generalize is a table of segments", 3),
-    ('[generalize]\narch = "."', "generalize has segments that are declared under [segments]", "arch"),
+    ('[generalize]\narch = "."', "generalize names segments that are declared under [segments]", "arch"),
     ("[generalize]\nversion = 3", "generalize.version is a table of words", 3),
     ('[generalize]\nversion = ".."', "generalize.version is one of the separators _ . + - or a table", ".."),
     ('[generalize]\nversion = ""', "generalize.version is one of the separators", ""),
     ('[generalize]\nversion = "4"', "generalize.version is one of the separators", "4"),
-    ('[generalize]\nplatform = "."', "generalize.platform is a separator that stands in a value of it", "."),
+    ('[generalize]\nplatform = "."', "generalize.platform is a separator that occurs in its values", "."),
     ('[generalize.version]\n"3.0" = 3', "generalize.version is a table of words of letters, digits", {"3.0": 3}),
     ('[generalize.version]\n"3.0" = "a,b"', "generalize.version is a table of words", {"3.0": "a,b"}),
     ('[generalize.version]\n"3.0" = ""', "generalize.version is a table of words", {"3.0": ""}),
-    ('[generalize.version]\n"3.1" = "3"', "what generalises is a value of version, or a word that such values", "3.1"),
-    ('[generalize.platform]\ndebian = "macos"', "generalize.platform: macos is a value already", "debian"),
-    ('[generalize.version]\n"3.0" = "2.4"', "generalize.version: 2.4 is a value already", "3.0"),
-    ('[generalize.platform]\ndebian = "debian"', "generalize.platform leads from no word back to it", "debian"),
-    ('[generalize.platform]\ndebian = "a"\na = "b"\nb = "a"', "generalize.platform leads from no word back to it", "a"),
+    ('[generalize.version]\n"3.1" = "3"', "generalize.version has only words that are values of version, or that such", "3.1"),
+    ('[generalize.platform]\ndebian = "macos"', "generalize.platform: macos is a value, so only", "debian"),
+    ('[generalize.version]\n"3.0" = "2.4"', "generalize.version: 2.4 is a value, so only", "3.0"),
+    ('[generalize.platform]\ndebian = "debian"', "generalize.platform leads from no word back to the same word", "debian"),
+    (
+        '[generalize.platform]\ndebian = "a"\na = "b"\nb = "a"',
+        "generalize.platform leads from no word back to the same word",
+        "a",
+    ),
 ]
 
 
@@ -79,7 +83,7 @@ def test_chains_are_short():
 
 
 def test_a_faulty_segment_is_one_fault():
-    """Where the values are not sound, what generalises is not looked at."""
+    """If the values have faults, `generalize` is not checked."""
     with pytest.raises(RegistryError) as caught:
         parse(f'{HEAD}[segments]\nv = []\n[generalize]\nv = "."\n{METRIC}')
     assert [fault.rule for fault in caught.value.faults] == ["segments.v is a list of words of letters, digits and _.+-"]

@@ -15,7 +15,7 @@ SEGMENTS = {"platform": ("linux", "macos")}
 PUBLISHED = Registry("shop", {"m": METRIC}, SEGMENTS)
 
 HEAD = 'format = 1\napp = "shop"\nbudget = { lifetime = 320 }\n'
-TRIAL = "publication.trial publishes everything at once, and so tells who took part"
+TRIAL = "publication.trial publishes everything at once, and so reveals who took part"
 BODY = 'description = "d"\nowner = "o"\n'
 
 
@@ -111,7 +111,7 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     rest = f"period = 'month'\nexpires = 2999-01-01\n{BODY}"
     asked = f'[metrics.a]\ntype = "categorical"\nvalues = ["x", "y"]\nepsilon = 1\n{rest}'
     (warning,) = linted(asked).warnings
-    assert warning.rule.startswith("declare which of the values stands for all that are not listed")
+    assert warning.rule.startswith("declare which value is reported for answers that are not listed")
     assert not linted(asked + 'other = "y"\n').warnings
     path = tmp_path / "unbounded.toml"
     path.write_text(HEAD.replace("budget = { lifetime = 320 }\n", "") + asked + 'other = "y"\n', "utf-8")
@@ -152,7 +152,7 @@ def test_sums_that_are_kept_for_long_are_a_warning(linted, days, warned):
     assert [(warning.metric, warning.value) for warning in found.warnings] == ([("-", days)] if warned else [])
 
 
-HOURLY = "what is asked every hour spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period"
+HOURLY = "a metric with an hourly period spends its epsilon 24 times a day: declare epsilon_permanent, or a longer period"
 
 
 @pytest.mark.parametrize(

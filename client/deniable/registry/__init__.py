@@ -1,4 +1,4 @@
-"""The registry: every metric that an app may ask, declared in ``metrics.toml`` before anything is collected.
+"""The registry: all metrics of an app, declared in ``metrics.toml`` before anything is collected.
 
 ::
 
@@ -12,17 +12,17 @@
     [generalize]                  # a rare value is shown within a more common one; optional
     version = "."                 # 2.4.1, 2.4, 2
 
-    [publication]                 # of what was counted; optional
-    min_reports = 1000            # that anything published rests on; a metric may have a number of its own
-    grace = "12h"                 # for which a period takes reports after its end; likewise
+    [publication]                 # optional
+    min_reports = 1000            # fewest reports behind anything published; a metric may have its own number
+    grace = "12h"                 # how long a period takes reports after its end; a metric may have its own
 
-    [analysts]                    # what questions about withheld numbers of reports may cost; optional
-    epsilon = 1.0                 # nats, of all keys together, about the reports of a month
-    per_key = 0.5                 # of that, what one key may spend
+    [analysts]                    # cost of questions about withheld numbers of reports; optional
+    epsilon = 1.0                 # nats of all keys together, about the reports of a month
+    per_key = 0.5                 # nats of one key
 
     [retention]                   # days after a period has closed; optional
-    tallies = 30                  # the exact sums
-    releases = 1095               # what was published
+    tallies = 30                  # exact sums
+    releases = 1095               # releases
 
     [budget]                      # of a device, over all metrics; optional
     window = 30                   # days
@@ -33,9 +33,9 @@
     type = "categorical"
     values = ["light", "dark", "system"]
     epsilon = 1.0                 # of one report
-    epsilon_permanent = 2.0       # of all reports of one answer, for a question that is asked every day; optional
+    epsilon_permanent = 2.0       # of all reports of one answer, for a question asked every day; optional
     period = "day"
-    other = "system"              # stands for every answer that is not listed; optional
+    other = "system"              # reported for every answer that is not listed; optional
     segments = ["platform"]
     description = "Which theme people use"
     owner = "design@shop.example"
@@ -48,8 +48,8 @@
     description = "Which home page is set"
     owner = "core@shop.example"
 
-A published metric is immutable: its reports can only be decoded with what it said when they were made. To change it, raise its
-``version``, which begins a new count.
+A published metric is immutable: its reports can only be decoded as it was declared when they were made. To change it, raise its
+``version``. This begins a new count.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 __all__ = ["OTHER", "Metric", "Registry", "load", "parse", "read"]
 
 OTHER = "(other)"
-"""The value of each segment for reports of none that is listed; no listed one is written so."""
+"""The value of a segment for reports with an unlisted value. It cannot be a listed value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +87,27 @@ class Registry:
     app
         The app's name, a lower-case word.
     metrics
-        By id.
+        The metrics, by id.
     segments
-        Declared values of each public breakdown, by its name.
+        The declared values of each segment, by its name.
     budget
-        What a device may spend in all, or None where only the app's caps say so.
+        What a device may spend over all metrics. None if only the app's caps bound it.
     revision
-        Raised with every publication of the file, where it is served to devices; 0 where it is not.
+        Raised with every publication of a served registry; 0 for others.
     file
-        Where it was read from; files that it names are looked for beside it.
+        The file. Files that it names are beside it.
     generalize
-        Of a segment, what each word generalises to (see `deniable.registry.hierarchy`).
+        By segment, the next more general word of each word (see `deniable.registry.hierarchy`).
     publication
-        How what was counted is published.
+        How results are published.
     retention
-        How long it is kept.
+        How long sums, releases and alarms are kept.
     analysts
-        What questions about withheld numbers of reports may cost.
+        The budget of questions about withheld numbers of reports.
     digest
-        SHA-256 of its text, or of the texts of all files one after another.
+        SHA-256 of its text, or of the texts of all files of a folder, one after another.
     older
-        Versions of metrics that earlier registries declared and apps may still use (see `deniable.registry.published`).
+        Versions of metrics that only earlier registries declare. Apps may still use them (see `deniable.registry.published`).
     """
 
     app: str
@@ -125,16 +125,16 @@ class Registry:
 
     @property
     def definitions(self) -> tuple[Metric, ...]:
-        """All versions of all metrics that reports may be of."""
+        """All versions of all metrics."""
         return (*self.metrics.values(), *self.older)
 
     def candidates(self, metric: Metric) -> tuple[int, ...]:
-        """Read the file of a metric's candidates, as places in its domain; none where the metric names no file.
+        """Read a metric's candidates as positions in its domain; empty if the metric names no file.
 
         Raises
         ------
         RegistryError
-            With every fault of the file: not readable, empty, a line that is no answer to the metric, or one that stands twice.
+            If the file cannot be read, is empty, or has a line that is no answer or occurs twice. The error has every fault.
         """
         if metric.candidates is None:
             return ()
@@ -164,19 +164,19 @@ class Registry:
         return tuple(found)
 
     def segment(self, metric: Metric, given: Mapping[str, str]) -> str:
-        """Write a report's segment, e.g. ``platform=linux,version=2.4``; empty where the metric has none.
+        """Write a report's segment, e.g. ``platform=linux,version=2.4``; empty if the metric has no segments.
 
         Parameters
         ----------
         metric
             A metric of this registry.
         given
-            Value of each breakdown that the metric declares; others are not looked at.
+            The device's value of each segment. Segments that the metric does not name are ignored.
 
         Raises
         ------
         ParameterError
-            If a declared breakdown is missing or its value is not declared.
+            If a segment is missing or its value is not declared.
         """
         words = []
         for name in metric.segments:
@@ -186,12 +186,12 @@ class Registry:
         return ",".join(words)
 
     def filed(self, metric: Metric, written: str) -> str:
-        """Rewrite a report's segment with the values that this registry lists; any other one counts as `OTHER`.
+        """Rewrite a report's segment with the values that this registry lists. Any other value becomes `OTHER`.
 
         Raises
         ------
         ParameterError
-            If it does not give a value of each breakdown that the metric declares, in their order, and of no other.
+            If it does not have a value for exactly the metric's segments, in their order.
         """
         pairs = [part.partition("=") for part in written.split(",") if written]
         if tuple(name if equals else None for name, equals, _ in pairs) != metric.segments:
@@ -201,7 +201,7 @@ class Registry:
 
 
 def _candidate(line: str, length: int) -> int:
-    """Read a candidate strictly: what a device would cut or replace is a fault of the file."""
+    """Read a candidate. A text that a device would cut or change raises an error."""
     if not line:
         raise ParameterError("a candidate is a text", "an empty line")
     return text.encode(line, length)
@@ -213,13 +213,13 @@ def load(path: str | Path) -> Registry:
     Raises
     ------
     RegistryError
-        With every fault of the file.
+        If the file has faults. The error has all of them.
     """
     return parse(read(path), str(path))
 
 
 def read(path: str | Path) -> str:
-    """Read the text of a registry file, to the byte.
+    """Read the text of a registry file, with unchanged line ends.
 
     Raises
     ------
@@ -243,14 +243,14 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
     text
         TOML.
     file
-        Name to use in faults.
+        The file's name in faults.
     publication
-        How metrics are published that do not say it themselves; the text says it if this is None.
+        The publication of metrics that declare none themselves; None for that of the text.
 
     Raises
     ------
     RegistryError
-        With every fault of the text.
+        If the text has faults. The error has all of them.
     """
     try:
         document = tomllib.loads(text)

@@ -1,4 +1,4 @@
-"""How the values of a segment generalise: 2.4.1 to 2.4 to 2, so that a rare one can be shown within a more common one.
+"""How the values of a segment generalise: 2.4.1 to 2.4 to 2. So a rare value can be shown within a more common one.
 
 ::
 
@@ -9,8 +9,8 @@
     debian = "linux-any"
     fedora = "linux-any"
 
-A word that stands for others may be a value itself only where they begin with it, as 2.4 and 2.4.1: then it stands for itself and
-for them. Devices do not look at it, and it may change at any time.
+A word that generalises others may be a value itself only if they begin with it, such as 2.4 and 2.4.1. Then it stands for itself
+and for them. Devices do not use the hierarchy, and it may change at any time.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]*")
 """A segment's name or value."""
 SEPARATORS = "_.+-"
 MAX_STEPS = 8
-"""How often a value generalises at most; each step multiplies the cells of a metric."""
+"""Most steps from a value to its most general word. Each step multiplies the cells of a metric."""
 
 _Broken = tuple[str, object]  # rule, value
 
 
 def parents(values: Sequence[str], declared: str | Mapping[str, str]) -> dict[str, str]:
-    """Tell what each word generalises to.
+    """Return the next more general word of each word.
 
     Parameters
     ----------
     values
         The declared values of a segment.
     declared
-        A separator at which values are cut, or the words themselves.
+        A separator at which values are cut, or the next more general words themselves.
 
     Returns
     -------
     dict of str to str
-        The next more general word of each value and of each word that stands for others, but for the most general.
+        Values and more general words, each with its next more general word. The most general words are missing.
     """
     if not isinstance(declared, str):
         return dict(declared)
@@ -59,31 +59,31 @@ def parents(values: Sequence[str], declared: str | Mapping[str, str]) -> dict[st
 
 
 def faults_of(name: str, values: Sequence[str] | None, declared: Any) -> Iterator[_Broken]:
-    """Find every fault of what is declared of one segment under ``[generalize]``.
+    """Find every fault of one segment's entry under ``[generalize]``.
 
     Parameters
     ----------
     name
         The segment.
     values
-        Its declared values; None where it is not declared, or not soundly.
+        Its declared values; None if it is not declared or has faults.
     declared
-        As TOML reads it.
+        The entry, as parsed from TOML.
 
     Yields
     ------
     tuple
-        The rule that is broken, and the value that breaks it.
+        The broken rule, and the value that breaks it.
     """
     if values is None:
-        yield "generalize has segments that are declared under [segments]", name
+        yield "generalize names segments that are declared under [segments]", name
         return
     if isinstance(declared, str):
         if len(declared) != 1 or declared not in SEPARATORS:
             yield f"generalize.{name} is one of the separators {' '.join(SEPARATORS)} or a table of words", declared
             return
         if not any(declared in value for value in values):
-            yield f"generalize.{name} is a separator that stands in a value of it", declared
+            yield f"generalize.{name} is a separator that occurs in its values", declared
     elif not isinstance(declared, dict) or not all(isinstance(word, str) and WORD.fullmatch(word) for word in declared.values()):
         yield f'generalize.{name} is a table of words of letters, digits and _.+-, such as {{ "2.4.1" = "2.4" }}', declared
         return
@@ -96,11 +96,11 @@ def _table_faults(name: str, values: Sequence[str], declared: dict[str, str]) ->
     known = {*values, *declared.values()}
     for word in declared:
         if word not in known:
-            yield f"what generalises is a value of {name}, or a word that such values generalise to", word
+            yield f"generalize.{name} has only words that are values of {name}, or that such values generalise to", word
     for word, above in declared.items():
         branch = word.startswith(above) and word[len(above) :].startswith(tuple(SEPARATORS))
         if above in values and not branch and word != above:
-            yield f"generalize.{name}: {above} is a value already and cannot stand for another that does not begin with it", word
+            yield f"generalize.{name}: {above} is a value, so only words that begin with it generalise to it", word
 
 
 def _length_faults(name: str, values: Sequence[str], above: dict[str, str]) -> Iterator[_Broken]:
@@ -111,7 +111,7 @@ def _length_faults(name: str, values: Sequence[str], above: dict[str, str]) -> I
             chain.append(word)
         if word is not None:
             if word not in looped:
-                yield f"generalize.{name} leads from no word back to it", word
+                yield f"generalize.{name} leads from no word back to the same word", word
             looped.update(chain)
         elif len(chain) > MAX_STEPS + 1 and value in values:
             yield f"generalize.{name} has at most {MAX_STEPS} steps from a value", value

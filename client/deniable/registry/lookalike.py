@@ -1,7 +1,8 @@
-"""Texts that people take for each other, though a program counts them apart.
+"""Texts that look alike to people, although a program counts them apart.
 
-Compared is what is left of a text when case, white space and what cannot be seen are taken away (NFKC and case folding), and
-letters and digits are replaced by the Latin letters that they are drawn like. It finds slips, not attacks: the table is small.
+Two texts are alike if they become equal in two steps. First, case, white space and invisible characters are removed (NFKC and
+case folding). Then letters and digits are replaced by the Latin letters that look like them. The table is small: it finds
+mistakes, not attacks.
 
 References
 ----------
@@ -31,7 +32,7 @@ _DRAWN_LIKE = (
 )
 _TABLE = {ord(other): latin for others, latins in _DRAWN_LIKE for other, latin in zip(others, latins, strict=True)}
 _UNSEEN = frozenset(map(chr, (0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), *range(0xFE00, 0xFE10))))
-"""Not drawn, though Unicode counts them among letters and marks; of the others the category tells."""
+"""Invisible characters that Unicode counts among letters and marks. Others are known by their category."""
 _VARIATIONS = range(0xE0100, 0xE01F0)
 
 
@@ -41,12 +42,12 @@ def alike(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
     Parameters
     ----------
     texts
-        In any order.
+        The texts.
 
     Yields
     ------
     tuple of str
-        The first that looks so, and the text.
+        The earlier text, and the text that looks like it.
     """
     seen: dict[str, str] = {}
     for text in texts:
@@ -59,12 +60,12 @@ def alike(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def spelt(text: str) -> str:
-    """Write a text so that its look-alikes differ: what is not printable ASCII by its number."""
+    """Write a text in printable ASCII, so that look-alikes differ. Other characters are written as their code points."""
     return "".join(each if " " <= each <= "~" else f"<U+{ord(each):04X}>" for each in text)
 
 
 def _forms(text: str) -> tuple[str, ...]:
-    """Return what a text may be taken for. A capital I is drawn like an l, and is an i of another case."""
+    """Return the forms in which a text is compared. A capital I may be read as an l or as an i."""
     given = normalize("NFKC", text)
     drawn = given.translate(_TABLE)
     return tuple(map(_bare, (given, drawn, drawn.replace("I", "l"))))

@@ -1,4 +1,4 @@
-"""A metric: one thing that an app asks its users, as the registry declares it."""
+"""A metric: one question that an app asks its users, as the registry declares it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Metric", "Value"]
 
 Value = str | bool | int | tuple[str, ...]
-_MAX_LENGTH = {True: 16, False: 64}  # of a text to be discovered, and of one that is looked for
+_MAX_LENGTH = {True: 16, False: 64}  # the default of `max_length`: of texts to be discovered, and of texts with candidates
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,55 +33,56 @@ class Metric:
     id
         Lower-case words joined by dots or dashes.
     type
-        ``boolean``, ``categorical``, ``ordinal`` (values in order; decoded like categorical for now), ``product`` (an answer to
-        several questions at once), ``string``, or ``key`` (a whole number below 2^64).
+        - ``boolean``, ``categorical``, or ``ordinal`` (values in order; decoded like categorical for now).
+        - ``product``: an answer to several questions at once.
+        - ``string``, or ``key`` (a whole number below 2^64).
     values
-        The possible answers, in the order of the domain; a boolean's are False and True, a product's the combinations of its
-        factors' values, the last changing fastest. None are listed for a string or key.
+        The possible answers, in the order of the domain. For a boolean these are False and True. For a product they are all
+        combinations of its factors' values; the last factor changes fastest. Empty for a string or key.
     epsilon
         Privacy loss of one report in nats, as written.
     description, owner
         What is asked and why, and whom to ask about it.
     version
-        Raised with every change of meaning; each version is counted apart.
+        Raised with every change of meaning. Each version is counted apart.
     mechanism
         A name of `deniable.mechanisms.names`, or ``auto``.
     period
-        Collection window: ``hour``, ``day``, ``week`` or ``month``.
+        Length of a period: ``hour``, ``day``, ``week`` or ``month``.
     segments
-        Names of the declared public breakdowns that reports carry.
+        Names of the segments that reports carry.
     expires
         Last day of collection, or None.
     min_reports
-        Reports that anything published of it rests on, and that any two things published differ by; 1 or more.
+        Everything published of it rests on at least so many reports, and any two results differ by at least so many. 1 or more.
     grace
         How long a period takes reports after its end, such as ``12h`` or ``2d``.
     max_report_bytes
         Largest payload that ``auto`` may choose.
     candidates
-        Of a string or key: the file of the answers to look for, one to a line. Devices do not need it.
+        For a string or key: the file of candidates, one on each line. Devices do not need it.
     discover
-        Of a string or key: whether the common answers are to be found without a list.
+        For a string or key: whether common answers are searched for without a list.
     max_length
-        Longest string, in bytes of UTF-8.
+        Bytes of UTF-8 of the longest string.
     parameters
-        What the mechanism lets one choose, as pairs of name and value.
+        Options of the mechanism, as pairs of name and value.
     factors
-        Of a product: each question with its answers.
+        For a product: each question with its answers.
     epsilon_permanent
-        Privacy loss of all reports of one answer together, as written; None for a question whose reports are independent. The
-        device then keeps a permanent response to each answer, and reports once a period.
+        Privacy loss of all reports of one answer together, as written. With it, a device keeps a permanent response to each
+        answer and reports once a period. None if reports are independent.
     sample
-        Share of answers that are recorded at all, as written; drawn before an answer is looked at.
+        Share of answers that are recorded, as written. The draw does not depend on the answer.
     none
-        The answer that ``None`` stands for, so that having no answer is an answer, too; None where it is not one.
+        The answer that is reported for ``None``; None if ``None`` is no answer.
     other
-        The answer that stands for every answer that is not declared; None where a random one does.
+        The answer that is reported for every undeclared answer; None for a random one.
     per_period
-        Reports that a device makes of it in a period, at most.
+        Most reports of a device in a period.
     answers_per_window
-        Where responses are kept: different ones that a device reports in a window of its budget, at most. Beyond that it reports
-        the last one again.
+        With permanent responses: most different ones that a device reports in a window of its budget. After that it reports the
+        last one again.
     """
 
     id: str
@@ -118,12 +119,12 @@ class Metric:
 
     @property
     def open(self) -> bool:
-        """Whether the possible answers are too many to be listed."""
+        """Whether there are too many possible answers for a list."""
         return self.type in OPEN_TYPES
 
     @property
     def kept(self) -> bool:
-        """Whether devices keep a permanent response to each answer, and report it once a period."""
+        """Whether devices keep a permanent response to each answer and report once a period."""
         return self.epsilon_permanent is not None
 
     @property
@@ -134,20 +135,20 @@ class Metric:
         return len(self.values)
 
     def closes(self, name: str) -> datetime:
-        """Return when a period takes no more reports."""
+        """Return when a period closes."""
         return period.bounds(name, self.period)[1] + delay(self.grace)
 
     def next_to_close(self, moment: datetime) -> str:
-        """Name the first period that still takes reports at a moment."""
+        """Return the name of the first period that is not closed at a moment."""
         return period.of(moment - delay(self.grace), self.period)
 
     def position(self, value: object) -> int:
-        """Encode an answer as its place in the domain, in [0, domain_size). This method is run by the device.
+        """Return the position of an answer in the domain, in [0, domain_size). The device calls this.
 
         Raises
         ------
         ParameterError
-            If it is no declared answer: see `stand_in`. The message does not repeat it.
+            If it is no declared answer; see `stand_in`. The message does not repeat it.
         """
         if value is None:
             value = self.none
@@ -155,7 +156,7 @@ class Metric:
             return self._open_position(value)
         if self.factors:
             value = self._combination(value)
-        # An answer is of the declared kind: True == 1 == 1.0 as keys of a dict, and a host's object is not even hashed.
+        # The type is checked first: as keys of a dict True == 1 == 1.0, and an object of the host app must not be hashed.
         found = self._positions.get(value, -1) if type(value) is type(self.values[0]) else -1
         if found < 0:
             kind = "True or False" if self.type == "boolean" else f"one of the {self.domain_size} declared values"
@@ -165,7 +166,7 @@ class Metric:
         return int(found)
 
     def _combination(self, value: object) -> tuple[str, ...] | None:
-        """Read an answer to a product, by the methods of its base class; None if it is none."""
+        """Read an answer to a product, by methods of its base class; None if it is no such answer."""
         names = [name for name, _ in self.factors]
         given: list[Any]
         if isinstance(value, Mapping):
@@ -181,36 +182,36 @@ class Metric:
         if self.type == "string" and isinstance(value, str):
             return text.encode(text.fit(value, self.max_length), self.max_length)
         if self.type == "key" and isinstance(value, int) and not isinstance(value, bool):
-            number = int.__index__(value)  # a plain number, whatever a subclass makes of comparisons
+            number = int.__index__(value)  # a plain number, since a subclass may redefine comparisons
             if 0 <= number < KEY_SPACE:
                 return number
         kind = "a text" if self.type == "string" else "a whole number in [0, 2^64)"
         raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
 
     def stand_in(self, source: Source) -> int:
-        """Return the place of what is reported for an answer that is not declared. This method is run by the device.
+        """Return the position of the answer that is reported for an undeclared one. The device calls this.
 
         Parameters
         ----------
         source
-            Draws a uniformly random answer where none is declared as `other`.
+            Draws a uniformly random answer if the metric declares no `other`.
         """
         return source.below(self.domain_size) if self.other is None else self._positions[self.other]
 
     def value(self, position: int) -> Value:
-        """Return the answer at a place of the domain.
+        """Return the answer at a position of the domain.
 
         Raises
         ------
         ParameterError
-            If no text is written by that number.
+            If the position stands for no text.
         """
         if self.open:
             return position if self.type == "key" else text.decode(position, self.max_length)
         return self.values[position]
 
     def label(self, position: int) -> str:
-        """Write an answer for people, with nothing in it that steers a page or a terminal."""
+        """Write an answer for people. Characters that control a page or a terminal are escaped."""
         value = self.value(position)
         if isinstance(value, tuple):
             return text.visible(", ".join(value))
@@ -219,5 +220,5 @@ class Metric:
         return ("yes" if value else "no") if isinstance(value, bool) else text.visible(str(value))
 
     def expired(self, today: date) -> bool:
-        """Tell whether collection has ended."""
+        """Return whether collection has ended."""
         return self.expires is not None and today > self.expires

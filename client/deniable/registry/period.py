@@ -1,4 +1,4 @@
-"""Periods: hours, days, weeks and months in UTC. Their names sort in order of time.
+"""Periods: hours, days, weeks and months in UTC. Sorted by name, they are in order of time.
 
 ``hour`` 2026-11-21T14, ``day`` 2026-11-21, ``week`` 2026-W47 (ISO 8601, from Monday), ``month`` 2026-11.
 """
@@ -17,7 +17,7 @@ LENGTHS = ("hour", "day", "week", "month")
 
 
 def of(moment: datetime, length: str) -> str:
-    """Name the period that a moment falls in.
+    """Return the name of the period of a moment.
 
     Parameters
     ----------
@@ -45,12 +45,12 @@ def of(moment: datetime, length: str) -> str:
 
 
 def bounds(name: str, length: str) -> tuple[datetime, datetime]:
-    """Return when a period begins and when it has ended.
+    """Return the start and the end of a period.
 
     Parameters
     ----------
     name
-        As written by `of`.
+        A name, as `of` writes it.
     length
         One of `LENGTHS`.
 
@@ -61,7 +61,7 @@ def bounds(name: str, length: str) -> tuple[datetime, datetime]:
     """
     try:
         start, end = _bounds(name, length)
-        canonical = of(start, length) == name  # ISO 8601 has several ("20261101"); one spelling names a tally
+        canonical = of(start, length) == name  # ISO 8601 has other spellings, such as 20261101; tallies need a single one
     except (ValueError, OverflowError):
         canonical = False
     if not canonical:
@@ -70,8 +70,8 @@ def bounds(name: str, length: str) -> tuple[datetime, datetime]:
 
 
 def end(name: str) -> datetime | None:
-    """Return when a period has ended, whatever its length; None if it is none."""
-    for length in LENGTHS:  # each of which writes its names in a form of its own
+    """Return the end of a period of any length; None if this is no name of a period."""
+    for length in LENGTHS:  # the names of each length have their own form
         try:
             return bounds(name, length)[1]
         except ParameterError:
@@ -81,14 +81,14 @@ def end(name: str) -> datetime | None:
 
 @lru_cache(maxsize=64)
 def touched(length: str, days: float) -> int:
-    """Count how many periods a stretch of time touches at most, wherever it begins.
+    """Return how many periods a window of time touches at most.
 
     Parameters
     ----------
     length
         One of `LENGTHS`.
     days
-        Length of the stretch, above 0. It includes its last moment and not its first.
+        Length of the window, above 0. The window includes its last moment but not its first.
 
     Raises
     ------
@@ -96,7 +96,7 @@ def touched(length: str, days: float) -> int:
         If the length is unknown.
     """
     if length == "month":
-        # Those between the first and the last lie in it whole; it is longer than these together.
+        # All months between the first and the last are inside the window, so it is longer than these together.
         months = 2
         while _shortest_months(months - 1) < days:
             months += 1
@@ -107,10 +107,10 @@ def touched(length: str, days: float) -> int:
 
 
 def _shortest_months(count: int) -> int:
-    """Return the days of the shortest so many months in a row."""
+    """Return the least number of days of `count` consecutive months."""
     years, rest = divmod(count, 12)
     begins = [datetime(year, month, 1, tzinfo=UTC) for year in (2001, 2002) for month in range(1, 13)]
-    # Any four years in a row have a leap day, except around some turns of a century.
+    # Any four consecutive years have a leap day, except around the turn of most centuries.
     return years * 365 + (min((begins[i + rest] - begins[i]).days for i in range(12)) if rest else 0)
 
 
@@ -129,5 +129,5 @@ def _bounds(name: str, length: str) -> tuple[datetime, datetime]:
 
 
 def _start(moment: str) -> datetime:
-    """Read a moment in UTC. Unlike `strptime` this imports nothing while an app records."""
+    """Read a moment in UTC. Unlike `strptime`, this imports nothing while an app records."""
     return datetime.fromisoformat(moment).replace(tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Places in a registry's text: the line on which a table or a key stands, which a parsed document does not tell."""
+"""The lines of tables and keys in a registry's text. A parsed document does not have them."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["placed"]
 _KEY = re.compile(r"""\s*((?:[\w-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"[^"]*"|'[^']*'))*)\s*=""")
 _SYNTAX = re.compile(r"\(at line (\d+)")
 _QUOTES = re.compile(r"\"\"\"|'''")
-_DEEPEST = 4  # parts of a dotted key that are looked at
+_DEEPEST = 4  # most parts of a dotted key
 
 
 def placed(text: str, faults: Iterable[Fault]) -> list[Fault]:
-    """Say of each fault on which line it is: that of the key it names, else of its table, else the first.
+    """Give each fault its line: that of the key that it names, else that of its table, else the first.
 
     Parameters
     ----------
     text
-        TOML, of the file that the faults are of.
+        The TOML text of the file.
     faults
-        Those that have a line already keep it.
+        Faults of this file. A fault that has a line keeps it.
     """
     lines, last = _lines(text), text.rstrip().count("\n") + 1
     return [fault if fault.line else replace(fault, line=_line(lines, fault, last)) for fault in faults]
@@ -41,7 +41,7 @@ def _line(lines: Mapping[tuple[str, ...], int], fault: Fault, last: int) -> int:
     table = () if fault.metric == "-" else ("metrics", fault.metric)
     words: list[str] = re.findall(r"[a-zA-Z_][\w-]*", fault.rule)
     if isinstance(fault.value, str):
-        words.insert(0, fault.value)  # an unknown key is the value
+        words.insert(0, fault.value)  # for an unknown key, the value is the key
     for first, second in zip(words, [*words[1:], ""], strict=True):
         for path in ((*table, first, second), (*table, first)):  # such as segments.platform
             if path in lines:
@@ -50,7 +50,7 @@ def _line(lines: Mapping[tuple[str, ...], int], fault: Fault, last: int) -> int:
 
 
 def _lines(text: str) -> dict[tuple[str, ...], int]:
-    """Find where each table and each key begins; none in a text that is no TOML."""
+    """Return the line of each table and key; empty if the text is no TOML."""
     try:
         tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -59,7 +59,7 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
     table: tuple[str, ...] = ()
     quoted = ""
     for number, line in enumerate(text.split("\n"), 1):
-        # Lines within a text of several lines are no heads and no keys, whatever they look like.
+        # Lines inside a string of several lines are no heads and no keys.
         inside = quoted
         for mark in _QUOTES.findall(line):
             quoted = "" if quoted == mark else quoted or mark
@@ -72,13 +72,13 @@ def _lines(text: str) -> dict[tuple[str, ...], int]:
                 found.setdefault(path, number)
         elif key := _KEY.match(line):
             path = (*table, *_path(f"{key[1]} = 0"))
-            for length in range(len(table) + 1, min(len(path), len(table) + _DEEPEST) + 1):  # a.b = 0 begins a, too
+            for length in range(len(table) + 1, min(len(path), len(table) + _DEEPEST) + 1):  # a.b = 0 is also the line of a
                 found.setdefault(path[:length], number)
     return found
 
 
 def _path(line: str) -> tuple[str, ...]:
-    """Read a table's head, or a key, as a path of names; empty where it is neither."""
+    """Read a table's head or a key as a path of names; empty if it is neither."""
     try:
         inner: Any = tomllib.loads(line)
     except tomllib.TOMLDecodeError:

@@ -1,13 +1,13 @@
-"""Published registries: the folder of all that any app in use may have, and what they declare together.
+"""Published registries: the folder of all registries that apps in use may have, read as one.
 
-Apps take months to update. A server that reads a folder takes the reports of every registry in it::
+Users take months to update an app. A server that reads the folder takes the reports of every registry in it::
 
     registries/
         0001.toml       # in the first app
         0002.toml       # in the app of today; its pages.txt lies beside it
         pages.txt
 
-``deniable registry publish metrics.toml registries`` adds a file, unless it changes what a published one declares.
+``deniable registry publish metrics.toml registries`` adds a file, unless it changes the meaning of a published metric.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ MEANING = (
     *("discover", "max_length", "parameters", "factors", "epsilon_permanent", "none", "other"),
     *("per_period", "answers_per_window"),
 )
-"""What of a metric never changes once it is published; to change it, its version is raised."""
+"""The fields of a metric that never change once it is published. To change them, raise its version."""
 
 _NAME = re.compile(r"[0-9]{4}\.toml")
 _MOST = 9999
 
 
 def load(path: str | Path) -> Registry:
-    """Read a registry file, or all those of a folder as one.
+    """Read a registry file, or all files of a folder as one registry.
 
-    The last file of a folder is the registry of today: how things are published, kept and segmented. `Registry.metrics` has the
-    highest version of each metric that any file declares, and `Registry.older` all others. What may change of a version, such as
-    its ``expires``, is as in the last file that declares it. What ``[publication]`` says is as in the last file of all.
+    The last file of a folder is the current registry: its tables for all metrics are used. `Registry.metrics` has the highest
+    version of each metric of any file, and `Registry.older` all other versions. Fields of a version that may change, such as
+    ``expires``, are taken from the last file that declares it.
 
     Raises
     ------
     RegistryError
-        With every fault of the files; or if two declare one version of a metric differently.
+        If the files have faults, or if two files declare one version of a metric differently. The error has all faults.
     """
     texts = {str(file): registry.read(file) for file in files(path)}
     *older, (file, text) = texts.items()
@@ -66,14 +66,14 @@ def load(path: str | Path) -> Registry:
 
 
 def load_all(paths: str) -> dict[str, Registry]:
-    """Read registries, each a file or a folder, joined as in ``DENIABLE_REGISTRY``; by app.
+    """Read registries, each a file or a folder, joined as in ``DENIABLE_REGISTRY``. Return them by app.
 
     Raises
     ------
     ConfigurationError
         If two are of one app.
     RegistryError
-        With the faults of the first that has any.
+        If a registry has faults. The error has those of the first such registry.
     """
     loaded: dict[str, Registry] = {}
     for path in filter(None, paths.split(os.pathsep)):
@@ -91,7 +91,7 @@ def files(path: str | Path) -> list[Path]:
     Raises
     ------
     RegistryError
-        If the folder cannot be read or has none, or one with a name of another kind.
+        If the folder cannot be read, has no registry file, or has one with another kind of name.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -105,27 +105,27 @@ def files(path: str | Path) -> list[Path]:
 
 
 def newest(path: str | Path) -> Registry:
-    """Read the registry of today alone: what the newest app asks.
+    """Read only the current registry, which the newest app has.
 
     Raises
     ------
     RegistryError
-        With every fault of the file.
+        If the file has faults. The error has all of them.
     """
     return registry.load(files(path)[-1])
 
 
 def add(file: Path, folder: Path) -> Path:
-    """Add a registry to a folder that it was checked against, with the files that it names; return where it lies.
+    """Add a registry to a folder, with the files that it names; return its path.
 
-    The folder that this makes is read as a server reads it before anything is put in place.
+    First the folder with the new files is read as a server reads it. Nothing is written if this fails.
 
     Raises
     ------
     ConfigurationError
-        If it cannot be written, the folder has no number left, or a file that it names has the name of another one there.
+        If it cannot be written, if the folder has no number left, or if a file that it names would replace another one.
     RegistryError
-        With the faults of the file, or of the folder as it would be.
+        If the file has faults, or the folder would have.
     """
     loaded = registry.load(file)
     try:
@@ -151,7 +151,7 @@ def add(file: Path, folder: Path) -> Path:
 
 
 def _check_list(name: str, loaded: Registry, folder: Path) -> None:
-    """See that a file of candidates can lie in a folder, and takes the place of no other metric's."""
+    """Check that a file of candidates can be added to a folder, and replaces no file of another metric."""
     if Path(name).name != name:
         raise ConfigurationError(f"the candidates of a published registry lie beside it, in no other folder; got {name}")
     if name.endswith(".toml"):
@@ -168,7 +168,7 @@ def _check_list(name: str, loaded: Registry, folder: Path) -> None:
 
 
 def _try(trial: Path, folder: Path) -> None:
-    """Read a folder as a server does, with all candidates; its faults are told as of the folder that it is to be."""
+    """Read a trial copy of a folder as a server does, with all candidates. Faults name the real folder."""
     try:
         found = load(trial)
         for metric in found.definitions:
@@ -179,7 +179,7 @@ def _try(trial: Path, folder: Path) -> None:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Copy a file so that nobody ever reads a part of it."""
+    """Copy a file in one step, so that nobody reads a part of it."""
     unfinished = target.with_name(f".{target.name}.new")
     shutil.copyfile(source, unfinished)
     unfinished.replace(target)

@@ -1,4 +1,4 @@
-"""The rules of a registry file: what must hold before it is one, each fault with the metric, the rule and the value."""
+"""The rules of a registry file. A fault has the metric, the broken rule and the value that breaks it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 __all__ = ["ANSWERS_PER_WINDOW", "COIN_EPSILON", "FORMAT", "MAX_REVISION", "MAX_VALUES", "OPEN_TYPES", "faults_of"]
 
 FORMAT = 1
-COIN_EPSILON = "1.0986122886681098"  # ln 3, which two fair coins spend; the one epsilon that may be left out
+COIN_EPSILON = "1.0986122886681098"  # ln 3, the loss of two fair coins; only the coin mechanism may leave out its epsilon
 MAX_VALUES = 1 << 16
 OPEN_TYPES = ("string", "key")
-"""Types whose answers are too many to be listed."""
+"""Types with too many answers for a list."""
 MAX_REVISION = 1 << 53
 ANSWERS_PER_WINDOW = 2
-"""Different kept responses that a device reports in a window of its budget unless the metric says otherwise."""
+"""Most permanent responses that a device reports in a window of its budget, unless the metric declares another number."""
 TYPES = ("boolean", "categorical", "ordinal", "product", *OPEN_TYPES)
 
 _TABLES: dict[str, tuple[type[Budget | Publication | Retention | Analysts], str]] = {
@@ -61,14 +61,14 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
     Parameters
     ----------
     document
-        As TOML reads it.
+        The parsed TOML.
     keys
-        What a metric may declare.
+        The keys that a metric may have.
 
     Yields
     ------
     tuple
-        The metric (``"-"`` for the file as a whole), the rule that is broken, and the value that breaks it.
+        The metric (``"-"`` for the file as a whole), the broken rule, and the value that breaks it.
     """
     yield from _unknown(
         "-",
@@ -107,7 +107,7 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
 
 
 def _table_faults(name: str, table: object) -> Iterator[_Rest]:
-    """Find what is wrong with a table that holds for all metrics."""
+    """Find the faults of a table that holds for all metrics."""
     made_of, example = _TABLES[name]
     if not isinstance(table, dict):
         yield "-", f"{name} is a table such as {example}", table
@@ -136,7 +136,7 @@ def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Res
         return
     for name, declared in table.items():
         if name in segments and any(_segments_faults({name: segments[name]})):
-            continue  # said already
+            continue  # already reported
         for rule, value in hierarchy.faults_of(name, segments.get(name), declared):
             yield "-", rule, value
 
@@ -181,20 +181,20 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
     elif type_ != "boolean":
         yield from _values_faults(table.get("values"))
     elif "values" in table:
-        yield "a boolean's values are yes and no and are not listed", table["values"]
+        yield "a boolean lists no values: its answers are False and True", table["values"]
     for key, types in _BELONGS.items():
         if key in table and type_ not in types:
             yield f"{key} belongs to a metric of type {' or '.join(types)}", table[key]
     listed, none = table.get("values"), table.get("none")
     if "none" in table and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed)):
-        yield "none is the answer that no answer stands for, one of the values where they are listed", none
+        yield "none is the answer that is reported for None: one of the values, if values are listed", none
     if "other" in table and isinstance(listed, list) and table["other"] not in listed:
-        yield "other is the answer that stands for all that are not listed, one of the values", table["other"]
+        yield "other is one of the values: it is reported for every answer that is not listed", table["other"]
 
 
 def _factors_faults(table: dict[str, Any]) -> Iterator[_Broken]:
     if "values" in table:
-        yield "a product's values are the combinations of its factors' and are not listed", table["values"]
+        yield "a product lists no values: its answers are the combinations of its factors' values", table["values"]
     factors = table.get("factors")
     if not isinstance(factors, dict) or len(factors) < 2:  # noqa: PLR2004
         yield 'factors is a table of two or more lists, such as { theme = ["light", "dark"], export = ["no", "yes"] }', factors
@@ -277,7 +277,7 @@ def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
             yield f"{key} is a whole number of at least 1", number
     kept = "epsilon_permanent" in table
     if kept and table.get("per_period", 1) != 1:
-        yield "per_period is 1 with epsilon_permanent: two copies of a kept response are not two answers", table["per_period"]
+        yield "per_period is 1 with epsilon_permanent: a second report would repeat the same answer", table["per_period"]
     if not kept and "answers_per_window" in table:
         yield "answers_per_window belongs to a metric with epsilon_permanent", table["answers_per_window"]
     try:

@@ -1,4 +1,4 @@
-"""The tables of a registry that say what holds for all of its metrics: publication, retention, analysts, budget."""
+"""The tables of a registry that hold for all metrics: publication, retention, analysts, budget."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from deniable.errors import ParameterError
 __all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Publication", "Retention", "delay"]
 
 GRACE = "48h"
-"""How long a period takes reports after its end, where the registry says nothing else.
+"""How long a period takes reports after its end, by default.
 
-For so long a device keeps what it could not send; a longer grace would wait for nobody.
+A device keeps for so long what it could not send. A longer grace would bring no more reports.
 """
 
 MIN_REPORTS = 100
-"""Reports that anything published rests on, where the registry says nothing else."""
+"""The default of `Publication.min_reports`."""
 
 _LONGEST_GRACE = timedelta(days=30)
 _MOST_DAYS = 36_500
 _MOST_NATS_OF_ANALYSTS = 20.0
-_LARGEST = 1e6  # nats, or days: far beyond use, and small enough that millionths of it are exact integers
+_LARGEST = 1e6  # nats or days: more than anybody needs, and small enough that its millionths are exact integers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """What holds for the releases of all metrics of an app. Devices have no part in it.
+    """How the results of all metrics are published. Devices do not use this.
 
     Parameters
     ----------
     min_reports
-        Reports that anything published rests on, and that any two things published differ by at least, for metrics that do not
-        say otherwise; 1 or more.
+        Everything published rests on at least so many reports, and any two published results differ by at least so many. 1 or
+        more. A metric may declare its own number.
     grace
-        How long a period takes reports after its end, such as ``12h`` or ``2d``, for metrics that do not say otherwise.
+        How long a period takes reports after its end, such as ``12h`` or ``2d``. A metric may declare its own.
     early
-        Whether a period is also published before it closes, whenever enough new reports came.
+        Whether a period is also published before it closes, whenever there are enough new reports.
     trial
-        Whether everything is published at once instead, segments and all, however few reports there are: to try things out.
-        What people answered is protected by their devices alone then.
+        Whether everything is published at once, with all segments and however few reports. It is for trials: then only the noise
+        of the devices protects the answers.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def delay(grace: object) -> timedelta:
     Raises
     ------
     ParameterError
-        If it is none.
+        If it is no grace.
     """
     found = re.fullmatch(r"([1-9][0-9]{0,2})([hd])", grace) if isinstance(grace, str) else None
     read = timedelta(**{"hours" if found[2] == "h" else "days": int(found[1])}) if found else _LONGEST_GRACE * 2
@@ -80,24 +80,23 @@ def delay(grace: object) -> timedelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retention:
-    """What holds for all metrics of an app. Devices have no part in it.
+    """How long the data of all metrics are kept. Devices do not use this.
 
-    All are whole days from 1 to 36500, after the close of a period: its end, and the grace in which its reports are still taken.
+    All are whole days from 1 to 36500 after a period has closed. A period closes when its grace is over.
 
     Parameters
     ----------
     tallies
-        How long the exact sums are kept once they are published, and batches that could not be counted, from the time when they
-        were put aside.
+        For exact sums that were published. Dead letters are kept for the same time after they were put aside.
     releases
-        How long what was published is kept, and how long sums wait that are too few to be published; no less than the tallies.
+        For releases, and for sums of too few reports that wait to be published. Not shorter than `tallies`.
     alarms
-        How long alarms of made-up reports are kept, and the numbers of reports with which later periods are compared.
+        For alarms of made-up reports, and for the numbers of reports with which later periods are compared.
 
     Raises
     ------
     ParameterError
-        If a number is out of range, or releases are to go before their tallies.
+        If a number is out of range, or if releases would be deleted before their tallies.
     """
 
     tallies: int = 30
@@ -110,20 +109,20 @@ class Retention:
             if isinstance(days, bool) or not isinstance(days, int) or not 1 <= days <= _MOST_DAYS:
                 raise ParameterError(f"{each.name} is a whole number of days from 1 to {_MOST_DAYS}", days)
         if self.releases < self.tallies:
-            # Else a period could be published a second time.
+            # Otherwise a period could be published a second time.
             raise ParameterError(f"releases are kept no shorter than tallies, which are for {self.tallies} days", self.releases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysts:
-    """The budget that all keys of an app share, for the reports of each month. Devices have no part in it.
+    """The budget of analysts, for questions about the reports of each month. Devices do not use this.
 
     Parameters
     ----------
     epsilon
-        Nats that all answers about a month's reports may cost together; at most 20, and 0 where no such question is answered.
+        Nats that all keys together may spend on a month's reports; at most 20. With 0 no such question is answered.
     per_key
-        How much of that one key may spend.
+        Nats of these that one key may spend.
 
     Raises
     ------
@@ -142,24 +141,23 @@ class Analysts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """A plain sum over all metrics of a device: nothing is recorded that would exceed it.
+    """What a device may spend over all metrics, as a plain sum. Nothing is recorded that would exceed it.
 
-    The window slides: whatever stretch of its length one looks at, the reports made in it spend at most `per_window`.
+    The window slides: in any stretch of time of its length, reports spend at most `per_window`.
 
     Parameters
     ----------
     window
-        Days, above 0.
+        Length of a window in days, above 0.
     per_window
         Nats that may be spent in any window; None for no bound.
     lifetime
-        Nats that may be spent ever; None for no bound. Not below `per_window`, of which each metric has its part in the same
-        proportion.
+        Nats that may be spent ever, not below `per_window`; None for no bound. Each metric has the same share of both.
 
     Raises
     ------
     ParameterError
-        If a number is out of range, or there is a lifetime and no window's bound.
+        If a number is out of range, or if there is a lifetime without `per_window`.
     """
 
     window: float = 30
@@ -179,7 +177,7 @@ class Budget:
             raise ParameterError(f"lifetime goes with per_window, and is not below it: {self.per_window}", self.lifetime)
 
     def tightened(self, other: Budget) -> Budget:
-        """Return the strictest of two in every respect. A longer window with the same sum is stricter."""
+        """Return the stricter of two budgets in every respect. A longer window with the same sum is stricter."""
         return Budget(
             window=max(self.window, other.window),
             per_window=_least(self.per_window, other.per_window),

@@ -1,7 +1,7 @@
-"""Texts as numbers: what lets a mechanism for a large domain take a string.
+"""Texts as numbers, so that a mechanism for a large domain takes strings.
 
-A text is the number that its UTF-8 bytes write, filled up with zero bytes to the metric's longest text. So texts of up to L bytes
-are a domain of 256^L values, a prefix of a text is a prefix of its number, and nothing else in the house has to know of texts.
+A text is padded with zero bytes to the metric's longest text, and its UTF-8 bytes are read as a number. So texts of up to L bytes
+are a domain of 256^L values. A prefix of a text is a prefix of its number. Other modules only see numbers.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from deniable.errors import ParameterError
 __all__ = ["MAX_LENGTH", "decode", "domain_size", "encode", "fit", "lines", "visible"]
 
 MAX_LENGTH = 256
-"""Longest text that a metric may take, in bytes of UTF-8."""
+"""Bytes of UTF-8 of the longest text that a metric may allow."""
 
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # Unicode categories: control, format and direction, surrogates, line ends
-_JOINERS = "\u200c\u200d"  # which Persian and Hindi words need, and many emoji
+_JOINERS = "\u200c\u200d"  # Persian and Hindi words need them, and so do many emoji
 
 
 def domain_size(length: int) -> int:
@@ -25,18 +25,18 @@ def domain_size(length: int) -> int:
 
 
 def fit(text: str, length: int) -> str:
-    """Return the text that a device reports in place of any text: one that `encode` takes.
+    """Return the text that a device reports for a text. `encode` takes every such text.
 
-    It is cut after the last whole character that fits. What UTF-8 or the padding cannot hold becomes ``"?"``.
+    It is cut after the last whole character that fits. Characters that UTF-8 or the padding cannot hold become ``"?"``.
 
     Parameters
     ----------
     text
-        Any text, however long or empty. A subclass is read as the plain text it holds.
+        Any text. An object of a subclass is read as the plain text that it holds.
     length
         Bytes of the longest text.
     """
-    start = str.__getitem__(text, slice(length))  # before anything else: what is cut off costs no time
+    start = str.__getitem__(text, slice(length))  # first of all, so that what is cut off costs no time
     data = start.replace("\0", "?").encode(errors="replace")
     return data[:length].decode(errors="ignore")
 
@@ -47,14 +47,14 @@ def encode(text: str, length: int) -> int:
     Parameters
     ----------
     text
-        Without U+0000.
+        A text without U+0000.
     length
         Bytes of the longest text.
 
     Raises
     ------
     ParameterError
-        If it is too long, or has a character that UTF-8 or the padding cannot hold. The message does not repeat it.
+        If it is too long or has a character that UTF-8 or the padding cannot hold. The message does not repeat it.
     """
     try:
         data = text.encode()
@@ -67,26 +67,26 @@ def encode(text: str, length: int) -> int:
 
 
 def lines(path: str | Path) -> list[str]:
-    """Read a file of texts, one to a line, with or without a byte order mark; none of an empty file.
+    """Read a file with one text on each line, with or without a byte order mark.
 
-    Not by `str.splitlines`, which also splits at characters that a text may have.
+    `str.splitlines` would also split at characters that a text may have.
 
     Raises
     ------
     OSError, UnicodeDecodeError
-        If it is no readable UTF-8.
+        If it cannot be read, or is not UTF-8.
     """
     content = Path(path).read_text("utf-8-sig").removesuffix("\n")
     return content.split("\n") if content else []
 
 
 def decode(value: int, length: int) -> str:
-    """Read the text back.
+    """Return the text of a number.
 
     Raises
     ------
     ParameterError
-        If the number writes none.
+        If the number stands for no text.
     """
     data = value.to_bytes(length, "big").rstrip(b"\0")
     try:
@@ -99,15 +99,15 @@ def decode(value: int, length: int) -> str:
 
 
 def visible(text: str, *, keep: str = "") -> str:
-    r"""Write a text so that people see all of it: control and direction characters as JSON escapes them, e.g. ``\u202e``.
+    r"""Escape control and direction characters as in JSON, e.g. ``\u202e``, so that people see all of a text.
 
-    Joiners stay between two characters that are not ASCII. Where there is nothing to escape the text is the same; so JSON
-    stays JSON of the same values.
+    Joiners stay between two characters that are not ASCII. A text without such characters does not change. JSON stays JSON of the
+    same values.
 
     Parameters
     ----------
     text
-        Whatever somebody wrote.
+        Any text.
     keep
         Characters that stay as they are.
     """
@@ -120,7 +120,7 @@ def visible(text: str, *, keep: str = "") -> str:
 
 
 def _is_unseen(text: str, place: int) -> bool:
-    from unicodedata import category  # noqa: PLC0415 - apps import this module, and few need this
+    from unicodedata import category  # noqa: PLC0415 - apps import this module, and few call this
 
     around = text[max(0, place - 1) : place] + text[place + 1 : place + 2]
     joins = text[place] in _JOINERS and len(around) == 2 and not any(map(str.isascii, around))  # noqa: PLR2004

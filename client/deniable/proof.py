@@ -1,9 +1,9 @@
 """Proof by exhaustion: walk every draw a mechanism can make, with exact fractions.
 
-A tape replaces the operating system's generator. It answers each draw with a chosen outcome and multiplies up the outcome's
-probability; the walk then visits every other outcome in turn. The sum over all walks is the mechanism's exact distribution
-of payloads for a value, and the worst ratio of two such distributions is its exact privacy loss: no sampling, no floats, no
-trust in the formulas of the mechanism's author.
+A tape replaces the operating system's generator. It answers each draw with a chosen outcome and multiplies the probabilities
+of these outcomes. One walk is one run of the mechanism with such a tape. All walks together give the exact distribution of
+payloads for a value. The worst likelihood ratio of two such distributions is the exact privacy loss. The proof uses no
+sampling, no floats, and no formula of the mechanism's author.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ if TYPE_CHECKING:
 __all__ = ["Proof", "Tape", "distribution", "prove"]
 
 MAX_WALKS = 2_000_000
-_MAX_PRODUCTS = 1 << 25  # beyond this, of two reports only equal ones are compared
+_MAX_PRODUCTS = 1 << 25  # with more, only pairs of equal reports are checked
 
 _Masses = dict[bytes, Fraction]  # the exact distribution of payloads
 
 
 class Tape(Source):
-    """A source that replays a prescribed sequence of outcomes, then takes the first of each further draw.
+    """A source that replays prescribed outcomes. Each further draw has its first outcome.
 
     Parameters
     ----------
     prescribed
-        Outcome numbers, one for each draw.
+        The numbers of the outcomes, one for each draw.
 
     Attributes
     ----------
     taken : list of (int, int)
-        Each draw's outcome number and how many outcomes it had.
+        Of each draw, the number of its outcome and how many outcomes it had.
     probability : Fraction
-        Probability of the whole walk.
+        The probability of the whole walk.
     """
 
     def __init__(self, prescribed: list[int]) -> None:
@@ -60,7 +60,7 @@ class Tape(Source):
         return outcome
 
     def bernoulli(self, num: int, den: int) -> bool:
-        """Take both outcomes in turn; an impossible one is not an outcome."""
+        """Take both outcomes in turn, or the only possible one."""
         if not 0 <= num <= den or den < 1:
             raise ParameterError("a probability lies in [0, 1]", f"{num}/{den}")
         if num in (0, den):
@@ -94,12 +94,12 @@ def distribution(randomize: Callable[[Source], bytes]) -> dict[bytes, Fraction]:
     Parameters
     ----------
     randomize
-        Draws from the given source only, and returns the output.
+        A function that draws from the given source only, and returns the output.
 
     Raises
     ------
     ParameterError
-        If there are more than two million walks: prove it on a smaller domain.
+        If there are more than two million walks. Use a smaller domain.
     """
     masses: dict[bytes, Fraction] = defaultdict(Fraction)
     walk: list[int] | None = []
@@ -116,22 +116,22 @@ def distribution(randomize: Callable[[Source], bytes]) -> dict[bytes, Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What walking every draw of a mechanism has shown.
+    """The result of a proof.
 
     Parameters
     ----------
     name, domain_size, requested
-        The mechanism, and the epsilon it was asked for.
+        The mechanism's name, its domain size and the requested epsilon.
     outputs
         Number of different payloads.
     ratio
-        Worst likelihood ratio between two values; None when a payload is possible for one value and not for another.
+        Worst likelihood ratio of two values; None if a payload is possible for one value and not for another.
     declared
         The ratio that the mechanism declares.
     faults
-        Every claim that turned out false, in words; empty when all hold.
+        Every false claim, in words; empty if all claims are true.
     permanent
-        Worst likelihood ratio of the permanent response; None where it has no bound, or the mechanism has none.
+        Worst likelihood ratio of the permanent response; None if it has no bound, or the mechanism has no permanent response.
     """
 
     name: str
@@ -145,17 +145,17 @@ class Proof:
 
     @property
     def holds(self) -> bool:
-        """Tell whether every claim was found true."""
+        """Whether all claims are true."""
         return not self.faults
 
     @property
     def epsilon(self) -> float:
-        """The exact worst-case loss in nats; infinite when some payload gives a value away."""
+        """The exact privacy loss in nats; infinite if a payload is impossible for some value."""
         return inf if self.ratio is None else log(self.ratio)
 
     @property
     def epsilon_permanent(self) -> float:
-        """The same of the permanent response."""
+        """The exact privacy loss of the permanent response in nats."""
         return inf if self.permanent is None else log(self.permanent)
 
 
@@ -165,25 +165,28 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     Parameters
     ----------
     mechanism
-        With few enough draws to be walked.
+        A mechanism with few enough draws.
     values
-        What the device may hold; by default the whole domain. The proof is about these values.
+        The values of the proof; by default the whole domain.
 
     Notes
     -----
-    The claims: probabilities sum to 1; every payload is possible for every value or for none; the worst likelihood ratio
-    is the declared one, whose logarithm is at most the epsilon asked for; payloads have the declared size and unpack; a
-    payload supports the true value and every other one with the probability stated, so that the estimator is unbiased with
-    the variance stated.
+    The claims are:
 
-    Of a permanent mechanism, this is checked, too:
+    - Probabilities sum to 1.
+    - Every payload is possible for every value or for none.
+    - The worst likelihood ratio is the declared one. Its logarithm is at most the requested epsilon.
+    - Payloads have the declared size and unpack.
+    - A payload supports the true value and every other one with the declared probabilities. So the estimator is unbiased and has
+      the declared variance.
+
+    A permanent mechanism also claims:
 
     - The worst likelihood ratio of the permanent response, over all rows, is the declared one and at most e^permanent.
-    - Values of one `response_key` have the same permanent response, and no row has more keys than are declared.
+    - Values of one `response_key` have the same permanent response, and no row has more keys than declared.
     - In every row, a report drawn from a permanent response is distributed as `randomize` of that row.
     - Two reports from one permanent response have no larger likelihood ratio together than the permanent response. All pairs are
-      checked; where there are very many, each report with itself.
-
+      checked. If there are very many, only pairs of equal reports are checked.
     """
     values = range(mechanism.domain_size) if values is None else values
     masses = [distribution(lambda tape, v=value: mechanism.randomize(v, source=tape)) for value in values]  # type: ignore[misc]
@@ -219,8 +222,8 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
 
 
 def _steps(mechanism: Permanent, values: Sequence[int], masses: list[_Masses]) -> tuple[Fraction | None, list[str]]:
-    """Check what a permanent mechanism claims; return the worst ratio of its first step, and the false claims in words."""
-    faults: dict[str, None] = {}  # each once, in order
+    """Check the claims of a permanent mechanism; return the worst ratio of its permanent response, and the false claims."""
+    faults: dict[str, None] = {}  # a set that keeps its order
     worst: Fraction | None = Fraction(1)
     declared = mechanism.permanent_ratio
     rows = mechanism.layout.rows
@@ -268,7 +271,7 @@ def _by_row(mechanism: Permanent, mass: _Masses) -> dict[int, _Masses]:
 
 
 def _worst(masses: Sequence[_Masses]) -> Fraction | None:
-    """Return the worst likelihood ratio of some distributions; None where an outcome is impossible in one and not in another."""
+    """Return the worst likelihood ratio of some distributions; None if an outcome is impossible in only some of them."""
     outcomes = set().union(*masses)
     if any(set(mass) != outcomes for mass in masses):
         return None
@@ -287,7 +290,7 @@ def _twice(kept: Sequence[_Masses], reports: dict[bytes, _Masses]) -> Fraction:
     """Return the worst likelihood ratio of two reports from one permanent response."""
     responses = list(reports)
     payloads = list(set().union(*reports.values()))
-    # Over common denominators, so that the many sums are of whole numbers.
+    # With common denominators the many sums are of integers, which is faster.
     chances = [_whole([reports[response].get(payload, Fraction(0)) for response in responses]) for payload in payloads]
     weights = [_whole([mass[response] for response in responses]) for mass in kept]
     scale = [sum(weight) for weight in weights]
@@ -309,7 +312,7 @@ def _whole(shares: list[Fraction]) -> list[int]:
 
 
 def _supports(mechanism: Mechanism, payloads: set[bytes]) -> tuple[dict[bytes, dict[int, int]], list[str]]:
-    """Return what each payload supports (1) and opposes (-1), nothing where it does not unpack; and such payloads, in words."""
+    """Return which values each payload supports (1) and opposes (-1), and the payloads that do not unpack, in words."""
     supports: dict[bytes, dict[int, int]] = {}
     misfits = []
     for payload in payloads:

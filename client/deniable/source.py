@@ -1,7 +1,7 @@
-"""Randomness: from the operating system's generator, and nothing else.
+"""Randomness, from the operating system's generator only.
 
-A mechanism never asks for a random float. It asks a `Source` for events of exact rational probability, so that the same
-code runs on the operating system's generator in production and on a tape that walks every possible draw in a proof.
+A mechanism never asks for a random float. It asks a `Source` for events of exact rational probability. So the same code draws
+from the operating system's generator in production, and from a tape with every possible draw in a proof.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ ONE, ZERO, TIE = b"1", b"0", b"?"
 """How `Source.bits` writes a drawn bit; ``int(digits, 2)`` reads them all at once."""
 
 _BYTE = 256
-_HIGHER = 1 if sys.byteorder == "little" else 0  # of two bytes that memory holds as one number
+_HIGHER = 1 if sys.byteorder == "little" else 0  # position of the higher byte of a 16-bit number in memory
 
 
 class Source(ABC):
     """A source of exact randomness.
 
-    A subclass gives `bernoulli` and `below`; everything else is derived from these two, one draw at a time. A subclass
-    may override a derived method with a faster one of the same distribution.
+    A subclass defines `bernoulli` and `below`. All other methods use these two, one draw at a time. A subclass may override
+    them with faster ones of the same distribution.
     """
 
     @abstractmethod
@@ -65,7 +65,7 @@ class Source(ABC):
         Returns
         -------
         list of int
-            Of each, the first of its draws is the highest bit.
+            The first draw of an integer is its highest bit.
         """
         digits = self.bits(num, den, width * count)
         return [int(digits[start : start + width], 2) for start in range(0, width * count, width)]
@@ -80,14 +80,14 @@ class Source(ABC):
         Parameters
         ----------
         n
-            Elements to choose from.
+            Number of elements.
         sizes
-            Of each subset, in [0, n].
+            The size of each subset, in [0, n].
 
         Returns
         -------
         list of int
-            Each subset as an integer whose bit i is 1 where it has element i.
+            Each subset as an integer. Its bit i is 1 if the subset has element i.
 
         References
         ----------
@@ -105,10 +105,10 @@ class Source(ABC):
 
 @lru_cache(maxsize=256)
 def _threshold(num: int, den: int) -> tuple[bytes, int]:
-    """Decide an event of probability num / den from one uniform byte.
+    """Return the table that decides an event of probability num / den by one uniform byte, and the numerator of the rest.
 
-    The byte is compared with the first base-256 digit of the fraction: below, the event happened; above, it did not;
-    equal, the rest of the fraction decides. Returns the translation table and the numerator of that rest.
+    The byte is compared with the first base-256 digit of the fraction. A smaller byte means that the event happened, a larger one
+    that it did not. An equal byte is a tie: the rest of the fraction decides.
     """
     digit, rest = divmod(_BYTE * num, den)
     return ONE * digit + (TIE + ZERO * (_BYTE - 1 - digit) if digit < _BYTE else b""), rest
@@ -116,19 +116,19 @@ def _threshold(num: int, den: int) -> tuple[bytes, int]:
 
 @lru_cache(maxsize=8)
 def _low_bits(width: int) -> bytes:
-    """Make the table that keeps the `width` lowest bits of a byte."""
+    """Return the table that keeps the `width` lowest bits of a byte."""
     return bytes(byte & ((1 << width) - 1) for byte in range(_BYTE))
 
 
 @lru_cache(maxsize=256)
 def _modulo(n: int) -> tuple[bytes, bytes]:
-    """Turn a uniform byte into a uniform number below n: the table of remainders, and the bytes to reject."""
+    """Return what turns a uniform byte into a uniform number below n: the table of remainders, and the bytes to reject."""
     limit = _BYTE - _BYTE % n
     return bytes(byte % n for byte in range(_BYTE)), bytes(range(limit, _BYTE))
 
 
-_LISTED = 2048  # subsets so few that a list of all of them is quicker than drawing their elements
-_SPARSE = 5  # elements out of how many at most make it quicker to draw them than to toss a coin for each one
+_LISTED = 2048  # with at most so many subsets, drawing from a list of all is faster than drawing elements
+_SPARSE = 5  # if at most one in so many elements is chosen, drawing them is faster than tossing a coin for each element
 
 
 @lru_cache(maxsize=256)
@@ -141,16 +141,16 @@ def _all_subsets(n: int, size: int) -> list[int]:
     return [sum(1 << element for element in elements) for elements in combinations(range(n), size)]
 
 
-_COIN_DIGITS = 6  # more would hit the bias wanted more closely, but cost more than they save
+_COIN_DIGITS = 6  # more digits would come closer to the best bias, but cost more than they save
 
 
 @lru_cache(maxsize=256)
 def _subset_coins(n: int, size: int) -> tuple[int, int]:
-    """Choose the bias of the coins of a subset, in sixty-fourths, and how many picks mending it takes or so.
+    """Return the bias of the coins of a subset, in sixty-fourths, and about how many picks correct its size.
 
-    An element is added to a set that fills the share f of n after 1 / (1 - f) picks, and removed after 1 / f. So the least
-    work is left if too many elements come up with probability f: by the normal quantile, roughly 2.65 (1/2 - f) standard
-    deviations below the size. For sparse sets picks alone are quicker, and there are no coins.
+    Let the subset have the share f of n elements. Adding an element takes 1 / (1 - f) picks on average, removing one takes 1 / f.
+    So the fewest picks are needed if the coins choose too many elements with probability f. By the normal quantile, their mean is
+    then about 2.65 (1/2 - f) standard deviations below the size. For sparse subsets picks alone are faster: the bias is 0.
     """
     if _SPARSE * size <= n:
         return 0, size + size * size // n + 1
@@ -161,7 +161,7 @@ def _subset_coins(n: int, size: int) -> tuple[int, int]:
 
 
 def _first_distinct(n: int, size: int, picks: Iterator[int]) -> int:
-    """Make the set of the first `size` distinct ones of a sequence of uniform elements."""
+    """Return the set of the first `size` distinct elements of a sequence of uniform ones."""
     digits, (zero, one) = bytearray(ZERO * n), ZERO + ONE
     if size:
         for pick in picks:
@@ -176,9 +176,9 @@ def _first_distinct(n: int, size: int, picks: Iterator[int]) -> int:
 class OsSource(Source):
     """The operating system's cryptographic generator (`os.urandom`), with exact probabilities.
 
-    A byte decides an event outright 255 times in 256; the tie is carried on with the next digit of the probability, so
-    no probability is ever rounded. If the operating system refuses to give randomness, its error passes through and no
-    report exists.
+    A byte decides an event 255 times in 256. Otherwise it ties with a digit of the probability, and the next byte is compared
+    with the next digit. So no probability is ever rounded. If the operating system gives no randomness, its error is raised, and
+    no report is made.
     """
 
     def bernoulli(self, num: int, den: int) -> bool:
@@ -196,30 +196,30 @@ class OsSource(Source):
                 return number
 
     def bits(self, num: int, den: int, count: int) -> bytes:
-        """Draw `count` independent events, about one random byte for each."""
+        """Draw `count` independent events, with about one random byte for each."""
         table, rest = _threshold(num, den)
         digits = os.urandom(count).translate(table)
         if TIE not in digits:
             return digits
-        if not rest:  # the fraction ends with this digit, and a draw is below it or not
+        if not rest:  # the fraction ends with this digit, so an equal byte is not below it
             return digits.replace(TIE, ZERO)
         pieces = digits.split(TIE)
         ties = self.bits(rest, den, len(pieces) - 1)
         return b"".join(chain.from_iterable(zip_longest(pieces, (ties[i : i + 1] for i in range(len(ties))), fillvalue=b"")))
 
     def indices(self, n: int, count: int) -> list[int]:
-        """Draw `count` uniform integers, many from each call to the operating system."""
+        """Draw `count` uniform integers with few calls to the operating system."""
         if n == 1:
             return [0] * count
         drawn: list[int] = []
         if n <= _BYTE:
             remainder, rejected = _modulo(n)
-            while len(drawn) < count:  # all in C: rejected bytes fall out, the others are taken modulo n
+            while len(drawn) < count:  # `translate` deletes rejected bytes and takes the others modulo n, all in C
                 drawn += os.urandom(count - len(drawn)).translate(remainder, rejected)
             return drawn
         if n <= _BYTE * _BYTE:
             low_bits = _low_bits((n - 1).bit_length() - 8)
-            while len(drawn) < count:  # two bytes, of which the higher keeps as many bits as n needs
+            while len(drawn) < count:  # pairs of bytes; the higher one keeps as many bits as n needs
                 pairs = bytearray(os.urandom(2 * (count - len(drawn))))
                 pairs[_HIGHER::2] = pairs[_HIGHER::2].translate(low_bits)
                 drawn += [pair for pair in memoryview(pairs).cast("H") if pair < n]
@@ -234,11 +234,15 @@ class OsSource(Source):
         return drawn
 
     def subsets(self, n: int, sizes: Sequence[int]) -> list[int]:
-        """Draw uniform subsets from a list of all, element by element, or by independent coins whose number is then mended.
+        """Draw uniform subsets by the fastest of three ways.
 
-        Given its size, a set of independent, equally likely elements is uniform among the sets of that size; adding a
-        uniform element from outside, or removing a uniform one from inside, keeps it so. Whatever the coins' bias, the
-        result is exact; the bias only decides how much is left to mend.
+        - If there are few subsets: from a list of all.
+        - If the subsets are sparse: element by element.
+        - Otherwise: a coin for each element; then elements are added or removed until the size is right.
+
+        The last way is exact, whatever the bias of the coins. Given its size, a set of independent, equally likely elements is
+        uniform among the sets of that size. Adding a uniform element from outside, or removing a uniform one from inside, keeps
+        it uniform. The bias only decides how many elements must be added or removed.
         """
         if all(_few(n, size) for size in set(sizes)):
             listed = {size: _all_subsets(n, size) for size in set(sizes)}
@@ -268,10 +272,10 @@ class OsSource(Source):
         return drawn
 
     def _toss(self, coins: int, size: int) -> bytes:
-        """Draw `size` bytes, each bit of which is 1 with probability ``coins / 64``.
+        """Draw `size` bytes of independent bits; each bit is 1 with probability ``coins / 64``.
 
-        The probability has six binary digits. From the last to the first, a random bit halves what was there and, where the
-        digit is 1, adds a half: that is one "and" or "or" of whole integers for each digit.
+        The probability has six binary digits. Go from the last digit to the first. An "and" with random bits halves the
+        probability so far. An "or" halves it and adds a half; it is used if the digit is 1.
         """
         drawn = 0
         for digit in range((coins & -coins).bit_length() - 1, _COIN_DIGITS):
@@ -285,7 +289,7 @@ OS = OsSource()
 
 
 def jitter(longest: float) -> float:
-    """Draw a time from [0, longest) seconds, so that when something is sent says nothing.
+    """Draw a time from [0, longest) seconds.
 
     Raises
     ------
@@ -295,14 +299,14 @@ def jitter(longest: float) -> float:
     return longest * OS.below(1 << 16) / (1 << 16)
 
 
-# Noise is drawn ahead. A forked copy of this process must not use the same noise, so each process has a mark of its own.
+# Noise is drawn ahead. A forked copy of this process must not use the same noise. So each process has its own mark.
 
-_WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux 4.14 and later, for which `mmap` has no name
+_WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux 4.14 and later; `mmap` has no name for it
 _BLANK = bytes(16)
 
 
 def _wiped_by_forks() -> memoryview | None:
-    """Get memory that the kernel clears in every forked child, also after a fork by C code; None where it cannot."""
+    """Return memory that the kernel clears in every forked child, also after a fork by C code; None if it cannot do so."""
     if sys.platform != "linux":
         return None
     try:
@@ -316,15 +320,15 @@ def _wiped_by_forks() -> memoryview | None:
 _page = _wiped_by_forks()
 
 process_mark: Callable[[], object] = os.getpid if _page is None else _page.tobytes
-"""Return a mark that no process has that this one was forked from, and none of their other children.
+"""Return the mark of this process. The processes that it was forked from have other marks, and so have their other children.
 
-It is a random number on a page of memory that the kernel clears in a forked child. It needs no system call and no hook of
-Python's, which a fork by C code does not call. Where there is no such page, the mark is the number of the process.
+It is a random number on a page of memory that the kernel clears in a forked child. It needs no system call and no hook of Python,
+which a fork by C code does not call. Without such a page, the mark is the process id.
 """
 
 
 def mark_process() -> object:
-    """Give this process a mark if it has none yet, and return it.
+    """Return the mark of this process; draw one if it has none yet.
 
     Raises
     ------
@@ -337,7 +341,7 @@ def mark_process() -> object:
 
 
 def _clear_mark() -> None:
-    """Clear the mark in a forked child. The kernel does so, but an emulator may not."""
+    """Clear the mark in a forked child. The kernel does this, but an emulator may not."""
     if _page is not None:
         _page[:] = _BLANK
 

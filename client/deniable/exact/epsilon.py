@@ -1,7 +1,7 @@
-"""Exact integer weights: the one place where epsilon becomes a ratio of whole numbers.
+"""Exact integer weights: the one place where epsilon becomes a ratio of integers.
 
-A likelihood ratio of e^epsilon is irrational, so no sampler on integers can have it. We round it *down* to a ratio of
-integers once, and use the same integers on the device and in the decoder. What is lost is below 2^-32 relative.
+A likelihood ratio of e^epsilon is irrational, so no sampler on integers can have it. It is rounded *down* to a ratio of integers
+once. Device and decoder use the same integers. The relative error is below 2^-32.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from deniable.errors import ParameterError
 __all__ = ["MAX_EPSILON", "MIN_EPSILON", "UNIT", "exact", "spent", "weight"]
 
 UNIT = 1 << 32
-"""Weight of an alternative of ratio one; a weight of w * UNIT means "w times as likely"."""
+"""The weight of ratio one. A weight of w * UNIT means "w times as likely"."""
 
 MAX_EPSILON = 16
-"""Beyond this a report is, for all practical purposes, the answer itself (odds of nine million to one)."""
+"""Largest epsilon. With more, a report is practically the answer itself: the odds are nine million to one."""
 
 MIN_EPSILON = Fraction(1, 1 << 31)
-"""Below this half of epsilon would weigh no more than the unit: a report that says nothing, and an estimate divided by zero."""
+"""Least epsilon. With less, e^(epsilon / 2) would be rounded to 1. Reports would say nothing, and estimates divide by zero."""
 
 
 def exact(epsilon: float | str | Fraction) -> Fraction:
-    """Read an epsilon as the decimal number that was written, not as its nearest binary float.
+    """Read an epsilon as the written decimal, not as the nearest binary float.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ def exact(epsilon: float | str | Fraction) -> Fraction:
 def weight(epsilon: Fraction) -> int:
     """Compute floor(e^epsilon * `UNIT`), exactly.
 
-    `decimal` rounds `exp` and division correctly; sixty digits leave forty below the integer, and e^epsilon is irrational
-    for every rational epsilon but 0, so the floor cannot be off by one unless those forty digits were all zeros or nines.
+    `decimal` rounds `exp` and division correctly, to sixty digits. So at least forty digits follow the integer. The floor is
+    wrong only if all of these are zeros or nines. e^epsilon is irrational for every rational epsilon but 0.
     """
     context = Context(prec=60, rounding=ROUND_FLOOR)
     power = context.exp(context.divide(Decimal(epsilon.numerator), Decimal(epsilon.denominator)))
@@ -63,13 +63,13 @@ def weight(epsilon: Fraction) -> int:
 
 
 def spent(ratio: Fraction, requested: Fraction) -> float:
-    """Return ln(ratio) in nats as a float that is never above what was requested.
+    """Return ln(ratio) in nats, as a float that is never above the requested epsilon.
 
     Parameters
     ----------
     ratio
         The worst likelihood ratio of two answers, e.g. ``weight(requested) / UNIT``.
     requested
-        The epsilon asked for; at least ln(ratio).
+        The requested epsilon; at least ln(ratio).
     """
     return min(log(ratio.numerator) - log(ratio.denominator), float(requested))

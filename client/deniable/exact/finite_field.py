@@ -1,8 +1,8 @@
-"""Finite fields of prime or of even order, in whole numbers.
+"""Finite fields of prime or of even order, with integers as elements.
 
-An element is one of 0 to q - 1. In a field of prime order it is a residue. In a field of 2^k elements its bits are the
-coefficients of a polynomial over the field of two elements, modulo the least primitive polynomial of degree k: sums are
-exclusive ors, and products go by a table of logarithms, made when a field is first used.
+An element is an integer from 0 to q - 1. In a field of prime order it is a residue. In a field of 2^k elements its bits are the
+coefficients of a polynomial over the field of two elements, modulo the least primitive polynomial of degree k. Sums are exclusive
+ors. Products use tables of logarithms, which are made when a field is first used.
 
 References
 ----------
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DEGREE", "Field", "is_order"]
 
 MAX_DEGREE = 12
-"""Largest k of a field of 2^k elements: its tables then have some 20,000 entries."""
+"""Largest k of a field of 2^k elements. Its tables have some 20,000 entries."""
 
 
 def is_order(n: int) -> bool:
-    """Tell whether a field of n elements is one of these."""
+    """Return whether `Field` has a field of n elements."""
     return is_prime(n) or (n > 1 and n.bit_count() == 1 and n.bit_length() <= MAX_DEGREE + 1)
 
 
@@ -45,13 +45,13 @@ class Field:
     Attributes
     ----------
     powers, logarithms : tuple of int
-        Of an order above 2 that is even: ``powers[logarithms[a] + logarithms[b]]`` is the product of a and b, also where
-        one is 0. Else empty.
+        Tables of an even order above 2; else empty. ``powers[logarithms[a] + logarithms[b]]`` is the product of a and b, also if
+        one is 0.
 
     Raises
     ------
     ParameterError
-        If it is neither.
+        If there is no such field.
     """
 
     order: int
@@ -69,11 +69,11 @@ class Field:
 
     @property
     def polynomial(self) -> int:
-        """The modulus of products of an even order above 2, its bits the coefficients; 0 where products are modulo the order."""
+        """The polynomial modulus of an even order above 2, as bits; 0 if products are taken modulo the order."""
         return self.order ^ self.powers[self.order.bit_length() - 1] if self.powers else 0
 
     def neg(self, a: int) -> int:
-        """Return what an element lacks to 0; in even order this is the element itself."""
+        """Return the negative of an element. In even order it is the element itself."""
         return a if self.powers else -a % self.order
 
     def mul(self, a: int, b: int) -> int:
@@ -93,9 +93,9 @@ class Field:
 
 @lru_cache(maxsize=MAX_DEGREE)
 def _tables(degree: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Make the powers of the polynomial x, twice round and then zeros, and the logarithms that find them.
+    """Return the powers of the polynomial x, twice and then zeros, and the logarithms.
 
-    0 has a logarithm so large that a sum with it falls among the zeros: products need no question whether a factor is 0.
+    0 has a logarithm so large that any sum with it is the place of a zero. So a product with 0 needs no special case.
     """
     order = 1 << degree
     powers: list[int] = []

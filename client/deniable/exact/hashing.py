@@ -1,12 +1,13 @@
-"""Public hash families: complete ones where a domain is small enough, a pool of random functions where it is not.
+"""Public hash families: complete families for small domains, and pools of random functions for large ones.
 
-`LinearFamily` is complete over a prime field. A value v below g^t is read as its t base-g digits, a vector over the field F_g;
-row a, another such vector, hashes it to the inner product <a, v> mod g. Over *all* g^t rows any two different values collide in
-exactly one row of g: for u != v, a -> <a, u - v> is a linear map onto F_g, so each of its values is taken equally often. A
-random pool of hash seeds has this only on average, and what it lacks stays in the estimates as an error that no number of
-reports removes. `LineFamily` has the same virtue with fewer functions: the lines of a plane over a field of 2^s elements.
+`LinearFamily` is complete over a prime field. The t base-g digits of a value v below g^t are a vector over the field F_g. A row
+a is another such vector. It hashes v to the inner product <a, v> mod g. Over *all* g^t rows, two different values u and v
+collide in exactly one row of g. This is because a -> <a, u - v> is a linear map onto F_g, so it takes each value equally often.
 
-`PoolFamily` is such a pool, for domains that no complete family fits, such as all texts.
+`LineFamily` is complete, too, with fewer functions: the lines of a plane over a field of 2^s elements.
+
+`PoolFamily` is a pool of random functions, for domains that no complete family fits, such as all texts. In a pool two values
+collide equally often only on average. The difference stays in the estimates as an error, and more reports do not reduce it.
 
 References
 ----------
@@ -31,19 +32,19 @@ KEY_SPACE = 1 << 64
 
 
 def data(value: int, domain_size: int) -> bytes:
-    """Return a value's big-endian bytes without the zeros at their end: of a text, its UTF-8, however long texts may be."""
+    """Return a value's big-endian bytes without the zeros at their end. For a text these are its UTF-8."""
     return value.to_bytes(((domain_size - 1).bit_length() + 7) // 8, "big").rstrip(b"\0")
 
 
 def key(value: int, domain_size: int) -> int:
-    """Bring a value of any domain into the keys: as it is where it fits, else by the first 64 bits of its bytes' SHA-256."""
+    """Return the 64-bit key of a value: the value itself in a small domain, else the first 64 bits of its bytes' SHA-256."""
     if domain_size <= KEY_SPACE:
         return value
     return int.from_bytes(sha256(data(value, domain_size)).digest()[:8], "big")
 
 
 def is_prime(n: int) -> bool:
-    """Tell whether n is a prime number, by trial division."""
+    """Return whether n is a prime number, by trial division."""
     return n > 1 and all(n % k for k in range(2, int(n**0.5) + 1))
 
 
@@ -61,9 +62,9 @@ class LinearFamily:
     Attributes
     ----------
     digits : int
-        Base-`range_size` digits of a value, the least number that holds the domain.
+        Number of base-`range_size` digits of a value, as few as hold the domain.
     rows : int
-        Members of the family, ``range_size ** digits``.
+        Number of functions, ``range_size ** digits``.
     """
 
     domain_size: int
@@ -94,7 +95,7 @@ class LinearFamily:
         """Hash `value` in [0, domain_size) with member `row` in [0, rows): <row, value> mod range_size."""
         g = self.range_size
         total = 0
-        for _ in range(self.digits):  # all of them: as many steps for any value
+        for _ in range(self.digits):  # all digits, so that any value takes the same number of steps
             row, a = divmod(row, g)
             value, v = divmod(value, g)
             total += a * v
@@ -103,15 +104,15 @@ class LinearFamily:
 
 _MODULI = {1: 0b11, 2: 0b111, 3: 0b1011, 4: 0b10011, 5: 0b100101, 6: 0b1000011, 7: 0b10000011, 8: 0b100011011}
 _MODULI |= {9: 0b1000010001, 10: 0b10000001001, 11: 0b100000000101}
-"""Irreducible polynomials over the field of two elements, one for each degree, as bits."""
+"""An irreducible polynomial over the field of two elements for each degree, as bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class LineFamily:
     """All parallel classes of lines of a plane over the field of ``2**order`` elements.
 
-    A value is a point (x, y) of the plane. Row a, an element of the field, hashes it to x + a y, and the one row more to y. Two
-    points lie on one common line, so any two different values collide in exactly one row.
+    A value is a point (x, y) of the plane. For each element a of the field there is a row that hashes it to x + a y. One more row
+    hashes it to y. Two points lie on exactly one common line, so any two different values collide in exactly one row.
 
     Parameters
     ----------
@@ -125,7 +126,7 @@ class LineFamily:
     width : int
         Hashes are 0 to ``width - 1``; ``2**order``.
     rows : int
-        Members of the family, ``width + 1``.
+        Number of functions, ``width + 1``.
     """
 
     domain_size: int
@@ -152,7 +153,7 @@ class LineFamily:
         if row == self.width:
             return y
         product = 0
-        for bit in range(self.order):  # carry-less, all of the bits: as many steps for any value
+        for bit in range(self.order):  # carry-less product over all bits, so that any value takes the same number of steps
             product ^= (row << bit) * (y >> bit & 1)
         modulus = _MODULI[self.order]
         for bit in range(2 * self.order - 2, self.order - 1, -1):
@@ -167,18 +168,18 @@ _LOW = (1 << _HALF) - 1
 
 @dataclass(frozen=True, slots=True)
 class PoolFamily:
-    """A pool of functions from 64-bit keys, drawn once and for all from the digest of a public label.
+    """A pool of hash functions of 64-bit keys, made from digests of a public label.
 
-    Function r hashes a key of halves (x, y) to the highest 32 bits of a x + b y + c modulo 2^64, scaled to [0, width). Over
-    random a, b, c two keys collide with probability 1 / width; the functions of one pool are fixed, so what a value really
-    collides with is fixed too, and differs from that by chance of the order 1 / sqrt(rows).
+    Function r hashes a key of halves (x, y) to the highest 32 bits of a x + b y + c modulo 2^64, scaled to [0, width). For random
+    a, b, c two keys collide with probability 1 / width. The functions of one pool are fixed, so the share of functions in which
+    two keys collide is fixed, too. It differs from 1 / width by an error of the order 1 / sqrt(rows).
 
     Parameters
     ----------
     label
-        Names the pool; another label is another pool.
+        The pool's name. Each label gives another pool.
     rows
-        Functions.
+        Number of functions.
     width
         Hashes are 0 to ``width - 1``; at most 2^32.
     """
@@ -193,7 +194,7 @@ class PoolFamily:
         return {"kind": "pool", "rows": self.rows, "width": self.width, "label": self.label}
 
     def multipliers(self, row: int) -> tuple[int, int, int]:
-        """Return the numbers (a, b, c) of member `row`; a digest is cheaper to make than to keep one for each function."""
+        """Return the numbers (a, b, c) of member `row`. They are computed each time, which is cheaper than keeping them all."""
         return unpack(">QQQ", sha256(f"deniable {self.label} {row}".encode()).digest()[:24])
 
     def hash(self, row: int, key: int) -> int:

@@ -1,4 +1,4 @@
-"""The mechanisms by name. Each is one class: parameters, noise, response, and what it claims."""
+"""The mechanisms by name. Each mechanism is one class: its parameters, noise, response and claims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_REPORT_BYTES", "Mechanism", "choose", "make", "names", "of"]
 
-# Module and class of each. A mechanism is imported when it is asked for: a device pays for those that its registry names.
+# The module and class of each mechanism. A device imports only the mechanisms that its registry names.
 _CLOSED = {
     "coin": ("coin", "Coin"),
     "binary": ("direct", "Binary"),
@@ -36,7 +36,7 @@ _CLOSED = {
     "loloha": ("loloha", "Loloha"),
     "dbitflip": ("dbitflip", "DBitFlip"),
 }
-"""For answers that are listed."""
+"""Mechanisms for listed answers."""
 _OPEN = {
     "rappor": ("rappor", "Rappor"),
     "google_rappor": ("rappor", "GoogleRappor"),
@@ -44,20 +44,22 @@ _OPEN = {
     "hcms": ("sketch", "Hcms"),
     "fast_local_hash": ("sketch", "FastLocalHash"),
 }
-"""For these, and for texts and keys that are looked for."""
+"""Mechanisms for listed answers, and for texts and keys with candidates."""
 _SEARCH = {"pem": ("prefix", "Pem"), "tree_hist": ("prefix", "TreeHist")}
-"""For texts and keys to be discovered."""
+"""Mechanisms for texts and keys to be discovered."""
 _ALL = _CLOSED | _OPEN | _SEARCH
 _PERMANENT = ("l_grr", "l_osue", "loloha", "dbitflip", "rappor", "google_rappor")
-"""For answers with permanent responses."""
+"""Mechanisms with permanent responses."""
 
 _AUTO = {True: "pem", False: "fast_local_hash"}
-"""What ``auto`` takes for texts and keys, discovered or looked for: part of registry format 1, like its other choices. With
-permanent responses it takes ``rappor`` for those looked for."""
+"""The choice of ``auto`` for texts and keys: to be discovered (True) or with candidates (False).
+
+With candidates and permanent responses it is ``rappor``. These choices are part of registry format 1.
+"""
 
 
 def names() -> tuple[str, ...]:
-    """Return the name of every mechanism that a domain and an epsilon make, and that estimates each of its values.
+    """Return the name of every mechanism that needs only a domain and an epsilon, and that estimates each value.
 
     Not among them are ``google_rappor``, which needs the parameters of a deployment, and those that search for common values.
     """
@@ -71,8 +73,8 @@ def choose(
     max_bytes: int = MAX_REPORT_BYTES,
     permanent: float | str | Fraction | None = None,
 ) -> Choice:
-    """Choose the smallest report of nearly the least exact variance; see `deniable.mechanisms.auto.choose`."""
-    from deniable.mechanisms import auto  # noqa: PLC0415 - it imports all that it chooses from
+    """Choose the mechanism of the smallest reports among those of nearly the least exact variance; see `auto.choose`."""
+    from deniable.mechanisms import auto  # noqa: PLC0415 - it imports all its candidates
 
     return auto.choose(domain_size=domain_size, epsilon=epsilon, max_bytes=max_bytes, permanent=permanent)
 
@@ -90,21 +92,21 @@ def make(
     Parameters
     ----------
     name
-        One of `names`, or ``"auto"`` for the smallest report of nearly the least exact variance.
+        The mechanism's name, or ``"auto"`` as in `choose`.
     domain_size
         Number of values, at least 2; values are 0 to ``domain_size - 1``.
     epsilon
-        Privacy loss of a report in nats, in (0, 16]; the mechanism spends that or, by less than 2^-32, a little less. Only
-        ``"coin"``, which always spends ln 3, may do without.
+        Privacy loss of a report in nats, in (0, 16]. The exact loss is this or lower, by less than 2^-32. Only ``"coin"`` needs
+        none: it always spends ln 3.
     max_bytes
         With ``"auto"``, the largest payload allowed.
     **options
-        What else the mechanism lets one choose; its class says what.
+        Options of the mechanism; its class describes them.
 
     Raises
     ------
     ParameterError
-        With the rule that is broken and the value that breaks it.
+        If a rule is broken. The error has the rule and the value.
     """
     if epsilon is None:
         if name != "coin":
@@ -131,7 +133,7 @@ def of(metric: Metric) -> Mechanism:
     Raises
     ------
     ParameterError
-        If there is none, or it is not for this type of answer.
+        If there is none, or it does not fit this type of answer.
     """
     name = _AUTO[metric.discover] if metric.open and metric.mechanism == "auto" else metric.mechanism
     fitting = _SEARCH if metric.discover else _OPEN if metric.open else _CLOSED | _OPEN

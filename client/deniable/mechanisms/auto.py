@@ -1,4 +1,4 @@
-"""Choose the mechanism of the smallest reports among those of nearly the least exact variance, and say why."""
+"""The choice of ``auto``: the mechanism of the smallest reports among those of nearly the least exact variance."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ if TYPE_CHECKING:
 __all__ = ["CANDIDATES", "NEAR", "Choice", "choose", "permanent_candidates"]
 
 CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash, Projective)
-"""What ``auto`` chooses from, in order of preference where two are equal.
+"""The candidates of ``auto``. Of two equal ones it prefers the first.
 
-This is part of registry format 1 and must not change: a device and a server of different versions would choose differently.
-A mechanism added later is asked for by name.
+They are part of registry format 1 and must not change: a device and a server of different versions would choose differently. A
+mechanism added later must be declared by name.
 """
 
 NEAR = Fraction(51, 50)
-"""Times the least variance that a mechanism with smaller reports may have: one percent of the error."""
+"""A mechanism with smaller reports may have so many times the least variance: one percent more error."""
 _MOST_ROWS = 128
-"""Of a permanent mechanism: a device keeps one of them for good, and as many as Chrome had cohorts leave many devices to each."""
+"""Most rows of a permanent mechanism. A device keeps its row for good, and many devices must share it. Chrome had 128 cohorts."""
 _WORST = 4
-"""Times the variance of a permanent mechanism that is too large, beyond which one that fits is no substitute."""
+"""If the best permanent mechanism does not fit, one that fits may have at most so many times its variance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A chosen mechanism, and what it was chosen over.
+    """A chosen mechanism, and the other candidates.
 
     Parameters
     ----------
     mechanism
-        The one of the smallest reports among those that fit and have nearly the least mean exact variance.
+        The chosen mechanism.
     considered
-        Every candidate that exists for the domain and epsilon, best first.
+        Every candidate that exists for the domain and epsilon, the most exact first.
     max_bytes
         Largest payload allowed.
     """
@@ -56,7 +56,7 @@ class Choice:
 
     @property
     def reason(self) -> str:
-        """Why this one, in a sentence with figures."""
+        """Why this mechanism was chosen, in words and figures."""
         chosen = self.mechanism
         least = next(each for each in self.considered if each.layout.payload_size <= self.max_bytes)
         merit = "the least error" if chosen is least else "the smallest report within 1% of the least error"
@@ -73,8 +73,8 @@ class Choice:
 
 
 def permanent_candidates() -> tuple[type[Mechanism], ...]:
-    """Return what ``auto`` chooses from where permanent responses are kept, likewise frozen; of RAPPOR, only the basic one."""
-    # Only devices with such metrics pay for importing them.
+    """Return the candidates of ``auto`` for permanent responses. They must not change. Of RAPPOR it is only basic RAPPOR."""
+    # Imported here, because only devices with such metrics need them.
     from deniable.mechanisms.l_grr import LGrr  # noqa: PLC0415
     from deniable.mechanisms.l_osue import LOsue  # noqa: PLC0415
     from deniable.mechanisms.loloha import Loloha  # noqa: PLC0415
@@ -99,9 +99,9 @@ def choose(
     max_bytes: int = MAX_REPORT_BYTES,
     permanent: float | str | Fraction | None = None,
 ) -> Choice:
-    """Choose the smallest report among mechanisms that fit and have at most `NEAR` times the least exact variance.
+    """Choose the mechanism of the smallest reports among those that fit and have at most `NEAR` times the least exact variance.
 
-    The variance is the average over the domain. With permanent responses only equal variances are near enough.
+    The variance is the mean over the domain. Among permanent mechanisms only those of equal variance compete by size.
 
     Parameters
     ----------
@@ -112,13 +112,13 @@ def choose(
     max_bytes
         Largest payload allowed, in bytes.
     permanent
-        Privacy loss of a permanent response, in nats, not less than epsilon; None where none is kept. How many of them a device
-        comes to keep has no part in the choice.
+        Privacy loss of a permanent response in nats, not less than epsilon; None if none is kept. The number of kept responses
+        does not influence the choice.
 
     Raises
     ------
     ParameterError
-        If no mechanism fits, or of permanent mechanisms none whose error is near that of a larger one.
+        If no mechanism fits, or if all permanent mechanisms that fit are far less exact than a larger one.
     """
     candidates = CANDIDATES if permanent is None else permanent_candidates()
     options: dict[str, Any] = {} if permanent is None else {"permanent": permanent}
@@ -130,12 +130,12 @@ def choose(
         except ParameterError as error:
             first_error = first_error if candidate is Binary else first_error or error
         else:
-            basic = getattr(made, "basic", True)  # other RAPPOR is decoded by regression, and its variance is not known
+            basic = getattr(made, "basic", True)  # RAPPOR that is not basic is decoded by regression: its variance is unknown
             if permanent is None or (basic and made.layout.rows <= _MOST_ROWS):
                 considered.append(made)
     if not considered and first_error is not None:
         raise first_error
-    # sorted() is stable: where variances are equal, the smaller payload and then the order of the candidates decides.
+    # Of equal variances the smaller payload comes first. The sort is stable: of equal payloads the earlier candidate comes first.
     considered.sort(key=lambda m: (m.mean_variance, m.layout.payload_size))
     fitting = [mechanism for mechanism in considered if mechanism.layout.payload_size <= max_bytes]
     if not fitting:
@@ -146,6 +146,6 @@ def choose(
         raise ParameterError(
             f"{fitting[0].name} has {_error(fitting[0]) / _error(best):.3g} times the error: {advice}", max_bytes
         )
-    # Rows of permanent mechanisms tell devices apart, so a few bytes less are no reason to take one that has more of them.
+    # Rows of permanent mechanisms tell devices apart. A few bytes less do not justify more rows.
     near = [mechanism for mechanism in fitting if mechanism.mean_variance <= (NEAR if permanent is None else 1) * least]
     return Choice(min(near, key=lambda m: m.layout.payload_size), tuple(considered), max_bytes)

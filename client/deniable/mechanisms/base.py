@@ -1,4 +1,4 @@
-"""What every mechanism is: exact probabilities, value-independent noise, and a deterministic response."""
+"""The base class of mechanisms: exact probabilities, noise that does not depend on the value, a deterministic response."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Bounds", "Mechanism", "mean_variance"]
 
-_HELD = 1.0  # seconds for which noise that was drawn ahead may be used: a snapshot of the machine would copy it
-_GROWTH = 4  # how many times more is drawn ahead after all was used in that time
-_AHEAD = 256  # draws made ahead at most: enough to share the cost of a system call
-_AHEAD_BITS = 1 << 12  # but no more bits than this at a time, so that no call takes noticeably long
+_HELD = 1.0  # seconds for which noise drawn ahead may be used; a snapshot of the machine would copy it
+_GROWTH = 4  # so many times more noise is drawn ahead if all of it was used within that time
+_AHEAD = 256  # most draws ahead, enough to share the cost of a system call
+_AHEAD_BITS = 1 << 12  # most bits drawn ahead, so that no call takes noticeably long
 
 
 class Bounds(NamedTuple):
-    """What holds of every honest report, whatever the answer behind it. Reports that go beyond it were made up.
+    """The bounds of every honest report, whatever its answer. Reports beyond these bounds were made up.
 
     Parameters
     ----------
     low, high
-        Least and greatest probability, given the row, that a cell is named or a bit set.
+        Least and greatest probability, given the row, that a cell is named or a bit is set.
     ones
-        The distributions of the number of ones, of which each report has one, depending on its answer and row. Each is that of a
-        sum of independent binomial counts, given by their trials and probability; the trials come to the width. Empty where a
-        report names a cell.
+        The possible distributions of the number of ones. The answer and the row decide which of them a report has. Each is a sum
+        of independent binomial counts, given as trials and probability. The trials add up to the width. Empty if a report names
+        a cell.
     direct
-        Whether there is one row, and each cell or bit stands for the value of its number.
+        Whether there is one row whose cell or bit i stands for value i.
     """
 
     low: Fraction
@@ -49,12 +49,12 @@ class Bounds(NamedTuple):
 
     @classmethod
     def of_bits(cls, low: Fraction, high: Fraction, width: int, own: Iterable[int] = (1,), *, direct: bool = False) -> Bounds:
-        """Return the bounds of independent bits, of which an answer has one of the numbers `own` with the high probability."""
+        """Return the bounds of independent bits. For some answer, k of them have the high probability, for each k in `own`."""
         return cls(low, high, tuple(((k, high), (width - k, low)) for k in own), direct)
 
 
 class _Sealed:
-    """Refuses changes; a frozen dataclass alone does so for its own fields, but not for those that a subclass adds."""
+    """Refuses changes of all fields. A frozen dataclass alone does not protect the fields that a subclass adds."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -65,37 +65,37 @@ class _Sealed:
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanism(_Sealed, ABC):
-    """A pure local randomizer: whatever the value, any payload is at most e^epsilon times as likely as for another.
+    """A local randomizer: any payload is at most e^epsilon times as likely for one value as for another.
 
-    The device draws *noise*, whose distribution does not depend on the value, and answers with a deterministic *response*
-    to the value and the noise. So chance is one method, the same in production and in a proof, and how long the draw takes says
-    nothing about the value. The response takes about as many steps for any value, but Python's time for each is not constant.
+    The device draws *noise*, whose distribution does not depend on the value. It answers with a deterministic *response* to the
+    value and the noise. So one method makes all draws, the same in production and in a proof. The time of the draw says nothing
+    about the value. The response takes about the same number of steps for any value. But in Python the time of a step varies.
 
     A payload *supports* a set of values. Most mechanisms are *pure* in the sense of Wang et al.: a payload supports the true
-    value with probability p and any other with probability q, and the unbiased estimate of a frequency is
-    ``(support / n - q) / (p - q)``. Those that hash with a pool of functions, instead of a complete family, have q only on
-    average over the pool; `support` tells the exact probability of any pair of values.
+    value with probability p and any other with probability q. The unbiased estimate of a frequency is
+    ``(support / n - q) / (p - q)``. A mechanism with a pool of hash functions has q only on average over the pool. `support`
+    gives the exact probability for any pair of values.
 
     Parameters
     ----------
     domain_size
         Values are 0 to ``domain_size - 1``.
     epsilon
-        Privacy loss asked for, in nats. It is the written number that device and server must share, not what is spent.
+        The requested privacy loss in nats, as it is written in the registry. Device and server must share it.
     **options
-        What else a mechanism lets one choose: the fields that its class adds.
+        The fields that the class of a mechanism adds.
 
     Attributes
     ----------
     epsilon : float
-        What a report really spends, in nats: ln(`ratio`), never more than was asked for.
+        The privacy loss of a report in nats: ln(`ratio`), never more than requested.
     ratio : Fraction
         The worst likelihood ratio, exactly.
     p, q : Fraction
-        Probability that a payload supports the true value, and that it supports a given other one; where payloads also oppose
-        values, what remains of it after these are taken away.
+        Probability that a payload supports the true value, and that it supports a given other one. If payloads also oppose
+        values, the probability that it opposes the value is subtracted.
     layout : Layout
-        Shape of the payload.
+        Layout of the payload.
 
     References
     ----------
@@ -115,7 +115,7 @@ class Mechanism(_Sealed, ABC):
     ratio: Fraction = field(init=False, repr=False)
     requested: Fraction = field(init=False, repr=False, compare=False)
     _hand: tuple[object, float, list[Any], int] = field(init=False, repr=False, compare=False)
-    """Noise drawn ahead: for which process, until when, what is left of it, and how much it was."""
+    """Noise drawn ahead: the mark of its process, until when it may be used, what is left, and how much was drawn."""
 
     def __post_init__(self) -> None:
         if isinstance(self.domain_size, bool) or not isinstance(self.domain_size, int) or self.domain_size < 2:  # noqa: PLR2004
@@ -129,59 +129,59 @@ class Mechanism(_Sealed, ABC):
             object.__setattr__(self, name, value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy in another process is made from the parameters: noise drawn ahead must never be in two places.
+        # A copy is made from the parameters. Noise drawn ahead must not be copied.
         return _remake, (type(self), self.domain_size, self.requested, self.chosen)
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The options with the values they have: a mechanism made with them is the same."""
+        """The options with their values. A mechanism made with them is equal."""
         return {name: getattr(self, name) for name in self.options}
 
     @abstractmethod
     def _parameters(self) -> dict[str, Any]:
-        """Compute `ratio`, `p`, `q`, `layout` and the integers of the sampler from domain_size and requested."""
+        """Compute `ratio`, `p`, `q`, `layout` and the integers of the sampler from `domain_size` and `requested`."""
 
     @property
     @abstractmethod
     def constants(self) -> dict[str, Any]:
-        """What a device needs besides the domain and the layout to make a report, by the names of docs/wire.md.
+        """All that a device needs to make a report besides the domain and the layout, by the names of docs/wire.md.
 
-        Probabilities are exact fractions; a family of hash functions tells of itself likewise.
+        Probabilities are exact fractions. A family of hash functions has constants of its own.
         """
 
     @abstractmethod
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw the chance of `count` independent reports; the value has no part in it."""
+        """Draw the noise of `count` independent reports. It does not depend on the value."""
 
     @abstractmethod
     def respond(self, value: int, noise: Any) -> bytes:
-        """Turn a value in [0, domain_size) and one drawn noise into a payload, deterministically."""
+        """Return the payload of a value in [0, domain_size) and one drawn noise. This is deterministic."""
 
     @abstractmethod
     def supported(self, payload: bytes) -> set[int]:
-        """Return the values that a payload supports; the slow and plain definition of what the decoder counts."""
+        """Return the values that a payload supports. This is the plain definition of what the decoder counts, and slow."""
 
     def opposed(self, payload: bytes) -> set[int]:  # noqa: ARG002 - most payloads oppose nothing
-        """Return the values that a payload speaks against, each of which it counts as a support less."""
+        """Return the values that a payload opposes. For each of them the support is one less."""
         return set()
 
     @abstractmethod
     def bounds(self) -> Bounds:
-        """Bound the probabilities of the parts of a report, as tightly as they are met: alarms look for what goes beyond."""
+        """Return the least and greatest probabilities of the parts of a report. Alarms test for reports beyond them."""
 
     def support(self, value: int, true: int) -> Fraction:
-        """Compute the probability that a payload of somebody who holds `true` supports `value`, less that it opposes it."""
+        """Compute the probability that a payload for `true` supports `value`, minus the probability that it opposes it."""
         return self.p if value == true else self.q
 
     def randomize(self, value: int, source: Source | None = None) -> bytes:
-        """Randomise one answer. This method is run by the device.
+        """Randomise one answer. The device calls this.
 
         Parameters
         ----------
         value
             The true answer, in [0, domain_size).
         source
-            Where chance comes from: by default the operating system's cryptographic generator.
+            The source of randomness; by default the operating system's cryptographic generator.
 
         Returns
         -------
@@ -202,30 +202,30 @@ class Mechanism(_Sealed, ABC):
             noise = ahead.pop()
         except IndexError:
             noise = self._refill()
-        else:  # it is read after it was taken, so that a fork in between cannot give it to another answer
+        else:  # the mark is read after the noise was taken, so a fork in between cannot use this noise for another answer
             if monotonic() >= until or whose != process_mark():
                 noise = self._refill()
         return self.respond(value, noise)
 
     def _checked(self, value: Any) -> int:
         try:
-            number = index(value)  # numpy integers are welcome, floats are not
+            number = index(value)  # accepts numpy integers, but no floats
         except TypeError:
             number = -1
         if isinstance(value, bool) or not 0 <= number < self.domain_size:
-            # The message must not carry a raw answer into somebody's log.
+            # The message must not contain the answer, since it may be logged.
             raise ParameterError(f"a value is a whole number in [0, {self.domain_size})", type(value).__name__)
         return number
 
     def _refill(self) -> Any:
         """Draw noise ahead, and return the first of it.
 
-        Threads need no lock: `list.pop` is atomic, and what one of them draws while another does is forgotten, never used twice.
+        Threads need no lock: `list.pop` is atomic. If two threads draw at once, the noise of one is discarded, never used twice.
         """
         whose, until, ahead, count = self._hand
         used_up = not ahead and monotonic() < until and whose == process_mark()
         most = max(1, min(_AHEAD, _AHEAD_BITS // (8 * self.layout.payload_size)))
-        count = min(_GROWTH * count, most) if used_up else 1  # an app that asks rarely has nothing in hand
+        count = min(_GROWTH * count, most) if used_up else 1  # an app that records rarely holds no noise
         while True:
             whose, until = mark_process(), monotonic() + _HELD
             drawn = self.noise(OS, count)
@@ -237,7 +237,7 @@ class Mechanism(_Sealed, ABC):
 
     @property
     def canonical(self) -> str:
-        """All that device and decoder must agree on, as text: equal texts give interchangeable reports."""
+        """All that device and decoder must agree on, as text. Mechanisms with equal texts make interchangeable reports."""
         layout = self.layout
         return f"{self.name} {self.domain_size} {self.ratio} {self.p} {self.q} {layout.rows}x{layout.width} {layout.kind}"
 
@@ -249,18 +249,18 @@ class Mechanism(_Sealed, ABC):
         frequency
             The share of the n respondents who hold the value, in [0, 1].
         n
-            Reports.
+            Number of reports.
 
         Notes
         -----
-        ``(f p(1-p) + (1-f) q(1-q)) / (n (p-q)^2)``. Where the respondents are themselves a sample of a population whose
-        share is wanted, add ``f (1-f) / n``.
+        ``(f p(1-p) + (1-f) q(1-q)) / (n (p-q)^2)``. If the respondents are a sample, and the share in their population is
+        estimated, add ``f (1-f) / n``.
         """
         p, q = float(self.p), float(self.q)
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (n * (p - q) ** 2)
 
     def confusion(self, squares: float) -> float:  # noqa: ARG002 - most mechanisms confuse no values
-        """Compute what a pool of hash functions adds to the variance of a frequency, whatever the number of reports.
+        """Compute what a pool of hash functions adds to the variance of a frequency. More reports do not reduce it.
 
         Parameters
         ----------
@@ -271,7 +271,7 @@ class Mechanism(_Sealed, ABC):
 
     @property
     def mean_variance(self) -> Fraction:
-        """Exact variance of one report's frequency estimate, averaged over the domain; the frequencies cancel out."""
+        """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
         return mean_variance(self.p, self.q, self.domain_size)
 
 

@@ -1,4 +1,4 @@
-"""The classic two coins."""
+"""Randomised response with two coins."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _TRUTH = 2
 
 
 class Coin(Mechanism):
-    """Toss a coin: heads, tell the truth; tails, toss again and answer what the second coin says.
+    """Randomised response with two coins: on heads tell the truth, on tails answer what a second coin says.
 
-    The true answer is given with probability 3/4, so epsilon is ln 3, and the share of "yes" among the answers, P_B, gives
-    the share among people: P_A = 2 P_B - 1/2. It spends ln 3 whatever larger epsilon it is offered.
+    The true answer is given with probability 3/4, so epsilon is ln 3. If P_B is the share of "yes" among the answers, the share
+    among people is P_A = 2 P_B - 1/2. With a larger epsilon it still spends ln 3.
 
     References
     ----------
@@ -42,7 +42,7 @@ class Coin(Mechanism):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """None: both coins are fair."""
+        """Empty: both coins are fair."""
         return {}
 
     def noise(self, source: Source, count: int) -> list[Any]:
@@ -51,7 +51,7 @@ class Coin(Mechanism):
         return [_TRUTH if truth == ord("1") else answer - ord("0") for truth, answer in zip(first, second, strict=True)]
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Answer the truth, or what the second coin says."""
+        """Return the truth, or what the second coin says."""
         return self.layout.pack(0, value if noise == _TRUTH else noise)
 
     def supported(self, payload: bytes) -> set[int]:
@@ -59,5 +59,5 @@ class Coin(Mechanism):
         return {self.layout.unpack(payload)[1]}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of an answer."""
+        """Return the bounds of an answer's probability."""
         return Bounds(self.q, self.p, direct=True)

@@ -1,4 +1,4 @@
-"""A few bits about a few of the values, noisy once and for good: for metrics that are recorded again and again."""
+"""Noisy bits about a few of the values, drawn once and kept, for metrics that are recorded repeatedly."""
 
 from __future__ import annotations
 
@@ -24,31 +24,31 @@ _BUCKETS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class DBitFlip(Permanent):
-    """dBitFlipPM: a device has a set of d values, the buckets, and says of each whether it is the answer; each bit is noisy.
+    """dBitFlipPM: a device has a set of d values, the buckets, and reports a noisy bit for each: whether it is the answer.
 
-    There is no second step: the noisy bits are kept, and every report of an answer is the same. So all reports of an answer tell
-    no more than one, but whoever sees two that differ knows that the answer changed, and the first again tells of a return to an
-    earlier one. Values outside the set share one response, and a change among them does not show: a device keeps at most d + 1.
+    There is no second step: the noisy bits are kept, and all reports of one answer are equal. So they have the loss of one. But
+    two different reports show that the answer changed, and an earlier report again shows that it returned. Values outside the set
+    share one response, so a change among them does not show. A device keeps at most d + 1 responses.
 
-    Of the k values a set has d in a row, the last followed by the first. Sets begin every gcd(d, k) values: the fewest for which
-    each value is in as many sets as any other, a share d / k of them. The set is drawn once and is part of each report, so people
-    hide only among those who share it.
+    A set has d consecutive values of the k values; the first value follows the last. Sets begin every gcd(d, k) values. These
+    are the fewest sets for which every value is in the same number of sets, a share d / k of them. The set is drawn once, and
+    each report shows it. So a device hides only among those that share it.
 
     Parameters
     ----------
     buckets
-        d: values that a device tells about, from 1 to k. The variance falls with k / d, and a device comes to keep more
-        responses. With 1 a single bit depends on the answer, and has all of epsilon; with more there are two of them, and each
-        has half. By default 8, which fill a byte and are more exact than 1 up to epsilon 3.5, or all values of a smaller domain.
+        d: number of values of a set, from 1 to k. With more, the variance falls as k / d, and a device keeps more responses. With
+        1, a single bit depends on the answer and has the whole epsilon. With more, two bits do, and each has half. The default
+        is 8, or all values of a smaller domain. 8 bits fill a byte, and up to epsilon 3.5 they are more exact than 1.
     permanent
-        Epsilon: nothing else is possible.
+        Must be epsilon.
 
     Attributes
     ----------
     one, other : Fraction
-        Probability that the bit of the answer, and that any other bit of the set, is 1.
+        Probability that the bit of the answer is 1, and that any other bit of the set is 1.
     p, q : Fraction
-        These, times the share of sets that have a given value.
+        `one` and `other`, times the share of sets that have a given value.
 
     References
     ----------
@@ -89,28 +89,28 @@ class DBitFlip(Permanent):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """By how many values sets begin apart, and the probability of a flip."""
+        """The number of values from one set's beginning to the next, and the probability of a flip."""
         return {"stride": gcd(self.buckets, self.domain_size), "flip": self.other}
 
     def first(self, row: int) -> int:
-        """Return the first value of a set; the others follow it, around the domain."""
+        """Return the first value of a set. The others follow it around the domain."""
         return row * gcd(self.buckets, self.domain_size)
 
     @property
     def kept_responses(self) -> int:
-        """How many permanent responses a device comes to keep at most: one for each bucket, and one for all other values."""
+        """Most permanent responses of a device: one for each bucket, and one for all other values."""
         return min(self.buckets + 1, self.domain_size)
 
     def response_key(self, row: int, value: int) -> int:
-        """Name the permanent response of a value: its place in the set, or what follows the last place where it is not there."""
+        """Return the key of a value's permanent response: its place in the set, or d if it is not in the set."""
         return min((value - self.first(row)) % self.domain_size, self.buckets)
 
     def _bits(self, row: int, value: int) -> int:
-        """Return the bits of a value before any noise: at most one is 1."""
+        """Return the bits of a value without noise. At most one is 1."""
         return 1 << self.response_key(row, value) & (1 << self.buckets) - 1
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's set, and which of its bits are flipped."""
+        """Draw each report's set, and the bits to be flipped."""
         drawn = source.words(self.other.numerator, self.other.denominator, self.buckets, count)
         return list(zip(source.indices(self.layout.rows, count), drawn, strict=True))
 
@@ -124,7 +124,7 @@ class DBitFlip(Permanent):
         return self._bits(row, value) ^ flips(source, self.other, self.buckets)
 
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:  # noqa: ARG002 - there is no second step
-        """Report the bits kept."""
+        """Report the kept bits."""
         return self.layout.pack(row, kept)
 
     def supported(self, payload: bytes) -> set[int]:
@@ -133,37 +133,37 @@ class DBitFlip(Permanent):
         return {(self.first(row) + place) % self.domain_size for place in members(bits)}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a bucket's bit, of a device whose answer is in its set or not."""
+        """Return the bounds of the probability of a bucket's bit. The answer is in the set or not."""
         everywhere = self.layout.rows == 1
         return Bounds.of_bits(self.other, self.one, self.buckets, (1,) if everywhere else (0, 1), direct=everywhere)
 
     def variance(self, frequency: float, n: int) -> float:
-        """Compute the exact variance of an estimated frequency over the randomness of the devices, their sets included.
+        """Compute the exact variance of an estimated frequency over the randomness of the devices, including their sets.
 
         Parameters
         ----------
         frequency
             The share of the n respondents who hold the value, in [0, 1].
         n
-            Reports.
+            Number of reports.
 
         Notes
         -----
-        With p and q the probabilities `one` and `other`, and s = d / k the share of sets that have a given value, it is
-        ``(f ((p (1-p) / (p-q)^2 + 1) / s - 1) + (1-f) q (1-q) / (s (p-q)^2)) / n``. The decoder knows how many reports were about
-        the value, and takes q of these for noise instead of q s n.
+        Let p and q be `one` and `other`, and s = d / k the share of sets that have a given value. The variance is
+        ``(f ((p (1-p) / (p-q)^2 + 1) / s - 1) + (1-f) q (1-q) / (s (p-q)^2)) / n``. The decoder knows how many reports have a bit
+        for the value. It subtracts q times this number as noise, not q s n.
         """
         held, absent = (float(part) for part in self._variances())
         return (frequency * held + (1 - frequency) * absent) / n
 
     @property
     def mean_variance(self) -> Fraction:
-        """Exact variance of one report's frequency estimate, averaged over the domain; the frequencies cancel out."""
+        """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
         held, absent = self._variances()
         return (held + (self.domain_size - 1) * absent) / self.domain_size
 
     def _variances(self) -> tuple[Fraction, Fraction]:
-        """Return the variance that one report adds of somebody who holds the value, and of somebody who does not."""
+        """Return the variance that one report adds for a person who holds the value, and for one who does not."""
         share = Fraction(self.buckets, self.domain_size)
-        square = self.one * (1 - self.one) / (self.one - self.other) ** 2  # that of `other` is the same
+        square = self.one * (1 - self.one) / (self.one - self.other) ** 2  # `other` gives the same
         return (square + 1) / share - 1, square / share

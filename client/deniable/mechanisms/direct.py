@@ -1,4 +1,4 @@
-"""Answer directly: the truth with the largest probability that epsilon allows, else any other value."""
+"""Randomised response: the truth with the largest probability that epsilon allows, else another value."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _KEPT = ord("1")
 
 
 def shifts(source: Source, kept: int, size: int, count: int, unit: int = UNIT) -> list[int]:
-    """Draw by how much to shift an index modulo `size`: 0 has weight `kept`, every other shift has weight `unit`.
+    """Draw shifts of an index modulo `size`: shift 0 has weight `kept`, every other shift has weight `unit`.
 
-    The "other" shifts are 1 to ``size - 1``: the truth is not among them. (A "uniform" alternative that includes it would
-    tell the truth more often than the probabilities say.)
+    If 0 has not come up, one of the shifts 1 to ``size - 1`` is drawn uniformly. A uniform draw that includes 0 would tell the
+    truth more often than declared.
     """
     keep = source.bits(kept, kept + (size - 1) * unit, count)
     others = source.indices(size - 1, count)
@@ -30,7 +30,7 @@ def shifts(source: Source, kept: int, size: int, count: int, unit: int = UNIT) -
 
 
 class Grr(Mechanism):
-    """Generalised randomized response: the truth with probability e^eps / (e^eps + d - 1), else another value uniformly.
+    """Generalised randomised response: the truth with probability e^eps / (e^eps + d - 1), else another value uniformly.
 
     Best for small domains, d < 3 e^eps + 2.
 
@@ -43,7 +43,7 @@ class Grr(Mechanism):
     summary = "tell the truth with odds e^epsilon, else name another value at random"
 
     _kept: int
-    _ring: tuple[bytes, ...]  # the payloads of all values, twice round, so that a shift needs no modulo
+    _ring: tuple[bytes, ...]  # the payloads of all values, twice in a row, so that a shift needs no modulo
 
     def _parameters(self) -> dict[str, Any]:
         kept, d = weight(self.requested), self.domain_size
@@ -64,7 +64,7 @@ class Grr(Mechanism):
         return {"keep": self.p}
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw by how much each answer is shifted around the domain."""
+        """Draw the shift of each answer around the domain."""
         return shifts(source, self._kept, self.domain_size, count)
 
     def respond(self, value: int, noise: Any) -> bytes:
@@ -72,16 +72,16 @@ class Grr(Mechanism):
         return self._ring[value + noise]  # type: ignore[no-any-return]
 
     def supported(self, payload: bytes) -> set[int]:
-        """Return the value named."""
+        """Return the reported value."""
         return {self.layout.unpack(payload)[1]}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a value."""
+        """Return the bounds of a value's probability."""
         return Bounds(self.q, self.p, direct=True)
 
 
 class Binary(Grr):
-    """Randomized response to a yes-or-no question, the best there is for two values: the truth with odds e^eps.
+    """Randomised response to a yes-or-no question: the truth with odds e^eps. No mechanism for two values is more exact.
 
     References
     ----------

@@ -1,4 +1,4 @@
-"""Hadamard response with blocks: first a block, then a column of a small Hadamard matrix."""
+"""Hadamard response with blocks: name a block, and a column of a small Hadamard matrix."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _Number = TypeVar("_Number", int, Any)
 class GeneralHadamard(Mechanism):
     """Hadamard response with B blocks of b columns, near-optimal at every epsilon.
 
-    The domain is spread over the blocks by a public permutation; within its block a value owns a row of the b x b Hadamard matrix
-    other than the first, and its set is the b / 2 columns where the row is +1. A column of the set is e^eps times as likely as
-    any other of the K = B b. A report supports the values whose set has its column and opposes the others of that block; their
-    difference has mean p f, whatever the rest of the population does.
+    A public permutation spreads the domain over the blocks. In its block a value owns a row of the b x b Hadamard matrix, but
+    never the first row. Its set is the b / 2 columns where the row is +1. A column of the set is e^eps times as likely as any
+    other of the K = B b columns. A report supports the values whose set has its column. It opposes the other values of that
+    block. Support minus opposition has mean p f. This does not depend on the frequencies of other values.
 
-    The variance grows with the mass of the value's block, hence the permutation: values listed next to one another, which are
-    often the common ones, fall into different blocks.
+    The variance grows with the mass of the value's block. The permutation puts neighbours in the domain, which are often the
+    common values, into different blocks.
 
     Parameters
     ----------
     blocks
-        A power of two; 0 takes the one of least variance over a block of average mass.
+        A power of two. With 0 it is the one of least variance for a block of average mass.
 
     References
     ----------
@@ -79,27 +79,27 @@ class GeneralHadamard(Mechanism):
         return {"blocks": self.blocks, "size": self.size, "step": self._step, "inside": Fraction(inside, inside + beside)}
 
     def slots(self, value: _Number) -> tuple[_Number, _Number]:
-        """Return the block of a value, and its row of the block's matrix; of an array of values too.
+        """Return the block of a value, and its row of the block's matrix. This works for an array of values, too.
 
-        The permutation multiplies by a step near the golden section of the number of slots, which keeps neighbours apart.
+        The permutation multiplies by a step near the golden section of the number of slots. This keeps neighbours apart.
         """
         slot = value * self._step % (self.blocks * (self.size - 1))
         return slot // (self.size - 1), slot % (self.size - 1) + 1
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw whether each report names a column of the set, which of those, and which of the others."""
+        """Draw whether each report names a column of the set, one column of the set, and one of the others."""
         half, columns = self.size // 2, self.layout.width
         inside = half * self._kept
         sides = source.bits(inside, inside + (columns - half) * UNIT, count)
         return list(zip(sides, source.indices(half, count), source.indices(columns - half, count), strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Find the drawn column: of the set, of the rest of the block, or of another block."""
+        """Return the drawn column: of the set, of the rest of the block, or of another block."""
         side, choice, other = noise
         block, row = self.slots(value)
         half, size = self.size // 2, self.size
         inside = side & 1
-        away, place = divmod(other - half, size)  # columns of other blocks follow the half of the own one
+        away, place = divmod(other - half, size)  # columns of other blocks follow those of the own block
         outside = not inside and other >= half
         found = column(row, choice if inside else other % half, inside)
         if outside:
@@ -115,16 +115,16 @@ class GeneralHadamard(Mechanism):
         }
 
     def supported(self, payload: bytes) -> set[int]:
-        """Return the values whose set has the column named."""
+        """Return the values whose set has the reported column."""
         return self._signs(payload, 0)
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a column."""
+        """Return the bounds of a column's probability."""
         low = 1 / (self.size // 2 * (self.ratio - 1) + self.layout.width)
         return Bounds(low, self.ratio * low)
 
     def opposed(self, payload: bytes) -> set[int]:
-        """Return the other values of its block."""
+        """Return the other values of the column's block."""
         return self._signs(payload, 1)
 
     def variance(self, frequency: float, n: int, block_mass: float | None = None) -> float:
@@ -135,33 +135,33 @@ class GeneralHadamard(Mechanism):
         frequency
             The share of the n respondents who hold the value, in [0, 1].
         n
-            Reports.
+            Number of reports.
         block_mass
-            The share of respondents whose value lies in the same block, the value included; by default what an even spread of
-            the others gives.
+            The share of respondents whose value is in the same block, this value included. By default the others are spread
+            evenly over the blocks.
         """
         others = (1 - frequency) / self.blocks
         mass = frequency + others if block_mass is None else block_mass
         kept, half, columns = self._kept / UNIT, self.size // 2, self.layout.width
         total = half * (kept - 1) + columns
         near, far = half * (kept + 1) / total, self.size / total
-        # Of a holder's own report the sign has mean p; of anybody else's, mean 0.
+        # The sign has mean p in the report of a person with this value, and mean 0 in all others.
         p = float(self.p)
         return (mass * near + (1 - mass) * far - frequency * p * p) / (n * p * p)
 
     @property
     def mean_variance(self) -> Fraction:
-        """Variance of one report's frequency estimate, averaged over a domain spread evenly over the blocks."""
+        """Variance of one report's frequency estimate, averaged over a domain that is spread evenly over the blocks."""
         return _variance(self.blocks, self.size, self._kept) - Fraction(1, self.domain_size)
 
 
 def _size(d: int, blocks: int) -> int:
-    """Columns of a block that has a row for each of its values, and one that is constant."""
+    """Return the number of columns of a block. It has a row for each of its values, and a constant row."""
     return 1 << max(1, (-(-d // blocks)).bit_length())
 
 
 def _variance(blocks: int, size: int, kept: int) -> Fraction:
-    """Variance of one report's estimate for an absent value in a block of mass 1 / blocks."""
+    """Return the variance of one report's estimate for a value of frequency 0 in a block of mass 1 / blocks."""
     half, columns = size // 2, blocks * size
     total = half * (kept - UNIT) + columns * UNIT
     mass = Fraction(1, blocks)
@@ -170,7 +170,7 @@ def _variance(blocks: int, size: int, kept: int) -> Fraction:
 
 
 def _scatter(slots: int) -> int:
-    """Find a multiplier that permutes the slots, near their golden section."""
+    """Return a multiplier that permutes the slots, near the golden section of their number."""
     step = max(1, (isqrt(5 * slots * slots) - slots) // 2)
     while gcd(step, slots) > 1:
         step += 1

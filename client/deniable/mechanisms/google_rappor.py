@@ -1,12 +1,13 @@
-"""Reports bit for bit like those of the Python client of google/rappor, for deployments that move over.
+"""Reports with the same bits as those of the Python client of google/rappor, for deployments that move to deniable.
 
-A word is hashed into a Bloom filter of its cohort (MD5), its bits are replaced for good with probability f (permanent
-randomized response, HMAC-SHA256 of the device's secret), and each report adds fresh noise (instantaneous randomized response,
-p and q). The first two are deterministic and not private: only the result of `instantaneous` may leave the device.
+A report has three steps. `bloom` hashes a word into the Bloom filter of its cohort, by MD5. `permanent` replaces bits for good
+with probability f, by HMAC-SHA256 with the device's secret (permanent randomised response). `instantaneous` adds fresh noise by p
+and q (instantaneous randomised response). The first two are deterministic and not private. Only the result of `instantaneous`
+may leave the device.
 
-What its other clients do differently: C++ cuts f to 128ths and p, q to 256ths, Java rounds f to 128ths, and both mix the
-metric's name into the permanent noise. C++ has the same Bloom filter; Java spends two bytes of the MD5 on each hash, so its bits
-are others. To decode reports of the C++ client, give `Params` the probabilities that it really applies.
+Other clients differ. C++ cuts f to 128ths and p, q to 256ths. Java rounds f to 128ths. Both mix the metric's name into the
+permanent noise. C++ has the same Bloom filter. Java uses two bytes of the MD5 for each hash, so its bits are different. To
+decode reports of the C++ client, give `Params` the probabilities that it really applies.
 
 References
 ----------
@@ -55,19 +56,19 @@ class Params:
     hashes
         h: hash functions of the Bloom filter, from 1 to 16.
     cohorts
-        m: cohorts, each with hash functions of its own, from 1 to 2^32. (The C++ and Java clients want a power of two.)
+        m: cohorts, each with its own hash functions, from 1 to 2^32. (The C++ and Java clients need a power of two.)
     prob_p, prob_q
-        Probabilities that a 0 and a 1 of the permanent response are reported as 1: ``0 <= p < q <= 1``. A number or text is
-        read as the decimal that is written.
+        Probability that a 0 of the permanent response is reported as 1, and that a 1 is: ``0 <= p < q <= 1``. A number or text is
+        read as the written decimal.
     prob_f
-        Probability that chance decides a bit of the permanent response, in [0, 127/128].
+        Probability that a bit of the permanent response is replaced by a fair coin, in [0, 127/128].
 
     Attributes
     ----------
     effective_f : Fraction
-        What the client applies, ceil(128 f) / 128: it compares 7 random bits with 128 f.
+        The f that the client applies, ceil(128 f) / 128: it compares 7 random bits with 128 f.
     effective_p, effective_q : Fraction
-        What the client applies, ceil(2^53 p) / 2^53: it compares a float of 53 random bits with the float p.
+        The p and q that the client applies, such as ceil(2^53 p) / 2^53: it compares a float of 53 random bits with the float p.
 
     Raises
     ------
@@ -93,7 +94,7 @@ class Params:
         for name, steps in (("p", _DRAW_STEPS), ("q", _DRAW_STEPS), ("f", _F_STEPS)):
             exact = _exact(f"prob_{name}", getattr(self, f"prob_{name}"))
             object.__setattr__(self, f"prob_{name}", exact)
-            # The original computes with the float nearest to the decimal, so this rounds as it does.
+            # The original uses the float nearest to the decimal, so this does, too.
             object.__setattr__(self, f"effective_{name}", Fraction(ceil(Fraction(float(exact)) * steps), steps))
         if self.effective_p >= self.effective_q:
             raise ParameterError(
@@ -117,7 +118,7 @@ class Params:
 
     @property
     def epsilon_one_time(self) -> float:
-        """Privacy loss of one report in nats, ``h ln(q* (1 - p*) / (p* (1 - q*)))``; at most, as Bloom filters may overlap.
+        """Largest privacy loss of one report in nats, ``h ln(q* (1 - p*) / (p* (1 - q*)))``. Less if Bloom filters overlap.
 
         References
         ----------
@@ -128,7 +129,7 @@ class Params:
 
     @property
     def epsilon_permanent(self) -> float:
-        """Privacy loss of any number of reports of one word in nats, ``2 h ln((1 - f/2) / (f/2))``; infinite where f is 0.
+        """Privacy loss of any number of reports of one word in nats, ``2 h ln((1 - f/2) / (f/2))``; infinite if f is 0.
 
         References
         ----------
@@ -143,7 +144,7 @@ def bloom(word: bytes, cohort: int, params: Params) -> int:
     Parameters
     ----------
     word
-        Any bytes, also none; text as UTF-8.
+        Any bytes; text as UTF-8.
     cohort
         In [0, m).
 
@@ -166,7 +167,7 @@ def bloom(word: bytes, cohort: int, params: Params) -> int:
 
 
 def positions(word: bytes, params: Params) -> list[int]:
-    """Hash a word as every cohort does: its row of a map file.
+    """Hash a word in every cohort, as in a row of a map file.
 
     Returns
     -------
@@ -184,15 +185,15 @@ def positions(word: bytes, params: Params) -> list[int]:
 
 
 def permanent(bloom_bits: int, secret: bytes, params: Params) -> int:
-    """Replace each bit with probability f by a coin, always the same way for the same bits and secret. Not to be sent.
+    """Replace each bit with probability f by a coin, always in the same way for the same bits and secret. Never send it.
 
     Parameters
     ----------
     bloom_bits
         In [0, 2^k).
     secret
-        Random bytes that never leave the device, the same for its lifetime. Nothing else distinguishes metrics or devices
-        here: each metric needs a secret of its own, else equal Bloom filters get equal noise in all of them.
+        Random bytes that never leave the device and never change. Each metric needs its own secret. Otherwise equal Bloom filters
+        would have equal noise in all metrics.
 
     Returns
     -------
@@ -219,19 +220,19 @@ def permanent(bloom_bits: int, secret: bytes, params: Params) -> int:
 
 
 def instantaneous(prr: int, params: Params, source: Source = OS) -> int:
-    """Randomise a permanent response afresh. Each report is drawn anew.
+    """Draw a report from a permanent response.
 
     Parameters
     ----------
     prr
         The permanent response, in [0, 2^k).
     source
-        Where chance comes from. As in the original, k draws are for zeros and k for ones, bit 0 first, whatever the bits.
+        The source of randomness. As in the original there are k draws for zeros and k for ones, bit 0 first, for any bits.
 
     Returns
     -------
     int
-        The report, in [0, 2^k): a 0 becomes 1 with probability `effective_p`, a 1 stays with `effective_q`, exactly. Files
+        The report, in [0, 2^k). A 0 becomes 1 with probability `effective_p`, and a 1 stays with `effective_q`, exactly. Files
         have it as ``format(report, f"0{k}b")``, the highest bit first.
 
     Raises
@@ -248,7 +249,7 @@ def instantaneous(prr: int, params: Params, source: Source = OS) -> int:
 
 
 def encode(word: bytes, cohort: int, secret: bytes, params: Params, source: Source = OS) -> int:
-    """Make a report of a word: `bloom`, `permanent`, `instantaneous`.
+    """Make a report of a word by `bloom`, `permanent` and `instantaneous`.
 
     Returns
     -------
@@ -283,7 +284,7 @@ def _exact(name: str, value: object) -> Fraction:
 
 
 def _log_ratio(high: Fraction, low: Fraction) -> float:
-    """Compute ln(high / low), high >= low; of the difference, so that a loss near 0 keeps its digits."""
+    """Compute ln(high / low), high >= low, from the difference, so that a loss near 0 keeps its digits."""
     return log1p(float((high - low) / low)) if low else inf
 
 
@@ -319,7 +320,7 @@ PRESETS: Mapping[str, Params] = MappingProxyType(
 )
 """Parameters in use, by name.
 
-The ``*_RAPPOR_TYPE`` are Chrome's (components/rappor/public/rappor_parameters.h, 2016), the others those of the original's
-Python client, demo and regression tests. Chrome hashes with CityHash instead of MD5, so only the parameters are Chrome's: a
-map file of this module does not decode Chrome's reports.
+The ``*_RAPPOR_TYPE`` are Chrome's (components/rappor/public/rappor_parameters.h, 2016). The others are from the original's Python
+client, demo and regression tests. Chrome hashes with CityHash instead of MD5, so only the parameters are the same. A map file of
+this module does not decode Chrome's reports.
 """

@@ -1,4 +1,4 @@
-"""Hadamard response: name a column of a Hadamard matrix, likelier one where the true value's row is +1."""
+"""Hadamard response: name a column of a Hadamard matrix, more likely one where the true value's row is +1."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["Hadamard", "column"]
 
 
 def column(row: int, choice: int, inside: int) -> int:
-    """Find the column numbered `choice` of those where a row of the Hadamard matrix is +1 (`inside` is 1), or -1 (0).
+    """Return the column number `choice` of those where a row of the Hadamard matrix is +1 (`inside` is 1) or -1 (0).
 
-    One bit of the column, the lowest one of the row number, is set so that the parity of their common bits fits the side; the
-    other bits number the columns of either side.
+    The row's number and the column's number have common bits. Their parity decides the sign. The column's bit at the lowest bit
+    of the row is set so that the sign is right. The other bits of the column are `choice`.
     """
     lowest = row & -row
-    found = choice + (choice & -lowest)  # the bits of the number, with a 0 put in at the lowest bit of the row
+    found = choice + (choice & -lowest)  # the bits of `choice`, with a 0 inserted at the lowest bit of the row
     return found | lowest if (found & row).bit_count() & 1 == inside else found
 
 
 class Hadamard(Mechanism):
     """Hadamard response with one block: K = 2^ceil(log2(d + 1)) columns, half of them in the set of each value.
 
-    Value v owns row v + 1 of the K x K Hadamard matrix (row 0 is constant); its set is the columns y with H[v + 1, y] = +1,
-    that is, where v + 1 and y have an even number of common bits. Any two sets share exactly a quarter of the columns. A
-    column of the set is e^eps times as likely as one outside. Nearly optimal for eps up to 1; the smallest reports, and a
-    decoder in K log K steps.
+    Value v owns row v + 1 of the K x K Hadamard matrix; row 0 is constant. The set of v is the columns y with H[v + 1, y] = +1,
+    that is, where v + 1 and y have an even number of common bits. Any two sets share exactly a quarter of the columns. A column
+    of the set is e^eps times as likely as one outside. The mechanism is nearly optimal for eps up to 1. It has the smallest
+    reports, and decoding takes K log K steps.
 
     References
     ----------
@@ -60,21 +60,21 @@ class Hadamard(Mechanism):
         return {"keep": self.p}
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw whether each report names a column of the set, and which of the K/2 on that side."""
+        """Draw whether each report names a column of the set, and which one of the K/2 columns on that side."""
         sides = source.bits(self._kept, self._kept + UNIT, count)
         return list(zip(sides, source.indices(self.layout.width // 2, count), strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Find the drawn column on the drawn side."""
+        """Return the drawn column on the drawn side."""
         side, choice = noise
         return column(value + 1, choice, side & 1).to_bytes(self.layout.payload_size, "little")  # ord("1") is odd: inside
 
     def supported(self, payload: bytes) -> set[int]:
-        """Return the values whose set has the column named."""
+        """Return the values whose set has the reported column."""
         column = self.layout.unpack(payload)[1]
         return {value for value in range(self.domain_size) if not ((value + 1) & column).bit_count() & 1}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a column."""
+        """Return the bounds of a column's probability."""
         half = self.layout.width // 2
         return Bounds((1 - self.p) / half, self.p / half)

@@ -1,4 +1,4 @@
-"""Generalised randomized response in two steps, for metrics that are recorded again and again."""
+"""Generalised randomised response with permanent responses, for metrics that are recorded repeatedly."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ __all__ = ["LGrr", "Shifted"]
 
 
 class Shifted(Permanent):
-    """A permanent mechanism whose permanent response shifts one of k cells around, and whose reports shift that again.
+    """A permanent mechanism whose permanent response is a shifted cell, and whose reports shift it again.
 
-    With a = e^permanent and b = e^epsilon, the permanent response is the truth with p1 = a / (a + k - 1) and any other cell with
-    q1 = (1 - p1) / (k - 1). A report keeps that with p2 = (ps - q1) / (p1 - q1), ps = b / (b + k - 1), and names any other cell
-    with (1 - p2) / (k - 1). Both steps together are GRR of epsilon, exactly, for every k.
+    Let a = e^permanent and b = e^epsilon. The permanent response is the true cell with probability p1 = a / (a + k - 1), and any
+    other of the k cells with q1 = (1 - p1) / (k - 1). A report is the kept cell with p2 = (ps - q1) / (p1 - q1), where
+    ps = b / (b + k - 1), and any other cell with (1 - p2) / (k - 1). Both steps together are exactly GRR of epsilon, for every k.
     """
 
     options = ("permanent",)
 
     _kept_permanent: int
-    _again: tuple[int, int]  # weights of a report that is the permanent response, and that is a given other cell
+    _again: tuple[int, int]  # weights of the second step: of the kept cell, and of each other cell
 
     def _steps(self, cells: int, once: Fraction) -> dict[str, Any]:
-        """Compute the parameters of both steps, of which together a report names the true cell with probability `once`."""
+        """Compute the parameters of both steps. Together they report the true cell with probability `once`."""
         kept = weight(self._read_permanent())
         total = kept + (cells - 1) * UNIT
         true, other = Fraction(kept, total), Fraction(UNIT, total)
@@ -42,7 +42,7 @@ class Shifted(Permanent):
 
     @property
     def _keeps(self) -> dict[str, Any]:
-        """The probabilities that the first step and the second keep the cell."""
+        """The probabilities that the first and the second step keep the cell."""
         cells, (again, other) = self.layout.width, self._again
         return {
             "keep_permanent": Fraction(self._kept_permanent, self._kept_permanent + (cells - 1) * UNIT),
@@ -56,7 +56,7 @@ class Shifted(Permanent):
         return (self.response_key(row, value) + shift) % cells
 
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
-        """Shift the cell kept."""
+        """Shift the kept cell."""
         cells = self.layout.width
         weight_kept, weight_other = self._again
         (shift,) = shifts(source, weight_kept, cells, 1, weight_other)
@@ -64,16 +64,16 @@ class Shifted(Permanent):
 
 
 class LGrr(Grr, Shifted):
-    """L-GRR: the permanent response is GRR's, and each report is GRR of it. Best for small domains, as GRR is.
+    """L-GRR: the permanent response is GRR of the value, and each report is GRR of the response. Best for small domains.
 
-    A device keeps a response for each value that its user ever holds. That the value changed shows, and so does a return to an
-    earlier one.
+    A device keeps a response for each value that its user ever holds. Reports show that the value changed, and that it returned
+    to an earlier one.
 
     References
     ----------
     H. H. Arcolezi, J.-F. Couchot, B. Al Bouna, X. Xiao: Improving the utility of locally differentially private protocols for
-    longitudinal and multidimensional frequency estimates. Digital Communications and Networks, 2022. (Their p2 gives less than
-    epsilon, and so more noise than need be, for more than two values; ours gives epsilon.)
+    longitudinal and multidimensional frequency estimates. Digital Communications and Networks, 2022. (For more than two values
+    their p2 spends less than epsilon, with more noise than necessary. Ours spends epsilon.)
     """
 
     name = "l_grr"
@@ -85,5 +85,5 @@ class LGrr(Grr, Shifted):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The probabilities of the truth: of a report at once, of the permanent response, and of a report from that."""
+        """The probabilities of the truth: in one step, in the first of two steps, and in the second."""
         return super().constants | self._keeps

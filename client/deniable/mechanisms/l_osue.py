@@ -1,4 +1,4 @@
-"""Optimised unary encoding in two steps, for metrics that are recorded again and again."""
+"""Optimised unary encoding with permanent responses, for metrics that are recorded repeatedly."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _HALF = Fraction(1, 2)
 
 
 class LOsue(Oue, Permanent):
-    """L-OSUE: the permanent response is OUE's, and each report flips every bit of it with the same small probability.
+    """L-OSUE: the permanent response is OUE of the value, and each report flips its bits with the same small probability.
 
-    With a = e^permanent and b = e^epsilon, the permanent response has 1 with probability 1/2 for the true value and 1 / (a + 1)
-    for any other, and a report keeps a bit with probability (1 - ab) / (b - a - ab + 1). Both steps together are OUE of epsilon,
-    exactly: one report is as good as without a permanent response.
+    Let a = e^permanent and b = e^epsilon. A bit of the permanent response is 1 with probability 1/2 for the true value, and with
+    1 / (a + 1) for any other. A report keeps a bit with probability (1 - ab) / (b - a - ab + 1). Both steps together are exactly
+    OUE of epsilon. So one report is as exact as without a permanent response.
 
-    A device keeps a response for each value that its user ever holds. That the value changed shows, and so does a return to an
-    earlier one.
+    A device keeps a response for each value that its user ever holds. Reports show that the value changed, and that it returned
+    to an earlier one.
 
     References
     ----------
@@ -44,13 +44,13 @@ class LOsue(Oue, Permanent):
         kept = weight(self._read_permanent())
         claims = super()._parameters()
         other = Fraction(UNIT, kept + UNIT)
-        # A flip leaves the fair coin fair, so only the other bits decide how often it must happen.
+        # A flipped fair coin is still fair, so only the other bits decide the probability of a flip.
         flip = second_flip(other, claims["q"])
         return claims | {"permanent_ratio": Fraction(kept, UNIT), "_other": other, "_flip": flip}
 
     @property
     def constants(self) -> dict[str, Any]:
-        """Besides those of one step, the probabilities of a kept 1 for another value, and of a flip of a kept bit."""
+        """The constants of OUE, the probability of a kept 1 for another value, and that of a flip of a kept bit."""
         return super().constants | {"other_permanent": self._other, "flip_again": self._flip}
 
     def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002 - there is one row
@@ -58,5 +58,5 @@ class LOsue(Oue, Permanent):
         return place(value, draw(source, _HALF, self._other, self.domain_size, 1)[0])
 
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
-        """Flip some of the bits kept."""
+        """Flip some of the kept bits."""
         return self.layout.pack(row, kept ^ flips(source, self._flip, self.domain_size))

@@ -1,4 +1,4 @@
-"""Local hashing over a complete linear family: a few bytes, whatever the size of the domain."""
+"""Local hashing over a complete linear family: a few bytes for any domain."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["LocalHash", "best_family"]
 class LocalHash(Mechanism):
     """Pick a hash function at random, hash the value to one of g cells, and answer with GRR over the cells.
 
-    The functions are *all* linear functionals over F_g, so two values collide in exactly 1/g of them and the estimator is
-    unbiased whatever the data. g is the prime of least exact variance, near e^eps + 1, whose tally fits.
+    The functions are *all* linear functionals over F_g. Two values collide in exactly 1/g of them, so the estimator is unbiased
+    for any data. The prime g has the least exact variance of those whose tally fits; it is near e^eps + 1.
 
     References
     ----------
@@ -63,7 +63,7 @@ class LocalHash(Mechanism):
         return family
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's hash function, and by how much its cell is shifted."""
+        """Draw each report's hash function, and the shift of its cell."""
         rows = source.indices(self.family.rows, count)
         return list(zip(rows, shifts(source, self._kept, self.family.range_size, count), strict=True))
 
@@ -74,31 +74,31 @@ class LocalHash(Mechanism):
         return (row * g + (self.family.hash(row, value) + shift) % g).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
 
     def supported(self, payload: bytes) -> set[int]:
-        """Return the values whose hash is the cell named."""
+        """Return the values whose hash is the reported cell."""
         row, cell = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if self.family.hash(row, value) == cell}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a cell."""
+        """Return the bounds of a cell's probability."""
         return Bounds((1 - self.p) / (self.family.range_size - 1), self.p)
 
 
 def best_family(domain_size: int, kept: int, max_rows: int = MAX_CELLS) -> LinearFamily | None:
-    """Find the complete family of least exact variance whose tally fits, or None.
+    """Return the complete family of least exact variance whose tally fits, or None.
 
     Parameters
     ----------
     domain_size
-        Values.
+        Number of values.
     kept
         The integer weight of e^eps.
     max_rows
-        Most functions that the family may have.
+        Most functions of the family.
     """
     if domain_size > MAX_CELLS:
         return None
     best = kept // UNIT + 1  # variance falls up to g = e^eps + 1 and rises from there
-    # No tally has more rows than cells, nor a row more than the root of them: at epsilon 16 this saves 17 million trials.
+    # The width is at most the number of rows, so it is at most the root of the cells. At epsilon 16 this saves 17 million trials.
     primes = [g for g in range(2, min(2 * best + 4, isqrt(MAX_CELLS) + 1)) if is_prime(g)]
     families = (LinearFamily(domain_size, g) for g in primes)
     fitting = [family for family in families if family.rows <= min(max_rows, MAX_CELLS // family.range_size)]

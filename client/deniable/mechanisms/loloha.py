@@ -1,4 +1,4 @@
-"""Local hashing in two steps: a device keeps few responses, however often its answer changes."""
+"""Local hashing with permanent responses: a device keeps few responses, however often its answer changes."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ __all__ = ["Loloha"]
 class Loloha(LocalHash, Shifted):
     """LOLOHA: a device hashes its answers to g cells, always by the same function, and keeps a response for each cell.
 
-    Answers of one cell share a response, so a device spends `epsilon_permanent` at most g times, not once for each value. A
-    change within a cell does not show; one from cell to cell does, and so does a return to an earlier cell. Both
-    steps together are local hashing of epsilon, exactly, over a complete family of functions: the estimates are unbiased, and
-    no error outlasts the number of reports.
+    Answers of one cell share a response. So a device spends `epsilon_permanent` at most g times, not once for each value. Reports
+    do not show a change within a cell. They show a change to another cell, and a return to an earlier one. Both steps together
+    are exactly local hashing of epsilon over a complete family of functions. The estimates are unbiased, and their error
+    vanishes with many reports.
 
-    g is the prime of least exact variance whose family has at most 4,096 functions. The function is drawn once and is part of
-    each report, so people hide only among those who share it. A family has as many functions as the domain has values, or more:
-    larger domains are refused.
+    g is the prime of least exact variance whose family has at most 4,096 functions. The function is drawn once, and each report
+    shows it. So a device hides only among those that share it. A family has at least as many functions as the domain has values,
+    so larger domains are refused.
 
     References
     ----------
     H. H. Arcolezi, C. Pinzon, C. Palamidessi, S. Gambs: Frequency estimation of evolving data under local differential privacy.
-    EDBT 2023. (Their second step keeps a report's epsilon below what is asked for, for more than two cells; ours gives it.)
+    EDBT 2023. (For more than two cells their second step spends less than epsilon. Ours spends epsilon.)
     """
 
     name = "loloha"
@@ -51,14 +51,14 @@ class Loloha(LocalHash, Shifted):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The functions, and the probabilities of the true cell, at once and in two steps."""
+        """The functions, and the probabilities of the true cell, in one step and in two."""
         return super().constants | self._keeps
 
     @property
     def kept_responses(self) -> int:
-        """How many permanent responses a device comes to keep at most: one for each cell, or value where these are fewer."""
+        """Most permanent responses of a device: the number of cells, or of values if these are fewer."""
         return min(self.family.range_size, self.domain_size)
 
     def response_key(self, row: int, value: int) -> int:
-        """Name the permanent response of a value: its hash."""
+        """Return the key of a value's permanent response: its hash."""
         return self.family.hash(row, value)

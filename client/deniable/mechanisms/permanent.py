@@ -1,4 +1,4 @@
-"""Mechanisms in two steps, for metrics that are recorded again and again."""
+"""Mechanisms with permanent responses, for metrics that are recorded repeatedly."""
 
 from __future__ import annotations
 
@@ -18,35 +18,37 @@ if TYPE_CHECKING:
 __all__ = ["MAX_ROWS", "Permanent", "flips", "second_flip"]
 
 MAX_ROWS = 4096
-"""Most rows of a permanent mechanism whose rows grow with its domain. A device's row stays the same and is part of each of its
-reports. So many devices must share it: a device hides among (devices / rows)."""
+"""Most rows of a permanent mechanism whose rows grow with its domain.
+
+A device keeps its row for good, and each of its reports shows it. So a device hides only among the devices that share its row.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Permanent(Mechanism):
-    """A permanent response, drawn once for an answer and kept, of which every report is a noisy copy.
+    """A mechanism in two steps: a permanent response is drawn once for an answer and kept; each report is a noisy copy of it.
 
-    However many reports of one answer are seen, together they tell no more than the permanent response itself would:
-    `epsilon_permanent`. One report alone tells `epsilon`, which is less. `randomize` takes both steps at once and keeps nothing.
+    All reports of one answer together have the privacy loss `epsilon_permanent` of the permanent response. One report alone has
+    the loss `epsilon`, which is less. `randomize` takes both steps at once and keeps nothing.
 
-    An answer that changes has another response. Reports from k responses tell at most k times `epsilon_permanent` between
-    histories that change, and return to an earlier answer, at the same times. Answers of one `response_key` count as one. That an
-    answer changed shows, and so does a return to an earlier one. Between other histories there is no such bound, and none at all
-    where a report is the permanent response itself.
+    A changed answer has another response. It shows that the answer changed, and that it returned to an earlier one. Compare two
+    histories whose answers change, and return to an earlier answer, at the same times. Reports from k responses then have a loss
+    of at most k times `epsilon_permanent`. Answers of one `response_key` count as one. Between other histories there is no such
+    bound. If a report is the permanent response itself, there is no bound at all between them.
 
-    A device uses one row (cohort, hash function, set of buckets) of the layout for good, uniformly drawn: a row drawn anew for
-    each report would tell more with every report, and make permanent responses of their own necessary.
+    A device uses one row (cohort, hash function, set of buckets) of the layout for good. The row is drawn uniformly. A new row
+    for each report would need new permanent responses, and each of them would add to the loss.
 
     Parameters
     ----------
     permanent
-        Privacy loss of the permanent response, in nats, not less than epsilon; 0 takes twice epsilon, at most 16.
-        Where it is epsilon, a report is the permanent response itself, and reports of the same answer are all the same.
+        Privacy loss of the permanent response in nats, not less than epsilon. With 0 it is twice epsilon, at most 16. If it
+        equals epsilon, a report is the permanent response itself, and all reports of one answer are equal.
 
     Attributes
     ----------
     permanent_ratio : Fraction or None
-        The worst likelihood ratio of the permanent response, exactly; None where it has no bound.
+        The worst likelihood ratio of the permanent response, exactly; None if it has no bound.
     """
 
     permanent: float = 0
@@ -54,7 +56,7 @@ class Permanent(Mechanism):
     requested_permanent: Fraction = field(init=False, repr=False, compare=False)
 
     def _read_permanent(self, default: Fraction | None = None) -> Fraction:
-        """Read the permanent epsilon asked for, and set it."""
+        """Read the requested permanent epsilon, and set it."""
         wanted = exact(self.permanent) if self.permanent else default or min(2 * self.requested, Fraction(MAX_EPSILON))
         if wanted < self.requested:
             raise ParameterError("permanent is not below epsilon: a report is a noisy copy of it", self.permanent)
@@ -63,54 +65,55 @@ class Permanent(Mechanism):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The options with the values they have, the permanent epsilon as it was written."""
+        """The options with their values; the permanent epsilon as it was written."""
         given = super().chosen
         return given | {"permanent": self.requested_permanent} if "permanent" in given else given
 
     @property
     def canonical(self) -> str:
-        """All that device and decoder must agree on; the permanent response too, though no decoder needs it."""
+        """All that device and decoder must agree on. It includes the permanent response, which no decoder needs."""
         return f"{super().canonical} {self.permanent_ratio}"
 
     @property
     def epsilon_permanent(self) -> float:
-        """Privacy loss of all reports of one answer together, in nats, where the permanent response is kept."""
+        """Privacy loss of all reports of one answer together, in nats, if the permanent response is kept."""
         if self.permanent_ratio is None:
             return inf
         return min(log(self.permanent_ratio.numerator) - log(self.permanent_ratio.denominator), self.permanent or inf)
 
     @property
     def kept_responses(self) -> int:
-        """How many permanent responses a device comes to keep at most: so many times may `epsilon_permanent` be spent.
+        """Most permanent responses of a device. It spends `epsilon_permanent` at most so many times.
 
-        What that bounds, and what not, is said of the class.
+        The class describes what this bounds and what it does not.
         """
         return self.domain_size
 
     def response_key(self, row: int, value: int) -> int:  # noqa: ARG002 - for most, every value has a response of its own
-        """Name the permanent response of a value in a row: those of equal keys share one. At most `kept_responses` keys."""
+        """Return the key of a value's permanent response in a row. Values of one key share a response."""
         return value
 
     @abstractmethod
     def respond_permanently(self, row: int, value: int, source: Source) -> int:
-        """Draw the permanent response to a value: content of a report of this row, as `Layout.pack` takes it.
+        """Draw the permanent response to a value: the content of a report of this row, as `Layout.pack` takes it.
 
-        A pure function of its arguments and of what the source gives. Values of one `response_key` have the same distribution.
+        It depends only on the arguments and the draws. Values of one `response_key` have the same distribution.
         """
 
     @abstractmethod
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
-        """Draw a report from a permanent response. Both steps together are distributed as `randomize` of this row."""
+        """Draw a report from a permanent response. Both steps together have the distribution of `randomize` in this row."""
 
 
 def second_flip(first: Fraction, both: Fraction) -> Fraction:
-    """Compute the probability of a second flip of a bit, after which one flipped with probability `first` is so with `both`.
+    """Compute the probability of a second flip, so that a bit is flipped by both steps together with probability `both`.
 
-    A flip with probability r after one with probability s is a flip with probability s + r - 2 r s.
+    The first flip has probability `first`. Flips with probabilities s and r together are one flip with probability
+    s + r - 2 r s.
     """
     return (both - first) / (1 - 2 * first)
 
 
 def flips(source: Source, probability: Fraction, width: int) -> int:
-    """Draw which of `width` bits are flipped, each with the same probability."""
+    """Draw which of `width` bits are flipped, each with the given probability."""
     return source.words(probability.numerator, probability.denominator, width, 1)[0]

@@ -1,11 +1,12 @@
-"""Prefix trees: how answers that nobody listed are found, a few bits at a time.
+"""Prefix trees: they find common answers that nobody listed, a few bits at a time.
 
-Each device tells of a prefix of its answer, of a length drawn at random whatever the answer is. Short prefixes are few enough to
-try all of them; those that turn out common are lengthened by all of the next few bits, tried on the devices that told of that
-length, and so on to the whole answer. `deniable_aggregator.decode.discovery` does this.
+Each device reports about a prefix of its answer. The length of the prefix is drawn at random and does not depend on the answer.
+There are few short prefixes, so the search tries all of them. It extends the common ones by a few bits in all ways, and tests
+these on the devices that reported about that length. It goes on until it has whole answers. This search is
+`deniable_aggregator.decode.discovery`.
 
-The people are split among the lengths, not the epsilon: a device sends a single report, about a single prefix, with all of it.
-Half the epsilon would cost far more than half of the people. So the epsilon of a report is exactly the one declared.
+The devices are split among the lengths, the epsilon is not: a device sends one report about one prefix with the whole epsilon.
+Half of the epsilon would cost far more than half of the devices. So the epsilon of a report is exactly the declared one.
 """
 
 from __future__ import annotations
@@ -25,24 +26,24 @@ from deniable.wire.layout import Layout
 __all__ = ["GOLDEN", "MAX_STEP", "MULTIPLIERS", "Pem", "PrefixTree", "TreeHist", "extend"]
 
 MAX_CELLS = 1 << 20
-"""Cells of the largest tally, which must be small enough to be fetched whenever somebody reads."""
+"""Most cells of a tally. It must be small enough to be read for each query."""
 
 MAX_STEP = 20
-"""Most bits that a level adds: for each of the prefixes kept, the search tries every way to go on."""
+"""Most bits that a level adds. The search extends each kept prefix by these bits in all ways."""
 
 _ROWS = 4096
 _WORD = (1 << 64) - 1
 
 GOLDEN = 0x9E3779B97F4A7C15
 MULTIPLIERS = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-"""Constants of `extend`: part of what device and decoder share, never to change."""
+"""Constants of `extend`. Device and decoder share them, so they must never change."""
 
 
 def extend(key: int, chunk: int) -> int:
-    """Return the 64-bit key of a prefix that goes on with `chunk` after one that has `key`.
+    """Return the 64-bit key of a prefix from the `key` of its parent and the `chunk` of bits that follow.
 
-    A bijection of the chunk, below 2^64 - 1, for any key: prefixes of one parent never collide, and others do only by chance of
-    2^-64. The mixing is the finaliser of splitmix64.
+    For any key this is a bijection of chunks below 2^64 - 1. So prefixes of one parent never collide. Other prefixes collide with
+    probability 2^-64. The mixing is the finaliser of splitmix64.
 
     References
     ----------
@@ -56,41 +57,42 @@ def extend(key: int, chunk: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class PrefixTree(FastLocalHash):
-    """What searches by prefix share: the reports.
+    """The base of searches by prefix: the reports.
 
-    A device draws a row. The row belongs to a *level*, which says how long a prefix to tell of, and is a random hash function, of
-    which it answers one of `width` cells: fast local hashing, of prefixes. The last level is the *confirmation*: the whole
-    answer of devices that had no part in the search, so that what is published of a value found is not what made it be found.
+    A device draws a row. The row belongs to a *level*, which has a length of prefixes. The row is also a random hash function,
+    which hashes the prefix to one of `width` cells. The device reports this cell as in fast local hashing. The last level is the
+    *confirmation*: its devices report about their whole answer and have no part in the search. So the reports that found a value
+    are not those from which its frequency is estimated.
 
     Parameters
     ----------
     domain_size
-        Values are numbers of B bits, the least number of them that holds the domain; a prefix is the highest bits.
+        Number of values. A value is a number of B bits, as few as hold the domain. A prefix is its highest bits.
     step
-        Bits by which a level's prefixes are longer than those of the level before; by default 8.
+        Bits that each level adds to the prefixes of the level before; by default 8.
     start
         Bits of the shortest prefixes; by default 16 (``pem``) or 8 (``tree_hist``).
     rows
-        Hash functions of all levels together; by default 4,096, or as many as make a tally of 2^20 cells.
+        Hash functions of all levels together; by default 4,096, or fewer so that the tally has at most 2^20 cells.
     confirm
-        Share of the devices whose reports confirm what those of the others show, in (0, 1); by default 1/4 (``pem``) or 1/2.
+        Share of the devices that confirm, in (0, 1); by default 1/4 (``pem``) or 1/2 (``tree_hist``).
 
     Notes
     -----
-    Each of L levels has (1 - confirm) / L of the devices, and a value passes it whose frequency is above z standard errors there,
-    where noise of as many of the keep * 2^step candidates as are kept reaches z. So longer steps find rarer values, but hardly:
-    by a twentieth from 8 bits to 12, where the search tries sixteen times as many prefixes.
+    Each of L levels has (1 - confirm) / L of the devices. A value passes a level if its frequency is above z standard errors.
+    z is the level that noise reaches for as many of the keep * 2^step candidates as are kept. So longer steps find rarer values,
+    but not by much: a step of 12 bits instead of 8 gains a twentieth and tries sixteen times as many prefixes.
 
     Attributes
     ----------
     bits : int
         B.
     lengths : tuple of int
-        Bits of the prefix that each level tells of; the last two levels have all B, one for the search and one to confirm.
+        Bits of each level's prefixes. The last two levels have all B bits: one for the search and one for the confirmation.
     first_rows : tuple of int
-        First row of each level, then `rows`. Each row is equally likely.
+        First row of each level, then `rows`. All rows are equally likely.
     width : int
-        Cells: the whole number of least variance, near e^eps + 1.
+        Number of cells of a row: the whole number of least variance, near e^eps + 1.
     other : Fraction
         Probability that a payload supports a given value whose prefix does not collide with the true one's.
     """
@@ -101,7 +103,7 @@ class PrefixTree(FastLocalHash):
     _START: ClassVar[int]
     _CONFIRM: ClassVar[str]
 
-    family: PoolFamily = None  # type: ignore[assignment] # never another, and set with the other parameters
+    family: PoolFamily = None  # type: ignore[assignment] # always a pool; set with the other parameters
     step: int = 0
     start: int = 0
     confirm: float | str | Fraction = 0
@@ -120,7 +122,7 @@ class PrefixTree(FastLocalHash):
         return {
             "ratio": Fraction(kept, UNIT),
             "p": Fraction(kept, total),
-            "q": Fraction(1, width),  # for a value of no common prefix, on average over random functions
+            "q": Fraction(1, width),  # for a value with another prefix, on average over random functions
             "other": Fraction(UNIT, total),
             "layout": Layout(rows, width, "index"),
             "family": PoolFamily(self.name, rows, width),
@@ -134,7 +136,7 @@ class PrefixTree(FastLocalHash):
         }
 
     def _levels(self, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Cut the bits into levels, and the rows among them."""
+        """Divide the bits into levels, and the rows among the levels."""
         bits = (self.domain_size - 1).bit_length()
         for name, default in (("step", self._STEP), ("start", self._START)):
             given = getattr(self, name)
@@ -165,7 +167,7 @@ class PrefixTree(FastLocalHash):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The same as of fast local hashing, and what each level tells of."""
+        """The constants of fast local hashing, and the levels."""
         return super().constants | {"bits": self.bits, "lengths": self.lengths, "bounds": self.first_rows}
 
     @property
@@ -176,39 +178,39 @@ class PrefixTree(FastLocalHash):
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The options with the values they have."""
+        """The options with their values."""
         return {name: getattr(self, name) for name in self.options}
 
     @property
     def confirming(self) -> Fraction:
-        """Share of the devices whose reports confirm."""
+        """Share of the devices that confirm."""
         return Fraction(self.rows - self.first_rows[-2], self.rows)
 
     def level(self, row: int) -> int:
-        """Return the level that a row belongs to."""
+        """Return the level of a row."""
         return bisect_right(self.first_rows, row) - 1
 
     def key(self, level: int, value: int) -> int:
-        """Return the 64-bit key of the prefix of a value that a level tells of."""
+        """Return the 64-bit key of a value's prefix at a level."""
         made = 0
         for shift, mask in self._chunks[level]:
             made = extend(made, value >> shift & mask)
         return made
 
     def place(self, row: int, value: int) -> int:
-        """Hash the prefix that a row's level tells of."""
+        """Return the place to which a row hashes a value's prefix."""
         return self.family.hash(row, self.key(bisect_right(self.first_rows, row) - 1, value))
 
     def variance(self, frequency: float, n: int) -> float:
-        """Compute the variance of the estimated frequency of a value found, to first order in 1 / n.
+        """Compute the variance of the estimated frequency of a found value, to first order in 1 / n.
 
-        Only the devices that confirm are asked: n times their share of reports, a random sample of the n respondents.
+        Only the devices that confirm are used. They are a random sample of the n respondents.
         """
         share = float(self.confirming)
         return (super().variance(frequency, 1) + (1 - share) * frequency * (1 - frequency)) / (n * share)
 
     def confusion(self, squares: float) -> float:
-        """Compute what the pool adds to the variance of a confirmed frequency, if no other value were accounted for."""
+        """Compute what the pool adds to the variance of a confirmed frequency, without any correction for other values."""
         return squares / ((self.rows - self.first_rows[-2]) * (self.width - 1))
 
 
@@ -231,9 +233,9 @@ class Pem(PrefixTree):
 class TreeHist(PrefixTree):
     """TreeHist: at each level the search keeps the prefixes that stand out of the noise, and half of the devices confirm.
 
-    It finds less than ``pem``, and what it finds is there. The paper's tree is binary, which is ``step = 1``: the level that each
-    device tells of is then one of very many. There a device sends two reports, of a prefix and of its whole answer, each with
-    half of the epsilon; here half of the devices send the one and half the other, each with all of it.
+    It finds fewer values than ``pem``, but hardly any that is not there. The paper's tree is binary, which is ``step = 1`` and
+    has very many levels. In the paper a device sends two reports, about a prefix and about its whole answer, each with half of
+    the epsilon. Here half of the devices send one and half send the other, each with the whole epsilon.
 
     References
     ----------

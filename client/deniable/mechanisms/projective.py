@@ -1,4 +1,4 @@
-"""Projective geometry response: name a point of a finite geometry, likelier one on the value's hyperplane."""
+"""Projective geometry response: name a point of a finite geometry, more likely one on the value's hyperplane."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Projective", "points"]
 
-_LISTED = 1024  # answers in all, up to which listing them takes a few milliseconds
+_LISTED = 1024  # most payloads of all values together that are listed; listing them takes a few milliseconds
 
 
 class Projective(Mechanism):
     """Projective geometry response: a point of the value's own hyperplane is e^eps times as likely as any other point.
 
-    The K = (q^t - 1) / (q - 1) points of the geometry are the vectors of t coordinates over a field of q elements, of which
-    the first that is not 0 is 1. A vector is written as the number whose base-q digits are its coordinates, the first one
-    highest, and the points are numbered in the order of their vectors. So those with at most m digits after their 1 come
-    first, (q^(m+1) - 1) / (q - 1) of them, and a point's number is its vector less what m alone decides.
+    The points of the geometry are vectors of t coordinates over a field of q elements. The first coordinate that is not 0 is 1.
+    There are K = (q^t - 1) / (q - 1) points. A vector is written as a number whose base-q digits are its coordinates, the first
+    coordinate highest. Points are numbered in the order of these numbers. So the points with at most m digits after their 1 come
+    first; there are (q^(m+1) - 1) / (q - 1) of them. The number of a point is its vector minus a gap that depends only on m.
 
-    Point x supports value v, which is point v, where x_1 v_t + x_2 v_(t-1) + ... + x_t v_1 = 0. A share of about 1/q of all
-    points supports a value, and 1/q^2 any two. Order and dimension are those of least exact variance that have a point for
-    each value and a cell for each point; q is near e^eps + 1.
+    Value v is point v. Point x supports it if x_1 v_t + x_2 v_(t-1) + ... + x_t v_1 = 0. About 1/q of all points support a value,
+    and about 1/q^2 support two given values. Order and dimension are those of least exact variance that have a point for each
+    value and a cell for each point. q is near e^eps + 1.
 
-    The standard error is within 2.5 percent of the subset mechanism's, the best there is, for domains of 32 e^eps to 65,536
-    values, and within 2 percent from 64 e^eps, in 1 to 3 bytes. In smaller ones it is up to 40 percent larger, unless a geometry
-    happens to fit. In larger ones it depends on whether a field of nearly e^eps + 1 elements leaves no more points than a tally
-    has cells.
+    The subset mechanism has the least standard error of all. For domains of 32 e^eps to 65,536 values this one is within 2.5
+    percent of it, and from 64 e^eps within 2 percent, in 1 to 3 bytes. In smaller domains it is up to 40 percent larger, unless
+    a geometry happens to fit. In larger domains it depends on whether a field of nearly e^eps + 1 elements has no more points
+    than a tally has cells.
 
     References
     ----------
@@ -54,12 +54,12 @@ class Projective(Mechanism):
     field: Field
     dimension: int
 
-    _firsts: tuple[int, ...]  # the number of the first point with m digits after its 1, for each m
-    _powers: tuple[int, ...]  # its vector, 1 and m zeros
-    _gaps: tuple[int, ...]  # vector less number, by how many of either are not greater; first, the zero vector less -1
-    _pairs: tuple[tuple[int, int], ...]  # the weights of the digits that meet in a product
+    _firsts: tuple[int, ...]  # for each m, the number of the first point with m digits after its 1
+    _powers: tuple[int, ...]  # for each m, the vector of this point: 1 and m zeros
+    _gaps: tuple[int, ...]  # vector minus number, at m + 1; at 0 for the zero vector, whose number is -1
+    _pairs: tuple[tuple[int, int], ...]  # the weights of each pair of digits that are multiplied in a product
     _listed: tuple[tuple[tuple[bytes, ...], tuple[bytes, ...]], ...] | None = (
-        None  # of a small domain, every value's points, beside and on
+        None  # in a small domain the points of each value: those beside its hyperplane, and those on it
     )
 
     def _parameters(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class Projective(Mechanism):
         fitting = list(_geometries(d))
         if not fitting:
             raise ParameterError(f"a geometry with a point for each value has at most {MAX_CELLS} points", d)
-        # Floats leave a few to be compared exactly, which takes longer than all else.
+        # Floats leave only a few geometries for the exact comparison, which is slow.
         rough = [_roughly(order, dimension, kept / UNIT, d) for order, dimension in fitting]
         least = min(rough) * (1 + 1e-6)
         few = [each for each, variance in zip(fitting, rough, strict=True) if variance <= least]
@@ -94,7 +94,7 @@ class Projective(Mechanism):
         return {"order": self.field.order, "dimension": self.dimension, "polynomial": self.field.polynomial, "keep": self.p}
 
     def _list(self) -> None:
-        """List what a small domain can answer: all of it, so that a report is looked up, whatever the value."""
+        """List all payloads of a small domain, so that a report is only looked up."""
         every, on = self.layout.width, points(self.field.order, self.dimension - 1)
         listed = []
         if self.domain_size * every <= _LISTED:
@@ -108,14 +108,14 @@ class Projective(Mechanism):
         self._set(_listed=tuple(listed))
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw whether each report is on the hyperplane, and which point it is of those that are on it, and of the others."""
+        """Draw whether each report is on the hyperplane, one point that is on it, and one of the others."""
         every, on = self.layout.width, points(self.field.order, self.dimension - 1)
         sides = source.bits(self.p.numerator, self.p.denominator, count)
         return list(zip(sides, source.indices(on, count), source.indices(every - on, count), strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Find the drawn point on the drawn side."""
-        if self._listed is None:  # at the first report, since most metrics that could have this mechanism take another
+        """Return the drawn point on the drawn side."""
+        if self._listed is None:  # at the first report: ``auto`` makes this mechanism often and rarely chooses it
             self._list()
         if not self._listed:
             return self._find(value, noise)
@@ -124,27 +124,27 @@ class Projective(Mechanism):
         return (off[beside], inside[on])[side & 1]  # type: ignore[no-any-return]
 
     def _find(self, value: int, noise: Any) -> bytes:
-        """Find the drawn point on the drawn side.
+        """Return the drawn point on the drawn side.
 
-        The first digit of the value that is not 0 is 1. The digit of x that it is multiplied by is the hinge: whatever the
-        others, it can be set so that the product is any residue wanted, 0 on the hyperplane. The digits above the hinge
-        (`high`) and below it (`low`, which have no part in the product) are drawn such that x needs no division to be a point:
+        The first digit of the value that is not 0 is 1. The digit of x that is multiplied by it is the hinge. The hinge can be
+        set so that the product has any residue; on the hyperplane the residue is 0. `high` are the digits of x above the hinge,
+        `low` those below it. `low` does not change the product. The digits are drawn so that x is a point without any division:
 
-        * on the hyperplane, high and low together are a point of one dimension less. Where high is zero, so is the hinge;
-        * beside it, high is a point and the residue is any but 0; or high is zero, and the residue and so the hinge are 1.
+        * On the hyperplane, high and low together are a point of one dimension less. If high is zero, the hinge is zero, too.
+        * Beside it, high is a point and the residue is not 0. Or high is zero, and the residue and the hinge are 1.
         """
         side, on, beside = noise
         firsts, powers, gaps, q = self._firsts, self._powers, self._gaps, self.field.order
         place = bisect(firsts, value)
         vector, hinge = value + gaps[place], powers[-place]
-        # Both sides are made, and one is taken: as many steps for either.
+        # Both sides are computed and one is taken, so that both sides take the same number of steps.
         rest, below = divmod(beside, hinge)
-        point, residue = divmod(rest - 1, q - 1)  # from 0, number -1 and residue 1
+        point, residue = divmod(rest - 1, q - 1)  # a rest of 0 gives number -1 and residue 1
         off = point + gaps[bisect(firsts, point)], below, q - 1 - residue
         high, low, residue = (off, (*divmod(on + gaps[bisect(firsts, on)], hinge), 0))[side & 1]  # ord("1") is odd
         drawn = high * q * hinge + low
         exponentials, logarithms = self.field.powers, self.field.logarithms
-        if exponentials:  # the residue less the product, written out: this is most of what a report costs
+        if exponentials:  # the residue minus the product, written out here because this is most of the time of a report
             for power, other in self._pairs:
                 residue ^= exponentials[logarithms[drawn // power % q] + logarithms[vector // other % q]]
         else:
@@ -155,12 +155,12 @@ class Projective(Mechanism):
         return (found - gaps[bisect(powers, found)]).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
 
     def supported(self, payload: bytes) -> set[int]:
-        """Return the values whose hyperplane has the point named."""
+        """Return the values whose hyperplane has the reported point."""
         point = self._vector(self.layout.unpack(payload)[1])
         return {value for value in range(self.domain_size) if not self._product(point, self._vector(value))}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a point."""
+        """Return the bounds of a point's probability."""
         every, on = self.layout.width, points(self.field.order, self.dimension - 1)
         return Bounds((1 - self.p) / (every - on), self.p / on)
 
@@ -173,31 +173,31 @@ class Projective(Mechanism):
 
 
 def points(order: int, dimension: int) -> int:
-    """Count the points of the geometry of vectors of `dimension` coordinates over a field of `order` elements."""
+    """Return the number of points of the geometry of `dimension` coordinates over a field of `order` elements."""
     vectors: int = order**dimension - 1
     return vectors // (order - 1)
 
 
 def _support(order: int, dimension: int, kept: int) -> tuple[Fraction, Fraction]:
-    """Compute p and q from the points that support a value, and from those that support two."""
+    """Compute p and q from the number of points that support one value, and the number that support two."""
     one, both = points(order, dimension - 1), points(order, dimension - 2)
     total = one * kept + (points(order, dimension) - one) * UNIT
     return Fraction(one * kept, total), Fraction(both * kept + (one - both) * UNIT, total)
 
 
 def _roughly(order: int, dimension: int, ratio: float, domain_size: int) -> float:
-    """Compute the mean variance of a geometry as a float: as the exact one is, to about nine digits."""
+    """Compute the mean variance of a geometry as a float, to about nine digits."""
     every, one, both = (_points(order, dimension - less) for less in range(3))
     total = one * ratio + every - one
     p, q = one * ratio / total, (both * ratio + one - both) / total
-    # p - q is written out: it is small beside both of them in large geometries.
+    # p - q is computed directly: in large geometries it is small, and a difference of floats would lose digits.
     return (p * (1 - p) + (domain_size - 1) * q * (1 - q)) / (domain_size * ((one - both) * (ratio - 1) / total) ** 2)
 
 
 def _geometries(domain_size: int) -> Iterator[tuple[int, int]]:
-    """Give the order and the dimension of each geometry worth considering, for a domain of this size.
+    """Yield the order and the dimension of each geometry that may be best for a domain of this size.
 
-    In two dimensions a hyperplane is one point, as in randomized response, so no order but the least that fits can be best.
+    In two dimensions a hyperplane is one point, as in randomised response, so only the least order that fits can be best.
     """
     lines = (order for order in range(max(2, domain_size - 1), MAX_CELLS) if is_order(order))
     yield from ((order, 2) for order in islice(lines, 1))
@@ -206,7 +206,7 @@ def _geometries(domain_size: int) -> Iterator[tuple[int, int]]:
 
 @lru_cache(maxsize=1)
 def _spaces() -> tuple[tuple[int, int, int], ...]:
-    """Return order, dimension and number of points of each geometry of three or more dimensions that a tally has cells for."""
+    """Return order, dimension and number of points of each geometry of three or more dimensions that fits into a tally."""
     return tuple(
         (order, dimension, points(order, dimension))
         for dimension in range(3, MAX_CELLS.bit_length() + 1)
@@ -220,5 +220,5 @@ _points = lru_cache(maxsize=None)(points)
 
 @lru_cache(maxsize=1)
 def _orders() -> tuple[int, ...]:
-    """Return the orders, smallest first, of the fields whose plane may have no more points than a tally has cells."""
+    """Return the orders of fields whose plane fits into a tally, the smallest first."""
     return tuple(order for order in range(2, isqrt(MAX_CELLS)) if is_order(order))

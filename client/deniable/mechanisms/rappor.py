@@ -1,4 +1,4 @@
-"""RAPPOR: a Bloom filter of the value, made noisy once for good and once more for each report."""
+"""RAPPOR: a Bloom filter of the value with permanent noise, and fresh noise in each report."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 __all__ = ["Bloom", "GoogleRappor", "Rappor"]
 
-_BASIC = 1024  # values, up to which each may have a bit of its own
+_BASIC = 1024  # most values of a domain whose values each have a bit
 _GOOGLE = ("bits", "hashes", "cohorts", "prob_p", "prob_q", "prob_f")
-_BITS, _HASHES, _COHORTS = 32, 2, 128  # as Chrome had it; enough bits that no unlisted string passes for a candidate
+_BITS, _HASHES, _COHORTS = 32, 2, 128  # Chrome's; enough bits that no unlisted string is taken for a candidate
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bloom(Permanent):
-    """Report the bits of a Bloom filter, each made noisy on its own; a device that keeps a permanent response uses one cohort.
+    """Report the bits of a Bloom filter, each with independent noise. A device that keeps permanent responses uses one cohort.
 
     Attributes
     ----------
     one, other : Fraction
-        Probability that a bit of the value's filter, and that any other bit, is reported as 1. (The literature's q* and p*.)
+        Probability that a bit of the value's filter is reported as 1, and that any other bit is. (q* and p* in the literature.)
     family : PoolFamily or None
-        The hash functions, those of a cohort one after another; None where it is no pool that hashes.
+        The hash functions of all cohorts, cohort by cohort; None if no pool is used.
     """
 
     bits: int = 0
@@ -47,24 +47,24 @@ class Bloom(Permanent):
 
     @abstractmethod
     def filter(self, cohort: int, value: int) -> int:
-        """Return the Bloom filter of a value as the hash functions of a cohort make it, bit i of the integer being bit i."""
+        """Return the Bloom filter of a value in a cohort, as an integer."""
 
     @property
     def canonical(self) -> str:
-        """All that device and decoder must agree on; the permanent response too, though no decoder needs it."""
-        # Devices in the field have the hashes before the permanent ratio, which `Permanent` would put first.
+        """All that device and decoder must agree on. It includes the permanent response, which no decoder needs."""
+        # The order is part of the fingerprint: the hashes come before the permanent ratio.
         return f"{super(Permanent, self).canonical} {self.hashes} {self.permanent_ratio}"
 
     @property
     def basic(self) -> bool:
-        """Whether each value has a bit of its own, so that nothing has to be told apart by regression."""
+        """Whether each value has its own bit. Then decoding needs no regression."""
         return self.cohorts == self.hashes == 1 and self.bits == self.domain_size
 
     def _claims(self, one: Fraction, other: Fraction) -> dict[str, Any]:
-        """Compute what follows from the bits' probabilities.
+        """Compute the ratio, p, q and the layout from the bits' probabilities.
 
-        A report supports the values all of whose bits are 1. That is a plain definition, for proofs: the decoder makes better
-        use of the bits.
+        A report supports the values all of whose bits are 1. This plain definition is for proofs. The decoder makes better use of
+        the bits.
         """
         hit = Fraction(0) if self.basic else Fraction(1, self.bits)
         return {
@@ -77,7 +77,7 @@ class Bloom(Permanent):
         }
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's cohort, its bits as if no filter had a 1, and which bits a 1 of the filter would change."""
+        """Draw each report's cohort, its ones for an empty filter, and the places where a 1 of the filter is copied."""
         one, other = self.one, self.other
         copied = (one - other) / (1 - other)
         ones = source.words(other.numerator, other.denominator, self.bits, count)
@@ -85,7 +85,7 @@ class Bloom(Permanent):
         return list(zip(source.indices(self.cohorts, count), ones, copies, strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Let the filter through where it was drawn to be."""
+        """Add the ones of the filter at the drawn places."""
         cohort, ones, copies = noise
         return self.layout.pack(cohort, ones | copies & self.filter(cohort, value))
 
@@ -95,7 +95,7 @@ class Bloom(Permanent):
         return {value for value in range(self.domain_size) if not self.filter(cohort, value) & ~bits}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a bit; hash functions of a cohort may share one, so an answer has from one to all of them."""
+        """Return the bounds of a bit's probability. Hash functions may collide, so a filter has 1 to `hashes` ones."""
         return Bounds.of_bits(self.other, self.one, self.bits, range(1, self.hashes + 1), direct=self.basic)
 
     def support(self, value: int, true: int) -> Fraction:
@@ -109,25 +109,25 @@ class Bloom(Permanent):
 
 @dataclass(frozen=True, kw_only=True)
 class Rappor(Bloom):
-    """RAPPOR with exact probabilities and a hash family of its own.
+    """RAPPOR with exact probabilities and its own hash family.
 
-    Every bit keeps the truth with odds e^(epsilon / 2h) in a report, and with odds e^(permanent / 2h) in the permanent
-    response, of which a report is a noisy copy. Where each answer is recorded once, or nothing is kept on the device, reports
-    are independent, and epsilon is all that one tells.
+    With h hashes, a bit keeps the truth with odds e^(epsilon / 2h) in a report, and with odds e^(permanent / 2h) in the permanent
+    response. A report is a noisy copy of the permanent response. If none is kept, reports are independent, and each has the loss
+    epsilon.
 
-    Small domains get *basic* RAPPOR, a bit for each value; others cohorts with a Bloom filter each.
+    Small domains have *basic* RAPPOR, with a bit for each value. Others have cohorts, each with its own Bloom filter.
 
     Parameters
     ----------
     bits
-        Of the Bloom filter; 32 by default, or a bit for each value of a domain of up to 1,024.
+        Bits of the Bloom filter; 32 by default, or a bit for each value of a domain of up to 1,024.
     hashes
-        Bits that a value sets; by default 2. The epsilon is divided among them: one is more exact, but with few bits set in all
-        a common string that is no candidate may be taken for one that shares some of its bits.
+        Bits that a value sets; by default 2. The epsilon is divided among them, so 1 is more exact. But with few bits, a common
+        string that is no candidate may be taken for a candidate that shares some of its bits.
     cohorts
-        Sets of hash functions, one of which a device uses; by default 128.
+        Sets of hash functions; by default 128. A device uses one of them.
     permanent
-        Privacy loss of the permanent response, in nats; by default twice epsilon. Not less than epsilon.
+        Privacy loss of the permanent response in nats, not less than epsilon; by default twice epsilon.
 
     References
     ----------
@@ -169,7 +169,7 @@ class Rappor(Bloom):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The filter, and the probabilities of a flip, at once and in two steps."""
+        """The filter, and the probabilities of a flip, in one step and in two."""
         return {
             "hashes": self.hashes,
             "family": None if self.basic else self.family.constants,
@@ -178,10 +178,10 @@ class Rappor(Bloom):
             "flip_again": self._flip,
         }
 
-    # Both kinds of bits are flipped with the same probability, so that one draw for each bit does.
+    # Zeros and ones are flipped with the same probability, so one draw for each bit is enough.
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's cohort, and which bits are flipped."""
+        """Draw each report's cohort, and the bits to be flipped."""
         flips = source.words(UNIT, self._kept + UNIT, self.bits, count)
         return list(zip(source.indices(self.cohorts, count), flips, strict=True))
 
@@ -205,27 +205,28 @@ class Rappor(Bloom):
         return self.filter(row, value) ^ flips(source, self._flip_permanent, self.bits)
 
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
-        """Flip some of the bits kept."""
+        """Flip some of the kept bits."""
         return self.layout.pack(row, kept ^ flips(source, self._flip, self.bits))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GoogleRappor(Bloom):
-    """RAPPOR with the hash, the cohorts and the probabilities of the Python client of google/rappor, and its effective f.
+    """RAPPOR with the hash, the cohorts, the probabilities and the effective f of the Python client of google/rappor.
 
-    For a deployment that moves over: its old clients' reports and ours are decoded together. It needs their parameters, and an
-    epsilon not below what these spend. A value is hashed as its bytes without the zeros at their end: a text's UTF-8.
+    It is for a deployment that moves to deniable: reports of its old clients and ours are decoded together. It needs their
+    parameters, and an epsilon that is not below the loss of these. A value is hashed as its bytes without the zeros at the end;
+    for a text these are its UTF-8.
 
     Parameters
     ----------
     preset
-        Name of a set of parameters in `deniable.mechanisms.google_rappor.PRESETS`, of which those given replace some.
+        Name of a set of parameters in `deniable.mechanisms.google_rappor.PRESETS`. Given parameters replace those of the set.
     bits, hashes, cohorts
         k, h and m.
     prob_p, prob_q, prob_f
-        p, q and f. Where f is 0 the permanent response is the filter itself, and what all reports tell has no bound.
+        p, q and f. If f is 0, the permanent response is the filter itself, and the loss of all reports has no bound.
     permanent
-        Not below what f spends; by default that.
+        Not below the loss of f, which is the default.
 
     See Also
     --------
@@ -282,7 +283,7 @@ class GoogleRappor(Bloom):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """The filter, and the probabilities of its bits, at once and in two steps."""
+        """The filter, and the probabilities of its bits, in one step and in two."""
         return {
             "hashes": self.hashes,
             "one": self.one,
@@ -294,7 +295,7 @@ class GoogleRappor(Bloom):
 
     @property
     def basic(self) -> bool:
-        """Never: its hash has no place of its own for each value."""
+        """Always False: values have no bits of their own."""
         return False
 
     def filter(self, cohort: int, value: int) -> int:
@@ -302,12 +303,12 @@ class GoogleRappor(Bloom):
         return google_rappor.bloom(data(value, self.domain_size), cohort, self.params)
 
     def respond_permanently(self, row: int, value: int, source: Source) -> int:
-        """Draw the noisy filter that is kept for a value: of the distribution that the original's has over random secrets.
+        """Draw the noisy filter that is kept for a value. The original has the same distribution over random secrets.
 
-        A bit that is replaced with probability f by a fair coin is flipped with probability f / 2.
+        Replacing a bit by a fair coin with probability f is the same as flipping it with probability f / 2.
         """
         return self.filter(row, value) ^ flips(source, self.params.effective_f / 2, self.bits)
 
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
-        """Draw each bit anew, a 1 with probability q where the bit kept is 1, and p where it is 0."""
+        """Draw each bit: a 1 with probability q if the kept bit is 1, and with probability p if it is 0."""
         return self.layout.pack(row, google_rappor.instantaneous(kept, self.params, source))

@@ -1,4 +1,4 @@
-"""Sketches: hash the value to a place in one of many rows, and answer for that row alone."""
+"""Sketches: draw one of many rows, hash the value to a place of that row, and report about that row only."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ Family = LinearFamily | LineFamily | PoolFamily
 _POOL_ROWS = 16_384
 _SKETCH_ROWS = 1024
 _SKETCH_WIDTH = 1024
-_WIDE = 5  # bits of a hash that make confusion rare enough
-_MAX_LINES = 10  # bits of a hash, beyond which lines have more cells than a tally may
+_WIDE = 5  # bits of a hash that make collisions rare enough
+_MAX_LINES = 10  # most bits of a hash for which the tally of a line family fits
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sketch(Mechanism):
-    """What sketches share: a family of hash functions, one of which is drawn for each report.
+    """The base of sketches: a family of hash functions, one of which is drawn for each report.
 
-    A report of row r supports the values that r hashes to its cells: the true one's cell with probability p, any other cell
-    with probability `other`. Two values that collide in a share c of the rows are then confused with probability
-    c p + (1 - c) `other`.
+    A report of row r supports the values that r hashes to its cells. It has the true value's cell with probability p, and any
+    other cell with probability `other`. If two values collide in a share c of the rows, a report of one supports the other with
+    probability c p + (1 - c) `other`.
 
     Parameters
     ----------
     rows
-        Hash functions; 0 takes the default.
+        Number of hash functions; 0 for the default.
     width
-        Places that each hashes to; 0 takes the default.
+        Number of places to which each of them hashes; 0 for the default.
 
     Attributes
     ----------
     family : LinearFamily, LineFamily or PoolFamily
-        Complete where the domain is small enough and neither rows nor width were chosen: then any two values collide in
-        exactly as many rows, the estimates are unbiased whatever the data, and no error outlasts the number of reports. Else a
+        A complete family if the domain is small enough and neither rows nor width were chosen. Then all pairs of values collide
+        in the same number of rows. Estimates are unbiased for any data, and their error vanishes with many reports. Otherwise a
         pool, which leaves an error of variance (sum of f^2) / (rows (width - 1)).
     other : Fraction
         Probability that a payload supports a given value that does not collide with the true one.
@@ -75,14 +75,14 @@ class Sketch(Mechanism):
 
     def _family(self) -> Family:
         bits = (self.domain_size - 1).bit_length()
-        # Lines that just hold the domain would do, but where values are few wider ones confuse them less, for a byte or four.
+        # Lines that just hold the domain would be enough. For few values wider ones have fewer collisions, for one to four bytes.
         order = max(-(-bits // 2), min(bits, _WIDE))
         if order > _MAX_LINES or self.rows or self.width:
             return self._pool(_SKETCH_ROWS, _SKETCH_WIDTH)
         return LineFamily(self.domain_size, order)
 
     def _claims(self, p: Fraction, other: Fraction, family: Family) -> dict[str, Any]:
-        """Compute what follows from the cells' probabilities: two values collide in one row of `rows`, or one of `width`."""
+        """Compute p, q and the sizes. Two values collide in one row of `rows` for lines, else in one of `width`."""
         collide = Fraction(1, family.rows if isinstance(family, LineFamily) else family.width)
         return {
             "p": p,
@@ -94,27 +94,27 @@ class Sketch(Mechanism):
         }
 
     def place(self, row: int, value: int) -> int:
-        """Hash a value to its place in a row."""
+        """Return the place to which a row hashes a value."""
         return self.family.hash(row, key(value, self.domain_size) if isinstance(self.family, PoolFamily) else value)
 
     def support(self, value: int, true: int) -> Fraction:
-        """Compute the probability that a payload of somebody who holds `true` supports `value`."""
+        """Compute the probability that a payload for `true` supports `value`."""
         collisions = sum(self.place(row, value) == self.place(row, true) for row in range(self.family.rows))
         collide = Fraction(collisions, self.family.rows)
         return collide * self.p + (1 - collide) * self.other
 
     def confusion(self, squares: float) -> float:
-        """Compute what the pool adds to the variance of a frequency: nothing, where the family is complete."""
+        """Compute what the pool adds to the variance of a frequency; 0 for a complete family."""
         return squares / (self.rows * (self.width - 1)) if isinstance(self.family, PoolFamily) else 0.0
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The options that give this mechanism; the default ones where its family is complete."""
+        """The options with which this mechanism is made; the defaults if its family is complete."""
         return {"rows": self.rows, "width": self.width} if isinstance(self.family, PoolFamily) else {}
 
 
 class Cms(Sketch):
-    """Count mean sketch: a random row's hash of the value as one bit of `width`, every bit flipped with odds e^(eps/2).
+    """Count mean sketch: a random row hashes the value to one bit of `width`, and every bit keeps the truth with odds e^(eps/2).
 
     References
     ----------
@@ -139,12 +139,12 @@ class Cms(Sketch):
         return {"family": self.family.constants, "flip": self.other}
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's row, and which of its bits are flipped."""
+        """Draw each report's row, and the bits to be flipped."""
         flips = source.words(self.other.numerator, self.other.denominator, self.width, count)
         return list(zip(source.indices(self.rows, count), flips, strict=True))
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Set the value's bit and flip those drawn."""
+        """Set the value's bit, and flip the drawn bits."""
         row, flips = noise
         return self.layout.pack(row, flips ^ 1 << self.place(row, value))
 
@@ -154,14 +154,15 @@ class Cms(Sketch):
         return {value for value in range(self.domain_size) if bits >> self.place(row, value) & 1}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a bit of a row."""
+        """Return the bounds of the probability of a bit of a row."""
         return Bounds.of_bits(self.other, self.p, self.width)
 
 
 class Hcms(Sketch):
-    """Hadamard count mean sketch: one random coefficient of the row's Hadamard transform, its sign kept with odds e^eps.
+    """Hadamard count mean sketch: a random row, a random coefficient of its Hadamard transform, and the sign with odds e^eps.
 
-    A report is one bit beside the public row and coefficient. It supports the values whose place has that sign there.
+    Row and coefficient do not depend on the value; only the sign does, which is one bit. A report supports the values whose place
+    has this sign at this coefficient.
 
     References
     ----------
@@ -190,33 +191,33 @@ class Hcms(Sketch):
         return {"family": self.family.constants, "flip": Fraction(UNIT, self._kept + UNIT)}
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's row, its coefficient, and whether its sign is flipped."""
+        """Draw each report's row and coefficient, and whether the sign is flipped."""
         flips = source.bits(UNIT, self._kept + UNIT, count)
         rows, coefficients = source.indices(self.rows, count), source.indices(self.width, count)
         return [(row, coefficient, flip & 1) for row, coefficient, flip in zip(rows, coefficients, flips, strict=True)]
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Read the sign off the value's place, and flip it if so drawn."""
+        """Take the sign at the value's place, and flip it if so drawn."""
         row, coefficient, flip = noise
         sign = (coefficient & self.place(row, value)).bit_count() & 1
         return self.layout.pack(row, 2 * coefficient + (sign ^ flip))
 
     def supported(self, payload: bytes) -> set[int]:
-        """Return the values whose place has the sign sent."""
+        """Return the values whose place has the reported sign."""
         row, cell = self.layout.unpack(payload)
         coefficient, sign = divmod(cell, 2)
         return {value for value in range(self.domain_size) if (coefficient & self.place(row, value)).bit_count() & 1 == sign}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a sign of a coefficient, all of which are alike."""
+        """Return the bounds of the probability of a coefficient and a sign; they are the same for all."""
         return Bounds((1 - self.p) / self.width, self.p / self.width)
 
 
 class FastLocalHash(Sketch):
     """Local hashing with a pool of functions: hash the value to one of g cells and answer with GRR over them.
 
-    The most exact of the sketches, at any epsilon, and a few bytes; the price is one look-up for each function and candidate
-    when it is decoded. g is the whole number of least variance, near e^eps + 1.
+    It is the most exact sketch at any epsilon, and a report has a few bytes. Decoding needs one look-up for each function and
+    candidate. g is the whole number of least variance, near e^eps + 1.
 
     References
     ----------
@@ -245,7 +246,7 @@ class FastLocalHash(Sketch):
         return {"family": self.family.constants, "keep": self.p}
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's function, and by how much its cell is shifted."""
+        """Draw each report's function, and the shift of its cell."""
         rows = source.indices(self.rows, count)
         return list(zip(rows, shifts(source, self._kept, self.width, count), strict=True))
 
@@ -255,19 +256,20 @@ class FastLocalHash(Sketch):
         return self.layout.pack(row, (self.place(row, value) + shift) % self.width)
 
     def supported(self, payload: bytes) -> set[int]:
-        """Return the values whose hash is the cell named."""
+        """Return the values whose hash is the reported cell."""
         row, cell = self.layout.unpack(payload)
         return {value for value in range(self.domain_size) if self.place(row, value) == cell}
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a cell."""
+        """Return the bounds of a cell's probability."""
         return Bounds(self.other, self.p)
 
 
 def best_width(kept: int, most: int) -> int:
-    """Find the number of cells, near e^eps + 1 and about `most`, of least variance for an absent value.
+    """Return the number of cells of least variance for a value of frequency 0: near e^eps + 1, and at most ``most + 1``.
 
-    Of one report's estimate that is ``(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)``; `kept` is the integer weight of e^eps.
+    The variance of one report's estimate is ``(e^eps + g - 1)^2 / ((g - 1) (e^eps - 1)^2)``. `kept` is the integer weight of
+    e^eps.
     """
     best = min(kept // UNIT + 1, most)
     return min((g for g in (best, best + 1) if g > 1), key=lambda g: Fraction((kept + (g - 1) * UNIT) ** 2, g - 1))

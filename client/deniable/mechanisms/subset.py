@@ -1,4 +1,4 @@
-"""Subset selection: name a fixed number of values, the truth more likely among them."""
+"""Subset selection: report a set of a fixed number of values that is likely to contain the truth."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Subset"]
 
 
 class Subset(Mechanism):
-    """A set of w values, drawn so that a set with the truth is e^eps times as likely as one without.
+    """Report a set of w values. A set with the truth is e^eps times as likely as one without.
 
-    The size is the one of least exact variance, near d / (e^eps + 1). No mechanism for d values is more accurate at any
-    epsilon; the price is a bit for each value on the wire.
+    w has the least exact variance; it is near d / (e^eps + 1). No mechanism for d values is more exact at any epsilon. A report
+    has one bit for each value.
 
     References
     ----------
@@ -48,13 +48,13 @@ class Subset(Mechanism):
 
     @property
     def constants(self) -> dict[str, Any]:
-        """How many values are named, and the probability that the true one is among them."""
+        """The number of values in the set, and the probability that the true one is among them."""
         return {"size": self.size, "keep": self.p}
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's set as distances from the true value: distance 0 is the truth."""
+        """Draw each report's set as distances from the true value. Distance 0 is the truth."""
         coins = source.bits(self.p.numerator, self.p.denominator, count)
-        # A set with the truth needs one other element less; the truth is the lowest bit.
+        # A set with the truth has one other element less. The truth is the lowest bit.
         others = source.subsets(self.domain_size - 1, [self.size - (coin & 1) for coin in coins])
         return [chosen << 1 | coin & 1 for chosen, coin in zip(others, coins, strict=True)]
 
@@ -65,11 +65,11 @@ class Subset(Mechanism):
         return ((rotated | rotated >> d) & ((1 << d) - 1)).to_bytes(self.layout.payload_size, "little")  # type: ignore[no-any-return]
 
     def supported(self, payload: bytes) -> set[int]:
-        """Return the values named."""
+        """Return the values of the set."""
         return members(self.layout.unpack(payload)[1])
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a value; as many are named in every report."""
+        """Return the bounds of a value's probability. Every report has the same number of values."""
         ones = (self.size, Fraction(1)), (self.domain_size - self.size, Fraction(0))
         return Bounds(self.q, self.p, (ones,), direct=True)
 

@@ -1,4 +1,4 @@
-"""Unary encodings: one bit for each value, each bit randomised on its own."""
+"""Unary encodings: one bit for each value, each bit randomised independently."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def members(bits: int) -> set[int]:
 
 
 def draw(source: Source, p: Fraction, q: Fraction, width: int, count: int) -> list[tuple[int, bool]]:
-    """Draw, `count` times, `width` bits that are each 1 with probability q, and one coin that is with probability p."""
+    """Draw `count` times: `width` bits, each 1 with probability q, and one coin that is 1 with probability p."""
     words = source.words(q.numerator, q.denominator, width, count)
     coins = source.bits(p.numerator, p.denominator, count)
     return [(word, coin == ord("1")) for word, coin in zip(words, coins, strict=True)]
 
 
 def place(value: int, drawn: tuple[int, bool]) -> int:
-    """Put a drawn coin in the place of a value's bit."""
+    """Replace a value's bit by the drawn coin."""
     bits, coin = drawn
     mask = 1 << value
     bits |= mask
@@ -41,8 +41,7 @@ def place(value: int, drawn: tuple[int, bool]) -> int:
 class _Unary(Mechanism):
     """Every bit is 1 with probability q, but the true value's bit with probability p.
 
-    Two values differ in two bits, so the likelihood ratio is p (1 - q) / (q (1 - p)): the epsilon is that of both bits
-    together.
+    Two values differ in two bits, so the worst likelihood ratio is p (1 - q) / (q (1 - p)).
     """
 
     @abstractmethod
@@ -64,11 +63,11 @@ class _Unary(Mechanism):
         return {"one": self.p, "other": self.q}
 
     def noise(self, source: Source, count: int) -> list[Any]:
-        """Draw each report's bits as if nobody held anything, and the coin of the true value's bit."""
+        """Draw each report's bits as for no value, and the coin for the true value's bit."""
         return draw(source, self.p, self.q, self.domain_size, count)
 
     def respond(self, value: int, noise: Any) -> bytes:
-        """Put the coin in the place of the true value's bit."""
+        """Replace the true value's bit by the coin."""
         return place(value, noise).to_bytes(self.layout.payload_size, "little")
 
     def supported(self, payload: bytes) -> set[int]:
@@ -76,7 +75,7 @@ class _Unary(Mechanism):
         return members(self.layout.unpack(payload)[1])
 
     def bounds(self) -> Bounds:
-        """Bound the probability of a value's bit."""
+        """Return the bounds of the probability of a value's bit."""
         return Bounds.of_bits(self.q, self.p, self.domain_size, direct=True)
 
 
@@ -99,7 +98,7 @@ class Sue(_Unary):
 class Oue(_Unary):
     """Optimised unary encoding: the true value's bit is a fair coin, every other bit is 1 with odds e^-eps.
 
-    Best for domains of some hundred values, where a bit for each value is not too much to send.
+    Best for domains of some hundred values, for which a bit for each value is not too much to send.
 
     References
     ----------

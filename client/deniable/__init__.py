@@ -1,6 +1,6 @@
 """Telemetry that nobody can hold against the person who sent it.
 
-The functions here drive one client for the whole process; `Client` is for those who want their own.
+The functions here use one client for the whole process. `Client` makes a client of your own.
 
 >>> import deniable
 >>> deniable.init(registry="metrics.toml", consent=True)  # doctest: +SKIP
@@ -9,7 +9,7 @@ The functions here drive one client for the whole process; `Client` is for those
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as type checkers know it; `typing` alone takes longer to import than all that stands here
+TYPE_CHECKING = False  # type checkers take it for True; importing `typing` would take longer than the rest of this module
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
@@ -63,7 +63,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-# An app pays for the client when it calls `init`; one that never does, or only catches our errors, pays for next to nothing.
+# The client is imported when an app calls `init`. An app that only catches our errors imports almost nothing.
 _HOMES = {
     "Budget": "registry.tables",
     "Caps": "limits.caps",
@@ -101,9 +101,9 @@ def init(
     allow_http: bool = False,
     strict: bool = False,
 ) -> Client:
-    """Start the process's client; a second call replaces the first. See `Client` for the parameters."""
-    global _client  # noqa: PLW0603 - one client for the process is what this function is for
-    from deniable.client import Client  # noqa: PLC0415 - the price of the client, paid by those who use it
+    """Start the client of this process. A second call replaces the first client. See `Client` for the parameters."""
+    global _client  # noqa: PLW0603 - this function sets the one client of the process
+    from deniable.client import Client  # noqa: PLC0415 - slow to import, and only apps that call `init` need it
     from deniable.process.exits import at_exit  # noqa: PLC0415
 
     if _client is None:
@@ -126,7 +126,7 @@ def init(
 
 
 def record(metric: str, value: object) -> bool:
-    """Randomise an answer and queue the result; False before `init`. See `Client.record`."""
+    """Randomise an answer and queue the report; return False before `init`. See `Client.record`."""
     try:
         return _client.record(metric, value) if _client else False
     except BaseException:
@@ -135,25 +135,25 @@ def record(metric: str, value: object) -> bool:
 
 
 def metric(id_: str) -> MetricHandle:
-    """Return a handle that records one metric with whatever client is current; it may be made before `init`."""
-    from deniable.handle import MetricHandle  # noqa: PLC0415 - without the client, so that a module may make one
+    """Return a handle that records one metric with the current client. It may be made before `init`."""
+    from deniable.handle import MetricHandle  # noqa: PLC0415 - imports no client
 
     return MetricHandle(record, id_)
 
 
 def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
-    """Begin or end collection. See `Client.set_consent`."""
+    """Start or end collection. See `Client.set_consent`."""
     if _client:
         _client.set_consent(consent)
 
 
 def flush(timeout: float = 5.0) -> bool:
-    """Send what is queued; return whether it was all settled within `timeout` seconds."""
+    """Send what is queued; return whether all of it was settled within `timeout` seconds."""
     return _client.flush(timeout) if _client else True
 
 
 async def aflush(timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
-    """Do as `flush` does, without holding up the event loop."""
+    """Do the same as `flush` without blocking the event loop."""
     return await _client.aflush(timeout) if _client else True
 
 
@@ -163,12 +163,12 @@ def close(timeout: float = 2.0) -> bool:
 
 
 def stats() -> dict[str, Any]:
-    """Count what happened so far. See `Client.stats`."""
+    """Return counts of what happened so far. See `Client.stats`."""
     return _client.stats() if _client else {"disabled": "deniable.init was not called"}
 
 
 def explain(metric: str, value: object = None) -> Explanation | None:
-    """Explain what recording would send; None before `init`. See `Client.explain`."""
+    """Explain what recording would send; return None before `init`. See `Client.explain`."""
     try:
         return _client.explain(metric, value) if _client else None
     except BaseException:
@@ -177,16 +177,16 @@ def explain(metric: str, value: object = None) -> Explanation | None:
 
 
 def journal() -> list[Entry]:
-    """List the reports that were sent, the newest first; empty before `init`. See `Client.journal`."""
+    """Return the reports that were sent, the newest first; empty before `init`. See `Client.journal`."""
     return _client.journal() if _client else []
 
 
-if not TYPE_CHECKING:  # it would make a type checker believe in any name
+if not TYPE_CHECKING:  # with `__getattr__`, a type checker would accept any name
 
-    def __getattr__(name):  # noqa: ANN001, ANN202 - as PEP 562 has it
+    def __getattr__(name):  # noqa: ANN001, ANN202 - of PEP 562
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415 - not before a name is asked for
+        from importlib import import_module  # noqa: PLC0415 - only when a name is asked for
 
         value = globals()[name] = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
         return value

@@ -42,27 +42,27 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 log = logging.getLogger("deniable")
-log.addHandler(logging.NullHandler())  # an app that set up no logging would else find our warnings on its stderr
+log.addHandler(logging.NullHandler())  # else our warnings would go to the stderr of an app that set up no logging
 
-_MOST_UNKNOWN = 100  # unknown names for which the nearest declared one is looked for
+_MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
 def _in_words(error: Exception) -> str:
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # noqa: BLE001 - the host's own, which cannot even be printed
+    except Exception:  # noqa: BLE001 - an exception of the host app whose own `__str__` fails
         return type(error).__name__
 
 
 class Client:
     """A telemetry client for one app on one device.
 
-    Without a DSN, with ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK`` set (to anything but empty or 0), or with a configuration that
-    cannot be used, it is a no-op that counts what it drops. In normal mode nothing here raises, prints or waits for the
-    network; `flush` and `close` wait at most their timeout.
+    It is off without a DSN or with an unusable configuration. It is also off if ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK`` is set
+    to anything but empty or 0. A client that is off only counts what it drops. Unless `strict`, no method raises, prints or waits
+    for the network; `flush` and `close` wait at most their timeout.
 
-    What a device has spent, its permanent responses and what could not be sent yet are kept in a directory; all processes of the
-    app on this device share it. Nothing is written before the first report of somebody who agreed.
+    A directory keeps what the device has spent, its permanent responses, and what could not be sent yet. All processes of the app
+    on this device share it. Nothing is written before the first report of a person who agreed.
 
     Parameters
     ----------
@@ -71,23 +71,23 @@ class Client:
     registry
         Path of metrics.toml, or a loaded registry.
     consent
-        Whether the person agreed, or a function that tells. Nothing is recorded without.
+        Whether the person agreed, or a function that returns it. Nothing is recorded without consent.
     segments
-        Value of each public breakdown the registry declares, e.g. ``{"platform": "linux"}``.
+        The device's value of each segment that the registry declares, e.g. ``{"platform": "linux"}``.
     settings
-        Batching and retries; by default from ``DENIABLE_FLUSH_AT`` and its like.
+        Batching and retries; by default from variables such as ``DENIABLE_FLUSH_AT``.
     caps
         What the app allows a registry to ask, and what a device may spend.
     state
-        Directory to keep things in, in a folder of the app's; by default the environment's ``DENIABLE_STATE_DIR``, or the
-        system's place for such files. None keeps everything in memory, where each start begins anew: for tests and simulations.
+        The directory; the state is in its folder named after the app. By default ``DENIABLE_STATE_DIR``, or the system's place
+        for such files. None keeps everything in memory, for tests and simulations.
     registry_key
-        Public key (base64, Ed25519) of whoever may publish a registry on the server, which can leave out metrics of the one
-        given here, lower their samples and end them earlier; None to use this one alone.
+        Public key (base64, Ed25519) of the publisher of a served registry. A served registry can leave out metrics of the given
+        one, lower their samples and end them earlier. None to use the given one alone.
     allow_http
-        Whether the DSN may be ``http://`` to another machine, where everybody on the way can read what is sent.
+        Whether the DSN may be ``http://`` to another machine. Everybody on the way can then read what is sent.
     strict
-        Raise errors instead of counting them; for development and tests. What is recorded is recorded all the same.
+        Raise errors instead of counting them; for development and tests. The same answers are recorded.
     post
         Replaces HTTP, for tests.
     clock
@@ -150,7 +150,7 @@ class Client:
         loaded = registry if isinstance(registry, Registry) else load(Path(registry).expanduser())
         self._budget = self._caps.tightened(loaded.budget)
         self._use(loaded)
-        for name in self._segments if isinstance(self._segments, dict) else ():  # anything else may be endless
+        for name in self._segments if isinstance(self._segments, dict) else ():  # other mappings may be endless
             if type(name) is str and name not in loaded.segments:
                 warn_once(f"segment {name}", "unknown_segment", "the registry declares no such segment, so it is not sent")
         directory = None if state is None else (Path(state).expanduser() if state else state_directory()) / loaded.app
@@ -159,7 +159,7 @@ class Client:
         self._ledger = Ledger(self._state, self._budget, self._clock)
         self._permanent_responses = PermanentResponses(self._state, self._ledger, self._source or OS)
         self._journal = Journal(self._state)
-        if self.disabled:  # somebody has opted out
+        if self.disabled:  # the user has opted out
             if spool:
                 spool.purge()
             self._journal.clear()
@@ -177,7 +177,7 @@ class Client:
         self._consent.attach(self._sender, self._journal)
 
     def _fetcher(self, dsn: Dsn, key: str, bundled: Registry, directory: Path | None) -> Callable[[], float]:
-        from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps whose registry is served need it
+        from deniable.served_registry.fetch import Fetcher  # noqa: PLC0415 - only apps with a served registry need it
 
         return Fetcher(dsn, key, bundled, directory, use=self._use, refuse=self._refuse)
 
@@ -185,12 +185,12 @@ class Client:
         return datetime.fromtimestamp(self._clock(), UTC)
 
     def _use(self, registry: Registry) -> None:
-        """Go on with a registry: the app's, or in the sending thread a served one."""
+        """Use a registry from now on. The sending thread calls this with a served one."""
         self._prepared = prepare(registry, self._segments, self._caps, self._budget, self._now().date())
         self._registry = registry
 
     def _refuse(self, reason: str) -> None:
-        """Send nothing any more: the server's registry was tampered with. Run by the sending thread."""
+        """Stop for good, because the served registry must not be used. Called by the sending thread."""
         self.disabled = reason
         if self._sender is not None:
             self._sender.stop()
@@ -200,17 +200,17 @@ class Client:
         self._journal.add(batch.reports)
 
     def record(self, metric: str, value: object) -> bool:
-        """Randomise an answer and queue the result.
+        """Randomise an answer and queue the report.
 
-        Whatever the answer, the same happens: one that the metric does not declare is reported, too, as the answer that stands
-        for all others, or as a random one.
+        An undeclared answer is reported, too: as the metric's `other`, or as a random answer. So whether a report is sent does
+        not depend on the answer.
 
         Parameters
         ----------
         metric
             Id of a declared metric.
         value
-            The true answer; None where the metric says which answer that is. It is not kept anywhere once this returns.
+            The true answer. None is an answer only if the metric declares `none`. The answer is not kept once this returns.
 
         Returns
         -------
@@ -220,7 +220,7 @@ class Client:
         Raises
         ------
         DeniableError
-            Only if strict: if the metric is unknown; or, once the report is queued, if the answer is not declared.
+            Only if strict. An unknown metric raises at once. An undeclared answer raises after its report is queued.
         """
         try:
             return self._record(metric, value)
@@ -236,7 +236,7 @@ class Client:
         if prepared is None:
             return self._drop_unknown(metric, value)
         recording = self._recording
-        if getattr(recording, "now", False):  # a consent function, a signal handler or a finaliser records
+        if getattr(recording, "now", False):  # `record` was called from within `record`, e.g. by a signal handler
             return self._drop("interrupted")
         recording.now = True
         try:
@@ -245,7 +245,7 @@ class Client:
             recording.now = False
 
     def _report(self, prepared: Prepared, value: object) -> bool:
-        """Make one report and queue it. An answer that is not declared takes the same steps; it is raised at their end."""
+        """Make one report and queue it. An undeclared answer takes the same steps; its error is raised at the end."""
         process, sender, moment = os.getpid(), self._sender, self._now()
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal or sender is None:
@@ -259,7 +259,7 @@ class Client:
             self._drop(dropped)
         else:
             self._counts.recorded += 1
-            if self._consent.agreed is False:  # another thread has taken it back in the meantime
+            if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile
                 sender.purge()
         if fault is not None:
             self._counts.undeclared += 1
@@ -268,7 +268,7 @@ class Client:
         return not dropped
 
     def _refusal(self, prepared: Prepared, moment: datetime) -> str | None:
-        """Return why nothing may be recorded now, whatever the answer; None if it may."""
+        """Return why nothing may be recorded now, or None. This does not depend on the answer."""
         sender = self._sender
         if sender is None or self.disabled:
             return "disabled"
@@ -277,7 +277,7 @@ class Client:
         return "expired" if prepared.metric.expired(moment.date()) else sender.full
 
     def _randomize(self, prepared: Prepared, occasion: Occasion, position: int | None, *, sampled: bool) -> bytes | str:
-        """Pay for a report and return its payload, or why there is none. The position is None of an undeclared answer."""
+        """Spend, randomise and return the payload, or the reason why there is none. An undeclared answer has no position."""
         if prepared.permanent is not None:
             return self._permanent_responses.respond(prepared, occasion, position, sampled=sampled)
         refusal = self._ledger.spend(prepared.allowance, occasion, sampled=sampled) or (None if sampled else "not_sampled")
@@ -295,10 +295,10 @@ class Client:
 
     def _drop_unknown(self, metric: str, value: object) -> bool:
         error = ParameterError("a metric is declared in the registry", metric)
-        swapped = type(value) is str and value in self._prepared  # then the answer is in the other place, and is not logged
+        swapped = type(value) is str and value in self._prepared  # then `metric` is the answer and must not be logged
         if swapped:
             error = ParameterError("the metric is the first argument of record, the answer the second", value)
-        if self.disabled:  # maybe since no registry could be read
+        if self.disabled:  # perhaps because the registry could not be read
             return self._drop("disabled", error)
         if swapped:
             warn_once(str(value), "unknown_metric", error.rule)
@@ -307,8 +307,8 @@ class Client:
         return self._drop("unknown_metric", error)
 
     def _warn_of_unknown(self, metric: str) -> None:
-        """Warn of a metric that is not declared. The text is not logged: with swapped arguments it is the answer."""
-        if self._counts.dropped["unknown_metric"] >= _MOST_UNKNOWN:  # looking for the nearest name takes a while
+        """Warn about an undeclared metric. Its name is not logged: if the arguments were swapped, it is the answer."""
+        if self._counts.dropped["unknown_metric"] >= _MOST_UNKNOWN:  # searching for the nearest name is slow
             return
         from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistake needs it
 
@@ -319,30 +319,29 @@ class Client:
             warn_once("record", "unknown_metric", "the registry does not declare the metric; strict=True shows which")
 
     def count_error(self, error: Exception, where: str) -> None:
-        """Count an error that the app does not see. The log names its kind only: the message might repeat an answer."""
+        """Count an error that the app does not see. Only its type is logged: the message might contain an answer."""
         self._counts.dropped["error"] += 1
         log.debug("deniable: %s in %s was swallowed", type(error).__name__, where)
 
     def metric(self, id_: str) -> MetricHandle:
-        """Return a handle that records one metric, for hot paths."""
+        """Return a handle that records one metric."""
         return MetricHandle(self.record, id_)
 
     @guarded(lambda: None)
     def set_consent(self, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
-        """Begin or end collection; taking consent back drops everything not yet sent, here and on disk.
+        """Start or end collection. Withdrawn consent drops everything not sent yet, in memory and on disk.
 
-        What was spent and the permanent responses stay. They are no telemetry, and if they were deleted, a person who agrees
-        again would pay again.
+        The ledger and the permanent responses stay. If they were deleted, a person who agrees again would spend the budget again.
         """
         self._consent.replace(consent)
 
     @guarded(bool)
     def flush(self, timeout: float = 5.0) -> bool:
-        """Send what is queued; return whether it was all settled within `timeout` seconds."""
+        """Send what is queued; return whether all of it was settled within `timeout` seconds."""
         return self._sender.flush(timeout) if self._sender else True
 
     async def aflush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
-        """Do as `flush` does, without holding up the event loop."""
+        """Do the same as `flush` without blocking the event loop."""
         try:
             return await in_own_thread(lambda: self.flush(timeout), "deniable-flush")
         except Exception as error:
@@ -353,7 +352,7 @@ class Client:
 
     @guarded(bool)
     def close(self, timeout: float = 2.0) -> bool:
-        """Send what is queued within `timeout` seconds, keep the rest for the next start, and stop for good."""
+        """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start."""
         if self._sender is None:
             return True
         done = self._sender.close(timeout)
@@ -364,18 +363,23 @@ class Client:
 
     @guarded(dict)
     def stats(self) -> dict[str, Any]:
-        """Count what happened so far. Stays on the device.
+        """Return counts of what happened so far. They are never sent.
 
         Returns
         -------
         dict
-            ``recorded`` reports, by this process; of these ``sent``, ``rejected`` by the server (``refusals`` has them by
-            metric and reason, also those of a batch that was dropped for it), ``spooled`` for later (and then
-            ``sent``, maybe by another process), and ``repeated``, of an earlier answer where the metric has no room for another;
-            ``undeclared`` answers that were given; ``dropped`` by reason; ``faults`` that cost no report; ``reserved``: nats that
-            each metric may spend, in a window and over a lifetime (None without a bound); ``spent``: nats that this device has
-            spent and has left, likewise (None also if the state cannot be read); ``disabled`` and ``trouble`` (with the state) in
-            words, or None.
+            - ``recorded``: reports that this process queued.
+            - ``sent``, ``rejected``: those that the server took, and those that it refused.
+            - ``refusals``: refused reports by metric and reason, including those of batches that were dropped for it.
+            - ``spooled``: those kept on disk for later. Another process may send them.
+            - ``repeated``: those that repeat an earlier answer, because the metric has no room for another one.
+            - ``undeclared``: answers that their metric does not declare.
+            - ``dropped``: answers and reports that were dropped, by reason.
+            - ``faults``: errors that cost no report, by kind.
+            - ``reserved``: nats that each metric may spend in a window and over a lifetime. None means no bound.
+            - ``spent``: nats that the device has spent and has left. None means no bound, or that the state cannot be read.
+            - ``disabled``: why the client is off, or None.
+            - ``trouble``: what is wrong with the state, or None.
         """
         sender = self._sender
         return {
@@ -391,19 +395,19 @@ class Client:
 
     @guarded(lambda: None)
     def explain(self, metric: str, value: object = None) -> Explanation | None:
-        """Explain what recording would send; nothing is recorded, spent or sent.
+        """Explain what recording would send. Nothing is recorded, spent or sent.
 
         Parameters
         ----------
         metric
             Id of a declared metric.
         value
-            An answer, to draw a sample report for; optional.
+            An answer for an example of a report; optional.
 
         Returns
         -------
         Explanation or None
-            None if the metric is not declared or the answer not in its domain.
+            None if the metric or the answer is not declared.
 
         Raises
         ------
@@ -417,7 +421,7 @@ class Client:
 
     @guarded(list)
     def journal(self) -> list[Entry]:
-        """List the last thousand reports that were sent, the newest first: an app may show people what left their device."""
+        """Return the last thousand reports that were sent, the newest first. An app can show them to its user."""
         return self._journal.entries() if self._sender else []
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Consent: asked for at every answer, and acted on before anything else happens."""
+"""Consent: asked for at every answer, before anything else happens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Consent:
     given
         The answer of the person, or a function that returns it.
     strict
-        Whether an answer that is neither True nor False is an error, and not only a warning.
+        Whether an answer that is neither True nor False raises an error. Otherwise it is a warning.
 
     Attributes
     ----------
@@ -43,9 +43,9 @@ class Consent:
         self._journal: Journal | None = None
 
     def attach(self, sender: Sender, journal: Journal) -> None:
-        """Pause this sender while there is no consent, and clear it and the journal when consent is taken back.
+        """Pause the sender while there is no consent; clear it and the journal when consent is withdrawn.
 
-        A no at the start takes nothing back: the app may not have asked the person yet.
+        A no at the start withdraws nothing: the app may not have asked the person yet.
 
         Raises
         ------
@@ -74,14 +74,14 @@ class Consent:
             error: Exception | None = None
             try:
                 given = asked() if callable(asked) else asked
-            except Exception as raised:  # noqa: BLE001 - whatever it is, it is no yes
+            except Exception as raised:  # noqa: BLE001 - any error counts as a no
                 error = raised
             agreed = given is True
             if self.given is asked and agreed is not self.agreed:
                 self._change(agreed=agreed)
             if self.given is asked:
                 break
-            # Another thread has replaced what was asked, maybe by a no. The old answer counts no more.
+            # Another thread has called `replace`. The old answer is no longer valid.
         if self._journal is not None and self._journal.clearing:
             self._journal.clear()
         if given is not True and given is not False:
@@ -89,7 +89,7 @@ class Consent:
         return agreed
 
     def replace(self, given: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as above
-        """Take another answer, or another function to ask, and act on it. A no takes back what earlier runs left, too."""
+        """Use another answer, or another function to ask. A no also withdraws what earlier runs left."""
         refused = self.agreed is False
         self.given = given
         if self._sender is not None and not self.ask() and refused:
@@ -103,13 +103,13 @@ class Consent:
             self._withdraw()
 
     def _withdraw(self) -> None:
-        """Drop what was recorded and not yet sent, and delete the journal of what was sent."""
+        """Drop what was not sent yet, and delete the journal of what was sent."""
         if self._sender is not None and self._journal is not None:
             self._sender.purge()
             self._journal.clear()
 
     def _check(self, given: object, error: Exception | None) -> None:
-        """Warn once of an answer that is neither True nor False; raise if strict."""
+        """Warn once about an answer that is neither True nor False; raise if strict."""
         if given is True or given is False:
             return
         got = type(given).__name__ if error is None else f"a function that raised {type(error).__name__}"

@@ -1,4 +1,4 @@
-"""What a client counts, and how `Client.stats` writes it."""
+"""What a client counts, and the parts of `Client.stats`."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ REASONS = (
     *("disabled", "no_consent", "expired", "unknown_metric", "not_sampled", "this_period", "budget", "state"),
     *("queue_full", "closed", "refused_key", "no_thread", "interrupted", "error"),
 )
-"""Why an answer is not reported."""
+"""Reasons why an answer is not reported."""
 
 _FAULTS = ("spool_damaged", "delivered_error", "chore_error")
 
 
 class Counts:
-    """What one process has recorded and dropped.
+    """Counts of what one process has recorded and dropped.
 
     Attributes
     ----------
@@ -45,13 +45,13 @@ class Counts:
     def __init__(self) -> None:
         self.recorded = 0
         self.undeclared = 0
-        # All reasons exist from the start: the first `dropped[reason] += 1` of a missing one runs Python code between reading and
-        # writing, and threads would lose counts there.
+        # All reasons exist from the start. The first `dropped[reason] += 1` of a missing one would run Python code between
+        # reading and writing, and two threads could lose a count there.
         self.dropped: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
 
 
 def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
-    """Count what became of reports: sent, rejected, spooled, dropped by reason, and faults that cost no report."""
+    """Return what became of reports: sent, rejected, spooled, dropped by reason, and faults that cost no report."""
     counted = Counter(sender.counts if sender else {})
     sent, rejected, spooled = (counted.pop(name, 0) for name in ("sent", "rejected", "spooled"))
     faults = {name: counted.pop(name) for name in _FAULTS if counted[name]}
@@ -66,7 +66,7 @@ def delivery(counts: Counts, sender: Sender | None) -> dict[str, Any]:
 
 
 def reserved(prepared: Mapping[str, Prepared]) -> dict[str, dict[str, float | None]]:
-    """Tell, in nats, what is reserved of the budget for each metric."""
+    """Return the part of the budget reserved for each metric, in nats."""
     found: dict[str, dict[str, float | None]] = {}
     for id_, each in prepared.items():
         lifetime = each.allowance.lifetime
@@ -75,7 +75,7 @@ def reserved(prepared: Mapping[str, Prepared]) -> dict[str, dict[str, float | No
 
 
 def spent(ledger: Ledger | None) -> dict[str, float | None]:
-    """Tell, in nats, what the device has spent and has left; None without a bound, and where the state cannot be read."""
+    """Return what the device has spent and has left, in nats. None means no bound, or that the state cannot be read."""
     try:
         found = ledger.spent() if ledger else None
     except StateError:

@@ -1,4 +1,4 @@
-"""A declared metric with the mechanism that it resolves to, and the fingerprint that its reports carry."""
+"""A declared metric with its mechanism and the fingerprint of its reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["Declared", "Definition", "fingerprint"]
 
 Definition = tuple[str, int, str]
-"""What reports are counted under: metric, version and fingerprint."""
+"""The metric, version and fingerprint under which reports are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +27,13 @@ class Declared:
     Parameters
     ----------
     metric
-        What the registry declares.
+        As the registry declares it.
     mechanism
-        What it resolves to.
+        Its mechanism.
     fingerprint
-        What a report's group must carry.
+        The fingerprint that a group of reports must carry.
     candidates
-        The answers to look for, as places in the domain, where the domain is too large for all of them; for who decodes.
+        The answers to look for, as positions in the domain, if the domain is too large to be listed. Only decoders need them.
     """
 
     metric: Metric
@@ -43,44 +43,44 @@ class Declared:
 
     @classmethod
     def of(cls, metric: Metric, candidates: tuple[int, ...] = ()) -> Declared:
-        """Resolve a metric.
+        """Make the mechanism and the fingerprint of a metric.
 
         Raises
         ------
         ParameterError
-            If no mechanism serves it.
+            If no mechanism fits it.
         """
         mechanism = mechanisms.of(metric)
         return cls(metric, mechanism, fingerprint(metric, mechanism.canonical), candidates)
 
     @property
     def layout(self) -> Layout:
-        """What its payloads look like."""
+        """The layout of its payloads."""
         return self.mechanism.layout
 
     @property
     def name(self) -> str:
-        """What people call it, such as ``ui.theme@2``."""
+        """Its name for people, such as ``ui.theme@2``."""
         return f"{self.metric.id}@{self.metric.version}"
 
     @property
     def definition(self) -> Definition:
-        """What it is counted under: metric, version and fingerprint."""
+        """The metric, version and fingerprint under which it is counted."""
         return self.metric.id, self.metric.version, self.fingerprint
 
 
 def fingerprint(metric: Metric, mechanism: str) -> str:
-    """Digest what a metric means: its answers in order, and the integers of its mechanism.
+    """Compute a digest of a metric's meaning: its answers in order, and the integers of its mechanism.
 
-    A device and a server whose registries differ for the same id and version would count each other's reports wrongly, and
-    nothing in the sums would show it. Their fingerprints differ, so the reports are refused instead.
+    A device and a server may declare one id and version differently. Without the fingerprint, the server would count these
+    reports wrongly, and nothing would show it. With it, the server refuses them.
 
     Parameters
     ----------
     metric
         The declared metric.
     mechanism
-        The canonical text of the mechanism it resolves to, ``Mechanism.canonical``.
+        The canonical text of its mechanism, ``Mechanism.canonical``.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Where reports go: one line that an app is configured with."""
+"""The DSN: one line that says where an app sends its reports."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Dsn:
         Parameters
         ----------
         text
-            What an app is configured with.
+            The DSN.
         allow_http
-            Whether ``http://`` may go to another machine, where everybody on the way can read it and answer in its place.
+            Whether ``http://`` may go to another machine. Everybody on the way can then read it and answer in its place.
 
         Raises
         ------

@@ -1,4 +1,4 @@
-"""Environment variables. They can switch the SDK off and tune it; they never make it send more than the app asks for."""
+"""Environment variables. They can switch the SDK off and tune it. They never make it send more than the app asks for."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ VARIABLES: dict[str, str] = {
     "DENIABLE_STATE_DIR": "",
     **{f"DENIABLE_{name.upper()}": f"{number:g}" for name, number in asdict(SenderSettings()).items()},
 }
-"""What the SDK reads, with the defaults."""
+"""The variables that the SDK reads, with their defaults."""
 
 
 def switched_off() -> str | None:
-    """Tell why nothing may be recorded: ``DENIABLE_DISABLED`` or ``DO_NOT_TRACK``, set to anything but empty or 0."""
+    """Return which of ``DENIABLE_DISABLED`` and ``DO_NOT_TRACK`` is set to anything but empty or 0; None if neither is."""
     for name in ("DENIABLE_DISABLED", "DO_NOT_TRACK"):
         if os.environ.get(name, "") not in ("", "0"):
             return f"{name} is set"
@@ -35,7 +35,7 @@ def switched_off() -> str | None:
 
 
 def state_directory() -> Path:
-    """Return where states are kept: ``DENIABLE_STATE_DIR``, or the system's place for such files.
+    """Return the directory of all states: ``DENIABLE_STATE_DIR``, or the system's place for such files.
 
     Raises
     ------
@@ -47,7 +47,7 @@ def state_directory() -> Path:
 
 
 def sender_settings() -> SenderSettings:
-    """Read ``DENIABLE_FLUSH_AT`` and its like; a bad value is logged and the default used."""
+    """Read the settings from variables such as ``DENIABLE_FLUSH_AT``. A bad value is logged, and the default is used."""
     chosen: dict[str, Any] = {}
     for name, kind in _NUMBERS.items():
         text = os.environ.get(f"DENIABLE_{name.upper()}")

@@ -2,14 +2,14 @@
 
 DeniableError
 ├── ParameterError        a parameter breaks a rule (also a ValueError)
-├── RegistryError         a metrics.toml has faults; carries every one of them (also a ValueError)
-│   └── ServedRegistryError   one from a server is not signed, not newer, or asks for more than the app allows
+├── RegistryError         a metrics.toml has faults; has the list of them (also a ValueError)
+│   └── ServedRegistryError   one from a server is not signed, is outdated, or asks for more than the app allows
 ├── PayloadError          bytes that no device could have sent (also a ValueError)
 ├── ConfigurationError    a DSN, setting or environment variable is unusable (also a ValueError)
-└── StateError            what a device keeps is missing, damaged or cannot be written
+└── StateError            the state of a device is missing, damaged or cannot be written
 
-Messages name the rule, the value that broke it and what to do. No message ever contains a raw answer: an answer that
-cannot be recorded is described by the metric it was meant for.
+Messages name the rule, the value that broke it and what to do. No message ever contains a raw answer. If an answer cannot be
+recorded, the message names its metric.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class ParameterError(DeniableError, ValueError):
 
 
 class PayloadError(DeniableError, ValueError):
-    """Bytes that no device following the layout could have sent.
+    """A payload that does not fit its layout.
 
     Parameters
     ----------
@@ -75,25 +75,25 @@ class ConfigurationError(DeniableError, ValueError):
 
 
 class StateError(DeniableError):
-    """What a device keeps (ledger, permanent responses) is missing, damaged or cannot be written: nothing may be recorded."""
+    """The state of a device (ledger, permanent responses) is missing, damaged or cannot be written. Nothing may be recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One thing wrong with a registry file.
+    """One fault of a registry file.
 
     Parameters
     ----------
     file
-        The file it stands in.
+        The file.
     metric
         The metric concerned, or ``"-"`` for the file as a whole.
     rule
         What must hold.
     value
-        What stands there instead; None where nothing does.
+        The value in the file; None if it is missing.
     line
-        Where in the file; 0 where nobody knows.
+        Its line; 0 if unknown.
     """
 
     file: str
@@ -122,13 +122,13 @@ class RegistryError(DeniableError, ValueError):
 
 
 class ServedRegistryError(RegistryError):
-    """A registry that a server sent must not be used: it is not signed, older than another, or changes more than it may."""
+    """A registry from a server must not be used: it is not signed, is outdated, or changes more than it may."""
 
 
 def without_locals(error: BaseException) -> BaseException:
     """Clear the local variables in the traceback of an error, and of the errors that caused it.
 
-    An app may log these variables, and an answer may be among them. The lines of the traceback stay.
+    An app may log these variables, and one may hold an answer. The lines of the traceback stay.
     """
     from traceback import clear_frames  # noqa: PLC0415 - slow to import, and only strict clients raise
 

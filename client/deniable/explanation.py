@@ -1,4 +1,4 @@
-"""What would be sent, in words a user can read."""
+"""An explanation of what a metric sends, for users."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Explanation"]
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What recording a metric sends, and what that gives away.
+    """What recording a metric sends, and what a report reveals.
 
     Parameters
     ----------
@@ -36,26 +36,26 @@ class Explanation:
     epsilon
         Privacy loss of one report, in nats.
     epsilon_permanent
-        Privacy loss of all reports of one kept response together, in nats; None where reports are independent, and each adds its
-        own.
+        Privacy loss of all reports of one permanent response together, in nats. None if no response is kept; then each report
+        adds its own loss.
     answers_per_window
-        Different kept responses that are reported in a window of the budget, at most; 0 where none are kept.
+        Most permanent responses that are reported in a window of the budget; 0 if none is kept.
     window
         Days of that window.
     reserved_window, reserved_lifetime
-        What the metric may spend in any window, and ever, in nats; `reserved_lifetime` is None without a bound.
+        What the metric may spend in any window, and ever, in nats. `reserved_lifetime` is None if there is no bound.
     per_period, period
-        Reports that are made in a period, at most, and what a period is.
+        Most reports in a period, and the length of a period.
     sample
-        Share of answers that are recorded at all, in (0, 1].
+        Share of answers that are recorded, in (0, 1].
     p, q
-        Probability that a report points to the true answer, and that it points to a given other one.
+        Probability that a report supports the true answer, and that it supports a given other one.
     report_bytes
         Size of every report.
     row_bits, segment_bits
-        What all metrics together show of the device besides its answers: by the rows of kept responses, and by segments.
+        Exposure of all metrics together, in bits: by the rows of permanent responses, and by segments.
     report
-        A report as it might be sent, in hexadecimal; None where no answer was given.
+        An example of a report, in hexadecimal; None if no answer was given.
     """
 
     metric: str
@@ -80,16 +80,16 @@ class Explanation:
 
     @classmethod
     def of(cls, registry: Registry, id_: str, budget: Budget, value: object = None) -> Explanation:
-        """Explain a metric, with an example of a report when an answer is given.
+        """Explain a metric. If an answer is given, draw an example of a report.
 
         Parameters
         ----------
         registry
-            Which declares it.
+            The registry that declares it.
         id_
             The metric's id.
         budget
-            Of the device.
+            The device's budget.
         value
             An answer; None for no example.
 

@@ -1,4 +1,4 @@
-"""The guard of the public methods: no error of ours reaches the host app, unless the client is strict."""
+"""The guard of public methods: none of our errors reaches the host app, unless the client is strict."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Guarded(Protocol):
-    """What has guarded methods."""
+    """A class with guarded methods."""
 
     strict: bool
 
@@ -26,12 +26,12 @@ class Guarded(Protocol):
 
 
 def guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Decorate a method so that it raises nothing unless its client is strict: the error is counted.
+    """Decorate a method so that its errors are counted and not raised, unless its client is strict.
 
     Parameters
     ----------
     otherwise
-        Makes what the method returns after an error.
+        Returns the result of the method after an error.
     """
 
     def decorate(method: Callable[P, T]) -> Callable[P, T]:
@@ -41,7 +41,7 @@ def guarded(otherwise: Callable[[], Any]) -> Callable[[Callable[P, T]], Callable
             try:
                 return method(*args, **kwargs)
             except Exception as error:  # noqa: BLE001 - counted; the host app must never notice
-                args, kwargs = (), {}  # type: ignore[assignment] # an answer may be among them
+                args, kwargs = (), {}  # type: ignore[assignment] # one of them may be an answer
                 if client.strict:
                     raise without_locals(error) from None
                 client.count_error(error, method.__name__)

@@ -1,8 +1,8 @@
-"""A handle on one metric, light enough for a module to make while it is imported."""
+"""A handle that records one metric. A module can make one while it is imported, because this imports almost nothing."""
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as type checkers know it; `typing` takes longer to import than this module
+TYPE_CHECKING = False  # type checkers take it for True; importing `typing` would take longer than this module
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -15,7 +15,7 @@ class MetricHandle:
     Parameters
     ----------
     record
-        `Client.record`, or `deniable.record` for whatever client is current.
+        `Client.record`, or `deniable.record` for the current client.
     id_
         The metric's id.
     """
@@ -27,7 +27,7 @@ class MetricHandle:
         self._id = id_
 
     def record(self, value: object) -> bool:
-        """Randomise an answer and queue the result; see `Client.record`."""
+        """Randomise an answer and queue the report; see `Client.record`."""
         try:
             return self._record(self._id, value)
         except BaseException:

@@ -1,4 +1,4 @@
-"""A metric, prepared for recording: its mechanism, what it may spend, and what its reports are counted with."""
+"""A metric prepared for recording: its mechanism, what it may spend, and the stratum of its reports."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ __all__ = ["Occasion", "Prepared", "prepare"]
 
 
 class Occasion(NamedTuple):
-    """When a metric is answered.
+    """The period in which a metric is answered. No finer time is ever stored.
 
     Parameters
     ----------
     stratum
-        What a report made now is counted with.
+        The stratum of a report made in this period.
     until
-        When the period ends, in seconds since 1970. No finer time is ever stored.
+        When the period ends, in seconds since 1970.
     """
 
     stratum: Stratum
@@ -57,9 +57,9 @@ class Prepared:
     Attributes
     ----------
     mechanism : Mechanism
-        What randomises an answer.
+        The mechanism that randomises an answer.
     permanent : Permanent or None
-        The same, where a permanent response to each answer is kept.
+        The same mechanism if permanent responses are kept, else None.
     """
 
     __slots__ = ("_made", "_sample", "allowance", "mechanism", "metric", "permanent", "segment")
@@ -74,23 +74,23 @@ class Prepared:
         self._made: tuple[tuple[int, int, int, int], Occasion] | None = None
 
     def sampled(self, source: Source = OS) -> bool:
-        """Draw whether an answer is recorded; nobody has looked at it yet."""
+        """Draw whether an answer is recorded. This does not depend on the answer."""
         return self._sample == 1 or source.bernoulli(self._sample.numerator, self._sample.denominator)
 
     def position(self, value: object) -> tuple[int | None, BaseException | None]:
-        """Return the place of an answer in the domain; or None, and what to raise once a report is queued all the same."""
+        """Return the position of an answer in the domain, or None and the error to raise once the report is queued."""
         try:
             return self.metric.position(value), None
         except ParameterError as error:
             return None, error
-        except Exception:  # noqa: BLE001 - an object of the host's, which cannot even be read
+        except Exception:  # noqa: BLE001 - an object of the host app whose own methods fail
             return None, ParameterError(f"an answer to {self.metric.id} is a plain value", "another object")
-        except BaseException as error:  # noqa: BLE001 - the program is to end; it is raised, in any mode, when the report is queued
+        except BaseException as error:  # noqa: BLE001 - the program must end; raised in any mode after the report is queued
             return None, error
 
     def occasion(self, now: datetime) -> Occasion:
-        """Return what a report made now is counted with."""
-        # No period is shorter than an hour, so it is worked out once an hour. One attribute, so that threads agree.
+        """Return the occasion of a report made now."""
+        # Computed once an hour, since no period is shorter. It is kept in one attribute, so that threads agree.
         hour = (now.year, now.month, now.day, now.hour)
         made = self._made
         if made is None or made[0] != hour:
@@ -108,22 +108,22 @@ def prepare(registry: Registry, segments: Mapping[str, str], caps: Caps, budget:
     Parameters
     ----------
     registry
-        What may be recorded.
+        The registry.
     segments
-        Value of each public breakdown.
+        The device's value of each segment.
     caps
-        What this app allows.
+        The app's caps.
     budget
-        What the device may spend in all.
+        The device's budget.
     today
-        Metrics whose collection has ended need no part of the budget.
+        The date. Metrics whose collection has ended need no part of the budget.
 
     Raises
     ------
     ParameterError
         If a segment is missing, or a metric has no mechanism.
     ConfigurationError
-        If a metric exceeds the caps, or all of them the caps or the budget.
+        If a metric exceeds the caps, or all metrics together exceed the caps or the budget.
     """
     found = {}
     for id_, allowance in reserved(registry, budget).items():

@@ -1,4 +1,4 @@
-"""Output of commands: control characters are shown escaped, and a closed pipe ends the command quietly."""
+"""Output of commands: control characters are escaped, and a closed pipe ends the command quietly."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 __all__ = ["CLOSED_STATUS", "Terminal", "guarded", "print_table", "raw"]
 
 CLOSED_STATUS = 141
-"""Exit status when nobody reads the output any more; a shell says the same of programs that the signal SIGPIPE ends."""
+"""Exit status if nobody reads the output any more. A shell reports the same for programs ended by the signal SIGPIPE."""
 
 
 class Terminal:
-    """A stream that shows control and direction characters escaped.
+    """A stream that escapes control and direction characters.
 
     Parameters
     ----------
     stream
         Where to write.
     status
-        With which the process ends once nobody reads the stream; None where it goes on, as a worker does without its log.
+        The exit status of the process once nobody reads the stream. With None the process goes on, as a worker does without its
+        log.
     """
 
     def __init__(self, stream: TextIO, status: int | None = None) -> None:
@@ -52,8 +53,8 @@ class Terminal:
         return getattr(self.stream, name)
 
     def _end(self) -> None:
-        with suppress(OSError, ValueError):  # a stream without a descriptor
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # else the interpreter would complain as it ends
+        with suppress(OSError, ValueError):  # the stream may have no descriptor
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.stream.fileno())  # else the interpreter prints an error at its end
         if self._status is not None:
             raise SystemExit(self._status)
 
@@ -71,12 +72,12 @@ def guarded() -> Iterator[None]:
 
 
 def raw(stream: TextIO) -> TextIO:
-    """Return the stream itself, for our own colours. Never write to it what others wrote."""
+    """Return the stream below a `Terminal`, for our own colours. Never write texts of others to it."""
     return stream.stream if isinstance(stream, Terminal) else stream
 
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Print rows of texts in columns as wide as their longest text; the first row has the headings."""
+    """Print rows of texts in aligned columns. The first row has the headings."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

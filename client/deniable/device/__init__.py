@@ -1,1 +1,1 @@
-"""What a device keeps: state, what it spent, permanent responses, what it sent."""
+"""What a device keeps: the state file with the ledger, the permanent responses and the journal."""

@@ -1,4 +1,4 @@
-"""Files that only their owner can write, and that are completely on disk."""
+"""Files that only their owner can write, and that are completely written to disk."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ __all__ = ["require_own", "sync", "write_new"]
 
 
 def require_own(directory: Path) -> None:
-    """Refuse a directory that somebody else may have written to, or can replace. One that does not exist yet is fine.
+    """Refuse a directory that somebody else can write or replace. A directory that does not exist yet is accepted.
 
-    The rules are those of ssh. The directory, all that lies in it, and every folder above it belong to this user or to root, and
-    nobody else can write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a
-    group without other members. Windows has no such modes, so nothing is refused there.
+    The rules are those of ssh. The directory, its files and every folder above it must belong to this user or to root. Nobody
+    else may write them. Links are followed. A folder above may be writable for others if it has the sticky bit, and for a group
+    without other members. Windows has no such modes, so nothing is refused there.
 
     Raises
     ------
     StateError
-        With the rule, what broke it, and what to do.
+        If it is refused. The message has the rule, what broke it, and what to do.
     OSError
-        If it cannot be looked at.
+        If it cannot be examined.
     """
     if sys.platform == "win32":
         return
     looked: set[str] = set()
-    for folder in (os.path.abspath(directory), os.path.realpath(directory)):  # noqa: PTH100 - texts: it is done each time
+    for folder in (os.path.abspath(directory), os.path.realpath(directory)):  # noqa: PTH100 - faster than `Path`
         above = os.path.dirname(folder)  # noqa: PTH120
         while above not in looked:
             looked.add(above)
@@ -48,7 +48,7 @@ def require_own(directory: Path) -> None:
 
 
 def _require_kept(folder: str) -> None:
-    """Refuse a folder in which somebody else can replace what lies there."""
+    """Refuse a folder in which somebody else can replace files."""
     try:
         status = os.stat(folder)  # noqa: PTH116 - as above
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def _require_kept(folder: str) -> None:
 
 @lru_cache(maxsize=64)
 def _is_private(group: int) -> bool:
-    """Return whether this user is the only member of a group: it has the user's name, as on many systems, or is not listed."""
+    """Return whether this user is the only member of a group: it has the user's name, or is the user's and has no entry."""
     import grp  # noqa: PLC0415 - not on Windows, and rarely needed
     import pwd  # noqa: PLC0415
 
@@ -102,12 +102,12 @@ def _me() -> int:
 
 
 def write_new(path: Path, data: bytes) -> None:
-    """Write a file that did not exist, readable by its owner only, and return when it is on disk.
+    """Write a new file, readable by its owner only; return when it is on disk.
 
     Raises
     ------
     OSError
-        If it exists, or the disk refuses.
+        If it exists, or cannot be written.
     """
     with os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as file:
         file.write(data)
@@ -116,12 +116,12 @@ def write_new(path: Path, data: bytes) -> None:
 
 
 def sync(directory: Path) -> None:
-    """Write a directory's entries to disk: what was made, renamed or removed in it. Not on Windows, which opens no directories.
+    """Write a directory's entries to disk: files that were made, renamed or removed. Windows cannot do this.
 
     Raises
     ------
     OSError
-        If the disk refuses.
+        If they cannot be written.
     """
     if sys.platform != "win32":
         descriptor = os.open(directory, os.O_RDONLY)

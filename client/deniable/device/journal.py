@@ -26,9 +26,9 @@ class Entry:
     Parameters
     ----------
     metric, version, period, segment
-        What it is counted with.
+        Its stratum, without the fingerprint.
     payload
-        All that it says, in hexadecimal. It is random: see `deniable.explain`.
+        Its payload, in hexadecimal. This is randomised; see `deniable.explain`.
     """
 
     metric: str
@@ -43,17 +43,17 @@ class Entry:
 
 
 class Journal:
-    """Remembers the last thousand reports that were sent.
+    """Keeps the last thousand reports that were sent.
 
     Parameters
     ----------
     state
-        Where.
+        The state file.
 
     Attributes
     ----------
     clearing : bool
-        Whether it is to be cleared and could not be yet. Until then it shows nothing.
+        Whether it must be cleared but could not be yet. Until then it shows nothing.
     """
 
     def __init__(self, state: State) -> None:
@@ -61,7 +61,7 @@ class Journal:
         self.clearing = False
 
     def add(self, reports: Iterable[Report]) -> None:
-        """Write down what was sent.
+        """Add reports that were sent.
 
         Raises
         ------
@@ -83,7 +83,7 @@ class Journal:
             self.clearing = False
 
     def entries(self) -> list[Entry]:
-        """Return what was sent, the newest first.
+        """Return the reports that were sent, the newest first.
 
         Raises
         ------

@@ -1,13 +1,13 @@
 """The ledger: what this device has spent on each metric, in millionths of a nat, as a plain sum.
 
-Each metric has its part of the budget reserved (`deniable.limits.allowance`), and makes a fixed number of reports a period at
-most. So what one metric may spend does not depend on the answers to another. After an update of the app that changes the parts,
-what was spent before still counts: the sums over all metrics are checked, too.
+Each metric has a reserved part of the budget (`deniable.limits.allowance`), and a largest number of reports in a period. So what
+one metric may spend does not depend on the answers to another. An update of the app may change the parts. The sums over all
+metrics are checked, too, so what was spent before still counts.
 
-Spending is written to disk before a report exists. A write for each report would be slow, so a process pays for several reports
+The ledger is written to disk before a report exists. A write for each report would be slow. So a process pays for several reports
 of the period at once: a *lease*. It gives back what it does not use. If it dies, the whole lease counts as spent.
 
-A metric's periods never go back. If the clock is set back, neither reports nor budget come back.
+A metric's periods never go back. If the clock is set back, this gives back no reports and no budget.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 __all__ = ["TROUBLE_PAUSE", "Ledger", "Spent"]
 
 TROUBLE_PAUSE = 10.0
-"""Seconds between tries at a state that could not be used: each may take the app's time."""
+"""Seconds between tries of a state that cannot be used. Each try may make the app wait."""
 
 _DAY = 86_400
-_PARTS = 64  # a lease takes at most this part of the reports that are left: others need some, and a crash loses the lease
-_REPORTS = 1024  # in a lease, at most
-_PAUSE = 60.0  # seconds between looks at what was spent
+_PARTS = 64  # a lease has at most 1/64 of the remaining reports: other processes need some, and a crash loses the lease
+_REPORTS = 1024  # most reports of a lease
+_PAUSE = 60.0  # seconds between reads of what was spent
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class Spent:
     Parameters
     ----------
     window, window_left
-        In the window that ends now; `window_left` is infinite without a bound.
+        For the window that ends now; `window_left` is infinite without a bound.
     lifetime, lifetime_left
-        Ever; likewise.
+        For the lifetime; `lifetime_left` is infinite without a bound.
     """
 
     window: float
@@ -67,17 +67,17 @@ class _Lease:
     allowance: Allowance
     occasion: Occasion
     left: int
-    unspent: int  # of those already used: paid for, but not sampled
-    device: bytes  # secret of the state that it was taken from; the directory may be removed, and another one made
+    unspent: int  # used reports that were paid for but not sampled
+    device: bytes  # secret of the state file that it is from; the directory may be removed and made again
 
     @property
     def rest(self) -> int:
-        """Reports that were paid for and not made."""
+        """Number of reports that were paid for but not made."""
         return self.left + self.unspent
 
 
 class _Refusal(NamedTuple):
-    """Why a report was refused, and until when none is tried again, by the monotonic clock."""
+    """Why a report was refused, and until when none is tried again (monotonic clock)."""
 
     why: str
     period: str
@@ -85,12 +85,12 @@ class _Refusal(NamedTuple):
 
 
 class Ledger:
-    """Spends within a budget. All processes of the device share it through the state's file.
+    """Spends within a budget. All processes of the device share it through the state file.
 
     Parameters
     ----------
     state
-        Where it is kept.
+        The state file.
     budget
         What may be spent on all metrics together.
     clock
@@ -109,19 +109,19 @@ class Ledger:
         self._refusals: dict[str, _Refusal] = {}
 
     def spend(self, allowance: Allowance, occasion: Occasion, *, sampled: bool = True) -> str | None:
-        """Debit a report; return None, or why it may not exist: ``"this_period"``, ``"budget"`` or ``"state"``.
+        """Spend for a report; return None, or why it must not be made: ``"this_period"``, ``"budget"`` or ``"state"``.
 
         Parameters
         ----------
         allowance
-            Of the metric.
+            The metric's allowance.
         occasion
-            When it is made.
+            When the report is made.
         sampled
-            False for an answer that is not to be reported: it takes the place of a report in the period, and costs nothing.
+            False for an answer that was not sampled. It counts as a report of the period but costs nothing.
         """
         with self._state.lock:
-            if self._lock is not self._state.lock or self._mark != process_mark():  # a fork: the leases are its parent's
+            if self._lock is not self._state.lock or self._mark != process_mark():  # a fork: the leases are the parent's
                 self._forget_leases()
             period = occasion.stratum.period
             lease = self._leases.get(allowance.tag)
@@ -145,14 +145,14 @@ class Ledger:
                     self._leases[allowance.tag] = _Lease(allowance, occasion, number - 1, 0, _fact(db, "secret"))
                     return None
         except StateError:
-            self._leases.pop(allowance.tag, None)  # what was to be written down was not
+            self._leases.pop(allowance.tag, None)  # the transaction was not written
             free = "state"
         pause = TROUBLE_PAUSE if free == "state" else _PAUSE
         self._refusals[allowance.tag] = _Refusal(free, occasion.stratum.period, time.monotonic() + pause)
         return free
 
     def _free(self, db: Connection, allowance: Allowance, occasion: Occasion) -> int | str:
-        """Return how many reports may be made now, or why none may."""
+        """Return how many reports may be made now, or why none may be made."""
         last, reports, spent = account(db, allowance.tag)
         period = occasion.stratum.period
         free = allowance.per_period - (reports if period == last else 0)
@@ -164,7 +164,7 @@ class Ledger:
         return free if free > 0 else "budget"
 
     def _debit(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, paid: int) -> None:
-        """Write down reports of the period, and how many of them are paid for. Negative numbers take back."""
+        """Write the number of reports of the period, and how many of them are paid for. Negative numbers give back."""
         amount = paid * allowance.cost
         self.write_account(db, allowance, occasion, reports, amount)
         db.execute(
@@ -173,24 +173,24 @@ class Ledger:
         )
 
     def return_leases(self) -> None:
-        """Give back what leases have left."""
+        """Give back what is left of all leases."""
         with self._state.lock:
             ours = self._lock is self._state.lock and self._mark == process_mark()
             if ours and any(lease.rest for lease in self._leases.values()):
-                with suppress(StateError), self._state.transaction() as db:  # else it stays spent
+                with suppress(StateError), self._state.transaction() as db:  # otherwise it stays spent
                     for tag in tuple(self._leases):
                         self._return_lease(db, tag)
 
     def _return_lease(self, db: Connection, tag: str) -> None:
-        lease = self._leases.pop(tag, None)  # first: if this fails, it stays spent
+        lease = self._leases.pop(tag, None)  # first, so that it stays spent if this fails
         if lease is not None and lease.rest and lease.device == _fact(db, "secret"):
             self._debit(db, lease.allowance, lease.occasion, -lease.left, -lease.rest)
 
-    # What follows is for use within a transaction.
+    # The following methods are called in a transaction.
 
     @property
     def window_start(self) -> int:
-        """When the window began that ends now, in seconds since 1970. What ended before no longer counts."""
+        """The start of the window that ends now, in seconds since 1970. Periods that ended before it no longer count."""
         return int(self._clock() - self.budget.window * _DAY)
 
     def _spent_since(self, db: Connection, *, without: str = "") -> int:
@@ -202,43 +202,43 @@ class Ledger:
         return left
 
     def write_account(self, db: Connection, allowance: Allowance, occasion: Occasion, reports: int, amount: int = 0) -> None:
-        """Write down that a metric was recorded, and what it has spent of the lifetime.
+        """Write that a metric was recorded, and what it has spent of the lifetime.
 
         Parameters
         ----------
         db
-            In a transaction.
+            A connection in a transaction.
         allowance, occasion
             As for `spend`.
         reports
-            Of the period; negative if some are taken back.
+            Reports of the period; negative to give some back.
         amount
-            Millionths of a nat; likewise.
+            Millionths of a nat; negative to give some back.
         """
         last, before, spent = account(db, allowance.tag)
         period = occasion.stratum.period
         if period > last:
             last, before = period, 0
-        if period == last:  # else a lease of an earlier period is given back
+        if period == last:  # otherwise a lease of an earlier period is given back
             before += reports
         row = (allowance.tag, last, before, spent + amount)
         db.execute("INSERT OR REPLACE INTO accounts VALUES (?, ?, ?, ?)", row)
         db.execute("UPDATE facts SET value = value + ? WHERE name = 'lifetime'", (amount,))
-        # By number of periods and not by the clock, which may be wrong for a while: a spend that is deleted could be spent again.
+        # Old spends are deleted by the number of periods. The clock may be wrong, and a deleted spend could be spent again.
         old = "SELECT until FROM spends WHERE tag = ? ORDER BY until DESC LIMIT 1 OFFSET ?"
         tag = allowance.tag
         db.execute(f"DELETE FROM spends WHERE tag = ? AND until <= ({old})", (tag, tag, allowance.remembered))  # noqa: S608
 
     def reserve(self, db: Connection, allowance: Allowance, occasion: Occasion) -> bool:
-        """Debit a report of a kept response; return whether the budget allows.
+        """Spend for a report of a permanent response; return whether the budget allows it.
 
-        The first report spends all that is reserved for the metric: of the lifetime once, and of each window in which it is
+        The first report spends the whole reserve of the metric: for the lifetime once, and for each window in which it is
         reported. So the rest of the budget does not show how many different answers there were.
 
         Parameters
         ----------
         db
-            In a transaction.
+            A connection in a transaction.
         allowance, occasion
             As for `spend`.
         """
@@ -252,7 +252,7 @@ class Ledger:
         return True
 
     def spent(self) -> Spent:
-        """Read what was spent; leases count in full, and metrics with kept responses with all that is reserved for them.
+        """Read what was spent. Leases count in full. Metrics with permanent responses count with their whole reserve.
 
         Raises
         ------
@@ -267,7 +267,7 @@ class Ledger:
 
 
 def account(db: Connection, tag: str) -> tuple[str, int, int]:
-    """Return a metric's last period, its reports in that, and what was spent on it ever, in millionths of a nat."""
+    """Return a metric's last period, its reports in this period, and what was ever spent on it, in millionths of a nat."""
     found: tuple[str, int, int] | None
     found = db.execute("SELECT period, reports, spent FROM accounts WHERE tag = ?", (tag,)).fetchone()
     return found or ("", 0, 0)

@@ -1,11 +1,11 @@
-"""Permanent responses: drawn once for an answer, kept, and reported once a period through fresh noise.
+"""Permanent responses: drawn once for an answer, kept, and reported once a period with fresh noise.
 
-A response is stored under a keyed digest of the answer. The key is in the same file, so whoever has the file can try all answers
-and learn which were given. A response that is lost is not free: the next one counts as another.
+A response is stored under a keyed digest of the answer. The key is in the same file. So whoever has the file can try all answers
+and learn which were given. If a response is lost, the next one counts as another response.
 
-Whether there is a report says nothing about the answer. The number of different responses that a metric reports in a window, and
-that it ever draws, is limited. Beyond that the last one is reported again: silence would show that the answer has changed. An
-answer that is not declared is treated as a declared one, which is drawn once for the device and metric.
+Whether there is a report says nothing about the answer. There is a limit on the different responses that a metric reports in a
+window, and on those that it ever draws. Beyond it the last one is reported again, because silence would show that the answer has
+changed. An undeclared answer is replaced by a declared one, which is drawn once for each device and metric.
 """
 
 from __future__ import annotations
@@ -31,32 +31,32 @@ if TYPE_CHECKING:
 __all__ = ["PermanentResponses", "row_of"]
 
 _KEY_BYTES = 16
-_PAUSE = 60.0  # seconds between looks at a budget that has no room
+_PAUSE = 60.0  # seconds between tries after a refusal by the budget
 
 
 class _Kept(NamedTuple):
-    """What a device keeps of a metric besides its responses."""
+    """What a device keeps for a metric besides its responses."""
 
-    stand_in: int  # the answer that is reported for one that is not declared
+    stand_in: int  # the answer that is reported for an undeclared one
     last: bytes | None  # key of the response that was reported last
-    drawn: int  # responses that were ever drawn
+    drawn: int  # number of responses that were ever drawn
 
 
 def row_of(db: Connection, rows: int, source: Source) -> int:
-    """Return this device's row in a metric of so many rows.
+    """Return this device's row in a metric with `rows` rows.
 
-    A device has one place between 0 and 1, uniformly drawn and only as finely as its metrics need. Its row is the one of `rows`
-    equal parts that the place lies in. So all metrics of as many rows put it in the same one, and any number of metrics show
-    little more than the one of most rows: see `deniable.limits.exposure.groups`.
+    A device has one place between 0 and 1. It is drawn uniformly, only as finely as its metrics need. Its row is that one of
+    `rows` equal parts that contains the place. So the device has the same row in all metrics with the same number of rows. Any
+    number of metrics shows little more than the metric with most rows; see `deniable.limits.exposure.groups`.
 
     Parameters
     ----------
     db
-        In a transaction.
+        A connection in a transaction.
     rows
         Number of rows, at least 1.
     source
-        Where chance comes from.
+        The source of randomness.
     """
     (written,) = db.execute("SELECT value FROM facts WHERE name = 'place'").fetchone()
     place, parts = map(int, written.split("/"))
@@ -73,16 +73,16 @@ class PermanentResponses:
     Parameters
     ----------
     state
-        Where.
+        The state file.
     ledger
-        What pays for them.
+        The ledger, which pays for them.
     source
-        Where chance comes from.
+        The source of randomness.
 
     Attributes
     ----------
     repeated : int
-        Reports of an earlier answer, as the metric has no room for the one given.
+        Reports that repeat an earlier answer, because the metric has no room for another one.
     """
 
     def __init__(self, state: State, ledger: Ledger, source: Source = OS) -> None:
@@ -91,20 +91,20 @@ class PermanentResponses:
         self._source = source
         self._reported: dict[str, str] = {}  # the last period of each metric, as far as this process knows
         self._retries: dict[str, float] = {}  # until when a metric is not tried again
-        self._retry = 0.0  # the same of all of them
+        self._retry = 0.0  # until when no metric is tried again
         self.repeated = 0
 
     def respond(self, prepared: Prepared, occasion: Occasion, value: int | None, *, sampled: bool = True) -> bytes | str:
-        """Report once in a period, from the permanent response to the answer.
+        """Make the period's report from the permanent response to the answer.
 
         Parameters
         ----------
         prepared
-            A metric whose responses are kept.
+            A metric with permanent responses.
         occasion
             When it is answered.
         value
-            The answer's place in the domain; None for an answer that is not declared.
+            The answer's position in the domain; None for an undeclared answer.
         sampled
             False to let the period pass without a report.
 
@@ -114,8 +114,8 @@ class PermanentResponses:
             A payload, or why there is none: ``"this_period"``, ``"budget"``, ``"state"``, ``"not_sampled"``.
         """
         mechanism, tag, period = prepared.permanent, prepared.allowance.tag, occasion.stratum.period
-        assert mechanism is not None  # noqa: S101 - the caller knows
-        if period <= self._reported.get(tag, ""):  # also when the clock went back: names of periods sort as they follow
+        assert mechanism is not None  # noqa: S101 - the caller checks it
+        if period <= self._reported.get(tag, ""):  # also if the clock went back: names of periods sort by time
             return "this_period"
         now = time.monotonic()
         if now < self._retry:
@@ -139,7 +139,7 @@ class PermanentResponses:
     def _kept(
         self, db: Connection, prepared: Prepared, mechanism: Permanent, occasion: Occasion, value: int | None, *, sampled: bool
     ) -> bytes | str:
-        """Return the response to report, as a payload, or why there is none."""
+        """Return the response to be reported, as a payload, or why there is none."""
         allowance = prepared.allowance
         if occasion.stratum.period <= account(db, allowance.tag)[0]:
             return "this_period"
@@ -161,7 +161,7 @@ class PermanentResponses:
                 self.repeated += 1
         drawn = kept.drawn
         if content is None:
-            if drawn >= allowance.answers_ever:  # the file has lost those that were drawn
+            if drawn >= allowance.answers_ever:  # earlier responses were lost from the file
                 return "budget"
             content, drawn = mechanism.layout.pack(row, mechanism.respond_permanently(row, value, self._source)), drawn + 1
         db.execute("INSERT OR REPLACE INTO responses VALUES (?, ?, ?, ?)", (key, allowance.tag, content, occasion.until))

@@ -1,8 +1,8 @@
 """What a device keeps between runs, in one SQLite file that only its owner can read.
 
-The file lies in a directory of its own, and both are created together. If the directory exists without the file, the file was
-deleted. Then what was spent is unknown, so nothing may be recorded. A damaged file is treated in the same way. To start over,
-remove the directory.
+The file is in its own directory, and both are created together. If the directory exists without the file, the file was deleted.
+Then it is unknown what was spent, so nothing may be recorded. A damaged file is treated in the same way. To start again, remove
+the directory.
 
 A connection is closed at the end of each transaction, so a fork copies none.
 """
@@ -33,12 +33,12 @@ __all__ = ["State", "default_directory"]
 
 _FILE = "state.db"
 _FORMAT = 1
-_PATIENCE = 0.25  # seconds to wait for another process: the host app waits, too
+_PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too
 _SECRET_BITS = 256
-_OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # when what was read is not what was written
-_UNFINISHED_AGE = 3600.0  # seconds; after that the process that was making it has died
-# With a truncated journal a commit is on disk for good. A deleted journal may be back after a power failure, and would undo the
-# commit. `fullfsync` works on macOS only. `secure_delete` overwrites what is deleted.
+_OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # raised when damaged content is read
+_UNFINISHED_AGE = 3600.0  # seconds; the process that was making an older directory has died
+# With TRUNCATE a commit is safely on disk. A deleted journal could reappear after a power failure and undo the commit.
+# `fullfsync` works on macOS only. `secure_delete` overwrites deleted content.
 _SETTINGS = """
     PRAGMA journal_mode = TRUNCATE;
     PRAGMA synchronous = FULL;
@@ -67,12 +67,12 @@ _SCHEMA = f"""
 
 
 def default_directory() -> Path:
-    """Return where states are kept unless an app says otherwise, as the operating system wants it.
+    """Return the operating system's place for state files, which is the default.
 
     Raises
     ------
     StateError
-        If the person has no home directory.
+        If the user has no home directory.
     """
     try:
         if sys.platform == "win32":
@@ -92,15 +92,15 @@ class State:
     Parameters
     ----------
     directory
-        The app's own directory; made, with the file, by the first transaction. None for memory, which ends with the process.
+        The app's own directory. The first transaction makes it with the file. None keeps the state in memory.
 
     Attributes
     ----------
     lock : RLock
-        Guards what is derived from the file and kept in memory; a fork waits for it. Transactions have another lock, so code that
-        needs memory only does not wait for the disk. Code that needs both takes this lock first.
+        Guards data in memory that follow from the file. A fork waits for it. Transactions have another lock, so code that needs
+        only memory does not wait for the disk. Code that needs both takes this lock first.
     trouble : str or None
-        Why the last transaction failed; None after one that wrote something. A damaged file keeps its trouble.
+        Why the last transaction failed; None after one that wrote something. For a damaged file it stays.
     """
 
     _alive: ClassVar[WeakSet[State]] = WeakSet()
@@ -121,28 +121,28 @@ class State:
 
     @property
     def begun(self) -> bool:
-        """Whether anything was ever kept."""
+        """Whether the state exists."""
         if self.directory is None:
             return self._memory is not None
         try:
             return self.directory.exists()
-        except OSError:  # the directory above cannot be read; a transaction will say so
+        except OSError:  # the directory above cannot be read; a transaction will raise the error
             return True
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Read and write, durably by the end; nothing is written if the block raises.
+        """Read and write in a block. At its end all is on disk. If it raises, nothing is written.
 
         Raises
         ------
         StateError
-            If the file is missing, damaged, not ours alone to write, or busy for too long.
+            If the file is missing, damaged or busy for too long, or if others can write it.
         """
         import sqlite3  # noqa: PLC0415 - an app without consent never needs it
 
         process = os.getpid()
         with self._writing:
-            if self._amid:  # this thread is in a transaction, and would wait for itself
+            if self._amid:  # this thread is in a transaction and would wait for itself
                 raise StateError("a transaction ends before another begins; this one is of a signal handler, or a finaliser")
             self._amid = True
             try:
@@ -150,11 +150,11 @@ class State:
                 before = connection.total_changes
                 try:
                     connection.execute("BEGIN IMMEDIATE")
-                    with connection:  # commits, or rolls back
+                    with connection:  # commits or rolls back
                         yield connection
                         if os.getpid() != process:  # a signal handler forked during the transaction
                             raise StateError("a transaction is its process's, and this is a copy of that")
-                    if connection.total_changes != before and not self._damaged:  # to be read says nothing of writing
+                    if connection.total_changes != before and not self._damaged:  # only a write shows that it can write
                         self.trouble = None
                 finally:
                     if connection is not self._memory:
@@ -178,10 +178,10 @@ class State:
                 _lay_out(self._memory)
             return self._memory
         file = self.directory / _FILE
-        # In this order: another process may make both in between.
+        # In this order, because another process may make both meanwhile.
         if not self.directory.exists():
             self._make(self.directory)
-        require_own(self.directory)  # also when it was just made: another one's may have been put in its place
+        require_own(self.directory)  # also if it was just made, because somebody may have replaced it
         if not file.exists():
             raise StateError(
                 f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
@@ -201,7 +201,7 @@ class State:
 
     @staticmethod
     def _make(directory: Path) -> None:
-        """Make the directory with its file: under another name first, which is changed when both are on disk."""
+        """Make the directory with its file under another name, and rename it when both are on disk."""
         import sqlite3  # noqa: PLC0415
 
         _make_folder(directory.parent)
@@ -221,7 +221,7 @@ class State:
             try:
                 fresh.rename(directory)
             except OSError:
-                if not (directory / _FILE).exists():  # else another process was first
+                if not (directory / _FILE).exists():  # otherwise another process was first
                     raise
             sync(directory.parent)
         finally:
@@ -235,13 +235,13 @@ class State:
 
     @classmethod
     def reset_all(cls) -> None:
-        """Do so for every state of this process."""
+        """Replace the locks of every state of this process in a forked child."""
         for each in cls._alive:
             each.reset()
 
     @classmethod
     def locks(cls) -> Iterator[RLock]:
-        """List the locks of every state of this process, in the order in which they are taken."""
+        """Yield the locks of every state of this process, in the order in which they are taken."""
         for each in cls._alive:
             yield from (each.lock, each._writing)  # noqa: SLF001 - our own
 
@@ -253,7 +253,7 @@ def _lay_out(connection: Connection) -> None:
 
 
 def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, for good."""
+    """Make a folder and those above it, and write them to disk."""
     if not folder.exists():
         _make_folder(folder.parent)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -261,9 +261,9 @@ def _make_folder(folder: Path) -> None:
 
 
 def _remove_unfinished(directory: Path) -> None:
-    """Remove what processes left that died while they made this directory."""
+    """Remove what was left by processes that died while they made this directory."""
     name = re.compile(rf"\.{re.escape(directory.name)}\.[0-9a-f]{{16}}")
-    with suppress(OSError):  # another process does the same
+    with suppress(OSError):  # another process may do the same
         for each in directory.parent.iterdir():
             if name.fullmatch(each.name) and time.time() - each.stat().st_mtime > _UNFINISHED_AGE:
                 rmtree(each, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Limits on what a device reveals: its budget, the app's caps, and what shows besides answers."""
+"""Limits on what a device reveals: the allowances of its metrics, the app's caps, and its exposure."""

@@ -1,6 +1,6 @@
-"""What each metric may spend: numbers that follow from the registry and the budget alone, and from no answer.
+"""What each metric may spend. This follows from the registry and the budget, and does not depend on any answer.
 
-Every metric has its own part of the budget reserved. So when one falls silent, that tells nothing of the answers to another.
+Every metric has its own reserved part of the budget. So if one metric stops, this says nothing about the answers to another.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ class Allowance:
     Parameters
     ----------
     metric
-        Its id.
+        The metric's id.
     tag
-        Fingerprint of the metric's meaning. With another meaning or version, everything begins anew, at new cost.
+        The metric's fingerprint. A metric with another meaning or version has a new account.
     cost
-        What a report costs, or a kept response where responses are kept, in millionths of a nat.
+        Cost of a report in millionths of a nat; with permanent responses, cost of a response.
     per_period
-        Reports in a period, at most.
+        Most reports in a period.
     answers
-        Different kept responses reported in a window, at most; 0 where none are kept.
+        Most permanent responses that are reported in a window; 0 if none is kept.
     window
-        What is reserved of any window of the budget, in millionths of a nat.
+        The part of any window of the budget that is reserved, in millionths of a nat.
     lifetime
-        What is reserved of its lifetime, likewise; None where that has no bound.
+        The part of the lifetime that is reserved, in millionths of a nat; None if the lifetime has no bound.
     remembered
-        Periods whose spends are remembered: those of any window, and of any 400 days, which an update may make the window.
+        Number of periods whose spends are kept: all that a window touches, or 400 days. An update may lengthen the window.
     """
 
     metric: str
@@ -78,18 +78,18 @@ class Allowance:
 
     @classmethod
     def of(cls, metric: Metric, mechanism: Mechanism, budget: Budget) -> Allowance:
-        """Work out what a metric may spend.
+        """Compute what a metric may spend.
 
-        In a window it spends what all periods that the window touches may spend; or, where responses are kept, what as many
-        different ones cost as may be reported in it. Over a lifetime it spends as many times more as the budget's lifetime is
-        larger than its window.
+        In a window it may spend the cost of the reports of all periods that the window touches. With permanent responses it may
+        spend the cost of `answers` responses. Its part of the lifetime is its part of the window, times the budget's
+        ``lifetime / per_window``.
 
         Parameters
         ----------
         metric, mechanism
-            As declared, and as it resolves.
+            The metric and its mechanism.
         budget
-            Of the device.
+            The device's budget.
         """
         occasions = period.touched(metric.period, budget.window) * metric.per_period
         answers, each, most = 0, cost(mechanism.ratio), inf
@@ -100,7 +100,7 @@ class Allowance:
         window, lifetime = occasions * each, None
         if budget.per_window is not None and budget.lifetime is not None:
             share = int(window * Fraction(budget.lifetime) / Fraction(budget.per_window))
-            # The smallest lifetime is one window; it pays for all answers of that window.
+            # The smallest lifetime is one window. It pays for all answers of this window.
             lifetime = int(min(share - share % each, most * each))
         tag = fingerprint(metric, mechanism.canonical)
         remembered = period.touched(metric.period, max(budget.window, _REMEMBERED))
@@ -108,27 +108,27 @@ class Allowance:
 
     @property
     def answers_ever(self) -> float:
-        """Different kept responses that the device ever draws, at most; infinite without a bound."""
+        """Most permanent responses that the device ever draws; infinite without a bound."""
         return inf if self.lifetime is None else self.lifetime // self.cost
 
     @property
     def due(self) -> int:
-        """What the first report spends of the lifetime if responses are kept: all that is reserved.
+        """What the first report spends of the lifetime if responses are kept: the whole reserve.
 
-        If each response were paid for by itself, the rest would show how many different answers there were.
+        If each response were paid for separately, the rest would show how many different answers there were.
         """
         return self.window if self.lifetime is None else self.lifetime
 
 
 def reserved(registry: Registry, budget: Budget) -> dict[str, Allowance]:
-    """Work out what each metric of a registry may spend.
+    """Compute what each metric of a registry may spend.
 
     Parameters
     ----------
     registry
-        As loaded.
+        The registry.
     budget
-        Of the device.
+        The device's budget.
 
     Raises
     ------
@@ -145,29 +145,29 @@ class Unfit:
     Parameters
     ----------
     rule
-        What does not hold, and what would fit, in words.
+        The broken rule and what would fit, in words.
     value
-        What each metric asks for, the largest first.
+        What the metrics ask for, the largest first, in words.
     """
 
     rule: str
     value: str
 
 
-_NAMED = 5  # metrics that a message names
+_NAMED = 5  # most metrics that a message names
 
 
 def unfit(allowances: Iterable[Allowance], budget: Budget) -> Unfit | None:
-    """Return how the reserved parts of all metrics together exceed the budget; None if they do not.
+    """Return how the reserved parts of all metrics together exceed the budget; None if they fit.
 
-    The lifetime needs no check of its own: its parts are those of the window, times the same number.
+    The lifetime needs no check: its parts are those of the window, times the same number.
 
     Parameters
     ----------
     allowances
-        Of all metrics whose collection has not ended.
+        Allowances of all metrics whose collection has not ended.
     budget
-        Of the device.
+        The device's budget.
     """
     largest = sorted(allowances, key=lambda each: -each.window)
     total = sum(each.window for each in largest)
@@ -191,7 +191,7 @@ def check(allowances: Iterable[Allowance], budget: Budget) -> None:
     Raises
     ------
     ConfigurationError
-        Naming what each metric asks for, and what would fit.
+        If they do not fit. The message says what the metrics ask for, and what would fit.
     """
     found = unfit(allowances, budget)
     if found is not None:

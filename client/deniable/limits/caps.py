@@ -1,4 +1,4 @@
-"""Caps: upper bounds that an app sets in its code on what any registry may ask of a device."""
+"""Caps: bounds in an app's code on what any registry may ask of a device."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Caps"]
 
-_LARGEST = 1e6  # nats: far beyond use, and e to its power is still a number
+_LARGEST = 1e6  # nats; more than anybody needs, and `Decimal` can still compute e to this power
 _MAX_SEGMENTS = 4096
 
 
@@ -34,25 +34,25 @@ class Caps:
     epsilon
         Largest privacy loss of one report of any metric, in nats.
     permanent
-        Largest privacy loss of all reports of one kept answer, in nats.
+        Largest privacy loss of all reports of one permanent response, in nats.
     metrics
-        Of single metrics, by id: a largest privacy loss of one report that is stricter than `epsilon`.
+        Stricter bounds than `epsilon` for single metrics, by id.
     mechanisms
-        Names of the mechanisms allowed; None for all.
+        Names of allowed mechanisms; None for all.
     domain_size
-        Largest number of listed answers; None for no bound. Texts and keys are bounded by `mechanisms` alone.
+        Largest number of listed answers; None for no bound. It does not bound texts and keys; use `mechanisms` for them.
     rows
-        Largest number of groups that devices fall into by their rows (cohorts, hash functions) in all metrics with permanent
-        responses together. A row stays the same and is part of each report: with many groups, few devices share one.
+        Largest number of groups into which the rows of all metrics with permanent responses together divide devices. A device
+        keeps its rows, and each report shows one. With many groups, few devices share one.
     segments
-        Largest number of combinations of the segments that reports carry. They travel in clear.
+        Largest number of combinations of the segments that reports carry. Segments are not randomised.
     budget
-        What the device may spend in all. Each metric has its part of it reserved.
+        What the device may spend over all metrics.
 
     Raises
     ------
     ParameterError
-        If a bound is none.
+        If a bound is invalid.
     """
 
     epsilon: float = 4
@@ -71,7 +71,7 @@ class Caps:
                 raise ParameterError(f"the cap of {name} is a number of nats above 0 and at most {_LARGEST:.0f}", nats)
         if isinstance(self.mechanisms, str):
             raise ParameterError("mechanisms is a set of names", self.mechanisms)
-        object.__setattr__(self, "metrics", dict(self.metrics))  # a copy, which nobody else can change
+        object.__setattr__(self, "metrics", dict(self.metrics))  # a copy that nobody else can change
         if self.mechanisms is not None:
             object.__setattr__(self, "mechanisms", frozenset(self.mechanisms))
         sizes = (("domain_size", self.domain_size, 2), ("rows", self.rows, 1), ("segments", self.segments, 1))
@@ -86,12 +86,12 @@ class Caps:
         return self.budget if budget is None else self.budget.tightened(budget)
 
     def check(self, metric: Metric, mechanism: Mechanism) -> None:
-        """Refuse a metric that exceeds a bound. The losses are those of the mechanism's integers, not those declared.
+        """Refuse a metric that exceeds a bound. Its losses are computed from the mechanism's integers, not from the declaration.
 
         Raises
         ------
         ConfigurationError
-            Naming the metric, the bound and what exceeds it.
+            If it is refused. The message has the metric, the bound and what exceeds it.
         """
         if self.mechanisms is not None and mechanism.name not in self.mechanisms:
             allowed = ", ".join(sorted(self.mechanisms)) or "none"
@@ -104,12 +104,12 @@ class Caps:
             self._check_loss(metric, "a kept answer", permanent, self.permanent)
 
     def check_exposure(self, exposure: Exposure) -> None:
-        """Refuse a registry that tells devices apart more finely than this app allows.
+        """Refuse a registry with a larger exposure than this app allows.
 
         Raises
         ------
         ConfigurationError
-            Naming the bound and what exceeds it.
+            If it is refused. The message has the bound and what exceeds it.
         """
         if exposure.rows > self.rows:
             got = f"{exposure.rows} in all metrics together ({exposure.row_bits:.1f} bits)"
@@ -120,7 +120,7 @@ class Caps:
 
     @staticmethod
     def _check_loss(metric: Metric, what: str, ratio: Fraction | None, most: float) -> None:
-        """Compare a likelihood ratio with e^most, exactly; None is a ratio without a bound."""
+        """Refuse a likelihood ratio above e^most, compared exactly. None is a ratio without a bound."""
         power = Context(prec=60, rounding=ROUND_FLOOR).exp(Decimal(str(most)))
         if ratio is None or ratio > Fraction(power):
             loss = "more than any number" if ratio is None else f"{log(ratio.numerator) - log(ratio.denominator):.6g}"
@@ -128,10 +128,10 @@ class Caps:
 
 
 def _worst(mechanism: Mechanism) -> Fraction | None:
-    """Return the likelihood ratio that a mechanism states, or a larger one that follows from its p and q; None for no bound.
+    """Return the declared likelihood ratio of a mechanism, or a larger one that follows from its p and q; None for no bound.
 
-    To support a value, and not to support it, are events whose likelihoods for two answers no mechanism lets differ by more than
-    its ratio. A mechanism in which p is not above q is a mistake.
+    A payload supports a value or it does not. For two answers, the likelihoods of either event differ by at most the worst ratio.
+    So p / q and (1 - q) / (1 - p) are not above it. If p is not above q, the mechanism is wrong.
     """
     p, q = mechanism.p, mechanism.q
     if not q < p < 1:

@@ -1,6 +1,6 @@
-"""What the reports of a device show besides its answers: the group that its rows put it in, and its segments.
+"""Exposure: what the reports of a device show besides its answers. These are the group of its rows, and its segments.
 
-Both travel in clear and stay the same, so they tell devices apart over all metrics and periods: identifiers of a few bits.
+Both are not randomised and stay the same. So they are identifiers of a few bits, over all metrics and periods.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["Exposure", "groups"]
 
 
 def groups(rows: Iterable[int]) -> int:
-    """Count the groups into which the rows of some metrics together put devices.
+    """Return the number of groups into which the rows of some metrics together divide devices.
 
-    A device has one place between 0 and 1. Its row in a metric of r rows is the one of r equal parts that the place lies in.
-    So the groups are the stretches between the ends of all parts of all metrics. An end is a fraction below 1; in lowest terms,
-    its denominator divides one of the numbers of rows.
+    A device has one place between 0 and 1. Its row in a metric of r rows is that one of r equal parts that contains the place. So
+    the ends of all parts of all metrics divide places into groups. An end is a fraction below 1. In lowest terms its denominator
+    divides one of the numbers of rows.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ def _divisors(number: int) -> Iterator[int]:
 
 
 def _totient(number: int) -> int:
-    """Count the numbers below `number` that share no divisor with it."""
+    """Return how many numbers below `number` have no common divisor with it."""
     found, rest, prime = number, number, 2
     while prime * prime <= rest:
         if rest % prime == 0:
@@ -55,14 +55,14 @@ def _totient(number: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Exposure:
-    """What tells one device from another.
+    """How finely a registry tells devices apart.
 
     Parameters
     ----------
     rows
-        Groups into which the rows of all metrics with permanent responses together put devices; 1 where none has rows.
+        Number of groups into which the rows of all metrics with permanent responses together divide devices; 1 for no rows.
     segments
-        Combinations of the segments that any metric carries.
+        Number of combinations of the segments that any metric carries.
     """
 
     rows: int
@@ -70,7 +70,7 @@ class Exposure:
 
     @classmethod
     def of(cls, registry: Registry) -> Exposure:
-        """Work it out for a registry.
+        """Compute the exposure of a registry.
 
         Raises
         ------
@@ -83,10 +83,10 @@ class Exposure:
 
     @property
     def row_bits(self) -> float:
-        """The most that rows show of a device, in bits."""
+        """Most bits that rows show of a device."""
         return log2(self.rows)
 
     @property
     def segment_bits(self) -> float:
-        """The most that segments show, likewise."""
+        """Most bits that segments show of a device."""
         return log2(self.segments)

@@ -1,1 +1,1 @@
-"""What a library must handle in an app's process: forks, exits, imports, the log."""
+"""How the SDK behaves in an app's process: forks, exits, imports, threads, the log."""

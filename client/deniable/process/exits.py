@@ -1,4 +1,4 @@
-"""The end of a process: what runs then, by `atexit` and, in children of `multiprocessing`, by its finalizers."""
+"""Functions that run at the end of a process: by `atexit`, and by finalizers in children of `multiprocessing`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["at_exit"]
 
 
 class _AtExit:
-    """Calls a function when the process ends, once.
+    """Calls a function once when the process ends.
 
     Parameters
     ----------
     function
-        To be called with `seconds`.
+        The function. It is called with `seconds`.
     seconds
         How long it may take.
     """
@@ -34,33 +34,33 @@ class _AtExit:
         self.register()
 
     def call(self) -> None:
-        """Call the function. Ctrl-C ends it, without a traceback."""
+        """Call the function. Ctrl-C ends it without a traceback."""
         with suppress(KeyboardInterrupt):
             self._function(self._seconds)
 
     def register(self) -> None:
-        """Ask `multiprocessing`, if this process uses it, to call the function at the end of a child."""
+        """Have `multiprocessing`, if this process uses it, call the function at the end of a child."""
         util: Any = sys.modules.get("multiprocessing.util")
         process: Any = sys.modules.get("multiprocessing.process")
         if util is None or process is None:
             return
-        # A child clears its finalizers when it begins. What is to run after the fork, it keeps; that registers the finalizer.
+        # A child clears its finalizers when it begins. But it calls what was registered for after the fork.
         util.register_after_fork(self, _AtExit.register_in_child)
         if process.parent_process() is not None:
             self.register_in_child()
 
     def register_in_child(self) -> None:
-        """Register the finalizer, in a child that has begun."""
+        """Register the finalizer in a child that has begun."""
         sys.modules["multiprocessing.util"].Finalize(None, self.call, exitpriority=0)
 
 
 def at_exit(function: Callable[[float], object], seconds: float) -> None:
-    """Have a function called when this process ends, or a child of it, unless by a signal or `os._exit`.
+    """Have a function called at the end of this process and of its children, except after a signal or `os._exit`.
 
     Parameters
     ----------
     function
-        Called with `seconds`; it does nothing when called again.
+        The function. It is called with `seconds`. A second call must do nothing.
     seconds
         How long it may take.
     """

@@ -1,4 +1,4 @@
-"""Forks and locks: a fork waits until our locks are free, and the child begins with new ones.
+"""Forks and locks: a fork waits until our locks are free, and the child has new ones.
 
 A forked child has one thread. A lock that another thread held at the fork would stay locked in the child for ever.
 """
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["over_forks"]
 
-_PATIENCE = 2.0  # seconds to wait for each lock; after that the fork goes on, and the child may hang
+_PATIENCE = 2.0  # seconds to wait for each lock; then the fork goes on, and the child may hang
 
 
 class _Lock(Protocol):
-    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...  # noqa: FBT001 - as threading has it
+    def acquire(self, blocking: bool = ..., timeout: float = ...) -> bool: ...  # noqa: FBT001 - as in `threading`
 
     def release(self) -> None: ...
 
@@ -29,10 +29,10 @@ def over_forks(locks: Callable[[], Iterable[_Lock]], reset: Callable[[], None]) 
     Parameters
     ----------
     locks
-        Returns the locks that exist now, in the order in which they are taken everywhere. They are re-entrant: a signal handler
-        that forks may have interrupted the thread that holds one.
+        Returns the present locks, in the order in which all code takes them. They must be re-entrant: a signal handler that forks
+        may interrupt the thread that holds one.
     reset
-        Called in the child, after the locks were released there. It replaces them.
+        Called in the child after its locks were released. It replaces them.
     """
     if not hasattr(os, "register_at_fork"):  # Windows has no fork
         return

@@ -1,7 +1,7 @@
 """Imports in the sending threads: a fork waits until they are done.
 
 A child that is forked during an import inherits the lock of a half-imported module, and nobody releases it. The child would wait
-for ever, also where the host app imports the same module.
+for ever, even if the host app imports the same module.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Warnings for developers on the logger: one line for each subject and reason, and at most a hundred."""
+"""Log warnings for developers: one line for each subject and reason, and at most a hundred lines."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _warned: set[tuple[str, str]] = set()
 
 
 def warn_once(subject: str, reason: str, words: str) -> None:
-    """Log a warning, unless this process has logged the same before, or a hundred others.
+    """Log a warning, unless this process has already logged the same one, or a hundred others.
 
     The parts may come from a server. They are written as one line of printable ASCII.
 
     Parameters
     ----------
     subject
-        What it is about, such as a metric's id. Never an answer.
+        The subject, such as a metric's id. Never an answer.
     reason
         A code.
     words

@@ -1,4 +1,4 @@
-"""Threads for what an event loop must not wait for."""
+"""Threads for functions that would block an event loop."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ T = TypeVar("T")
 
 
 async def in_own_thread(function: Callable[[], T], name: str) -> T:
-    """Run a function in a thread of its own and return its result. If the caller stops waiting, the function goes on.
+    """Run a function in its own thread and return its result. If the caller stops waiting, the function goes on.
 
-    The threads of the event loop itself may all be busy.
+    The event loop's own threads are not used, because they may all be busy.
 
     Parameters
     ----------
     function
-        What to run.
+        The function.
     name
-        Of the thread.
+        Name of the thread.
     """
-    import asyncio  # noqa: PLC0415 - whoever calls this has it
-    from concurrent.futures import Future  # noqa: PLC0415 - and this with it
+    import asyncio  # noqa: PLC0415 - the caller has imported it
+    from concurrent.futures import Future  # noqa: PLC0415 - imported with `asyncio`
 
     done: Future[T] = Future()
-    done.set_running_or_notify_cancel()  # from here on the caller cannot cancel it
+    done.set_running_or_notify_cancel()  # now the caller cannot cancel it
 
     def run() -> None:
         try:
             done.set_result(function())
-        except Exception as error:  # noqa: BLE001 - raised where it is waited for
+        except Exception as error:  # noqa: BLE001 - raised in the caller
             done.set_exception(error)
 
     Thread(target=run, name=name, daemon=True).start()

@@ -1,7 +1,7 @@
 """The last served registry, kept on the device.
 
-Its revision stands in the file's name. So a damaged file still tells which revisions are over, and no process can put an older
-registry in the place of a newer one.
+The revision is in the file's name. So even a damaged file shows which revisions are outdated. No process can replace a newer
+registry by an older one.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ _NAME = re.compile(r"registry-([1-9][0-9]{0,15})\.json")
 
 
 class Cache:
-    """Envelopes by revision, of which the highest is kept.
+    """Keeps the envelope of the highest revision.
 
     Parameters
     ----------
     directory
-        The app's own directory. It is never made here: without it nothing is kept. None for memory.
+        The app's own directory. It is never made here; without it nothing is kept on disk. None for memory.
 
     Attributes
     ----------
     revision : int
-        The highest ever kept here, or by this process; 0 for none.
+        The highest revision that was ever kept here or by this process; 0 for none.
     envelope : Envelope or None
-        That of `revision`, as far as it can be read. Its signature is for the reader to check.
+        The envelope of `revision`, if it can be read. The caller must check its signature.
     """
 
     def __init__(self, directory: Path | None) -> None:
@@ -46,7 +46,7 @@ class Cache:
         self.envelope: Envelope | None = None
 
     def refresh(self) -> bool:
-        """Read the newest registry that this or another process kept; return False if there is one that cannot be read."""
+        """Read the newest envelope that this or another process kept; return False if it cannot be read."""
         found = max(self._revisions(), default=0)
         if found <= self.revision:
             return True
@@ -59,9 +59,9 @@ class Cache:
         return self.envelope is not None
 
     def keep(self, revision: int, envelope: Envelope) -> bool:
-        """Keep an envelope of a revision not below `revision`; return whether it could be written.
+        """Keep an envelope whose revision is not below `revision`; return whether it could be written.
 
-        It is written anew rather than as it was received: what a server puts around the signed text could tell devices apart.
+        It is not written as it was received: a server could mark devices by what it puts around the signed text.
         """
         self.revision, self.envelope = revision, envelope
         if self._directory is None:
@@ -80,16 +80,16 @@ class Cache:
 
     def _revisions(self) -> list[int]:
         try:
-            names = [] if self._directory is None else os.listdir(self._directory)  # noqa: PTH208 - names are all it takes
+            names = [] if self._directory is None else os.listdir(self._directory)  # noqa: PTH208 - only names are needed
         except OSError:
             return []
         return [int(match[1]) for name in names if (match := _NAME.fullmatch(name))]
 
     def _file(self, revision: int) -> Path:
-        assert self._directory is not None  # noqa: S101 - without one there are no files
+        assert self._directory is not None  # noqa: S101 - without a directory there are no files
         return self._directory / f"registry-{revision}.json"
 
     @staticmethod
     def _remove(file: Path) -> None:
-        with suppress(OSError):  # an old file does no harm
+        with suppress(OSError):  # an old file is harmless
             file.unlink(missing_ok=True)

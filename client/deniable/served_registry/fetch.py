@@ -1,7 +1,7 @@
-"""A registry from the server, without a new release of the app: signed, never older, and never asking for more.
+"""Fetches the served registry. It must be signed, must never be older, and must never ask for more than the app's own.
 
-It runs in the sending thread. What does not look like a registry at all, such as the page of a hotel's network, changes nothing;
-what claims to be one, and is not right, ends sending until the app starts anew.
+This runs in the sending thread. An answer that is no registry at all, such as the login page of a hotel's network, changes
+nothing. An answer that claims to be a registry but breaks a rule ends sending until the app's next start.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ _OK = 200
 
 
 class Get(Protocol):
-    """Asks for a document; raises when no answer came."""
+    """Requests a document; raises an error if there was no answer."""
 
     def __call__(self, url: str, headers: Mapping[str, str], timeout: float) -> tuple[int, bytes | None]:
-        """Return status and body, None instead of one that is larger than an envelope."""
+        """Return the status and the body; None instead of a body larger than an envelope."""
 
 
 class HttpGet:
     """`Get` over HTTP, from a sending thread."""
 
     def __call__(self, url: str, headers: Mapping[str, str], timeout: float) -> tuple[int, bytes | None]:
-        """Ask once; a server that takes longer in all is cut off."""
-        # Not compressed, so that what is read is all that there is.
+        """Send one request. It is cut after `timeout` seconds in all."""
+        # Without compression, so that the size of the answer is known.
         given = {"Accept-Encoding": "identity", **headers}
         status, _, body = Http()("GET", url, given, timeout, largest=MAX_BYTES, total=timeout)
         return status, body
 
 
 class Fetcher:
-    """Brings a served registry into use. To be called again after as many seconds as it returns.
+    """Fetches a served registry and has it used. Each call returns the seconds until the next call.
 
     Parameters
     ----------
     dsn
-        Where to ask.
+        The server.
     public_key
         The key that the app pins, base64.
     bundled
-        The registry that the app brings along.
+        The app's own registry.
     directory
-        The app's own directory, where the last good envelope is kept; None for none.
+        The app's own directory, where the last good envelope is kept; None to keep it in memory.
     use
         Called with a registry to use from now on.
     refuse
@@ -76,13 +76,13 @@ class Fetcher:
     Raises
     ------
     ConfigurationError
-        If the key is none, or ``deniable[signed]`` is not installed.
+        If the key is invalid, or ``deniable[signed]`` is not installed.
 
     Attributes
     ----------
     counts : Counter of str
-        What came of each attempt: ``used``, ``unchanged``, ``unreachable``, ``status``, ``no_registry``, ``refused``; of the kept
-        envelope ``cache_used``, ``cache_ignored``, ``cache_unwritable``.
+        Results of the attempts: ``used``, ``unchanged``, ``unreachable``, ``status``, ``no_registry``, ``refused``. Results of
+        the kept envelope: ``cache_used``, ``cache_ignored``, ``cache_unwritable``.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Fetcher:
         self.counts: Counter[str] = Counter()
 
     def __call__(self) -> float:
-        """Look for a registry, first among what was kept, then on the server.
+        """Use the kept registry, if it is newer, then ask the server for a newer one.
 
         Returns
         -------
@@ -122,7 +122,7 @@ class Fetcher:
         self._use_kept()
         try:
             good = self._fetch()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with it, this registry ends sending
+        except Exception as error:  # noqa: BLE001 - any error of a registry ends sending
             self._refused = True
             self.counts["refused"] += 1
             self._refuse(str(error) if isinstance(error, DeniableError) else f"{FILE} cannot be used: {type(error).__name__}")
@@ -130,13 +130,13 @@ class Fetcher:
         return (_DAY if good else _HOUR) * (0.9 + jitter(0.2))
 
     def _use_kept(self) -> None:
-        """Use the registry that was kept, if it is newer than the one in use. A fault in it is not the server's."""
+        """Use the kept registry if it is newer than the present one. Its faults end nothing: it may have been damaged here."""
         readable = self._cache.refresh()
         if self._cache.envelope == self._current and readable:
             return
         try:
             self._use(self._kept())
-        except Exception as error:  # noqa: BLE001 - the registry in use is as good
+        except Exception as error:  # noqa: BLE001 - the present registry stays in use
             log.debug("deniable: the kept registry is ignored: %s", type(error).__name__)
             self.counts["cache_ignored"] += 1
         else:
@@ -153,12 +153,12 @@ class Fetcher:
         return registry
 
     def _fetch(self) -> bool:
-        """Ask the server; return whether it has answered as it should."""
-        # The same request every time: nothing in it follows from what was served before, which could tell devices apart.
+        """Ask the server; return whether it answered properly."""
+        # The request is always the same. If it depended on what was served before, it could tell devices apart.
         headers = {"Authorization": f"Bearer {self._dsn.key}", "Accept": "application/json"}
         try:
             status, body = self._get(f"{self._dsn.url}/v1/registry", headers, _TIMEOUT)
-        except Exception as error:  # noqa: BLE001 - of requests, urllib3 or the system: nothing was served
+        except Exception as error:  # noqa: BLE001 - an error of requests, urllib3 or the system: there was no answer
             log.debug("deniable: no registry from %s: %s", self._dsn.url, type(error).__name__)
             self.counts["unreachable"] += 1
             return False
@@ -190,7 +190,7 @@ class Fetcher:
             self.counts["cache_unwritable"] += 1
 
     def _signed(self, kept: Envelope) -> bool:
-        """Tell whether what was kept is what was signed, and not damaged since."""
+        """Return whether the signature of a kept envelope is right. It may have been damaged."""
         try:
             kept.verify(self._public_key)
         except ServedRegistryError:
@@ -198,6 +198,6 @@ class Fetcher:
         return True
 
     def _checked(self, envelope: Envelope) -> Registry:
-        """Return the registry of an envelope, if it may be used; the text is not even read before its signature is checked."""
+        """Return the registry of an envelope, if it may be used. The text is read only after its signature was checked."""
         envelope.verify(self._public_key)
         return restricted(self._bundled, parse(envelope.text, FILE))

@@ -1,7 +1,7 @@
-"""What a served registry may change: it can leave a metric out, lower its sample, and end its collection earlier.
+"""What a served registry may change: it can leave out a metric, lower its sample, and end its collection earlier.
 
-Everything else is as in the registry that the app brings along. So what a report means, what it carries and what it costs stay
-the same, and no permanent response is drawn anew.
+Everything else must be as in the app's own registry. So the meaning of a report, its content and its cost stay the same, and no
+permanent response is drawn again.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ _Rest = tuple[str, str, object]  # metric, rule, value: a Fault without its file
 _Broken = tuple[str, object]  # rule, value
 
 _WITH_RULES = ("revision", "metrics", "sample", "expires")
-"""Fields that may differ, each by a rule of its own."""
+"""Fields that may differ. Each has its own rule."""
 _SHOWN = 60  # characters of a value
 
 
 def restricted(bundled: Registry, served: Registry) -> Registry:
-    """Return the registry to use in place of the one that the app brings along.
+    """Return the registry to use instead of the app's own.
 
     Parameters
     ----------
     bundled
-        The registry that the app brings along.
+        The app's own registry.
     served
         A registry whose signature is right.
 
     Returns
     -------
     Registry
-        The one that the app brings along, with the metrics, samples and ends of the served one.
+        The app's own registry with the metrics, samples and ends of the served one.
 
     Raises
     ------
     ServedRegistryError
-        With everything by which it differs and may not: then no part of it is to be used.
+        If it differs in anything else. The error has all such differences. No part of it must be used.
     """
     faults = [Fault(FILE, *rest) for rest in _faults(bundled, served)]
     if faults:
         raise ServedRegistryError(faults)
-    # Made from the app's own, so that nothing else of the served one can reach a report.
+    # It is made from the app's own registry, so that nothing else of the served one can reach a report.
     metrics = {
         id_: replace(bundled.metrics[id_], sample=metric.sample, expires=metric.expires) for id_, metric in served.metrics.items()
     }

@@ -1,11 +1,11 @@
-"""The envelope of a registry that is served to devices: its text, and an Ed25519 signature that the app can check.
+"""The envelope of a served registry: its text, and an Ed25519 signature that the app checks.
 
 ::
 
     {"format": 1, "registry": "the text of metrics.toml", "signature": "base64 of 64 bytes"}
 
-What is signed is the line ``deniable registry 1`` and then the text in UTF-8, so the revision is signed with the rest. A key is
-written as the base64 of its 32 bytes.
+The signature is of the line ``deniable registry 1`` and then the text in UTF-8. So it covers the revision, too. A key is written
+as the base64 of its 32 bytes.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ FORMAT = 1
 MAX_BYTES = 1024 * 1024
 """Largest envelope."""
 FILE = "the served registry"
-"""What faults call it."""
+"""The file's name in faults."""
 
 _HEADER = b"deniable registry 1\n"
 _MEMBERS = {"format", "registry", "signature"}
-_PLAIN = b"[metrics"  # a metrics.toml as it is, which nobody has signed
+_PLAIN = b"[metrics"  # part of a plain metrics.toml without a signature
 
 
 def refusal(rule: str, value: object, metric: str = "-") -> ServedRegistryError:
-    """Make the error for one fault."""
+    """Return the error for one fault."""
     return ServedRegistryError([Fault(FILE, metric, rule, value)])
 
 
@@ -59,19 +59,19 @@ class Envelope:
 
     @classmethod
     def read(cls, body: bytes) -> Envelope | None:
-        """Read an envelope; None if the bytes are something else altogether, such as the page of a hotel's network.
+        """Read an envelope; None if this is something else altogether, such as the login page of a hotel's network.
 
         Raises
         ------
         ServedRegistryError
-            If it was meant for an envelope, and is not one.
+            If it looks like an envelope but is invalid.
         """
         if len(body) > MAX_BYTES:
             raise refusal(f"an envelope has at most {MAX_BYTES} bytes", len(body))
         try:
             document = json.loads(body)
         except (ValueError, RecursionError):
-            if _PLAIN in body and not body.lstrip().startswith(b"{"):  # an envelope that broke off is nobody's attempt
+            if _PLAIN in body and not body.lstrip().startswith(b"{"):  # an incomplete envelope is not a plain file
                 raise refusal("a served registry is signed", "a plain metrics.toml") from None
             return None
         if not isinstance(document, dict) or not {"registry", "signature"} & set(document):
@@ -92,7 +92,7 @@ class Envelope:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the text, in hexadecimal: if it is published, anyone can see that all devices are sent the same."""
+        """SHA-256 of the text, in hexadecimal. If it is published, anyone can check that all devices get the same text."""
         return sha256(self.text.encode(errors="surrogatepass")).hexdigest()
 
     def verify(self, public_key: str) -> None:
@@ -106,9 +106,9 @@ class Envelope:
         Raises
         ------
         ServedRegistryError
-            If another key signed, or the text is another.
+            If the signature is by another key or of another text.
         ConfigurationError
-            If the key is none, or ``deniable[signed]`` is not installed.
+            If the key is invalid, or ``deniable[signed]`` is not installed.
         """
         from_bytes = _ed25519().Ed25519PublicKey.from_public_bytes
         key: Ed25519PublicKey = from_bytes(check_public_key(public_key))
@@ -121,14 +121,14 @@ class Envelope:
 
 
 def check_installed() -> None:
-    """Look for what the standard library has not, without importing it.
+    """Check that the package `cryptography` is installed, without importing it.
 
     Raises
     ------
     ConfigurationError
         If ``deniable[signed]`` is not installed.
     """
-    from importlib.util import find_spec  # noqa: PLC0415 - apps without a served registry do without
+    from importlib.util import find_spec  # noqa: PLC0415 - only apps with a served registry need it
 
     if find_spec("cryptography") is None:
         rule = "a signed registry needs the package cryptography, which is not installed: pip install 'deniable[signed]'"
@@ -141,7 +141,7 @@ def check_public_key(written: str) -> bytes:
     Raises
     ------
     ConfigurationError
-        If it is none.
+        If it is invalid.
     """
     try:
         return _bytes(written, 32, "a public key")
@@ -172,16 +172,16 @@ def seal(text: str, private_key: bytes) -> tuple[Envelope, str]:
     Parameters
     ----------
     text
-        TOML; that it is a good registry is the caller's to know.
+        TOML. The caller must have checked that it is a valid registry.
     private_key
         PEM.
 
     Returns
     -------
     envelope : Envelope
-        What to serve.
+        The envelope to serve.
     public : str
-        The key that it can be checked with.
+        The public key of the signature.
 
     Raises
     ------
@@ -206,7 +206,7 @@ def _public(key: Ed25519PrivateKey) -> str:
 
 
 def _ed25519() -> ModuleType:
-    """Import it where it is used, in the sending thread: it takes its time."""
+    """Import the module when it is used, in the sending thread, because this is slow."""
     check_installed()
     with undisturbed():
         from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
@@ -215,14 +215,14 @@ def _ed25519() -> ModuleType:
 
 
 def _signed(text: str) -> bytes:
-    # A lone surrogate, which JSON can write, has no UTF-8: it is part of no text that anybody signed.
+    # JSON can write a lone surrogate, which has no UTF-8. No signed text has one.
     return _HEADER + text.encode(errors="surrogatepass")
 
 
 def _bytes(written: str, size: int, what: str) -> bytes:
     try:
         data = b64decode(written, validate=True)
-    except ValueError:  # binascii.Error is one, and a text that is not ASCII raises it, too
+    except ValueError:  # also binascii.Error; a text that is not ASCII raises ValueError itself
         data = b""
     if len(data) != size or b64encode(data).decode() != written:
         raise refusal(f"{what} is the base64 of {size} bytes", "another text")

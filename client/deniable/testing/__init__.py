@@ -1,9 +1,8 @@
-"""For the tests of apps that record: what they recorded, as they gave it, and a server to send reports to.
+"""For the tests of apps: a capture of what they record, and a stub server that takes reports.
 
-Production code has no place where a raw answer could be looked at. What is here changes the client's methods for the time of a
-test and puts them back, so nothing of it is in force unless a test asks.
+In production raw answers can be seen nowhere. A capture replaces the client's methods during a test and restores them at its end.
 
-With pytest there is nothing to import: the fixtures `deniable_capture` and `deniable_stub_server` come with the package.
+With pytest nothing needs to be imported: the package has the fixtures `deniable_capture` and `deniable_stub_server`.
 
 >>> def test_theme(deniable_capture):
 ...     toggle_theme()
@@ -12,7 +11,7 @@ With pytest there is nothing to import: the fixtures `deniable_capture` and `den
 
 from __future__ import annotations
 
-TYPE_CHECKING = False  # as type checkers know it: pytest imports this package for everybody, so it is to be light
+TYPE_CHECKING = False  # type checkers take it for True; pytest always imports this package, so it must be light
 if TYPE_CHECKING:
     from deniable.testing.capture import Capture, Captured
     from deniable.testing.stub import Attempt, Received, StubServer
@@ -23,10 +22,10 @@ _HOMES = {"Attempt": "stub", "Capture": "capture", "Captured": "capture", "Recei
 
 if not TYPE_CHECKING:
 
-    def __getattr__(name):  # noqa: ANN001, ANN202 - as PEP 562 has it
+    def __getattr__(name):  # noqa: ANN001, ANN202 - of PEP 562
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from importlib import import_module  # noqa: PLC0415 - not before a name is asked for
+        from importlib import import_module  # noqa: PLC0415 - only when a name is asked for
 
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
 

@@ -1,4 +1,4 @@
-"""What an app records during a test, as it was given."""
+"""A capture of the answers that an app records during a test."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Captured(NamedTuple):
     metric
         The metric's id.
     value
-        The answer, as it was given.
+        The answer, as the app gave it.
     """
 
     metric: str
@@ -40,26 +40,26 @@ class Captured(NamedTuple):
 
 
 class Capture:
-    """Captures what every client of the process is given to record, while it is open.
+    """Captures all answers that the clients of this process record while it is open.
 
-    It does not matter whether the app calls `deniable.init` before, meanwhile or never, nor whether it records by `deniable`, by
-    a `Client` or by a handle. Meanwhile nothing is randomised, queued, kept or sent, no thread is started, and neither a DSN, nor
-    the device's budget, nor the last day of a metric matters.
+    The app may call `deniable.init` before, meanwhile or never. It may record by `deniable`, a `Client` or a handle. While the
+    capture is open, nothing is randomised, queued, kept or sent, and no thread is started. The DSN, the device's budget and the
+    last day of a metric do not matter.
 
     Parameters
     ----------
     registry
-        What an app that never calls `init` is checked against: a path, a loaded registry, or None for no check. All other
-        answers are checked against the registry of their client.
+        A path or a loaded registry for an app that never calls `init`, or None for no check. Other answers are checked against
+        the registry of their client.
     lenient
-        Take what no registry declares, too.
+        Capture undeclared metrics and answers, too.
     consent
-        Drop answers as in production while there is no consent, or DO_NOT_TRACK is set.
+        Drop answers as in production while there is no consent, or if DO_NOT_TRACK is set.
 
     Attributes
     ----------
     faults : list of str
-        What was recorded without being declared, with the line that did it.
+        Undeclared metrics and answers that were recorded, with the line of the app.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, lenient: bool = False, consent: bool = False) -> None:
@@ -73,11 +73,11 @@ class Capture:
 
     @property
     def all(self) -> list[Captured]:
-        """Everything recorded, in order."""
+        """All recorded answers, in order."""
         return list(self._taken)
 
     def values(self, metric: str) -> list[Any]:
-        """Return the answers recorded for a metric, in order.
+        """Return the recorded answers to a metric, in order.
 
         Parameters
         ----------
@@ -92,7 +92,7 @@ class Capture:
         return [taken.value for taken in self._taken if taken.metric == metric]
 
     def clear(self) -> None:
-        """Forget everything recorded, and all faults."""
+        """Forget all recorded answers and all faults."""
         self._taken.clear()
         self.faults.clear()
 
@@ -102,7 +102,7 @@ class Capture:
             segments = {name: values[0] for name, values in registry.segments.items()}
             self._stand_in = Client.__new__(Client)
             _begin(Client.__init__, self._stand_in, registry=registry, consent=False, segments=segments, strict=True)
-        self._replace(deniable, "_client", self._stand_in or deniable._client)  # noqa: SLF001 - what init sets is undone at the end
+        self._replace(deniable, "_client", self._stand_in or deniable._client)  # noqa: SLF001 - restored at the end
         self._replace_methods()
         return self
 
@@ -126,12 +126,12 @@ class Capture:
             return self._take(client, metric, value)
 
         def record_handle(handle: MetricHandle, value: object) -> bool:
-            # A handle that was made before the capture holds the method that was there then.
+            # A handle that was made before the capture holds the original method.
             owner = getattr(handle._record, "__self__", None)  # noqa: SLF001
             return self._take(owner if isinstance(owner, Client) else deniable._client, handle._id, value)  # noqa: SLF001
 
-        def set_consent(client: Client, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as the client has it
-            client._consent.given = consent  # noqa: SLF001 - nothing is sent or taken back before the capture is over
+        def set_consent(client: Client, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as in the client
+            client._consent.given = consent  # noqa: SLF001 - nothing is sent or withdrawn during the capture
 
         def settled(client: Client, timeout: float = 0) -> bool:  # noqa: ARG001
             return True
@@ -162,7 +162,7 @@ class Capture:
 
 
 def _begin(begin: Callable[..., None], client: Client, **given: Any) -> None:
-    """Begin a client that reads its registry and is a no-op: it has no DSN and keeps nothing."""
+    """Initialise a client that reads its registry, has no DSN and keeps nothing."""
     dsn = os.environ.pop("DENIABLE_DSN", None)
     try:
         begin(client, state=None, **given)
@@ -184,8 +184,8 @@ def _check(client: Client, metric: str, value: object) -> None:
 
 
 def _caller() -> str:
-    """Name the nearest line that is not ours."""
-    frame = sys._getframe()  # noqa: SLF001 - as `inspect` does, without what else it loads
+    """Return the nearest line of the call stack that is not ours."""
+    frame = sys._getframe()  # noqa: SLF001 - `inspect` does the same, but is slow to import
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -1,6 +1,6 @@
-"""What a server checks of an upload, with the SDK's own modules: for `StubServer`.
+"""The checks of an upload for `StubServer`, made with the SDK's own modules.
 
-The rules, their order and their codes are those of the real ingest; a test holds the two side by side.
+The rules, their order and their codes are those of the real ingest. A test compares the two.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MEMBERS = {"metric": str, "version": int, "fingerprint": str, "period": str, "s
 
 
 class Refusal(Exception):  # noqa: N818 - a refusal is an answer
-    """Why an upload, or a group of it, is not taken.
+    """An upload, or a group of it, is refused.
 
     Parameters
     ----------
@@ -40,7 +40,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer
     code
         The stable code of the problem.
     extra
-        Further members of the answer.
+        Other members of the answer.
     """
 
     def __init__(self, status: int, code: str, **extra: Any) -> None:
@@ -51,7 +51,7 @@ class Refusal(Exception):  # noqa: N818 - a refusal is an answer
 
 
 def identify(headers: Mapping[str, str], key: str) -> str:
-    """Return an upload's Idempotency-Key, once its ingest key is known to be right.
+    """Check an upload's ingest key, and return its Idempotency-Key.
 
     Raises
     ------
@@ -70,12 +70,12 @@ def identify(headers: Mapping[str, str], key: str) -> str:
 
 
 def inflate(headers: Mapping[str, str], wire: bytes) -> bytes:
-    """Return the body of an upload as it was before compression.
+    """Return the decompressed body of an upload.
 
     Raises
     ------
     Refusal
-        If it is too large, of another type, or not one whole gzip member.
+        If it is too large, has another content type, or is not one whole gzip member.
     """
     if len(wire) > MAX_BODY_BYTES:
         raise Refusal(413, "body_too_large")
@@ -106,17 +106,17 @@ def check(body: bytes, registry: Registry | None) -> tuple[dict[str, Any], list[
     body
         JSON, as `deniable.wire.report.encode` writes it.
     registry
-        What is collected; None to look at the batch's shape alone.
+        The registry; None to check only the batch's shape.
 
     Returns
     -------
     tuple
-        The answer to give, and the reports accepted.
+        The answer, and the accepted reports.
 
     Raises
     ------
     Refusal
-        If no report can be taken.
+        If no report is accepted.
     """
     accepted: list[Report] = []
     errors: list[dict[str, Any]] = []

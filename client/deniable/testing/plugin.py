@@ -1,4 +1,4 @@
-"""The pytest fixtures. pytest loads this module in every session, so it loads no other until a fixture is used."""
+"""The pytest fixtures. pytest imports this module in every session, so it imports others only when a fixture is used."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _registry(config: pytest.Config) -> Path | None:
 
 @pytest.fixture
 def deniable_capture(request: pytest.FixtureRequest) -> Iterator[Capture]:
-    """Capture what is recorded during the test, as it was given; see `deniable.testing.Capture`.
+    """Capture the answers that are recorded during the test; see `deniable.testing.Capture`.
 
-    A test that records what the registry does not declare fails, even if the app swallows the error.
+    A test that records an undeclared metric or answer fails, even if the app catches the error.
     """
     from deniable.testing.capture import Capture  # noqa: PLC0415 - see above
 
@@ -43,7 +43,7 @@ def deniable_capture(request: pytest.FixtureRequest) -> Iterator[Capture]:
 
 @pytest.fixture
 def deniable_stub_server(request: pytest.FixtureRequest) -> Iterator[StubServer]:
-    """Serve for the test on a free port of this machine; see `deniable.testing.StubServer`."""
+    """Run a stub server during the test; see `deniable.testing.StubServer`."""
     from deniable.testing.stub import StubServer  # noqa: PLC0415 - see above
 
     with StubServer(_registry(request.config)) as server:

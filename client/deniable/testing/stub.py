@@ -1,4 +1,4 @@
-"""A server on this machine that takes uploads as the real one does, and fails when it is told to."""
+"""A stub server on this machine: it takes uploads as the real one does, and fails on request."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ __all__ = ["Attempt", "Received", "StubServer"]
 
 _PATH = "/v1/reports"
 _REGISTRY_PATH = "/v1/registry"
-_SILENCE = 30.0  # seconds after which a connection that says nothing is dropped
+_SILENCE = 30.0  # seconds after which an idle connection is closed
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One request, however it was answered.
+    """One request.
 
     Parameters
     ----------
     key
-        Its Idempotency-Key; empty where it had none.
+        Its Idempotency-Key; empty if it had none.
     status
-        The status it got; 0 where it got no answer.
+        The status of the answer; 0 if there was no answer.
     code
-        The problem's code; empty where it was taken.
+        The problem's code; empty if the upload was taken.
     """
 
     key: str
@@ -58,9 +58,9 @@ class Received:
     key
         Its Idempotency-Key.
     reports
-        Its reports: what they are counted with, and their payloads.
+        Its reports.
     answer
-        What the device was told.
+        The answer to the device.
     """
 
     key: str
@@ -70,7 +70,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What to do instead of taking an upload; without a status: not to answer."""
+    """How to fail instead of taking an upload. Without a status there is no answer."""
 
     status: int | None
     headers: Mapping[str, str]
@@ -79,19 +79,19 @@ class _Failure:
 class StubServer:
     """Takes uploads over HTTP on a free port of 127.0.0.1, checks them as the real ingest does, and keeps them in memory.
 
-    It is a context manager: it serves from entering to leaving.
+    It is a context manager and serves inside its block.
 
     Parameters
     ----------
     registry
-        What is collected: a path or a loaded registry. Without one (see `use`), only the shape of batches is checked.
+        A path or a loaded registry. Without one (see `use`), only the shape of batches is checked.
     key
-        The public ingest key that uploads carry.
+        The public ingest key of uploads.
 
     Attributes
     ----------
     envelope : bytes or None
-        The signed registry that ``GET /v1/registry`` serves; with None it is not found.
+        The signed registry that ``GET /v1/registry`` serves; None for an answer of 404.
     """
 
     def __init__(self, registry: str | Path | Registry | None = None, *, key: str = "pk_stub") -> None:
@@ -105,27 +105,27 @@ class StubServer:
         self._changed = Condition()
         self._failures: deque[_Failure] = deque()
         self._lasting: _Failure | None = None
-        self._silences = 0  # a raise of it releases those who wait
+        self._silences = 0  # raising it releases requests that hang
         self._http: ThreadingHTTPServer | None = None
 
     def use(self, registry: str | Path | Registry) -> None:
-        """Collect what another registry declares, for its app, from now on.
+        """Use another registry, and its app, from now on.
 
         Raises
         ------
         RegistryError
-            With every fault of the file.
+            If the file has faults. The error has all of them.
         """
         self._registry = registry if isinstance(registry, Registry) else load(registry)
 
     @property
     def dsn(self) -> str:
-        """What to give to `deniable.init`.
+        """The DSN for `deniable.init`.
 
         Raises
         ------
         ConfigurationError
-            While the server does not serve: it has no address then.
+            If the server is not running. Then it has no address.
         """
         if self._http is None:
             raise ConfigurationError("a stub server has an address while it serves; write: with StubServer() as server")
@@ -134,19 +134,19 @@ class StubServer:
 
     @property
     def attempts(self) -> list[Attempt]:
-        """Every request, in order."""
+        """All requests, in order."""
         with self._changed:
             return list(self._attempts)
 
     @property
     def batches(self) -> list[Received]:
-        """Every upload taken, in order; one that was repeated is there once."""
+        """All uploads that were taken, in order. A repeated upload is there once."""
         with self._changed:
             return [received for _, received in self._received.values()]
 
     @property
     def reports(self) -> list[Report]:
-        """Every report taken, once."""
+        """All reports that were taken, once each."""
         return [report for received in self.batches for report in received.reports]
 
     def wait(self, reports: int = 1, timeout: float = 5.0) -> bool:
@@ -155,9 +155,9 @@ class StubServer:
         Parameters
         ----------
         reports
-            How many are to be there in all.
+            The number of reports, counted from the start of the server.
         timeout
-            Seconds.
+            Seconds to wait at most.
 
         Returns
         -------
@@ -177,24 +177,24 @@ class StubServer:
         status
             HTTP status.
         times
-            How many requests; None for all, until `recover`.
+            Number of requests; None for all, until `recover`.
         headers
-            Further headers of the answer, such as ``Retry-After``.
+            Other headers of the answer, such as ``Retry-After``.
         """
         self._plan(_Failure(status, dict(headers or {})), times)
 
     def hang(self, *, times: int | None = None) -> None:
-        """Read the next requests and do not answer them, until `recover` or the end.
+        """Read the next requests but do not answer them, until `recover` or the end.
 
         Parameters
         ----------
         times
-            How many requests; None for all.
+            Number of requests; None for all.
         """
         self._plan(_Failure(None, {}), times)
 
     def recover(self) -> None:
-        """Take uploads again, whatever failures were still planned; who was left hanging is hung up on."""
+        """Take uploads again. Planned failures are cancelled, and connections that hang are closed."""
         with self._changed:
             self._failures.clear()
             self._lasting = None
@@ -221,7 +221,7 @@ class StubServer:
                 self._failures.extend([failure] * times)
 
     def answer(self, headers: Mapping[str, str], body: bytes) -> tuple[int, Mapping[str, str], dict[str, Any]] | None:
-        """Answer one upload: status, headers and body; None for no answer at all. Run by the connection's thread."""
+        """Return the status, headers and body for one upload; None for no answer. Called by the connection's thread."""
         with self._changed:
             failure = self._failures.popleft() if self._failures else self._lasting
             key = headers.get("Idempotency-Key", "")
@@ -259,10 +259,10 @@ class StubServer:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # of an app that forks, all children may call at once
+    request_queue_size = 128  # all children of an app that forks may connect at once
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a connection that the app has cut, as it may when it ends; see `_Handler.log_message`."""
+        """Print nothing. The app may cut a connection at its end; see `_Handler.log_message`."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -297,7 +297,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        if last:  # its body was not read
+        if last:  # the request's body was not read
             self.send_header("Connection", "close")
         self.send_header(
             "Content-Type", "application/json" if status < HTTPStatus.MULTIPLE_CHOICES else "application/problem+json"
@@ -306,5 +306,5 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
-        """Say nothing: what is printed would stand in the output of the app's tests."""
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name in the base class
+        """Print nothing: it would be in the output of the app's tests."""

@@ -1,8 +1,8 @@
-"""Sending: a bounded queue, two lazy daemon threads, and a spool for what could not be delivered.
+"""Sending: a bounded queue, two daemon threads, and a spool for batches that could not be delivered.
 
-Only randomised reports come here; raw answers stay in `deniable.client`. Nothing in this folder raises into the host app or makes
-it wait, except `Sender.flush`, `Sender.close` and `Sender.purge`, which keep their deadlines. One thread makes batches and writes
-the spool (`dispatch`), another talks to the network (`network`).
+Only randomised reports come here; raw answers stay in `deniable.client`. Nothing in this folder raises errors into the host app.
+Only `Sender.flush`, `Sender.close` and `Sender.purge` make it wait, and they keep their deadlines. One thread makes batches and
+writes the spool (`dispatch`). Another talks to the network (`network`).
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ if TYPE_CHECKING:
 __all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool"]
 
 _EXIT_SECONDS = 1.0
-_SPOOL_SHARE = 0.25  # of the time to close, kept for the spool
+_SPOOL_SHARE = 0.25  # share of the time to close that is kept for the spool
 _PURGE_SECONDS = 1.0
 
 
 class Sender:
-    """Queue reports and send them from threads of its own.
+    """Queues reports and sends them from its own threads.
 
     Parameters
     ----------
     dsn
-        Where to.
+        Where to send.
     settings
         How to batch and retry.
     post
-        How to send a request; HTTP, made in the thread on first use, when None.
+        Sends a request. None for HTTP, which is imported in the thread on first use.
     spool
-        Where batches wait that could not be delivered; when None they are lost, and counted.
+        Where batches wait that could not be delivered. With None they are lost and counted.
     delivered
-        Called with each batch that the server took, in the thread that batches; what it raises is counted.
+        Called with each batch that the server took, in the thread that makes batches. Its errors are counted.
     chore
-        Called in the thread that talks to the network when that starts, and again as many seconds later as it returned, or an
-        hour after an error, which is counted; not while paused.
+        Called in the thread that talks to the network, first when that starts. It returns the seconds until the next call. After
+        an error, which is counted, the next call is an hour later. It is not called while paused.
     """
 
     _alive: ClassVar[WeakSet[Sender]] = WeakSet()
@@ -85,7 +85,7 @@ class Sender:
         self._alive.add(self)
 
     def reset(self) -> None:
-        """Start over with an empty queue, no threads, no counts and new locks."""
+        """Start again with an empty queue, no threads, no counts and new locks."""
         if self._courier is not None:
             self._courier.forget()
         if self._spool is not None:
@@ -98,19 +98,19 @@ class Sender:
 
     @classmethod
     def locks(cls) -> Iterator[Condition]:
-        """List the locks of every sender of this process."""
+        """Yield the locks of every sender of this process."""
         for each in cls._alive:
             yield each._orders.changed  # noqa: SLF001 - our own
 
     @classmethod
     def reset_all(cls) -> None:
-        """Reset every sender in a forked child: it has no sending threads, and the parent sends the parent's reports."""
+        """Reset every sender in a forked child. The child has no sending threads, and the parent sends the queued reports."""
         for each in cls._alive:
             each.reset()
 
     @classmethod
     def close_all(cls, timeout: float) -> None:
-        """Close, within `timeout` seconds for all of them, what the app forgot to close when it ends."""
+        """Close all senders that the app has not closed at its end, within `timeout` seconds together."""
         deadline = time.monotonic() + timeout
         left = [each for each in cls._alive if each.full != "closed"]
         while left:
@@ -120,24 +120,26 @@ class Sender:
 
     @property
     def counts(self) -> Counter[str]:
-        """What became of reports.
+        """Counts of what became of reports.
 
-        ``sent``, ``rejected``, ``spooled`` (later ``sent``, ``rejected`` or lost, maybe by another process); lost: ``purged``,
-        ``undelivered``, ``refused_key``, ``error``, ``http_`` and a status, ``spool_failed``, ``spool_full``, ``spool_expired``.
-        Of other things than reports: ``spool_damaged`` files, ``delivered_error`` and ``chore_error`` calls.
+        - ``sent``, ``rejected``.
+        - ``spooled``: later ``sent``, ``rejected`` or lost, perhaps by another process.
+        - Lost: ``purged``, ``undelivered``, ``refused_key``, ``error``, ``http_`` with a status, ``spool_failed``,
+          ``spool_full``, ``spool_expired``.
+        - Not of reports: ``spool_damaged`` files, ``delivered_error`` and ``chore_error`` calls.
         """
         with self._orders.changed:
             return self._outbox.counts + Counter(self._backlog.counts)
 
     @property
     def refusals(self) -> Counter[str]:
-        """Count the reports that the server refused, by metric and reason: ``rejected``, or lost as ``http_422``."""
+        """Counts of the reports that the server refused, by metric and reason. They were ``rejected`` or lost as ``http_422``."""
         with self._orders.changed:
             return Counter(self._outbox.refusals)
 
     @property
     def full(self) -> str | None:
-        """Why `submit` would drop a report now; None if it would not."""
+        """The reason why `submit` would drop a report now, or None."""
         if self._orders.closed:
             return "closed"
         if self._orders.refused:
@@ -145,8 +147,8 @@ class Sender:
         return "queue_full" if self._outbox.full else None
 
     def submit(self, report: Report, process: int | None = None) -> str | None:
-        """Queue a report; return None, or why it was dropped: also when it was made by another process than this one."""
-        outbox = self._outbox  # if a signal handler forks now, the child puts the report where it is never sent from
+        """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too."""
+        outbox = self._outbox  # if a signal handler forks now, the child uses this outbox, which is never sent there
         if process is not None and process != os.getpid():
             return "interrupted"
         with self._orders.changed:
@@ -160,10 +162,10 @@ class Sender:
         return None if outbox is self._outbox else "interrupted"
 
     def flush(self, timeout: float) -> bool:
-        """Send what is queued now; return whether all of it was settled within `timeout` seconds: sent, spooled or lost.
+        """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds.
 
-        Reports recorded in the meantime are batched as usual, and are not waited for. While paused, after `close`, and in
-        the sending threads, this returns immediately.
+        It does not wait for reports that are recorded meanwhile. It returns at once while paused, after `close`, and in the
+        sending threads.
         """
         with self._orders.changed:
             target = self._outbox.hurry()
@@ -171,9 +173,9 @@ class Sender:
             return self._is_settled(target)
 
     def close(self, timeout: float) -> bool:
-        """Send what is queued, keep the rest in the spool, all within `timeout` seconds, and stop for good.
+        """Stop for good: within `timeout` seconds send what is queued, and keep the rest in the spool.
 
-        Of that time a quarter is kept for the spool.
+        A quarter of this time is kept for the spool.
         """
         deadline = time.monotonic() + timeout
         reserve = _SPOOL_SHARE * timeout if self._spool is not None else 0.0
@@ -181,7 +183,7 @@ class Sender:
         with self._orders.changed:
             target = self._outbox.submitted
             if not self._in_vain() and self._is_settled(target):
-                # A server that answers gets the spool as well: an app that never runs for long has no better moment.
+                # If the server answers, send the spool, too. An app that always runs briefly has no better moment.
                 left = deadline - reserve - time.monotonic()
                 self._orders.changed.wait_for(lambda: not self._backlog.due or self._in_vain(), left)
             self._orders.closed = True
@@ -191,10 +193,10 @@ class Sender:
             return self._is_settled(target)
 
     def purge(self) -> None:
-        """Drop everything not yet sent: what is queued, a batch that waits for another try or an answer, and the spool.
+        """Drop everything not sent yet: the queue, a batch that waits for another try or an answer, and the spool.
 
-        What is on the disk is gone when this returns, unless the disk takes longer than a second. An app that keeps recording
-        without consent purges all the time, so a spool just purged is left alone for a minute.
+        The spool is empty when this returns, unless the disk takes longer than a second. An app that records without consent
+        calls this all the time. So a purged spool is not purged again for a minute.
         """
         with self._orders.changed:
             self._orders.purges += 1
@@ -215,8 +217,8 @@ class Sender:
             self._orders.changed.notify_all()
 
     def _start(self) -> bool:
-        """Start both threads; False where none can be, since the interpreter ends or the system has too many."""
-        # Both are started here: while the interpreter ends, a running thread could not start another.
+        """Start both threads; return False if the interpreter is ending or the system has too many threads."""
+        # Both are started here, because a thread could not start the other one while the interpreter is ending.
         try:
             courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error)
             delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
@@ -248,7 +250,7 @@ class Sender:
             self._outbox.count("chore_error", 1)
 
     def _inside(self) -> bool:
-        """Tell whether this is one of the sending threads, which would wait for itself."""
+        """Return whether this is one of the sending threads, which must not wait for themselves."""
         return self._courier is not None and current_thread() in (self._thread, self._courier.thread)
 
     def _in_vain(self) -> bool:

@@ -1,4 +1,4 @@
-"""What was not delivered: kept in the spool, tried again when the server is back, purged when consent is."""
+"""Batches that were not delivered: kept in the spool, tried again later, and purged when consent is withdrawn."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ __all__ = ["Backlog"]
 log = logging.getLogger("deniable")
 
 _NEVER = float("inf")
-_FIRST_PAUSE, _LAST_PAUSE = 60.0, 3600.0  # between tries while the server is away
+_FIRST_PAUSE, _LAST_PAUSE = 60.0, 3600.0  # seconds between tries while the server is away
 _PURE_FOR = 60.0
 
 
 class Backlog:
-    """When the spool is to be looked at; a sender without a spool has one as well, that keeps nothing.
+    """Decides when the spool is read. A sender without a spool has a backlog that keeps nothing.
 
     Parameters
     ----------
     spool
         Where batches wait, or None.
     orders
-        What the app wants; what is kept here is read and written under its lock.
+        What the app wants. Its lock guards the attributes of this object.
     """
 
     def __init__(self, spool: Spool | None, orders: Orders) -> None:
@@ -46,12 +46,12 @@ class Backlog:
 
     @property
     def due(self) -> bool:
-        """Whether a batch of the spool is to be sent now."""
+        """Whether the spool must be read now."""
         return self.left <= 0
 
     @property
     def left(self) -> float:
-        """Seconds until one is; infinite if that depends on something else."""
+        """Seconds until the spool must be read; infinite if no time is set."""
         return _NEVER if self._orders.paused or self._purging or self._spool is None else self._at - time.monotonic()
 
     @property
@@ -61,25 +61,25 @@ class Backlog:
 
     @property
     def counts(self) -> Counter[str] | dict[str, int]:
-        """What the spool lost."""
+        """The counts of the spool."""
         return self._spool.counts if self._spool is not None else {}
 
     def touch(self) -> None:
-        """Note that there may be something to purge again."""
+        """Note that there may be batches to purge again."""
         self._pure_until = 0.0
 
     def schedule(self, seconds: float) -> None:
-        """Read the spool in so many seconds; immediately after a delivery, when the server is known to answer."""
+        """Read the spool after some seconds; at once after a delivery, since then the server answers."""
         self._at = time.monotonic() + seconds
         if seconds <= 0:
             self._pause = _FIRST_PAUSE
 
     def stop(self) -> None:
-        """Read the spool no more: the server refuses this app."""
+        """Never read the spool again: the server refuses this app."""
         self._at = _NEVER
 
     def put_off(self) -> None:
-        """Read the spool later: each time after twice as long, up to an hour."""
+        """Read the spool later. Each time the pause is twice as long, up to an hour."""
         seconds = 0.8 * self._pause + jitter(0.4 * self._pause)
         with self._orders.changed:
             self._at = time.monotonic() + seconds
@@ -87,21 +87,21 @@ class Backlog:
             self._orders.changed.notify_all()
 
     def keep(self, batch: Batch) -> str:
-        """Keep a batch that nobody took, unless nobody wants it any more; return what became of it."""
+        """Keep a batch that was not delivered, unless there was a purge; return what became of it."""
         if self._orders.purged:
             return "purged"
         if self._spool is None:
             return "undelivered"
         if not self._spool.put(batch):
             return "spool_failed"
-        if self._orders.purged:  # meanwhile, and maybe before the file was there
+        if self._orders.purged:  # meanwhile, perhaps before the file was written
             self._spool.purge()
         with self._orders.changed:
             self._at = min(self._at, time.monotonic() + self._pause)
         return "spooled"
 
     def take(self) -> Batch | None:
-        """Take the oldest batch that no other process has taken, if one is due."""
+        """Take the oldest batch that no other process has taken, if the spool must be read now."""
         with self._orders.changed:
             self._orders.seen = self._orders.purges
             if self._spool is None or not self.due:
@@ -119,28 +119,28 @@ class Backlog:
             self._spool.release(batch)
 
     def done(self, batch: Batch) -> None:
-        """Be done with a taken batch."""
+        """Remove a taken batch."""
         if self._spool is not None:
             self._spool.done(batch)
 
     def split(self, batch: Batch) -> bool:
-        """Replace a taken batch by its halves; False if the disk would not have it."""
+        """Replace a taken batch by its halves; return False if they cannot be written."""
         kept = [self._spool is not None and self._spool.put(half) for half in batch.halves()]
         self.done(batch)
         return all(kept)
 
     def purge(self, timeout: float) -> None:
-        """Remove what is spooled; wait for that no longer than `timeout` seconds, however slow the disk."""
+        """Remove all spooled batches; wait for the disk for at most `timeout` seconds."""
         with self._orders.changed:
             if self._spool is None or time.monotonic() < self._pure_until:
                 return
             self._pure_until = time.monotonic() + _PURE_FOR
             self._purging += 1
-        # Not in the sending thread: an app without consent may have none, and needs none.
+        # In another thread than the sending one, which an app without consent may not have.
         thread = Thread(target=self._purge, name="deniable-purge", daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # the interpreter ends
+        except RuntimeError:  # the interpreter is ending
             self._purge()
         else:
             thread.join(timeout)

@@ -1,4 +1,4 @@
-"""One batch to the server: attempts, waits between them, and what the last answer means."""
+"""Delivery of one batch: attempts, waits between them, and the meaning of the last answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ACCEPTED, _TOO_LARGE = 202, 413
 _LONGEST_WAIT = 30.0
 _LONGEST_RETRY_AFTER = 300.0
 _LONGEST_CODE = 40
-_MOST_ERRORS = 100  # of a batch: a server tells no more
+_MOST_ERRORS = 100  # most errors in the answer to a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,17 @@ class Verdict:
     Parameters
     ----------
     kind
-        ``"accepted"``; ``"large"``, to be split; ``"later"``, nobody took it yet; ``"refused"``, and so will all others be;
-        ``"dropped"``, nobody ever will.
+        - ``"accepted"``: the server took the batch.
+        - ``"large"``: it must be split.
+        - ``"later"``: it was not delivered yet.
+        - ``"refused"``: the server refuses this app, and would refuse all other batches.
+        - ``"dropped"``: the server will never take it.
     status
-        Of the last answer, 0 if there was none.
+        Status of the last answer; 0 if there was none.
     accepted
-        Reports that the server took, of an accepted batch.
+        Number of reports that the server took from an accepted batch.
     refusals
-        Reports that it did not take, by metric and reason, as far as it says.
+        Reports that the server refused, by metric and reason, as far as it says.
     """
 
     kind: Literal["accepted", "large", "later", "refused", "dropped"]
@@ -59,12 +62,12 @@ class Verdict:
 
 
 class Delivery:
-    """Brings batches to a server, one after another.
+    """Delivers batches to a server, one after another.
 
     Parameters
     ----------
     dsn
-        Where to.
+        Where to send.
     timeout
         Seconds one request may take.
     orders
@@ -78,10 +81,10 @@ class Delivery:
         self.timeout = timeout
         self._orders = orders
         self._courier = courier
-        self._not_before = -math.inf  # what the server asked for, whichever batch it was that it answered
+        self._not_before = -math.inf  # the server's Retry-After, which holds for all batches
 
     def deliver(self, batch: Batch, tries: int) -> Verdict:
-        """Try until there is an answer to stay with, tries end, or nobody wants the batch sent any more."""
+        """Try until an answer is final, no tries are left, or the batch must not be sent any more."""
         answer: Any = None
         status = _NO_ANSWER
         seconds = 0.0
@@ -96,7 +99,7 @@ class Delivery:
         return _verdict(batch, status, answer)
 
     def _wait(self, seconds: float) -> bool:
-        """Wait for as long as must be; False if nothing is to be sent after all."""
+        """Wait for some seconds, and for the server's Retry-After; return False if nothing may be sent any more."""
         orders = self._orders
         begun = time.monotonic()
         with orders.changed:
@@ -149,7 +152,7 @@ def _verdict(batch: Batch, status: int, answer: Any) -> Verdict:
 
 
 def _refusals(batch: Batch, errors: Any) -> Counter[str]:
-    """Count the reports that a server says it refused, and tell why. It may lie: the metrics' names are the batch's own."""
+    """Count the reports that a server says it refused, and log why. The server may lie, so metrics are named from the batch."""
     refused: Counter[str] = Counter()
     groups = grouped(batch.reports) if errors else []
     for error in errors[:_MOST_ERRORS] if isinstance(errors, list) else ():
@@ -175,7 +178,7 @@ def _words(document: dict[str, Any]) -> str:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float:
-    """Read how many seconds the server wants to be left alone, at most 300; 0 if it does not say so understandably."""
+    """Read the seconds to wait from an answer's Retry-After, at most 300; 0 if it has no valid one."""
     text = headers.get("Retry-After", "")
     if text.isascii() and text.isdecimal():
         return min(float(text), _LONGEST_RETRY_AFTER)

@@ -1,4 +1,4 @@
-"""The thread that makes batches, has them delivered, and spools those that were not."""
+"""The thread that makes batches, has them delivered, and spools those that were not delivered."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _AFTER_ERROR = 1.0
 
 
 class Dispatch:
-    """What the sending thread does.
+    """Makes batches and has them delivered, in the sending thread.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class Dispatch:
     orders
         What the app wants.
     outbox
-        Where reports come from.
+        The queue of reports.
     backlog
-        Where batches go that nobody took.
+        Keeps batches that were not delivered.
     delivery
-        Brings batches to the server.
+        Delivers batches to the server.
     delivered
         Called with each batch that the server took.
     """
@@ -68,25 +68,25 @@ class Dispatch:
         while True:
             try:
                 if not looked:
-                    with undisturbed():  # what this thread imports later
+                    with undisturbed():  # imported now, because this thread needs them later
                         import gzip  # noqa: F401, PLC0415
                         import uuid  # noqa: F401, PLC0415
-                    self._backlog.schedule(self._interval())  # the app's last run may have left something
+                    self._backlog.schedule(self._interval())  # the app's last run may have left batches
                     looked = True
                 if not self._work():
                     return
-            except Exception as error:  # noqa: BLE001 - the host app must never notice; after a pause, so that a lasting fault costs little
+            except Exception as error:  # noqa: BLE001 - the host app must never notice; a pause follows
                 log.warning("deniable: no batch can be made: %s", type(error).__name__)
                 with self._orders.changed:
                     self._orders.changed.wait_for(lambda: self._orders.closed, _AFTER_ERROR)
                 looked = looked or self._orders.closed
 
     def _interval(self) -> float:
-        """Draw the time to the next incomplete batch: without randomness, nothing is sent that could be timed."""
+        """Draw the time to the next incomplete batch, so that the time of sending says nothing. Without randomness it raises."""
         return 0.8 * self._settings.flush_interval + jitter(0.4 * self._settings.flush_interval)
 
     def _work(self) -> bool:
-        """Do the next thing that is due; False when there will be none."""
+        """Do the next thing that is due; return False if this thread must end."""
         reports = self._take()
         if reports:
             self._make_and_deliver(reports)
@@ -97,7 +97,7 @@ class Dispatch:
         return True
 
     def _take(self) -> tuple[Report, ...]:
-        """Wait for a batch's worth of reports; empty means that something else is due."""
+        """Wait for the reports of a batch; return none if something else is due."""
         deadline = time.monotonic() + (0.0 if self._orders.closed else self._interval())
         with self._orders.changed:
             while not self._outbox.due:
@@ -129,7 +129,7 @@ class Dispatch:
                 self._deliver(half)
 
     def _deliver_whole(self, batch: Batch) -> tuple[Batch, ...]:
-        """Deliver a batch and settle it, or return the halves that are to be delivered instead."""
+        """Deliver a batch and settle it, or return its halves to be delivered instead."""
         if self._orders.refused:
             with self._orders.changed:
                 self._outbox.settle("refused_key", len(batch.reports))
@@ -149,7 +149,7 @@ class Dispatch:
         return ()
 
     def _drain(self) -> None:
-        """Send the oldest batch of the spool, once; one that is taken is followed by the next."""
+        """Try the oldest batch of the spool once. If the server takes it, the next one is due at once."""
         batch = self._backlog.take()
         if batch is None:
             return
@@ -160,11 +160,11 @@ class Dispatch:
                     with self._orders.changed:
                         self._outbox.count("spool_failed", len(batch.reports))
             elif verdict.kind == "refused":
-                self._stop()  # and leave the spool to a key that is known
+                self._stop()  # the spool stays for a run with a valid key
             elif verdict.kind != "later":
                 self._conclude(batch, verdict, self._outbox.count)
                 self._backlog.done(batch)
-        except Exception as error:  # noqa: BLE001 - a file that breaks the sender would break it at every start
+        except Exception as error:  # noqa: BLE001 - such a file would cause an error at every start
             self._backlog.done(batch)
             self._lose(error, len(batch.reports), self._outbox.count)
         else:
@@ -174,12 +174,12 @@ class Dispatch:
             self._backlog.release(batch)
 
     def _conclude(self, batch: Batch, verdict: Verdict, count: Callable[[str, int], None]) -> None:
-        """Count a batch that need not be sent again, and tell of one that was taken."""
+        """Count a batch that need not be sent again; call `delivered` if the server took it."""
         errors = 0
         try:
             if verdict.kind == "accepted" and self._delivered is not None:
                 self._delivered(batch)
-        except Exception as error:  # noqa: BLE001 - the batch was delivered all the same
+        except Exception as error:  # noqa: BLE001 - the batch was delivered
             log.debug("deniable: after a delivery: %s", type(error).__name__)
             errors = 1
         if verdict.kind == "refused":

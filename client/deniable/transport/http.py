@@ -1,7 +1,7 @@
-"""One HTTP request, with a limit on its time and on the size of the answer, and without redirects.
+"""One HTTP request, with limits on its time and on the size of the answer.
 
-No cookies, no redirects, no proxies or credentials of the host app, and a connection of its own for each request: one that was
-kept open would show the server which batches come from one device, where the addresses of many devices look alike.
+It has no cookies, no redirects, and no proxies or credentials of the host app. Each request has its own connection. A connection
+that stays open would show the server which batches come from one device, even if many devices share an address.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 __all__ = ["Http", "HttpPost", "Post"]
 
 _LARGEST_ANSWER = 64 * 1024
-_USER_AGENT = "deniable"  # without a version, which would tell devices apart
+_USER_AGENT = "deniable"  # without a version, which would help to tell devices apart
 
 
 class Post(Protocol):
-    """Sends one request; raises OSError when no answer came."""
+    """Sends one request; raises OSError if there was no answer."""
 
     def __call__(self, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, Mapping[str, str], Any]:
-        """Return status, headers and the JSON of the answer (None where there is none)."""
+        """Return the status, the headers and the JSON of the answer; None if it has no JSON."""
 
 
 class Http:
-    """Requests by the library of that name, which is imported only here, in a sending thread.
+    """Sends requests by the library `requests`, which is imported only here, in a sending thread.
 
-    The timeout of a request bounds each wait for the server, not their sum. To bound the sum as well, give `total`,
-    or have another thread call `cut`.
+    The timeout of a request bounds each wait for the server, not their sum. To bound the sum, give `total`, or have another
+    thread call `cut`.
 
-    ``REQUESTS_CA_BUNDLE`` or ``SSL_CERT_FILE`` names the certificates to trust, as it does for the rest of the host app.
+    ``REQUESTS_CA_BUNDLE`` or ``SSL_CERT_FILE`` names the certificates to trust, as for the rest of the host app.
     """
 
     def __init__(self) -> None:
-        with undisturbed():  # and so that no import is part of the first request
-            import encodings.idna  # noqa: F401, PLC0415 - for the name of the server
+        with undisturbed():  # imported now, so that the first request is not slower
+            import encodings.idna  # noqa: F401, PLC0415 - for the server's name
 
             import requests  # noqa: F401, PLC0415
         self._wire: _Wire | None = None
@@ -67,21 +67,21 @@ class Http:
         method, url, headers, body
             What to send.
         timeout
-            Seconds to wait for the server at a time.
+            Seconds of each wait for the server.
         largest
-            Bytes of the answer that are read.
+            Most bytes of the answer.
         total
-            Seconds after which the request is cut, by a thread made for it; None if somebody else sees to that.
+            Seconds after which a new thread cuts the request; None for no such thread.
 
         Returns
         -------
         tuple
-            Status, headers in any case of letters, and the answer; None instead of one with more bytes than that.
+            The status, the headers (upper and lower case are the same), and the answer. None instead of a larger answer.
 
         Raises
         ------
         OSError
-            If no answer came, or not all of it.
+            If there was no answer, or only a part of it.
         """
         from urllib3.exceptions import HTTPError  # noqa: PLC0415 - loaded with requests
 
@@ -89,7 +89,7 @@ class Http:
         watch = Timer(total, wire.cut) if total is not None else None
         if watch is not None:
             watch.daemon = True
-            with suppress(RuntimeError):  # the interpreter ends, and this thread with it
+            with suppress(RuntimeError):  # the interpreter is ending, and this thread with it
                 watch.start()
         trusted = os.environ.get("REQUESTS_CA_BUNDLE") or os.environ.get("SSL_CERT_FILE") or True
         try:
@@ -106,9 +106,9 @@ class Http:
                     stream=True,
                 ) as answer,
             ):
-                # As sent: nothing asked for a compressed answer, and a small one may swell without end.
+                # Not decompressed: we asked for no compressed answer, and a small one could grow without bound.
                 content = answer.raw.read(largest + 1, decode_content=False)
-                if wire.ended or (len(content) <= largest and answer.raw.length_remaining):  # urllib3 takes both for the end
+                if wire.ended or (len(content) <= largest and answer.raw.length_remaining):  # for urllib3 both are the end
                     raise OSError("the answer was cut short")
                 return answer.status_code, answer.headers, content if len(content) <= largest else None
         except HTTPError as error:
@@ -119,13 +119,13 @@ class Http:
             wire.close()
 
     def cut(self) -> None:
-        """End the request under way in another thread, if there is one: it raises OSError there, soon."""
+        """End the present request of another thread, if there is one. It soon raises OSError there."""
         wire = self._wire
         if wire is not None:
             wire.cut()
 
     def forget(self) -> None:
-        """In a forked child, close the connection that the parent had open. The parent's goes on."""
+        """In a forked child, close its copy of the parent's connection. The parent's own copy stays open."""
         wire = self._wire
         if wire is not None:
             wire.forget()
@@ -137,7 +137,7 @@ class HttpPost:
     Parameters
     ----------
     url
-        Where to.
+        Where to send.
     """
 
     def __init__(self, url: str) -> None:
@@ -155,17 +155,17 @@ class HttpPost:
 
 
 class _Wire:
-    """The connection of one request, which another thread may cut."""
+    """The connection of one request. Another thread may cut it."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self.ended = False
-        self._socket: socket.socket | None = None  # a duplicate: TLS takes the first one over
+        self._socket: socket.socket | None = None  # a duplicate, because TLS takes over the original
         self._connection: Any = None
 
     def opened(self, opened: socket.socket, connection: Any) -> None:
         with self._lock:
-            if self.ended:  # while the name was looked up, which nothing can interrupt
+            if self.ended:  # during the lookup of the name, which cannot be interrupted
                 opened.close()
                 raise TimeoutError
             self._connection = connection
@@ -178,7 +178,7 @@ class _Wire:
             self.ended = True
             if self._socket is not None:
                 with suppress(OSError):
-                    self._socket.shutdown(SHUT_RDWR)  # wakes a thread that reads; closing would not
+                    self._socket.shutdown(SHUT_RDWR)  # unlike closing, this wakes a thread that reads
 
     def close(self) -> None:
         with self._lock:
@@ -188,11 +188,11 @@ class _Wire:
             self._connection = None
 
     def forget(self) -> None:
-        # Without the lock, which a thread that the child does not have may hold, and without a word to the server.
+        # Without the lock, which a thread of the parent may hold, and without sending anything to the server.
         for each in (self._socket, getattr(self._connection, "sock", None)):
             if each is not None:
                 with suppress(OSError):
-                    os.close(each.detach())  # `close` would wait for a thread that reads from it
+                    os.close(each.detach())  # `close` would wait for a thread that reads
 
 
 def _session(wire: _Wire) -> Session:
@@ -214,10 +214,10 @@ def _session(wire: _Wire) -> Session:
 
     session = requests.Session()
     session.trust_env = False
-    # Else requests reads the body of a redirect by itself, which may have no end, though it is not to follow it.
+    # Otherwise requests reads the body of a redirect, which may be endless, even if it must not follow it.
     session.get_redirect_target = lambda resp: None  # type: ignore[method-assign] # noqa: ARG005
     session.mount("http://", Adapter())
     session.mount("https://", Adapter())
     session.headers.clear()
-    session.headers["User-Agent"] = _USER_AGENT  # else urllib3 adds its own, with a version
+    session.headers["User-Agent"] = _USER_AGENT  # else urllib3 adds its own with a version
     return session

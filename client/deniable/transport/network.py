@@ -1,6 +1,6 @@
-"""The thread that talks to the network, and the orders it follows.
+"""The thread that talks to the network, and its orders.
 
-A caller can stop waiting for a request at any moment. So a server or name service that hangs blocks this thread only: the reports
+A caller can stop waiting for a request at any time. So a server or name service that hangs blocks only this thread. The reports
 go to the spool, and the app's deadlines hold.
 """
 
@@ -25,16 +25,16 @@ log = logging.getLogger("deniable")
 Answer = tuple[int, "Mapping[str, str]", Any]
 
 _AFTER_ERROR = 3600.0
-_SHORTEST, _LONGEST = 1.0, 7 * 86400.0  # between two chores
+_SHORTEST, _LONGEST = 1.0, 7 * 86400.0  # seconds between two calls of the chore
 
 
 class Orders:
-    """What the app wants of the sending threads. It is read and written under `changed`.
+    """What the app wants from the sending threads. The lock is `changed`.
 
     Parameters
     ----------
     spooled
-        Whether what is not delivered is kept, so that closing may give up a request under way.
+        Whether there is a spool. Then `close` may give up the present request.
     """
 
     def __init__(self, *, spooled: bool) -> None:
@@ -43,9 +43,9 @@ class Orders:
         self.closed = False
         self.held = False
         self.stopped = False  # by the app, for good
-        self.refused = False  # by the server, which knows no such key
+        self.refused = False  # by the server, which does not know the key
         self.purges = 0
-        self.seen = 0  # purges when the batch in hand was taken
+        self.seen = 0  # number of purges when the current batch was taken
 
     def renewed(self) -> Orders:
         """Return the same orders with a new lock, for a forked child."""
@@ -55,7 +55,7 @@ class Orders:
 
     @property
     def paused(self) -> bool:
-        """Whether nothing is to be sent, and nothing lost."""
+        """Whether nothing may be sent now, but everything is kept."""
         return self.held or self.stopped
 
     @property
@@ -65,21 +65,22 @@ class Orders:
 
     @property
     def abandoned(self) -> bool:
-        """Whether nobody waits for the answer to the current batch any more."""
+        """Whether nobody needs the answer to the current batch any more."""
         return self.purged or (self.closed and self.spooled)
 
 
 class Courier:
-    """Makes requests, one at a time, and does a chore now and then.
+    """Makes requests, one at a time, and calls a chore from time to time.
 
     Parameters
     ----------
     orders
         What the app wants.
     make
-        Makes what sends a request, in the thread, before the first.
+        Called in the thread before the first request; returns what sends requests.
     chore
-        Called when the thread starts and again as many seconds later as it returned, or an hour after an error; not while paused.
+        Called when the thread starts. It returns the seconds until the next call; after an error it is an hour. It is not called
+        while paused.
     failed
         Called after each error of the chore.
     """
@@ -97,13 +98,13 @@ class Courier:
         self.thread = Thread(target=self._run, name="deniable-courier", daemon=True)
 
     def stop(self) -> None:
-        """End the thread, once it has come back from what it does."""
+        """End the thread after the present request."""
         with self._orders.changed:
             self._stopped = True
             self._orders.changed.notify_all()
 
     def forget(self) -> None:
-        """In a forked child, close what the parent's thread had open."""
+        """In a forked child, close its copy of the connection of the parent's thread."""
         if isinstance(self._post, HttpPost):
             self._post.http.forget()
 
@@ -113,13 +114,13 @@ class Courier:
         Raises
         ------
         OSError
-            If there was none within `timeout` seconds, however the server spent them, or nobody wants it any more.
+            If there was none within `timeout` seconds in all, or if nobody needs it any more.
         """
         orders = self._orders
         deadline = time.monotonic() + timeout
         errand = _Errand(body, headers, timeout)
         with orders.changed:
-            # The last request may hang still, in a name service that nothing can interrupt.
+            # The last request may still hang in a name service, which cannot be interrupted.
             orders.changed.wait_for(lambda: self._errand is None or orders.abandoned, timeout)
             if self._errand is not None or orders.abandoned:
                 raise TimeoutError
@@ -146,7 +147,7 @@ class Courier:
                     orders.changed.wait(None if orders.paused or due == float("inf") else due - time.monotonic())
                 if self._stopped:
                     return
-                # A chore that is due comes first: it may find that nothing is to be sent any more.
+                # A chore that is due comes first, because it may find that nothing may be sent any more.
                 errand = self._errand if time.monotonic() < due else None
                 if errand is not None:
                     errand.begun = True
@@ -160,9 +161,9 @@ class Courier:
             if self._post is None:
                 self._post = self._make()
             if errand.given_up:
-                raise TimeoutError  # noqa: TRY301 - as if the server had been slow, not we
+                raise TimeoutError  # noqa: TRY301 - as for a slow server
             errand.answer = self._post(errand.body, errand.headers, errand.timeout)
-        except Exception as error:  # noqa: BLE001 - it is raised again where the answer is waited for
+        except Exception as error:  # noqa: BLE001 - raised again in `ask`
             errand.error = error
         with self._orders.changed:
             errand.ended = True
@@ -179,7 +180,7 @@ class Courier:
 
 
 class _Errand:
-    """A request to be made, and what came of it."""
+    """A request, and its answer or error."""
 
     __slots__ = ("answer", "begun", "body", "ended", "error", "given_up", "headers", "timeout")
 

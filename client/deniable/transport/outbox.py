@@ -1,4 +1,4 @@
-"""Reports that wait to be sent, and the account of what became of them."""
+"""The queue of reports that wait to be sent, and the counts of what became of them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Outbox"]
 
-_MAX_PAYLOAD_BYTES = 128 * 1024  # of a batch, so that its base64 stays within what a server accepts
-_MOST_REFUSALS = 100  # different ones: their codes are the server's
-_LAST_BATCH = 1000  # reports of a batch when time runs out: fewer files to wait for
+_MAX_PAYLOAD_BYTES = 128 * 1024  # of a batch, so that a server accepts its base64
+_MOST_REFUSALS = 100  # different refusals that are counted; the server chooses their codes
+_LAST_BATCH = 1000  # reports of a batch at the end: larger batches are fewer files to write
 
 
 class Outbox:
-    """A bounded queue. All of it is used under the lock of the orders, but `full` and ``len``.
+    """A bounded queue. The lock of the orders guards everything except `full` and ``len``.
 
     Parameters
     ----------
@@ -32,23 +32,23 @@ class Outbox:
         self._settings = settings
         self._orders = orders
         self._queue: deque[Report] = deque()
-        self._flush_to = 0  # reports that somebody waits for
+        self._flush_to = 0  # reports up to this number must be sent now
         self.counts: Counter[str] = Counter()
-        self.refusals: Counter[str] = Counter()  # of the reports that the server refused, by metric and reason
-        self.submitted = 0  # reports ever queued
-        self.settled = 0  # of these, no longer queued or in flight
+        self.refusals: Counter[str] = Counter()  # reports that the server refused, by metric and reason
+        self.submitted = 0  # reports that were ever queued
+        self.settled = 0  # those of them that are no longer queued or in flight
 
     def __len__(self) -> int:
         return len(self._queue)
 
     @property
     def full(self) -> bool:
-        """Whether there is room for no other report."""
+        """Whether there is no room for another report."""
         return len(self._queue) >= self._settings.queue_size
 
     @property
     def due(self) -> bool:
-        """Whether a batch is to be made before its time is up."""
+        """Whether a batch must be made before the interval is over."""
         if self._orders.closed or self._orders.paused:
             return self._orders.closed
         flushing = bool(self._queue) and self.settled < self._flush_to
@@ -62,7 +62,7 @@ class Outbox:
             self._orders.changed.notify_all()
 
     def take(self) -> tuple[Report, ...]:
-        """Take a batch's worth of reports, by their number and the size that all reports of a metric have."""
+        """Take the reports of a batch, limited by their number and the size of their payloads."""
         taken: list[Report] = []
         size = 0
         most = max(self._settings.flush_at, _LAST_BATCH if self._orders.closed else 0)
@@ -75,30 +75,30 @@ class Outbox:
         return tuple(taken)
 
     def hurry(self) -> int:
-        """Have what is queued now sent now; return what `settled` will be then."""
+        """Have the queued reports sent now; return the value of `settled` after that."""
         self._flush_to = self.submitted
         self._orders.changed.notify_all()
         return self._flush_to
 
     def purge(self) -> None:
-        """Drop what is queued."""
+        """Drop all queued reports."""
         self.settle("purged", len(self._queue))
         self._queue.clear()
 
     def settle(self, outcome: str, reports: int) -> None:
-        """Count queued reports whose fate is known."""
+        """Count reports that are no longer queued or in flight."""
         if reports:
             self.counts[outcome] += reports
             self.settled += reports
             self._orders.changed.notify_all()
 
     def refuse(self, refusals: Counter[str]) -> None:
-        """Count reports by the reason for which the server refused them."""
+        """Count reports that the server refused, by metric and reason."""
         for reason, reports in refusals.items():
             if reason in self.refusals or len(self.refusals) < _MOST_REFUSALS:
                 self.refusals[reason] += reports
 
     def count(self, outcome: str, number: int) -> None:
-        """Count something else: reports of the spool, or errors."""
+        """Count reports of the spool, or errors."""
         if number:
             self.counts[outcome] += number

@@ -1,4 +1,4 @@
-"""How often and how patiently reports are sent."""
+"""Settings of the sender."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class SenderSettings:
     Parameters
     ----------
     flush_at
-        Reports that make a batch.
+        Number of reports of a batch.
     flush_interval
-        Seconds after which an incomplete batch is sent, give or take a fifth.
+        Seconds after which an incomplete batch is sent, more or less by up to a fifth.
     queue_size
-        Reports held; further ones are dropped and counted.
+        Most reports in the queue. More are dropped and counted.
     timeout
-        Seconds one request may take.
+        Seconds that one request may take.
     max_tries
-        Attempts at a batch before it goes to the spool, or is given up where there is none.
+        Attempts at a batch before it goes to the spool. Without a spool it is then lost.
     """
 
     flush_at: int = 100

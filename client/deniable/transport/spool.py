@@ -1,7 +1,7 @@
-"""Batches that wait on disk for a server that cannot be reached, or for the app's next start.
+"""Batches on disk that wait until the server can be reached, or until the app's next start.
 
 Each batch is one gzip file. Several processes share a directory: the process that takes a batch locks its file. On a system
-without such locks a batch may be sent twice; it has the same key, so it counts once.
+without such locks a batch may be sent twice. It has the same key both times, so it counts once.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ log = logging.getLogger("deniable")
 
 _NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json\.gz")
 _SUFFIX, _UNFINISHED = ".json.gz", ".tmp"
-_UNFINISHED_AGE = 3600.0  # a write that has not ended after this was cut off
-_LARGEST = 4 * 1024 * 1024  # of a file when read: more than any batch has
+_UNFINISHED_AGE = 3600.0  # seconds; a write that takes longer was interrupted
+_LARGEST = 4 * 1024 * 1024  # bytes that are read of a decompressed file; every batch has fewer
 
 
 class _Entry(NamedTuple):
@@ -43,20 +43,20 @@ class _Entry(NamedTuple):
 
 
 class Spool:
-    """A directory of batches, within limits of number, size and age; the oldest give way, and are counted.
+    """A directory of batches with limits on number, size and age. The oldest batches are dropped first, and counted.
 
-    No method raises for what the disk does: a batch that cannot be written is refused, one that cannot be read is removed.
+    No method raises errors of the disk. A batch that cannot be written is refused, and one that cannot be read is removed.
 
     Parameters
     ----------
     directory
-        Where; made, for its owner only, when the first batch is put.
+        The directory. It is made with the first batch, for its owner only.
     max_files
-        Batches kept.
+        Most batches that are kept.
     max_bytes
-        Bytes kept, as files.
+        Most bytes of all files.
     max_age
-        Seconds a batch is kept. Less than a server remembers idempotency keys, which is 72 hours.
+        Seconds for which a batch is kept. A server remembers idempotency keys for 72 hours, so it must be less.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class Spool:
         self._max_bytes = max_bytes
         self._max_age = max_age
         self.counts: Counter[str] = Counter()
-        """Reports lost here: ``spool_full``, ``spool_expired``, ``purged``; and ``spool_damaged``, in files."""
-        self._held: dict[str, int] = {}  # by key, descriptors of the files taken, which carry the locks
+        """Lost reports: ``spool_full``, ``spool_expired``, ``purged``. And damaged files: ``spool_damaged``."""
+        self._held: dict[str, int] = {}  # by key, the descriptors of taken files, which hold the locks
         self.reset()
 
     def reset(self) -> None:
-        """Start over with a new lock, and without the files that were taken.
+        """Start again with a new lock and without the taken files.
 
-        In a forked child those are the parent's. Closing an inherited descriptor leaves the parent's lock in place.
+        In a forked child these are the parent's. Closing an inherited descriptor does not end the parent's lock.
         """
         self._lock = RLock()
-        self._stuck: set[str] = set()  # done with, but the disk would not let go of them
+        self._stuck: set[str] = set()  # files that are no longer needed but could not be removed
         for descriptor in self._held.values():
             with suppress(OSError):
                 os.close(descriptor)
@@ -90,7 +90,7 @@ class Spool:
         return len(self._entries())
 
     def put(self, batch: Batch) -> bool:
-        """Keep a batch; return whether it is on the disk, whole and for good: not where anybody else can write."""
+        """Write a batch; return whether it is completely on disk. A directory that others can write to is refused."""
         import gzip  # noqa: PLC0415 - the app's thread never needs it
 
         path = self._directory / f"{batch.key}{_SUFFIX}"
@@ -102,7 +102,7 @@ class Spool:
                 self._open_directory()
                 self._write(unfinished, gzip.compress(batch.write(), mtime=0))
                 unfinished.replace(path)
-                with suppress(OSError):  # the batch is kept, if not as surely
+                with suppress(OSError):  # without this the batch is kept, but may be lost in a power failure
                     sync(self._directory)
             except OSError as error:
                 log.warning("deniable: the spool cannot be written: %s", type(error).__name__)
@@ -114,9 +114,9 @@ class Spool:
             return True
 
     def take(self) -> Batch | None:
-        """Take the oldest batch that no other process has taken; None if there is none, or somebody else may have put it there.
+        """Take the oldest batch that no other process has taken; None if there is none, or if others can write here.
 
-        It stays on the disk until it is `done` with, and others leave it alone until then or until `release`.
+        The file stays until `done`. Other processes cannot take it before `done` or `release`.
         """
         with self._lock:
             for entry in self._entries() if self._is_own() else []:
@@ -140,30 +140,30 @@ class Spool:
                 _let_go(descriptor)
 
     def purge(self) -> None:
-        """Remove all batches, also those that somebody has taken, and what is left of unfinished writes."""
+        """Remove all batches, also taken ones, and the files of unfinished writes."""
         with self._lock:
             for entry in self._entries():
                 self._drop(entry, "purged")
             self._remove_unfinished(0.0)
 
     def _open(self, entry: _Entry) -> Batch | None:
-        """Lock and read a file; what is no batch of ours, or too old, is removed and counted."""
+        """Lock and read a file. If it is no batch of ours, or too old, remove and count it."""
         try:
             descriptor = os.open(self._directory / entry.name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-        except OSError:  # gone, or not ours to read, or the app has too many files open: it may do another time
+        except OSError:  # removed, not readable, or too many open files: another time it may work
             return None
         kept = False
         try:
             if not _lock(descriptor) or os.fstat(descriptor).st_nlink == 0:
-                return None  # another process sends it, or just did
+                return None  # another process sends it or has just sent it
             batch = _read(descriptor)
-            if sys.platform == "win32":  # where no open file can be removed, and no lock asks for it to stay open
+            if sys.platform == "win32":  # open files cannot be removed there, and there is no lock to hold
                 os.close(descriptor)
                 descriptor = -1
             if batch is None or f"{batch.key}{_SUFFIX}" != entry.name:
                 self._drop(entry, "spool_damaged", 1)
                 return None
-            # A file from the future is as suspect as an old one: it would never expire.
+            # A file from the future would never expire, so it is removed like an old one.
             if abs(time.time() - batch.made) > self._max_age:
                 self._drop(entry, "spool_expired", len(batch.reports))
                 return None
@@ -178,11 +178,11 @@ class Spool:
                 _let_go(descriptor)
 
     def _entries(self) -> list[_Entry]:
-        """List the batches, oldest first. Files of other names are somebody else's."""
+        """Return the batches, the oldest first. Files with other names are ignored."""
         found: list[_Entry] = []
         with suppress(OSError), os.scandir(self._directory) as entries:
             for each in entries:
-                with suppress(OSError):  # gone meanwhile
+                with suppress(OSError):  # removed meanwhile
                     if _NAME.fullmatch(each.name) and each.is_file(follow_symlinks=False):
                         status = each.stat(follow_symlinks=False)
                         found.append(_Entry(status.st_mtime_ns, each.name, status.st_size))
@@ -207,7 +207,7 @@ class Spool:
             self.counts[reason] += reports
 
     def _count(self, entry: _Entry) -> int:
-        """Count the reports in a file; one that cannot be read counts as one."""
+        """Return the number of reports in a file; 1 if it cannot be read."""
         try:
             descriptor = os.open(self._directory / entry.name, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
         except OSError:
@@ -217,7 +217,7 @@ class Spool:
         except OSError:
             batch = None
         finally:
-            os.close(descriptor)  # without unlocking: this descriptor has locked nothing
+            os.close(descriptor)  # without unlocking, since this descriptor has no lock
         return len(batch.reports) if batch else 1
 
     def _remove(self, name: str) -> bool:
@@ -228,7 +228,7 @@ class Spool:
             return False
         except OSError as error:
             log.warning("deniable: a spool file cannot be removed: %s", type(error).__name__)
-            self._stuck.add(name)  # else it would be taken again and again
+            self._stuck.add(name)  # otherwise it would be taken again and again
             return False
         return True
 
@@ -252,7 +252,7 @@ class Spool:
         return True
 
     def _open_directory(self) -> None:
-        # Not the directory above: without its state it would be one whose state was deleted.
+        # The directory above is not made here. Without its state file, the state would count as deleted.
         self._directory.mkdir(mode=0o700, exist_ok=True)
         if self._directory.stat().st_mode & 0o077:
             self._directory.chmod(0o700)
@@ -262,11 +262,11 @@ class Spool:
             path.unlink()
         write_new(path, data)
         now = time.time_ns()
-        os.utime(path, ns=(now, now))  # the system's own stamps are too coarse to tell which of two was first
+        os.utime(path, ns=(now, now))  # the system's own times are too coarse to order two files
 
 
 def _read(descriptor: int) -> Batch | None:
-    """Read a batch, never more than it may have; None if it is none.
+    """Read a batch, at most as many bytes as a batch may have; return None if this is no batch.
 
     Raises
     ------
@@ -285,20 +285,20 @@ def _read(descriptor: int) -> Batch | None:
 
 
 def _lock(descriptor: int) -> bool:
-    """Lock a file; False if another process has. Where there are no such locks, there is nothing to wait for."""
+    """Lock a file; return False if another process has locked it, and True if there are no such locks."""
     if sys.platform != "win32":
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        except OSError:  # a file system without
+        except OSError:  # a file system without locks
             return True
     return True
 
 
 def _let_go(descriptor: int) -> None:
     if sys.platform != "win32":
-        with suppress(OSError):  # a forked child may have the descriptor too: closing ours would not end the lock
+        with suppress(OSError):  # a forked child may have the descriptor, too, so closing ours would not end the lock
             fcntl.flock(descriptor, fcntl.LOCK_UN)
     with suppress(OSError):
         os.close(descriptor)

@@ -1,1 +1,1 @@
-"""What crosses the network: the layout of a payload, reports, batches."""
+"""The wire format: the layout of a payload, reports and batches."""

@@ -1,4 +1,4 @@
-"""An upload: reports encoded once, under a key that every attempt repeats."""
+"""A batch: reports encoded once, with a key that every attempt repeats."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from deniable.wire.report import Report, Stratum, encode
 
 __all__ = ["Batch"]
 
-_FORMAT = 1  # of a batch as `Batch.write` writes it, not of the body
+_FORMAT = 1  # the format of `Batch.write`, not of the body
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An encoded upload; every attempt, also after a restart, sends these very bytes under this very key.
+    """An encoded upload. Every attempt sends the same bytes with the same key, also after a restart.
 
     Parameters
     ----------
     key
         The idempotency key, a random UUID.
     body
-        The wire's JSON, see `deniable.wire.report`.
+        The upload's JSON, see `deniable.wire.report`.
     reports
-        What the body holds.
+        The reports of the body.
     made
-        When it was made, in seconds since 1970. Stays on the device.
+        When it was made, in seconds since 1970. It stays on the device.
     """
 
     key: str
@@ -41,7 +41,7 @@ class Batch:
 
     @classmethod
     def of(cls, reports: tuple[Report, ...]) -> Batch:
-        """Encode reports under a fresh random key."""
+        """Encode reports with a new random key."""
         from uuid import uuid4  # noqa: PLC0415 - the app's thread never needs it
 
         return cls(str(uuid4()), encode(reports), reports, time.time())
@@ -49,8 +49,8 @@ class Batch:
     def halves(self) -> tuple[Batch, Batch]:
         """Split a batch of two reports or more.
 
-        The keys and contents of the halves follow from the batch, so that a split done again after a crash, by this process or
-        another, sends nothing that the server would count twice.
+        The keys and contents of the halves follow from the batch. So if it is split again after a crash, the halves are the same,
+        and the server counts nothing twice.
         """
         reports = sorted(self.reports, key=lambda report: (report.stratum, report.payload))
         half = len(reports) // 2
@@ -61,7 +61,7 @@ class Batch:
         return first, second
 
     def write(self) -> bytes:
-        """Write what another attempt needs. There is no ingest key in it, and nothing raw: only what would be sent anyway."""
+        """Write what another attempt needs. It has no ingest key and no raw answer, only what would be sent anyway."""
         document = {
             "format": _FORMAT,
             "key": self.key,
@@ -78,7 +78,7 @@ class Batch:
         Raises
         ------
         PayloadError
-            If nothing written here could read so. The message does not repeat it.
+            If this is no written batch. The message does not repeat it.
         """
         from uuid import UUID  # noqa: PLC0415 - the app's thread never needs it
 
@@ -101,13 +101,13 @@ def _decode(document: Any) -> list[Report]:
         stratum = Stratum(**{name: group[name] for name in Stratum._fields})
         _require(all(isinstance(part, int if name == "version" else str) for name, part in stratum._asdict().items()))
         payloads, count = b64decode(group["payloads"], validate=True), group["count"]
-        size, rest = divmod(len(payloads), count)  # of no reports, an error that ends the reading
+        size, rest = divmod(len(payloads), count)  # a count of 0 raises an error, too
         _require(size > 0 == rest)
         reports += [Report(stratum, payloads[start : start + size]) for start in range(0, len(payloads), size)]
     return reports
 
 
-def _require(holds: bool) -> None:  # noqa: FBT001 - what holds or does not
+def _require(holds: bool) -> None:  # noqa: FBT001 - a condition
     if not holds:
         raise ValueError
 

@@ -1,13 +1,13 @@
-"""The shape of a report: one row, and in it either one index or a set of bits.
+"""The layout of a payload: one row, and in it either one index or a set of bits.
 
-Every mechanism's report is one payload of one layout, so a device can be checked, and a population counted, without
-knowing the mechanism. The wire form is little-endian throughout:
+Every report of a mechanism is one payload of one layout. So payloads can be checked and counted without the mechanism. All
+numbers are little-endian.
 
 ``index``
-    the cell number ``row * width + index``, in as few bytes as hold ``rows * width - 1``;
+    The cell number ``row * width + index``, in as few bytes as hold ``rows * width - 1``.
 ``bits``
-    the row number, in as few bytes as hold ``rows - 1`` (none when there is one row), then ``width`` bits, bit ``i``
-    being bit ``i % 8`` of byte ``i // 8``; padding bits are zero.
+    First the row number, in as few bytes as hold ``rows - 1``; none if there is one row. Then ``width`` bits: bit ``i`` is bit
+    ``i % 8`` of byte ``i // 8``. Padding bits are zero.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["MAX_CELLS", "MAX_REPORT_BYTES", "Kind", "Layout"]
 Kind = Literal["index", "bits"]
 
 MAX_CELLS = 1 << 22
-"""Cells of the largest tally that a server is asked to hold (32 MiB of int64)."""
+"""Most cells of a tally (32 MiB of int64)."""
 
 
 MAX_REPORT_BYTES = 256
-"""Largest payload that ``auto`` chooses unless a metric says otherwise: a bit for each of 2,048 values."""
+"""Largest payload that ``auto`` chooses by default: a bit for each of 2,048 values."""
 
 
 def _bytes_for(largest: int) -> int:
@@ -35,21 +35,21 @@ def _bytes_for(largest: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Shape of a mechanism's reports, and of the tally that sums them.
+    """The layout of a mechanism's payloads, and of the tally that sums them.
 
     Parameters
     ----------
     rows
-        Hash rows, cohorts or sketch rows; 1 where a mechanism has none.
+        Number of rows (hash functions, cohorts); 1 if the mechanism has none.
     width
-        Indices or bits in a row; at least 2 for ``index``, 1 for ``bits``.
+        Number of indices or bits in a row; at least 2 for ``index``, 1 for ``bits``.
     kind
         ``"index"`` or ``"bits"``.
 
     Attributes
     ----------
     row_size : int
-        Bytes of a ``bits`` payload that name the row; 0 for ``index``.
+        Bytes of the row number in a ``bits`` payload; 0 for ``index``.
     payload_size : int
         Bytes of every payload. It never depends on the value.
 
@@ -83,7 +83,7 @@ class Layout:
         object.__setattr__(self, "payload_size", size)
 
     def pack(self, row: int, content: int) -> bytes:
-        """Encode a report.
+        """Encode a payload.
 
         Parameters
         ----------
@@ -102,7 +102,7 @@ class Layout:
         return row.to_bytes(self.row_size, "little") + content.to_bytes(self.payload_size - self.row_size, "little")
 
     def unpack(self, payload: bytes) -> tuple[int, int]:
-        """Decode a report, refusing what no device could have sent.
+        """Decode a payload. One that no device could have sent is refused.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""The wire: a batch of reports as a device uploads it.
+"""Reports, and the body of an upload.
 
 ::
 
@@ -7,8 +7,8 @@
         "period": "2026-11-21", "segment": "platform=linux",
         "count": 3, "payloads": "base64 of the payloads, one after another"}]}
 
-Reports of one metric, version, period and segment travel together. Groups and payloads are sorted, so that their order says
-nothing, and there is neither a time nor a name of the device in it.
+Reports of one stratum are a group. Groups and payloads are sorted, so their order says nothing. There is no time and no name of
+the device in it.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ __all__ = ["FORMAT", "MAX_BODY_BYTES", "MAX_INFLATED_BYTES", "Report", "Stratum"
 
 FORMAT = 1
 MAX_BODY_BYTES = 256 * 1024
-"""Largest upload, as sent."""
+"""Largest upload, as it is sent."""
 MAX_INFLATED_BYTES = 1024 * 1024
 """Largest upload after decompression."""
 
 
 class Stratum(NamedTuple):
-    """What reports must share to be counted together.
+    """What reports share that are counted together.
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ class Stratum(NamedTuple):
     version
         The metric's version.
     fingerprint
-        Digest of everything that device and server must agree on.
+        Digest of all that device and server must agree on.
     period
-        The collection window.
+        The name of the period.
     segment
-        The public breakdown, or empty.
+        The segment, or empty.
     """
 
     metric: str
@@ -61,9 +61,9 @@ class Report:
     Parameters
     ----------
     stratum
-        What it is counted with.
+        The stratum.
     payload
-        The mechanism's bytes.
+        The mechanism's payload.
     """
 
     stratum: Stratum
@@ -71,9 +71,9 @@ class Report:
 
 
 def grouped(reports: Iterable[Report]) -> list[tuple[Stratum, list[bytes]]]:
-    """Put together what is counted together, in the order of the wire.
+    """Group reports by stratum, in the order of the upload.
 
-    Payloads are sorted, so that the order in which people answered is not in it.
+    Payloads are sorted, so they do not show the order of the answers.
     """
     groups: dict[Stratum, list[bytes]] = {}
     for report in reports:
@@ -82,12 +82,12 @@ def grouped(reports: Iterable[Report]) -> list[tuple[Stratum, list[bytes]]]:
 
 
 def encode(reports: Iterable[Report]) -> bytes:
-    """Write a batch.
+    """Write the body of an upload.
 
     Returns
     -------
     bytes
-        JSON, UTF-8.
+        JSON in UTF-8.
     """
     document = {
         "format": FORMAT,

@@ -12,7 +12,7 @@ import pytest
 from deniable.environment import VARIABLES as SDK
 from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
-from deniable_aggregator.process import variables
+from deniable_aggregator.process import running, variables
 from deniable_aggregator.process.variables import WORKER, strays
 
 ALL = {**SDK, **variables.VARIABLES}
@@ -114,10 +114,9 @@ def test_a_whole_number_has_no_fraction():
 def test_apps_come_from_where_they_are_told(monkeypatch, registry_file):
     """Apps are those of --app, else of DENIABLE_APPS, else of the registries; without any the message names all three."""
 
-    def apps(**given):
-        arguments = SimpleNamespace(redis_url="redis://127.0.0.1:1", app=None)
-        arguments.__dict__.update(given)
-        return [store.app for store in options.stores(arguments)]
+    def apps(app=None, **given):
+        arguments = SimpleNamespace(redis_url="redis://127.0.0.1:1", data=None, **given)
+        return [store.app for store in options.stores(options.environment(arguments), app)]
 
     for name in ("DENIABLE_APPS", "DENIABLE_REGISTRY"):
         monkeypatch.delenv(name, raising=False)
@@ -129,6 +128,38 @@ def test_apps_come_from_where_they_are_told(monkeypatch, registry_file):
     monkeypatch.setenv("DENIABLE_APPS", "blog, wiki,")
     assert apps() == ["blog", "wiki"]
     assert apps(app=["news"]) == ["news"]
+
+
+def test_a_store_is_named_once(monkeypatch, tmp_path):
+    """The store is that of an option, else of the variable, else of a `deniable serve` in this folder; two are one too many."""
+
+    def named(redis_url=None, data=None):
+        return options.environment(SimpleNamespace(redis_url=redis_url, data=data))["DENIABLE_REDIS_URL"]
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DENIABLE_REDIS_URL", raising=False)
+    with pytest.raises(ConfigurationError, match=r"no store is named: set DENIABLE_REDIS_URL, or give --redis-url, or --data"):
+        named()
+    with running.keep({"DENIABLE_REDIS_URL": "unix:///here"}, running.FOLDER), running.keep({}, tmp_path / "none"):
+        assert named() == "unix:///here"
+        assert named(data=tmp_path / ".deniable") == "unix:///here"
+        assert named(redis_url="redis://option") == "redis://option"
+        monkeypatch.setenv("DENIABLE_REDIS_URL", "redis://variable")
+        assert named() == "redis://variable"
+        assert named(redis_url="redis://option") == "redis://option"
+        assert named(data=tmp_path / ".deniable") == "unix:///here"
+        with pytest.raises(ConfigurationError, match="leave one of them out"):
+            named(redis_url="redis://option", data=tmp_path / ".deniable")
+    with pytest.raises(ConfigurationError, match="no `deniable serve` runs with --data"):
+        named(data=tmp_path / ".deniable")
+
+
+@pytest.mark.parametrize("text", ["[]", '{"DENIABLE_REDIS_URL": 1}', "{", "\\xff"])
+def test_what_is_no_environment_is_said(tmp_path, text):
+    """A file that no server wrote is named, without a traceback."""
+    (tmp_path / "serving.json").write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=r"serving\.json"):
+        running.read(tmp_path)
 
 
 def test_a_worker_goes_by_its_variables(monkeypatch, registry_file, start_store):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -138,21 +137,46 @@ def test_ctrl_c_stops_with_a_word(trial, tmp_path):
 
 
 def test_the_commands_that_are_printed_look_at_what_is_served(trial, tmp_path):
-    """With --data the doctor knows keys, registry and store of the server that runs, whatever the environment says."""
+    """With --data commands know keys, registry and store of the server that runs, from any folder and in any environment."""
     data = tmp_path / "data"
-    doctor = [sys.executable, "-m", "deniable", "doctor", "--data", data]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+
+    def look(command):
+        words = [sys.executable, "-m", "deniable", *shlex.split(command)]
+        return subprocess.run(words, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=environment)
+
     with serving(trial, data):
-        (status,) = re.findall(r"deniable (status .*)", (tmp_path / "said").read_text("utf-8"))
-        waits = [sys.executable, "-m", "deniable", *shlex.split(status), "--json"]
-        told = subprocess.run(waits, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=environment)
-        done = subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=False, cwd="/", env=environment)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 ingest, 1 read" in done.stdout
-    assert (told.returncode, json.loads(told.stdout)["app"]) == (0, "shop"), told.stderr
-    again = subprocess.run(doctor, capture_output=True, text=True, timeout=60, check=False, env=environment)
+        printed = re.findall(r"deniable ((?:status|doctor) .*)", (tmp_path / "said").read_text("utf-8"))
+        assert [line.split()[0] for line in printed] == ["status", "doctor"]
+        status, doctor = (look(line) for line in printed)
+        made = look(f"keys create --role read --data {data}")
+        listed = look(f"keys list --data {data}")
+    assert (status.returncode, status.stdout.splitlines()[1].split()[0]) == (0, "shop"), status.stderr
+    assert doctor.returncode == 0, doctor.stdout + doctor.stderr
+    assert "1 ingest, 1 read" in doctor.stdout
+    assert (made.returncode, listed.returncode) == (0, 0), made.stderr + listed.stderr
+    assert made.stdout.strip().startswith(listed.stdout.splitlines()[1].split()[2])
+    again = look(printed[1])
     assert again.returncode == 2
     assert "no `deniable serve` runs with" in again.stderr
+
+
+def test_what_is_served_here_needs_no_option(trial, tmp_path):
+    """In the folder of a server with the default data folder, commands need no option, and what it prints has none."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    told = {"cwd": tmp_path, "env": environment, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    serve = [sys.executable, "-m", "deniable", "serve", "--registry", trial, "--bind", "127.0.0.1:0"]
+    with subprocess.Popen(serve, **told) as process:
+        said = ""
+        while "Ctrl-C" not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
+            said += line
+        for command in ("status", "doctor", "keys list", "dlq list", "audit-log head"):
+            done = subprocess.run([sys.executable, "-m", "deniable", *command.split()], timeout=60, check=False, **told)
+            assert done.returncode == 0, (command, done)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert re.findall("deniable (?:status|doctor).*", said) == ["deniable status", "deniable doctor"]
 
 
 def test_a_store_that_dies_ends_all_with_a_line(trial, tmp_path):

@@ -54,7 +54,7 @@ def audit_log(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace],
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        stores = options.stores(arguments)
+        stores = options.stores(options.environment(arguments), arguments.app)
         if len(stores) > 1:
             raise ConfigurationError("audit-log looks at one --app at a time")
         log = AuditLog(stores[0])

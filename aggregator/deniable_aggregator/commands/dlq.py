@@ -45,7 +45,7 @@ def dlq(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        stores = options.stores(arguments)
+        stores = options.stores(options.environment(arguments), arguments.app)
         if len(stores) > 1:
             raise ConfigurationError("dlq looks at one --app at a time")
         letters = DeadLetters(stores[0])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -33,20 +32,21 @@ def erase(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int
     """
     options.add(parser)
     about = "metrics.toml of the app; several are joined by : (default: DENIABLE_REGISTRY, or none)"
-    parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
+    parser.add_argument("--registry", metavar="FILE", help=about)
     parser.add_argument("--metric", required=True, metavar="ID", help="the metric; registries may have dropped it")
     parser.add_argument("--version", type=_version, metavar="V", help="only this version (default: all)")
     parser.add_argument("--yes", action="store_true", help="do it; without this, only show what would be removed")
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        stores = options.stores(arguments)
+        told = options.environment(arguments)
+        stores = options.stores(told, arguments.app)
         if len(stores) > 1:
             raise ConfigurationError("erase takes one --app at a time")
         store, metric, version = stores[0], arguments.metric, arguments.version
         if not 0 < len(metric) <= LONGEST or not metric.isprintable() or "|" in metric:
             raise ConfigurationError(f"--metric is the id of a metric, such as ui.theme; got {metric!r}")
-        declared = _declared(arguments.registry, store.app, metric)
+        declared = _declared(told["DENIABLE_REGISTRY"], store.app, metric)
         removal = Removal(store, metric, version)
         found = removal.find()
         highest = max([*found.versions, *declared, *filter(None, (version,))], default=None)

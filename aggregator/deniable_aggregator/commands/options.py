@@ -5,60 +5,103 @@ from __future__ import annotations
 import os
 import sys
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.process import running
 from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from deniable_aggregator.store import Client
 
-__all__ = ["STORE_STATUS", "add", "answered", "opened", "stores"]
+__all__ = ["STORE_STATUS", "add", "add_apps", "add_store", "answered", "environment", "opened", "stores"]
 
-_APP = "name in the registry; may be repeated (default: DENIABLE_APPS, else the apps of the registries in DENIABLE_REGISTRY)"
+_URL, _REGISTRY, _APPS = "DENIABLE_REDIS_URL", "DENIABLE_REGISTRY", "DENIABLE_APPS"
 
 STORE_STATUS = 3
 """Exit status if the store cannot be used."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    """Add ``--redis-url`` and ``--app`` to a command."""
-    parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
-    parser.add_argument("--app", action="append", metavar="NAME", help=_APP)
+    """Add the options that name a store, and some of its apps."""
+    add_store(parser)
+    add_apps(parser)
 
 
-def stores(arguments: argparse.Namespace) -> list[Store]:
-    """Open the store of each app that was named, without connecting.
+def add_store(parser: argparse.ArgumentParser) -> None:
+    """Add ``--redis-url`` and ``--data``, each of which names a store."""
+    parser.add_argument("--redis-url", metavar="URL", help="the store (default: DENIABLE_REDIS_URL)")
+    about = f"of a running `deniable serve`: its store and its apps (default: {running.FOLDER}, where no store is named)"
+    parser.add_argument("--data", type=Path, metavar="DIR", help=about)
+
+
+def add_apps(parser: argparse.ArgumentParser) -> None:
+    """Add ``--app``, which may be repeated."""
+    about = f"name in the registry; may be repeated (default: {_APPS}, else the apps of the registries in {_REGISTRY})"
+    parser.add_argument("--app", action="append", metavar="NAME", help=about)
+
+
+def environment(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the variables that a command goes by: those of a running ``deniable serve``, or else of this process.
+
+    Options stand above variables. Without a named store it is the ``deniable serve`` that runs in this folder.
 
     Raises
     ------
     ConfigurationError
-        If no store or no app is given, or the URL is invalid.
+        If no store is named and none runs here, or two are named.
     """
-    if not arguments.redis_url:
-        raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
-    apps = arguments.app or _apps(getattr(arguments, "registry", None))
+    if arguments.data and arguments.redis_url:
+        raise ConfigurationError("--redis-url and --data both name a store: leave one of them out")
+    told = dict(os.environ)
+    if arguments.data:
+        told = running.read(arguments.data)
+    elif not (arguments.redis_url or told.get(_URL)) and running.runs(running.FOLDER):
+        told = running.read(running.FOLDER)
+    for option, variable in (("redis_url", _URL), ("registry", _REGISTRY)):
+        told[variable] = getattr(arguments, option, None) or told.get(variable, "")
+    if not told[_URL]:
+        raise ConfigurationError(f"no store is named: set {_URL}, or give --redis-url, or --data of a running `deniable serve`")
+    return told
+
+
+def stores(told: Mapping[str, str], apps: Sequence[str] | None) -> list[Store]:
+    """Open the store of each app, without connecting.
+
+    Parameters
+    ----------
+    told
+        Variables, as `environment` returns them.
+    apps
+        Those that were named; else the variables name them.
+
+    Raises
+    ------
+    ConfigurationError
+        If no app is named, or the URL is invalid.
+    """
+    apps = apps or _apps(told)
     if not apps:
-        raise ConfigurationError("this needs --app, the name in the registry, or DENIABLE_APPS or DENIABLE_REGISTRY")
-    client = opened(arguments.redis_url)
+        raise ConfigurationError(f"this needs --app, the name in the registry, or {_APPS} or {_REGISTRY}")
+    client = opened(told[_URL])
     return [Store(client, app) for app in dict.fromkeys(apps)]
 
 
-def _apps(paths: str | None) -> list[str]:
-    """Return the apps that the environment names, or else those of the given registries."""
-    named = [app.strip() for app in os.environ.get("DENIABLE_APPS", "").split(",")]
+def _apps(told: Mapping[str, str]) -> list[str]:
+    """Return the apps that the variables name, or else those of the registries."""
+    named = [app.strip() for app in told.get(_APPS, "").split(",")]
     if any(named):
         return list(filter(None, named))
-    paths = paths or os.environ.get("DENIABLE_REGISTRY", "")
-    if not paths:
+    if not told.get(_REGISTRY):
         return []
     from deniable.registry import published  # noqa: PLC0415 - not needed if the apps are named
 
-    return list(published.load_all(paths))
+    return list(published.load_all(told[_REGISTRY]))
 
 
 def opened(url: str, *, timeout: float = 10.0) -> Client:

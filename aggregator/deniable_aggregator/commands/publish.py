@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -25,15 +24,16 @@ def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
     """
     options.add(parser)
     about = "metrics.toml of the apps; several are joined by : (default: DENIABLE_REGISTRY)"
-    parser.add_argument("--registry", default=os.environ.get("DENIABLE_REGISTRY"), metavar="FILE", help=about)
+    parser.add_argument("--registry", metavar="FILE", help=about)
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        loaded = published.load_all(arguments.registry or "")
+        told = options.environment(arguments)
+        loaded = published.load_all(told["DENIABLE_REGISTRY"])
         if not loaded:
             raise ConfigurationError("this needs --registry, which says how many reports a release needs")
         made = 0
-        for store in options.stores(arguments):
+        for store in options.stores(told, arguments.app):
             if store.app not in loaded:
                 raise ConfigurationError(f"--registry names the registry of each app; {store.app} has none")
             publisher = Publisher(store, loaded[store.app], actor="command")

@@ -26,7 +26,7 @@ _COLUMNS = {
 
 
 def status(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable status --redis-url URL --app NAME...``.
+    """``deniable status [--data DIR | --redis-url URL] [--app NAME...] [--json]``.
 
     Exit status: 0 if nothing waits or a worker lives; 1 if batches wait and no worker lives; 2 for a wrong configuration; 3 if
     the store cannot be used.
@@ -36,7 +36,8 @@ def status(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        state = {store.app: health.read(store) for store in options.stores(arguments)}
+        stores = options.stores(options.environment(arguments), arguments.app)
+        state = {store.app: health.read(store) for store in stores}
         rows = [{"app": app} | asdict(each) for app, each in state.items()]
         if arguments.json:
             for row in rows:

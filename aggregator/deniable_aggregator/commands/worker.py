@@ -10,6 +10,7 @@ from functools import partial
 from threading import Event, Timer
 from typing import TYPE_CHECKING
 
+from deniable.errors import ConfigurationError
 from deniable.wire.layout import Layout
 from deniable_aggregator import tally
 from deniable_aggregator.commands import options
@@ -43,7 +44,10 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration. It is 3 if
     the store could not be used at the end. Then entries may be left for another worker.
     """
-    options.add(parser)
+    parser.add_argument(
+        "--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), metavar="URL", help="the store (default: DENIABLE_REDIS_URL)"
+    )
+    options.add_apps(parser)
     about = (
         "metrics.toml of the apps, to publish what is counted, look for made-up reports and delete what is due; several are "
         "joined by : (default: DENIABLE_REGISTRY, or none of this)"
@@ -61,7 +65,10 @@ def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     )
 
     def run(arguments: argparse.Namespace) -> int:
-        stores = options.stores(arguments)
+        if not arguments.redis_url:
+            raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
+        told = {**os.environ, "DENIABLE_REDIS_URL": arguments.redis_url, "DENIABLE_REGISTRY": arguments.registry or ""}
+        stores = options.stores(told, arguments.app)
         log_settings = logs.LogSettings.from_environment()
         log_settings.apply()
         variables.warn()

@@ -75,7 +75,7 @@ CATALOGUE: dict[str, Entry] = {
     "doctor": Entry(
         "look at a live installation, and tell what is wrong and what to do",
         "ingest",
-        ("deniable doctor", "deniable doctor --data .deniable"),
+        ("deniable doctor", "deniable doctor --data data"),
     ),
     "erase": Entry(
         "remove all that the store has of a metric, for good",
@@ -97,7 +97,7 @@ CATALOGUE: dict[str, Entry] = {
         "ingest",
         (
             f"deniable keys create {_STORE} --role ingest --name 'release 2.4'",
-            f"deniable keys list {_STORE} --json",
+            "deniable keys list --data data --json",
             f"deniable keys revoke 3f9a1c {_STORE}",
         ),
     ),
@@ -152,7 +152,7 @@ CATALOGUE: dict[str, Entry] = {
     "status": Entry(
         "tell how much waits to be counted, and whether anybody works on it",
         "aggregator",
-        (f"deniable status {_STORE}", f"deniable status {_STORE} --json"),
+        ("deniable status", "deniable status --data data", f"deniable status {_STORE} --json"),
     ),
     "worker": Entry(
         "count reports from the stream into tallies",

@@ -6,16 +6,13 @@ import json
 import os
 import sys
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable import terminal
-from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
 from deniable_aggregator.store.embedded import redacted
 from deniable_aggregator.store.errors import AWAY
 from deniable_server.doctor import examine
-from deniable_server.local import running
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
@@ -31,24 +28,17 @@ _COLOURS = {"ok": "32", "warning": "33", "fault": "31"}
 
 
 def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable doctor [--data DIR] [--json]``: check the installation that the environment describes, without changing it.
+    """``deniable doctor [--data DIR | --redis-url URL] [--json]``: check an installation, without changing it.
 
     Exit status: 0 without a fault; 1 with one; 2 for a wrong configuration; 3 if the store cannot be reached.
     """
-    parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
-    about = "of a running `deniable serve`: check that one, whatever the environment says"
-    parser.add_argument("--data", type=Path, metavar="DIR", help=about)
+    options.add_store(parser)
     parser.add_argument("--json", action="store_true", help="one JSON object for each finding, by line")
 
     def run(arguments: argparse.Namespace) -> int:
-        settings = running.read(arguments.data) if arguments.data else Settings.from_environment()
-        url = settings.redis_url if arguments.data else arguments.redis_url
-        if not url:
-            raise ConfigurationError(
-                "DENIABLE_REDIS_URL is not set: give --redis-url, or --data .deniable for a `deniable serve` that runs here"
-            )
+        settings = Settings.from_environment(options.environment(arguments))
         registries = settings.registries()
-        client = options.opened(url, timeout=_SECONDS)
+        client = options.opened(settings.redis_url, timeout=_SECONDS)
         say = _as_json if arguments.json else _as_text
         faults = warnings = 0
         try:
@@ -57,7 +47,7 @@ def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
                 faults += found.status == "fault"
                 warnings += found.status == "warning"
         except AWAY as error:
-            print(f"the store cannot be reached ({redacted(url)}): {type(error).__name__}", file=sys.stderr)
+            print(f"the store cannot be reached ({redacted(settings.redis_url)}): {type(error).__name__}", file=sys.stderr)
             return options.STORE_STATUS
         finally:
             client.close()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -28,7 +27,7 @@ def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]
 
     Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration, 3 if the store cannot be used.
     """
-    parser.add_argument("--redis-url", default=os.environ.get("DENIABLE_REDIS_URL"), help="default: DENIABLE_REDIS_URL")
+    options.add_store(parser)
     parser.add_argument("--app", help="the app (default: the one of the registry that DENIABLE_REGISTRY names)")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a key, and print it this once")
@@ -41,10 +40,9 @@ def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        if not arguments.redis_url:
-            raise ConfigurationError("keys are kept in the store: give --redis-url, or set DENIABLE_REDIS_URL")
-        app = _app(arguments.app)
-        store = KeyStore(Store(options.opened(arguments.redis_url), app))
+        settings = Settings.from_environment(options.environment(arguments))
+        app = _app(arguments.app, settings)
+        store = KeyStore(Store(options.opened(settings.redis_url), app))
         if arguments.action == "create":
             return _create(store, arguments.role, arguments.name)
         if arguments.action == "list":
@@ -54,9 +52,8 @@ def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]
     return run
 
 
-def _app(given: str | None) -> str:
+def _app(given: str | None, settings: Settings) -> str:
     """Return the app to use. It must be served, because servers refuse keys of other apps."""
-    settings = Settings.from_environment()
     if not settings.registry:
         if given:
             return given

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from contextlib import suppress
@@ -9,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.process import variables
+from deniable_aggregator.process import running, variables
 from deniable_server.access.key_file import KeyFile
-from deniable_server.local.running import keep
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -28,7 +28,8 @@ def serve(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--registry", metavar="FILE", help="default: DENIABLE_REGISTRY, else metrics.toml")
     parser.add_argument("--bind", default="127.0.0.1:8080", metavar="HOST:PORT", help="default 127.0.0.1:8080")
     parser.add_argument("--redis-url", help="store to use (default: DENIABLE_REDIS_URL, else one of our own)")
-    parser.add_argument("--data", type=Path, default=Path(".deniable"), help="where keys and a store of our own are kept")
+    about = f"where keys and a store of our own are kept (default {running.FOLDER})"
+    parser.add_argument("--data", type=Path, default=running.FOLDER, metavar="DIR", help=about)
     parser.add_argument("--web-workers", type=int, default=2, metavar="N", help="processes that answer requests (default 2)")
 
     def run(arguments: argparse.Namespace) -> int:
@@ -46,8 +47,8 @@ def serve(parser: argparse.ArgumentParser) -> Run:
         kept = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
         if kept:
             settings = replace(settings, ingest_keys=_joined(kept, "ingest"), read_keys=_joined(kept, "read"))
-        running = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
-        with running as stack, keep(settings, stack.store_url, arguments.data):
+        served = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
+        with served as stack, running.keep(_environment(settings, stack), arguments.data):
             print(f"Store:     {stack.origin}")
             print(f"Dashboard: {stack.url}/")
             for app, keys in kept.items():
@@ -55,10 +56,9 @@ def serve(parser: argparse.ArgumentParser) -> Run:
                 print(f"Read key:  {keys['read']}")
             if kept:
                 print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
-            print(f"Look at it: deniable doctor --data {shlex.quote(str(arguments.data))}")
-            if stack.store_url.startswith("unix://"):  # which has no password, and opens to this user alone
-                names = " ".join(f"--app {app}" for app in apps)
-                print(f"            deniable status --redis-url {shlex.quote(stack.store_url)} {names}")
+            data = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
+            print(f"Look at it: deniable status{data}")
+            print(f"            deniable doctor{data}")
             with suppress(KeyboardInterrupt):  # which may come as soon as it is printed
                 print("Ctrl-C stops everything.", flush=True)
                 stack.wait()
@@ -66,6 +66,12 @@ def serve(parser: argparse.ArgumentParser) -> Run:
         return 0
 
     return run
+
+
+def _environment(settings: Settings, stack: Stack) -> dict[str, str]:
+    """Return the variables by which other commands find what is served, from whatever folder."""
+    paths = (os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100 - no link is followed
+    return replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(paths)).environment()
 
 
 def _joined(kept: dict[str, dict[str, str]], role: str) -> str:

@@ -104,7 +104,8 @@ class Fault:
 
     def __str__(self) -> str:
         got = "nothing" if self.value is None else repr(self.value)
-        return f"{self.file}{f':{self.line}' if self.line else ''}: {self.metric}: {self.rule}; got {got}"
+        where = f"{self.file}{f':{self.line}' if self.line else ''}"
+        return f"{where}: {'' if self.metric == '-' else f'{self.metric}: '}{self.rule}; got {got}"
 
 
 class RegistryError(DeniableError, ValueError):

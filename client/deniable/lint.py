@@ -253,7 +253,7 @@ class Change:
     breaking: bool
 
     def __str__(self) -> str:
-        return f"{'BREAKING' if self.breaking else 'ok':8} {self.metric}: {self.what}"
+        return f"{'BREAKING' if self.breaking else 'ok':8} {'' if self.metric == '-' else f'{self.metric}: '}{self.what}"
 
 
 def diff(published: Registry, proposed: Registry) -> list[Change]:

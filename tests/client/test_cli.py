@@ -77,6 +77,31 @@ def test_lint_of_faults(run, file):
 
 
 @pytest.mark.parametrize(
+    "command",
+    [("lint",), ("show",), ("diff", "metrics.toml"), ("publish", "folder"), ("sign", "--key", "key.pem")],
+)
+def test_the_registry_of_this_folder_needs_no_name(run, file, tmp_path, monkeypatch, command):
+    """Each action reads metrics.toml where no file is named; where there is none it says how to get one."""
+    monkeypatch.chdir(tmp_path)
+    status, out, err = run("registry", *command)
+    assert status in (1, 2)
+    assert "metrics.toml: the registry is missing: name another file, or have `deniable init` write one" in out + err
+    file(f"revision = 1\n{SOUND}")
+    run("registry", "keygen", "--out", "key.pem")
+    assert run("registry", *command)[0] == 0
+
+
+def test_the_signed_registry_of_this_folder_needs_no_name(run, file, tmp_path, monkeypatch):
+    """What sign writes, verify reads."""
+    monkeypatch.chdir(tmp_path)
+    file(f"revision = 1\n{SOUND}")
+    key = run("registry", "keygen", "--out", "key.pem")[1].strip()
+    assert run("registry", "sign", "--key", "key.pem")[0] == 0
+    status, out, _ = run("registry", "verify", "--public-key", key, "--against", "metrics.toml")
+    assert (status, out[:20]) == (0, "metrics.signed.json:")
+
+
+@pytest.mark.parametrize(
     ("text", "status", "words"),
     [
         (SOUND, 0, "0 changes, 0 breaking"),
@@ -222,7 +247,7 @@ def test_a_proof_that_is_too_long(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("nosuch",), ("registry",), ("registry", "nosuch"), ("registry", "lint"), ("prove", "--domain-size", "x")]
+    "arguments", [(), ("nosuch",), ("registry",), ("registry", "nosuch"), ("registry", "diff"), ("prove", "--domain-size", "x")]
 )
 def test_wrong_usage(capsys, arguments):
     """Wrong usage ends with status 2 and the usage."""

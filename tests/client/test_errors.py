@@ -33,11 +33,11 @@ def test_a_payload_error_has_a_code():
 
 
 def test_a_registry_error_carries_all_faults():
-    """Each fault is one line: file, metric, rule, value."""
+    """Each fault is one line: file, metric if it is of one, rule, value."""
     faults = [Fault("m.toml", "a", "x is y", 1), Fault("m.toml", "-", "z", "w")]
     error = RegistryError(faults)
     assert error.faults == tuple(faults)
-    assert str(error) == "m.toml: a: x is y; got 1\nm.toml: -: z; got 'w'"
+    assert str(error) == "m.toml: a: x is y; got 1\nm.toml: z; got 'w'"
 
 
 def test_a_fault_of_what_is_missing():

@@ -236,8 +236,8 @@ def test_names_that_look_alike(linted):
         f'[metrics."ui.l"]\n{rest}[metrics."ui.1"]\n{rest}[metrics."ui.i"]\n{rest}'
     )
     assert [str(warning).partition(": ")[2] for warning in found.warnings] == [
-        f"-: segments.platform: {ALIKE}; got ('linux', 'Linux')",
-        "-: metrics whose ids look alike are mistaken for each other: rename one; got ('ui.l', 'ui.1')",
+        f"segments.platform: {ALIKE}; got ('linux', 'Linux')",
+        "metrics whose ids look alike are mistaken for each other: rename one; got ('ui.l', 'ui.1')",
     ]
 
 
@@ -349,6 +349,7 @@ def test_changes_in_a_line():
     """A change is a line, and long values are cut."""
     assert str(Change("m", "what", breaking=True)) == "BREAKING m: what"
     assert str(Change("m", "what", breaking=False)) == "ok       m: what"
+    assert str(Change("-", "what", breaking=True)) == "BREAKING what"
     (change,) = diff(PUBLISHED, proposed(values=tuple(f"value {i}" for i in range(100))))
     assert "..." in change.what
     assert len(change.what) < 150

@@ -201,7 +201,7 @@ def test_registries_are_published_one_after_the_other(command, proposed, tmp_pat
     ("text", "words"),
     [
         (SECOND.replace('"system"]', '"auto"]'), "BREAKING theme: values"),
-        (SECOND.replace('app = "shop"', 'app = "other"'), "BREAKING -: app was shop"),
+        (SECOND.replace('app = "shop"', 'app = "other"'), "BREAKING app was shop"),
         (SECOND.replace("version = 2\n", ""), "BREAKING theme: version went back from 2 to 1"),
         (FIRST.replace("epsilon = 1.0", "epsilon = 99.0"), "error: "),
     ],

@@ -52,7 +52,7 @@ FAULTS = [
         "a key is one of format, revision, app, segments, generalize, budget, publication, retention, analysts, metrics",
         "surprise",
     ),
-    (f"metric = 1\n{HEAD}{metric()}", "-", "(did you mean metrics?)", "metric"),
+    (f"metric = 1\n{HEAD}{metric()}", "-", "no key has this name (did you mean metrics?)", "metric"),
     (HEAD, "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', None),
     (f"{HEAD}[metrics]\n", "-", "at least one metric is declared", {}),
     ('format = 1\napp = "shop"\nmetrics = 3\n', "-", "at least one metric is declared", 3),
@@ -123,7 +123,7 @@ FAULTS = [
     (HEAD + metric("a b"), "a b", "an id is lower-case words", "a b"),
     (HEAD + metric(LONG), LONG, "an id is lower-case words", LONG),
     (f"{HEAD}[metrics]\nm = 1\n", "m", "a metric is a table", 1),
-    (HEAD + metric(epsilom="1"), "m", "(did you mean epsilon?)", "epsilom"),
+    (HEAD + metric(epsilom="1"), "m", "no key has this name (did you mean epsilon?)", "epsilom"),
     (HEAD + metric(id='"x"'), "m", "a key is one of type, values, epsilon", "id"),
     (HEAD + metric(_positions="1"), "m", "a key is one of type, values, epsilon", "_positions"),
     # its domain

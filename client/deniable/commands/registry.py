@@ -21,23 +21,27 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
 __all__ = ["registry"]
 
+_FILE, _SIGNED = "metrics.toml", "metrics.signed.json"
+_DEFAULT = f"default: {_FILE}"
+
 
 def registry(parser: argparse.ArgumentParser) -> Run:
     """``deniable registry lint | diff | publish | show | keygen | sign | verify``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     check = actions.add_parser("lint", help="explain each fault of a registry with file, metric, rule and value")
-    check.add_argument("files", nargs="+", metavar="FILE", help="or a folder of published registries")
+    about = f"or a folder of published registries; default: {_FILE}"
+    check.add_argument("files", nargs="*", default=[_FILE], metavar="FILE", help=about)
     check.set_defaults(run=lambda given: max(_lint(file) for file in given.files))
     compare = actions.add_parser("diff", help="name what a change to a published registry would break")
     compare.add_argument("published", metavar="PUBLISHED", help="a file, or the folder of all that were published")
-    compare.add_argument("proposed", metavar="PROPOSED")
+    compare.add_argument("proposed", nargs="?", default=_FILE, metavar="PROPOSED", help=_DEFAULT)
     compare.set_defaults(run=lambda given: _diff(given.published, given.proposed))
     add = actions.add_parser("publish", help="add a registry to the folder of all that were published, if it breaks none of them")
-    add.add_argument("file", metavar="FILE")
+    add.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     add.add_argument("folder", metavar="FOLDER", help="made where there is none; DENIABLE_REGISTRY names it")
     add.set_defaults(run=lambda given: _publish(Path(given.file), Path(given.folder)))
     show = actions.add_parser("show", help="tell what a client in another language needs: fingerprints, layouts, constants")
-    show.add_argument("file", nargs="?", default="metrics.toml", metavar="FILE", help="default: metrics.toml")
+    show.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     show.add_argument("--json", action="store_true", help="all of it, as docs/wire.md explains")
     show.set_defaults(run=lambda given: _show(given.file, as_json=given.json))
     keys = actions.add_parser(
@@ -46,12 +50,12 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     keys.add_argument("--out", required=True, metavar="FILE", help="where the private key goes; must not exist")
     keys.set_defaults(run=lambda given: _keygen(given.out))
     sign = actions.add_parser("sign", help="sign a registry that a server is to hand to devices")
-    sign.add_argument("file", metavar="FILE")
+    sign.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     sign.add_argument("--key", required=True, metavar="FILE", help="private key, from keygen")
-    sign.add_argument("--out", metavar="FILE", help="default: metrics.signed.json beside metrics.toml")
+    sign.add_argument("--out", metavar="FILE", help=f"default: {_SIGNED} beside {_FILE}")
     sign.set_defaults(run=lambda given: _sign(Path(given.file), given.key, given.out))
     verify = actions.add_parser("verify", help="check a signed registry as devices do")
-    verify.add_argument("file", metavar="FILE")
+    verify.add_argument("file", nargs="?", default=_SIGNED, metavar="FILE", help=f"default: {_SIGNED}")
     verify.add_argument("--public-key", required=True, metavar="KEY", help="as pinned in the app")
     verify.add_argument("--against", metavar="FILE", help="the metrics.toml that the app brings along")
     verify.set_defaults(run=lambda given: _verify(given.file, given.public_key, given.against))
@@ -146,12 +150,12 @@ def _sign(file: Path, key: str, out: str | None) -> int:
     text = _read(str(file)).decode()  # not as text, which would change the ends of lines
     revision = parse(text, str(file)).revision
     if not revision:
-        print(f"error: {file}: -: a registry that is served has a revision, raised with every publication; got none")
+        print(f"error: {file}: a registry that is served has a revision, raised with every publication; got none")
         return 1
     envelope, public = seal(text, _read(key))
     written = envelope.write()
     if len(written) > MAX_BYTES:
-        print(f"error: {file}: -: an envelope has at most {MAX_BYTES} bytes; got {len(written)}")
+        print(f"error: {file}: an envelope has at most {MAX_BYTES} bytes; got {len(written)}")
         return 1
     target = Path(out) if out else file.with_suffix(".signed.json")
     try:

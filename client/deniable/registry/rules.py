@@ -51,8 +51,8 @@ def _unknown(where: str, known: tuple[str, ...], table: dict[str, Any]) -> Itera
             from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a faulty file needs it
 
             near = get_close_matches(key, known, 1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            yield where, f"a key is one of {', '.join(known)}{hint}", key
+            rule = f"no key has this name (did you mean {near[0]}?)" if near else f"a key is one of {', '.join(known)}"
+            yield where, rule, key
 
 
 def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:

@@ -13,6 +13,7 @@ from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
 from deniable.limits.caps import Caps
 from deniable.limits.exposure import Exposure
 from deniable.registry.lookalike import alike, spelt
+from deniable.registry.period import touched
 from deniable.registry.places import placed
 from deniable.registry.published import MEANING
 from deniable.registry.tables import delay
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget
 
-__all__ = ["Change", "Lint", "diff", "lint"]
+__all__ = ["Change", "Lint", "Note", "diff", "lint"]
 
 STRONG_EPSILON = 4.0
 """The epsilon above which lint warns. A report then raises the odds between two answers more than 50 times."""
@@ -49,6 +50,22 @@ ALIKE = "values that look alike are counted apart: keep one, or make them differ
 
 
 @dataclass(frozen=True, slots=True)
+class Note:
+    """What a usable metric resolves to, and why.
+
+    Parameters
+    ----------
+    metric
+        Its id.
+    facts
+        Each with what it is about, in a word.
+    """
+
+    metric: str
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Lint:
     """What lint found in a registry file.
 
@@ -59,12 +76,15 @@ class Lint:
     warnings
         What may be a mistake.
     notes
-        The mechanism of each usable metric, and why it was chosen.
+        One for each usable metric.
+    shown
+        What the reports of all metrics together show besides answers, in words; empty where it is nothing.
     """
 
     faults: tuple[Fault, ...]
     warnings: tuple[Fault, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
+    shown: str = ""
 
 
 def lint(path: str | Path) -> Lint:
@@ -88,15 +108,18 @@ def lint(path: str | Path) -> Lint:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _doubts(metric)]
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _large(loaded, metric, mechanism)]
             allowance = Allowance.of(metric, mechanism, budget)
-            notes.append(f"{metric.id}: {_resolved(metric, mechanism, number)}; {_reserved(metric, allowance, budget)}")
+            facts = _resolved(metric, mechanism, number)
+            notes.append(Note(metric.id, facts | _reserved(metric, allowance, budget)))
+    shown = ""
     if not faults:
         faults += [Fault(str(path), "-", rule, value) for rule, value in _excess(loaded, budget)]
         exposure = Exposure.of(loaded)
         warnings += [Fault(str(path), "-", rule, value) for rule, value in _exposed(exposure)]
-        bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
-        notes.append(f"all metrics together show {bits}")
+        if exposure.row_bits or exposure.segment_bits:
+            bits = f"{exposure.row_bits:.1f} bits of which device it is by rows, {exposure.segment_bits:.1f} by segments"
+            shown = f"all metrics together show {bits}"
     told = _placed(path, [*faults, *warnings])
-    return Lint(told[: len(faults)], told[len(faults) :], tuple(notes))
+    return Lint(told[: len(faults)], told[len(faults) :], tuple(notes), shown)
 
 
 def _placed(path: str | Path, found: Sequence[Fault]) -> tuple[Fault, ...]:
@@ -145,32 +168,34 @@ def _excess(loaded: Registry, budget: Budget) -> Iterator[tuple[str, object]]:
         yield found.rule, found.value
 
 
-def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> str:
+def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str, str]:
     """Return the mechanism of a metric and why it was chosen, in words."""
+    size = mechanism.layout.payload_size
+    plain = f"{mechanism.name}: epsilon {mechanism.epsilon:.6g}, {size} byte{'s' * (size != 1)} a report"
     if metric.open:
-        what = f"{candidates} candidates" if candidates else "answers to be discovered"
-        return f"{mechanism.name}, epsilon {mechanism.epsilon:.6g}, {mechanism.layout.payload_size} bytes a report, {what}"
-    if metric.mechanism == "auto":
-        return mechanisms.choose(
-            domain_size=metric.domain_size,
-            epsilon=metric.epsilon,
-            max_bytes=metric.max_report_bytes,
-            permanent=metric.epsilon_permanent,
-        ).reason
-    return f"{mechanism.name}, epsilon {mechanism.epsilon:.6g}, as declared"
+        return {"mechanism": plain, "answers": f"{candidates} candidates" if candidates else "to be discovered"}
+    if metric.mechanism != "auto":
+        return {"mechanism": f"{plain}, as declared"}
+    chosen = mechanisms.choose(
+        domain_size=metric.domain_size,
+        epsilon=metric.epsilon,
+        max_bytes=metric.max_report_bytes,
+        permanent=metric.epsilon_permanent,
+    )
+    return {"mechanism": f"{mechanism.name}: {chosen.figures}", "chosen for": chosen.reason, "others' error": chosen.others}
 
 
-def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> str:
+def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> dict[str, str]:
     """Return what a device may spend on a metric, and on how many reports or answers, in words."""
-    ever = "" if allowance.lifetime is None else f" and {allowance.lifetime / MICRO:.6g} nats ever"
+    window, days = f"{allowance.window / MICRO:.6g} nats", f"in any {budget.window:g} days"
+    ever = "" if allowance.lifetime is None else f", {allowance.lifetime / MICRO:.6g} nats ever"
     if allowance.answers:
-        what = (
-            f"all reports of an answer together {allowance.cost / MICRO:.6g}, at most {allowance.answers} different answers "
-            "(between histories that change, and return to an earlier answer, at the same times)"
-        )
-    else:
-        what = f"at most {metric.per_period} report{'s' * (metric.per_period > 1)} a {metric.period}"
-    return f"{what}, {allowance.window / MICRO:.6g} nats in any {budget.window:g} days{ever}"
+        each = f"{allowance.cost / MICRO:.6g} nats for all reports of one together"
+        histories = "between histories that change, and return to an earlier answer, at the same times"
+        return {"answers kept": f"at most {allowance.answers} {days}, {each} ({histories})", "spends": f"{window} {days}{ever}"}
+    most = f"at most {metric.per_period} a {metric.period}"
+    periods = f"up to {touched(metric.period, budget.window)} {metric.period}s"
+    return {"reports": most, "spends": f"{window} {days} ({periods}){ever}"}
 
 
 def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:

@@ -51,11 +51,13 @@ def run(capsys):
 
 
 def test_lint_of_a_sound_file(run, file):
-    """Without faults the status is 0 and each metric's mechanism is explained."""
+    """Without faults the status is 0 and each metric's mechanism is explained, in short lines."""
     status, out, err = run("registry", "lint", file())
     assert (status, err) == (0, "")
-    assert ": a: grr: standard error " in out
+    metric, mechanism, *_ = out.splitlines()
+    assert (metric, mechanism) == ("a", "  mechanism      grr: standard error 1.21 / sqrt(n), 1 byte a report")
     assert out.endswith(": 0 errors, 0 warnings\n")
+    assert max(map(len, out.splitlines()[:-1])) <= 100
 
 
 def test_lint_of_warnings(run, file):

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 
-from deniable.lint import Change, diff, lint
+from deniable.lint import Change, Note, diff, lint
 from deniable.registry import Metric, Registry
 
 METRIC = Metric(id="m", type="categorical", values=("a", "b"), epsilon="1", description="d", owner="o", segments=("platform",))
@@ -38,12 +38,22 @@ def test_a_sound_file(linted):
         f'[metrics.b]\ntype = "boolean"\nmechanism = "coin"\nperiod = "month"\nper_period = 2\nexpires = 2999-01-01\n{BODY}'
     )
     assert (found.faults, found.warnings) == ((), ())
-    automatic, declared, exposed = found.notes
-    assert automatic.startswith("a: binary: standard error ")
-    assert automatic.endswith("; at most 1 report a week, 6 nats in any 30 days and 60 nats ever")
-    words = "at most 2 reports a month, 6.59168 nats in any 30 days and 65.9168 nats ever"
-    assert declared == f"b: coin, epsilon 1.09861, as declared; {words}"
-    assert exposed == "all metrics together show 0.0 bits of which device it is by rows, 0.0 by segments"
+    automatic, declared = found.notes
+    assert automatic.metric == "a"
+    assert automatic.facts["mechanism"] == "binary: standard error 0.96 / sqrt(n), 1 byte a report"
+    assert automatic.facts["chosen for"] == "the least error of 8 mechanisms for 2 values at epsilon 1 within 256 bytes"
+    assert automatic.facts["others' error"].startswith("grr +0.0%, subset +0.0%, pgr +29.8%, sue +")
+    assert automatic.facts["reports"] == "at most 1 a week"
+    assert automatic.facts["spends"] == "6 nats in any 30 days (up to 6 weeks), 60 nats ever"
+    assert declared == Note(
+        "b",
+        {
+            "mechanism": "coin: epsilon 1.09861, 1 byte a report, as declared",
+            "reports": "at most 2 a month",
+            "spends": "6.59168 nats in any 30 days (up to 3 months), 65.9168 nats ever",
+        },
+    )
+    assert found.shown == ""
 
 
 def test_faults_of_form_end_the_check(linted):
@@ -122,7 +132,7 @@ def test_what_a_registry_may_do_better(linted, tmp_path):
     rows += 'segments = ["version"]\n'
     found = linted(many + asked + rows + 'other = "y"\n')
     assert [warning.value for warning in found.warnings if not warning.rule.startswith("up to ")] == [512, 257]
-    assert found.notes[-1] == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
+    assert found.shown == "all metrics together show 9.0 bits of which device it is by rows, 8.0 by segments"
 
 
 @pytest.mark.parametrize(("declared", "line"), [("[publication]\ntrial = true\n", 11), ("publication.trial = true\n", 4)])
@@ -368,16 +378,16 @@ def test_what_a_lifetime_may_cost(tmp_path, linted):
     assert [fault.rule for fault in found.faults] == ["candidates is a readable UTF-8 file of answers, one to a line"]
     (tmp_path / "words.txt").write_text("one\n", "utf-8")
     found = lint(tmp_path / "metrics.toml")
-    chosen, hashed, text, _ = found.notes
-    assert chosen.startswith("a: l_grr: standard error ")
-    holds = "(between histories that change, and return to an earlier answer, at the same times)"
-    few = f"; all reports of an answer together 2, at most 2 different answers {holds}, 4 nats in any 30 days and 6 nats ever"
-    assert chosen.endswith(few)
-    assert hashed == f"b: loloha, epsilon 1, as declared{few}"
-    assert text.startswith(
-        "c: rappor, epsilon 1, 5 bytes a report, 1 candidates; all reports of an answer together 2, at most 3 "
-    )
-    assert text.endswith(", 6 nats in any 30 days and 60 nats ever")
+    chosen, hashed, text = (note.facts for note in found.notes)
+    assert chosen["mechanism"].startswith("l_grr: standard error ")
+    holds = "between histories that change, and return to an earlier answer, at the same times"
+    few = f"at most 2 in any 30 days, 2 nats for all reports of one together ({holds})"
+    assert chosen["answers kept"] == hashed["answers kept"] == few
+    assert chosen["spends"] == hashed["spends"] == "4 nats in any 30 days, 6 nats ever"
+    assert hashed["mechanism"] == "loloha: epsilon 1, 1 byte a report, as declared"
+    assert (text["mechanism"], text["answers"]) == ("rappor: epsilon 1, 5 bytes a report", "1 candidates")
+    assert text["answers kept"].startswith("at most 3 ")
+    assert text["spends"] == "6 nats in any 30 days, 60 nats ever"
 
 
 def test_a_metric_without_a_chain(linted):
@@ -393,7 +403,7 @@ def test_candidates_are_read(tmp_path):
     words.write_text("one\ntwo\n", "utf-8")
     found = lint(registry)
     assert not found.faults
-    assert found.notes[0].startswith("a: fast_local_hash, epsilon 1, 2 bytes a report, 2 candidates; at most 1 report a day, ")
+    assert found.notes[0].facts["answers"] == "2 candidates"
     words.write_text("one\ntwo\none\n", "utf-8")
     assert [str(fault) for fault in lint(registry).faults] == [
         f"{words}: a: a candidate is listed once; this one is on line 1; got \"line 3: 'one'\""

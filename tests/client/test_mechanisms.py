@@ -615,22 +615,21 @@ def test_auto_at_the_payload_limit():
     assert (fits.mechanism.name, fits.mechanism.layout.payload_size) == ("subset", 13)
     assert over.mechanism.layout.payload_size <= 12
     assert over.mechanism.mean_variance > fits.mechanism.mean_variance
-    assert "too large" in over.reason
+    assert "subset -1.9% in 13 bytes, too large" in over.others
 
 
 def test_reasons_have_figures():
-    """The reason names the choice, its error and size, the limit, and what each other would have cost."""
+    """A choice tells its error and size, what it was chosen for, and what each other would have cost."""
     choice = mechanisms.choose(domain_size=40, epsilon=1, max_bytes=4)
-    reason = choice.reason
-    assert reason.startswith(f"{choice.mechanism.name}: standard error ")
-    assert f"{float(choice.mechanism.mean_variance) ** 0.5:.3g} / sqrt(n)" in reason
-    assert "40 values at epsilon 1 within 4 bytes" in reason
+    size = choice.mechanism.layout.payload_size
+    assert choice.figures.startswith(f"standard error {float(choice.mechanism.mean_variance) ** 0.5:.3g} / sqrt(n), {size} byte")
+    assert "40 values at epsilon 1 within 4 bytes" in choice.reason
     for other in choice.considered:
         if other is not choice.mechanism:
             change = (float(other.mean_variance) / float(choice.mechanism.mean_variance)) ** 0.5 - 1
-            assert f"{other.name}: {change:+.1%} error" in reason
-    assert "subset: -" in reason
-    assert "5 bytes, too large" in reason
+            assert f"{other.name} {change:+.1%}" in choice.others
+    assert "subset -" in choice.others
+    assert "in 5 bytes, too large" in choice.others
 
 
 def test_a_metric_makes_its_mechanism(registry):

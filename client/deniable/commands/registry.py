@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 from deniable.commands.sheet import sheet
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable.commands.parser import Run
+    from deniable.lint import Note
+
 __all__ = ["registry"]
 
 _FILE, _SIGNED = "metrics.toml", "metrics.signed.json"
 _DEFAULT = f"default: {_FILE}"
+_WIDTH = 100
 
 
 def registry(parser: argparse.ArgumentParser) -> Run:
@@ -83,14 +87,23 @@ def _lint(path: str) -> int:
 
 def _lint_file(file: str) -> int:
     found = lint(file)
+    for note in found.notes:
+        _print_note(note)
+    if found.shown:
+        print(found.shown)
     for fault in found.faults:
         print(f"error: {fault}")
     for warning in found.warnings:
         print(f"warning: {warning}")
-    for note in found.notes:
-        print(f"{file}: {note}")
     print(f"{file}: {_number(found.faults, 'error')}, {_number(found.warnings, 'warning')}")
     return 1 if found.faults else 0
+
+
+def _print_note(note: Note) -> None:
+    print(note.metric)
+    width = max(map(len, note.facts))
+    for about, words in note.facts.items():
+        print(fill(words, _WIDTH, initial_indent=f"  {about:<{width}}  ", subsequent_indent=" " * (width + 4)))
 
 
 def _number(found: Sequence[object], what: str) -> str:

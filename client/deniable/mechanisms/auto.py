@@ -55,21 +55,31 @@ class Choice:
     max_bytes: int
 
     @property
+    def figures(self) -> str:
+        """Its error and the size of its reports, in words."""
+        return f"standard error {_error(self.mechanism):.3g} / sqrt(n), {_size(self.mechanism)} a report"
+
+    @property
     def reason(self) -> str:
         """Why this mechanism was chosen, in words and figures."""
         chosen = self.mechanism
         least = next(each for each in self.considered if each.layout.payload_size <= self.max_bytes)
         merit = "the least error" if chosen is least else "the smallest report within 1% of the least error"
-        words = (
-            f"{chosen.name}: standard error {_error(chosen):.3g} / sqrt(n), {_size(chosen)} a report, "
+        return (
             f"{merit} of {len(self.considered)} mechanisms for {chosen.domain_size} values at epsilon "
             f"{chosen.epsilon:.4g} within {self.max_bytes} bytes"
         )
-        for other in self.considered:
-            if other is not chosen:
-                too_large = ", too large" if other.layout.payload_size > self.max_bytes else ""
-                words += f"; {other.name}: {_error(other) / _error(chosen) - 1:+.1%} error, {_size(other)}{too_large}"
-        return words
+
+    @property
+    def others(self) -> str:
+        """What each of the others has: its error beside that of the chosen one, and its size where that differs."""
+        return ", ".join(self._beside(each) for each in self.considered if each is not self.mechanism)
+
+    def _beside(self, other: Mechanism) -> str:
+        size = other.layout.payload_size
+        same = size == self.mechanism.layout.payload_size
+        in_bytes = "" if same else f" in {_size(other)}{', too large' if size > self.max_bytes else ''}"
+        return f"{other.name} {_error(other) / _error(self.mechanism) - 1:+.1%}{in_bytes}"
 
 
 def permanent_candidates() -> tuple[type[Mechanism], ...]:

@@ -11,6 +11,7 @@ from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
 from deniable.mechanisms.permanent import Permanent
+from deniable.registry.period import touched
 
 if TYPE_CHECKING:
     from deniable.registry import Registry
@@ -126,38 +127,63 @@ class Explanation:
         )
 
     def __str__(self) -> str:
-        times = "once" if self.per_period == 1 else f"at most {self.per_period} times"
         lines = [
             f"{self.metric}: {self.description}",
-            f"How it is randomised on this device: {self.summary} ({self.mechanism}).",
-            f"A report points to the true answer with probability {self.p:.3f}, and to any given other one with {self.q:.3f}.",
-            f"Whoever sees it can raise the odds between two answers {_odds(self.epsilon)}.",
-            f"It is reported {times} a {self.period}.",
+            f"Your answer is randomised on this device before it is sent: {self.summary} ({self.mechanism}).",
+            f"A report points to your true answer with probability {self.p:.3f}, and to any one wrong answer with {self.q:.3f}.",
+            f"Whoever sees one report can shift the odds between two answers {_odds(self.epsilon)}.",
+            *(self._repeated() if self.epsilon_permanent is None else self._kept(self.epsilon_permanent)),
         ]
-        if self.epsilon_permanent is None:
-            lines.append("Every report adds to that.")
-        else:
-            lines.append(
-                "A noisy answer is kept, and every report is a noisy copy of it: whoever sees all reports of one answer, "
-                f"however many, can raise the odds {_odds(self.epsilon_permanent)}. That the answer has changed, and that it has "
-                f"returned to an earlier one, may show. In {self.window:g} days at most {self.answers_per_window} different "
-                "answers are reported; after that the last one is reported again."
-            )
-        ever = "" if self.reserved_lifetime is None else f", and {self.reserved_lifetime:.4g} nats ever"
-        lines.append(f"It may spend {self.reserved_window:.4g} nats in any {self.window:g} days{ever}, and no more.")
         if self.sample < 1:
-            lines.append(f"Only a share of {self.sample:g} of the answers, drawn at random, is recorded at all.")
-        size = f"{self.report_bytes} byte{'s' * (self.report_bytes != 1)}"
-        lines.append(f"Every report has {size}, whatever the answer.")
-        if self.row_bits or self.segment_bits:
-            lines.append(
-                f"Besides answers, the reports of all metrics show {self.row_bits:.1f} bits of which device it is (rows), "
-                f"and {self.segment_bits:.1f} bits of what kind it is (segments)."
-            )
+            lines.append(f"Of all answers only {100 * self.sample:.4g}%, drawn at random, are reported at all.")
+        lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer.")
+        lines += self._exposed()
         if self.report is not None:
-            lines.append(f"It might look like this: {self.report}")
+            lines.append(f"A report of this answer might look like this: {self.report}")
         return "\n".join(lines)
+
+    def _repeated(self) -> list[str]:
+        """Tell how often the metric is reported, and that the losses of independent reports add up."""
+        ever = "" if self.reserved_lifetime is None else f", and all reports ever at most epsilon {self.reserved_lifetime:.4g}"
+        periods = _number(touched(self.period, self.window), f"calendar {self.period}" if self.period == "month" else self.period)
+        return [
+            f"At most {_number(self.per_period, 'report')} a {self.period}. Each is randomised anew, so their epsilons add up.",
+            (
+                f"The reports of any {self.window:g} days, which can touch {periods}, together have at most epsilon "
+                f"{self.reserved_window:.4g}{ever}. Beyond that nothing is reported."
+            ),
+        ]
+
+    def _kept(self, epsilon: float) -> list[str]:
+        """Tell what all reports of a kept response give away."""
+        ever = "" if self.reserved_lifetime is None else f", and ever at most epsilon {self.reserved_lifetime:.4g}"
+        return [
+            (
+                f"At most {_number(self.per_period, 'report')} a {self.period}. A noisy answer is kept, and every report is a noisy "
+                "copy of it."
+            ),
+            f"Whoever sees all reports of one answer, however many, can shift the odds {_odds(epsilon)}.",
+            "Reports may show that your answer has changed, and that it has returned to an earlier one.",
+            (
+                f"In any {self.window:g} days at most {_number(self.answers_per_window, 'different answer')} are reported, with at "
+                f"most epsilon {self.reserved_window:.4g} together{ever}. Beyond that the last one is reported again."
+            ),
+        ]
+
+    def _exposed(self) -> list[str]:
+        """Tell what reports show besides answers."""
+        shown = []
+        if self.row_bits:
+            shown.append(f"which of {round(2**self.row_bits)} rows this device drew and keeps ({self.row_bits:.1f} bits)")
+        if self.segment_bits:
+            shown.append(f"which of {round(2**self.segment_bits)} kinds of device it is ({self.segment_bits:.1f} bits, segments)")
+        return [f"Besides answers, the reports of all metrics together show {' and '.join(shown)}."] if shown else []
 
 
 def _odds(epsilon: float) -> str:
-    return f"at most {exp(epsilon):.3g} times (epsilon {epsilon:.4g})"
+    times = f"{exp(epsilon):.3g}"
+    return f"at most {times} times (epsilon {epsilon:.4g}): even odds become {times} to 1"
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"

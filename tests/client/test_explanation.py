@@ -51,10 +51,13 @@ def test_words(registry):
     """The text has the odds, the epsilon, what is reserved, the size, and the example where there is one."""
     without = str(Explanation.of(registry, "ui.dark", Budget()))
     assert "ui.dark: Whether it is dark" in without
-    assert "with probability 0.750, and to any given other one with 0.250" in without
-    assert "at most 3 times (epsilon 1.099)" in without
-    assert "It is reported at most 4 times a month." in without
-    assert "It may spend 13.18 nats in any 30 days, and 131.8 nats ever, and no more." in without
+    assert "with probability 0.750, and to any one wrong answer with 0.250" in without
+    assert "at most 3 times (epsilon 1.099): even odds become 3 to 1." in without
+    assert "At most 4 reports a month. Each is randomised anew, so their epsilons add up." in without
+    assert (
+        "The reports of any 30 days, which can touch 3 calendar months, together have at most epsilon 13.18, "
+        "and all reports ever at most epsilon 131.8. Beyond that nothing is reported."
+    ) in without
     assert "Every report has 1 byte, whatever the answer." in without
     assert "look like this" not in without
     assert "look like this: 0" in str(Explanation.of(registry, "ui.dark", Budget(), value=True))
@@ -74,10 +77,12 @@ def test_words_on_time():
     told = Explanation.of(parse(KEPT), "ui.theme", Budget())
     assert told.epsilon_permanent == pytest.approx(2)
     assert (told.answers_per_window, told.reserved_window, told.reserved_lifetime) == (2, 4, 6)  # three answers, and never more
-    assert "all reports of one answer, however many, can raise the odds at most 7.39 times (epsilon 2)" in str(told)
-    assert "In 30 days at most 2 different answers are reported" in str(told)
-    assert "show 3.0 bits of which device it is (rows)" in str(told)
-    assert "Only a share of 0.1 of the answers" in str(told)
+    assert "all reports of one answer, however many, can shift the odds at most 7.39 times (epsilon 2)" in str(told)
+    assert "At most 1 report a day." in str(told)
+    few = "In any 30 days at most 2 different answers are reported, with at most epsilon 4 together, and ever at most epsilon 6."
+    assert few in str(told)
+    assert "together show which of 8 rows this device drew and keeps (3.0 bits)." in str(told)
+    assert "Of all answers only 10%, drawn at random, are reported at all." in str(told)
     plain = Explanation.of(parse(KEPT.replace("epsilon_permanent = 2.0\n", "")), "ui.theme", Budget())
     assert (plain.epsilon_permanent, plain.answers_per_window, plain.reserved_window) == (None, 0, 31)
-    assert "Every report adds to that" in str(plain)
+    assert "The reports of any 30 days, which can touch 31 days, together" in str(plain)

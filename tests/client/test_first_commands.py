@@ -76,7 +76,10 @@ def test_init_overwrites_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("metric", "answer", "values"),
-    [("ui.theme", "purple", "light, dark, system, something else"), ("export.used", "perhaps", "yes, no")],
+    [
+        ("ui.theme", "purple", "one of the 4 declared values: light, dark, system, something else"),
+        ("export.used", "perhaps", "an answer to export.used is yes or no"),
+    ],
 )
 def test_explain_lists_the_values(tmp_path, monkeypatch, metric, answer, values):
     """What is no answer gets those that are; it is not repeated."""
@@ -84,7 +87,7 @@ def test_explain_lists_the_values(tmp_path, monkeypatch, metric, answer, values)
     run(init)
     with pytest.raises(ConfigurationError) as caught:
         run(explain, metric, answer)
-    assert str(caught.value).endswith(f": {values}")
+    assert str(caught.value).endswith(values)
     assert answer not in str(caught.value)
 
 

@@ -37,20 +37,21 @@ def explain(parser: argparse.ArgumentParser) -> Run:
         except ParameterError as error:
             if answer is None or metric.open:
                 raise
-            raise ConfigurationError(f"{error.rule}: {_listed(metric)}") from None
+            raise ConfigurationError(_allowed(metric, error.rule)) from None
         print(told)
         return 0
 
     return run
 
 
-def _listed(metric: Metric) -> str:
-    """List the answers to a metric as they are written here, or the first of many."""
+def _allowed(metric: Metric, rule: str) -> str:
+    """Tell what an answer to a metric is, with the answers as they are written here, or the first of many."""
     if metric.type == "boolean":
-        return "yes, no"
+        return f"an answer to {metric.id} is yes or no"
     shown = [",".join(value) if isinstance(value, tuple) else str(value) for value in metric.values[:_SHOWN]]
     more = len(metric.values) - len(shown)
-    return ("; " if metric.type == "product" else ", ").join([*shown, f"and {more} more"] if more else shown)
+    listed = ("; " if metric.type == "product" else ", ").join([*shown, f"and {more} more"] if more else shown)
+    return f"{rule}: {listed}"
 
 
 def _answer(metric: Metric, written: str) -> object:

@@ -86,14 +86,23 @@ def test_options_stand_before_an_action_or_after_it(line, expected):
 
 @pytest.mark.parametrize(
     ("typed", "meant"),
-    [("registery", "registry"), ("explian", "explain"), ("regsitry lint x", "registry"), ("registry lnit", "lint")],
+    [
+        ("registery", "registry"),
+        ("explian", "explain"),
+        ("regsitry lint x", "registry"),
+        ("registry lnit", "lint"),
+        ("version", "--version"),
+        ("help", "--help"),
+    ],
 )
 def test_a_mistyped_word_gets_the_nearest(capsys, typed, meant):
-    """A command or an action that there is not is refused with the nearest that there is."""
+    """A command or an action that there is not is refused with the nearest that there is, or the option of that name."""
     with pytest.raises(SystemExit) as caught:
         cli.main(typed.split())
     assert caught.value.code == 2
-    assert f"did you mean {meant}?" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert f"did you mean {meant}?" in err
+    assert "choose from" not in err
 
 
 def test_a_word_like_no_other_gets_none(capsys):

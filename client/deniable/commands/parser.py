@@ -57,11 +57,13 @@ class Parser(argparse.ArgumentParser):
             below.complete(examples)
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2; of a mistyped word, name the nearest."""
+        """End with status 2; of a mistyped word, name the nearest, or the option that it is the name of."""
         found = _CHOICE.search(message)
         if found:
             from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistyped command needs it
 
+            option = f"--{found[1]}"
             near = get_close_matches(found[1], re.findall(r"[^\s',]+", found[2]), 1)
-            message += f"; did you mean {near[0]}?" if near else ""
+            near = [option] if option in self._option_string_actions else near
+            message = f"{message.partition(' (choose')[0]}; did you mean {near[0]}?" if near else message
         super().error(message)

@@ -148,7 +148,7 @@ def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - i
 
 
 def flush(timeout: float = 5.0) -> bool:
-    """Send what is queued; return whether all of it was settled within `timeout` seconds."""
+    """Send what is queued; return whether nothing of it waits after `timeout` seconds. See `Client.flush`."""
     return _client.flush(timeout) if _client else True
 
 

@@ -337,7 +337,14 @@ class Client:
 
     @guarded(bool)
     def flush(self, timeout: float = 5.0) -> bool:
-        """Send what is queued; return whether all of it was settled within `timeout` seconds."""
+        """Send what is queued now, and wait for it at most `timeout` seconds.
+
+        Returns
+        -------
+        bool
+            Whether nothing of it waits any more. Each report was then sent, or kept on disk for later, or refused by the server,
+            or lost; `stats` counts each kind. False says that some still waits, and will be sent later.
+        """
         return self._sender.flush(timeout) if self._sender else True
 
     async def aflush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`

@@ -158,15 +158,13 @@ class Explanation:
         """Tell what all reports of a kept response give away."""
         ever = "" if self.reserved_lifetime is None else f", and ever at most epsilon {self.reserved_lifetime:.4g}"
         return [
-            (
-                f"At most {_number(self.per_period, 'report')} a {self.period}. A noisy answer is kept, and every report is a noisy "
-                "copy of it."
-            ),
+            f"At most {_number(self.per_period, 'report')} a {self.period}.",
+            "A noisy answer is kept, and every report is a noisy copy of it.",
             f"Whoever sees all reports of one answer, however many, can shift the odds {_odds(epsilon)}.",
             "Reports may show that your answer has changed, and that it has returned to an earlier one.",
             (
-                f"In any {self.window:g} days at most {_number(self.answers_per_window, 'different answer')} are reported, with at "
-                f"most epsilon {self.reserved_window:.4g} together{ever}. Beyond that the last one is reported again."
+                f"In any {self.window:g} days at most {_number(self.answers_per_window, 'different answer')} are reported, "
+                f"with at most epsilon {self.reserved_window:.4g} together{ever}. Beyond that the last one is reported again."
             ),
         ]
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+_UNKNOWN = Entry("", "", ())  # of a command that another package brings
 _INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctrl-C
+_COMMANDS = "https://deniable.github.io/deniable/commands/"
 _EXAMPLES = ("deniable init", "deniable serve --registry metrics.toml")
 
 
@@ -51,10 +53,10 @@ def _main(given: list[str]) -> int:
     parser.epilog = "\n".join(["examples:", *(f"  {line}" for line in _EXAMPLES)])
     parser.add_argument("--version", action="version", version=f"deniable {deniable.__version__}")
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    chosen = given[0] if given else None
+    chosen = given[0] if given else ""
     run: Run | None = None
     for name in sorted(commands):
-        about = CATALOGUE.get(name, Entry("", "", ()))
+        about = CATALOGUE.get(name, _UNKNOWN)
         subparser = subparsers.add_parser(name, help=about.summary, description=about.summary)
         if name != chosen:  # only the chosen command is imported
             continue
@@ -69,8 +71,10 @@ def _main(given: list[str]) -> int:
     try:
         return run(parsed)
     except DeniableError as error:
-        print(f"deniable {parsed.command}: {error}", file=sys.stderr)
-        return 2
+        print(f"deniable {chosen}: {error}", file=sys.stderr)
+    except ModuleNotFoundError as error:  # of a command that imports what it needs once it has said something
+        print(f"deniable {chosen} {_lack(error, CATALOGUE.get(chosen, _UNKNOWN))}", file=sys.stderr)
+    return 2
 
 
 def _load(point: EntryPoint, about: Entry) -> Command | str:
@@ -80,10 +84,15 @@ def _load(point: EntryPoint, about: Entry) -> Command | str:
     try:
         command: Command = point.load()
     except ModuleNotFoundError as error:
-        if not about.extra or (error.name or "").startswith("deniable"):
-            raise
-        return f"needs {error.name}, which is not installed: pip install 'deniable[{about.extra}]'"
+        return _lack(error, about)
     return command
+
+
+def _lack(error: ModuleNotFoundError, about: Entry) -> str:
+    """Tell which extra brings a module; raise where none does."""
+    if not about.extra or (error.name or "").startswith("deniable"):
+        raise error
+    return f"needs {error.name}, which is not installed: pip install 'deniable[{about.extra}]'"
 
 
 def _excuse(parser: Parser, about: Entry, lack: str, given: Sequence[str]) -> int:
@@ -91,7 +100,7 @@ def _excuse(parser: Parser, about: Entry, lack: str, given: Sequence[str]) -> in
     if not {"-h", "--help"}.intersection(given):
         print(f"{parser.prog} {lack}", file=sys.stderr)
         return 2
-    parser.add_argument("...", nargs="*", help="its options are told where it can run")
+    parser.add_argument("...", nargs="*", help=f"its options are told where it can run, and at {_COMMANDS}")
     parser.complete(about.examples)
     parser.print_help()
     print(f"\nThis command {lack}")

@@ -143,6 +143,7 @@ def test_help_needs_no_extra(capsys, name):
     out = capsys.readouterr().out
     assert CATALOGUE[name].summary.split()[0] in out
     assert CATALOGUE[name].examples[0] in out
+    assert PROJECT["urls"]["Documentation"] + "commands/" in re.sub(r"\s", "", out)
     assert out.endswith(f"needs numpy, which is not installed: pip install 'deniable[{CATALOGUE[name].extra}]'\n")
 
 

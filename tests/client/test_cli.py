@@ -312,6 +312,25 @@ def test_a_missing_extra(run, points, command, missing, extra):
     assert err == f"deniable {command} needs {missing}, which is not installed: pip install 'deniable[{extra}]'\n"
 
 
+def test_a_missing_extra_that_is_found_late(run, points):
+    """So does a command that has said something before it imports what it needs; what no extra brings is an error of ours."""
+
+    def lacking(name):
+        def command(_):
+            def go(_):
+                raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+            return go
+
+        return staticmethod(command)
+
+    points.command = lacking("flask")
+    assert run("serve") == (2, "", "deniable serve needs flask, which is not installed: pip install 'deniable[serve]'\n")
+    points.command = lacking("deniable_server.nosuch")
+    with pytest.raises(ModuleNotFoundError):
+        cli.main(["serve"])
+
+
 @pytest.mark.parametrize(("command", "missing"), [("other", "numpy"), ("serve", "deniable_server.nosuch")])
 def test_what_no_extra_brings(points, command, missing):
     """A module that no extra brings is an error of ours, or of someone else, and not hidden."""

@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pty
+import re
 import signal
 import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
+import requests
 
 
 def demo(*arguments, timeout=150):
@@ -138,6 +142,28 @@ def test_a_port_in_use_gets_no_reports():
         assert "is in use by another program" in done.stderr
         with pytest.raises(BlockingIOError):
             taken.accept()
+
+
+@pytest.mark.parametrize("stays", [True, False])
+def test_the_page_stays_in_a_terminal(stays):
+    """In a terminal the page stays until Ctrl-C, and each long step is announced; with --no-keep the demo ends."""
+    screen, theirs = pty.openpty()
+    command = [sys.executable, "-m", "deniable", "demo", "--devices", "300", *([] if stays else ["--no-keep"])]
+    told = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs, "env": os.environ | {"TERM": "dumb"}}
+    process = subprocess.Popen(command, start_new_session=True, **told)
+    os.close(theirs)
+    said = ""
+    with suppress(OSError), os.fdopen(screen, encoding="utf-8", errors="replace") as shown:  # nobody has the other end any more
+        for line in shown:
+            said += line
+            if "until you press Ctrl-C" in said.replace("\n", " "):
+                assert requests.get(re.search(r"http://[\d.:]+/", said)[0], timeout=10).ok
+                assert stays
+                os.killpg(process.pid, signal.SIGINT)
+    assert process.wait(60) in (0, 1)
+    assert re.search("Reading .* Starting .*300 devices answer .*Next: .* the page", re.sub(r"\s+", " ", said)), said
+    assert ("Stopping ..." in said) == stays
+    assert "Traceback" not in said
 
 
 def test_ctrl_c_shows_no_traceback():

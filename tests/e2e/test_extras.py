@@ -20,6 +20,9 @@ PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text
 COMMANDS = PROJECT["entry-points"]["deniable.commands"]
 EXTRAS = PROJECT["optional-dependencies"]
 
+LATE = ("demo", "serve")
+"""Commands that import what they need when they run."""
+
 IMPORT = """
 import sys
 
@@ -74,10 +77,27 @@ def foreign(extra):
     }
 
 
+@pytest.mark.parametrize("name", LATE)
+def test_the_options_of_the_first_commands_need_no_extra(name):
+    """The commands of the first minutes show their options in the base install, and say something before they import the rest."""
+    code = IMPORT.format(foreign=foreign(""), modules=[])
+    for arguments, status, words in (
+        (["--help"], 0, "--redis-url"),
+        ([], 2, f"deniable {name} needs"),
+    ):
+        main = f"{code}\nfrom deniable.cli import main\nraise SystemExit(main({[name, *arguments]!r}))"
+        done = subprocess.run([sys.executable, "-c", main], capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, words in done.stdout + done.stderr) == (status, True), done
+    first, lack = done.stderr.splitlines()
+    assert first.endswith(" ...")
+    assert lack.endswith(f"pip install 'deniable[{CATALOGUE[name].extra}]'")
+
+
 @pytest.mark.parametrize("extra", sorted({entry.extra for entry in CATALOGUE.values()}))
 def test_an_extra_brings_what_its_commands_import(extra):
     """The extra that a command names is enough to import it."""
     modules = [COMMANDS[name].partition(":")[0] for name, entry in CATALOGUE.items() if entry.extra == extra]
+    modules += [f"deniable_server.local.{name}" for name in LATE if CATALOGUE[name].extra == extra]
     code = IMPORT.format(foreign=foreign(extra), modules=modules)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

@@ -19,6 +19,7 @@ import requests
 import deniable
 from deniable_server.local.stack import free_port
 
+STARTS = "Starting a store, a server and a worker, for some seconds ...\n"
 REGISTRY = Path(__file__).parents[2] / "deploy" / "metrics.toml"
 
 
@@ -115,7 +116,7 @@ def test_a_port_in_use_is_said_before_anything_is_started(listener, tmp_path):
     bind = f"127.0.0.1:{listener.getsockname()[1]}"
     done = serve("--bind", bind, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"deniable serve: {bind} is in use by another program: stop that, or choose another port\n"
+    assert done.stderr == f"{STARTS}deniable serve: {bind} is in use by another program: stop that, or choose another port\n"
     with pytest.raises(BlockingIOError):
         listener.accept()
 
@@ -125,7 +126,8 @@ def test_an_address_that_is_none_is_one_line(bind, tmp_path):
     """What cannot be listened on is refused in one line that says what can."""
     done = serve("--bind", bind, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"{STARTS}deniable serve: ")
+    assert done.stderr.count("\n") == 2
     assert re.search("such as 127.0.0.1:8080|choose an address of this machine", done.stderr), done.stderr
 
 
@@ -200,5 +202,5 @@ def test_without_a_registry_the_one_here_is_served(tmp_path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path, env=environment)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("deniable serve: metrics.toml: the registry is missing: ")
+    assert done.stderr.startswith(f"{STARTS}deniable serve: metrics.toml: the registry is missing: ")
     assert "deniable init" in done.stderr

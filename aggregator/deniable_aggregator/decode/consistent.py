@@ -46,10 +46,10 @@ def consistent(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.
     """
     if not len(frequency) or np.isnan(frequency).any():
         return frequency.copy()
-    kept = np.maximum(frequency, 0.0)
+    kept: NDArray[np.float64] = np.maximum(frequency, 0.0)
     if not complete and kept.sum() <= 1:
         return kept
     falling = np.sort(frequency)[::-1]
     over = (np.cumsum(falling) - 1) / np.arange(1, len(falling) + 1)
     excess = over[np.flatnonzero(falling > over)[-1]]  # of the values that stay above 0 when it is taken from each
-    return np.maximum(frequency - excess, 0.0)
+    return np.asarray(np.maximum(frequency - excess, 0.0))

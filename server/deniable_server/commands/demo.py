@@ -1,7 +1,36 @@
-"""The subcommand ``demo``."""
+"""The subcommand ``demo``: its options, which need nothing to be installed."""
 
 from __future__ import annotations
 
-from deniable_server.local.demo import command as demo
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from deniable.commands.parser import Run
 
 __all__ = ["demo"]
+
+
+def demo(parser: argparse.ArgumentParser) -> Run:
+    """``deniable demo [--devices N] [--epsilon E] [--input FILE --column NAME ...]``."""
+    parser.add_argument("--devices", type=int, default=100_000, metavar="N", help="devices that answer (default 100000)")
+    parser.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of each answer in nats (default 1)")
+    parser.add_argument("--input", metavar="FILE.csv", help="your own data, one device a row")
+    parser.add_argument("--column", nargs="+", action="extend", default=[], metavar="NAME", help="columns of --input to ask for")
+    parser.add_argument("--string", nargs="+", action="extend", default=[], metavar="NAME", help="columns to ask for as strings")
+    parser.add_argument("--seed", type=int, default=2013, help="which devices are picked; the noise is never repeatable")
+    parser.add_argument("--redis-url", metavar="URL", help="store to use (default: one of our own)")
+    parser.add_argument("--port", type=int, help="port of the server on this machine (default: a free one)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.add_argument("--all", action="store_true", help="show every value, not only the most frequent")
+    about = "leave the page up until Ctrl-C, or not (default: in a terminal)"
+    parser.add_argument("--keep", action=argparse.BooleanOptionalAction, help=about)
+    return _run
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    print("Reading what the devices will answer ...", file=sys.stderr, flush=True)
+    from deniable_server.local.demo import run  # noqa: PLC0415 - slow to import
+
+    return run(arguments)

@@ -1,19 +1,12 @@
-"""The subcommand ``serve``."""
+"""The subcommand ``serve``: its options, which need nothing to be installed."""
 
 from __future__ import annotations
 
-import os
-import shlex
 import sys
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.process import running, variables
-from deniable_server.access.key_file import KeyFile
-from deniable_server.local.stack import Stack
-from deniable_server.settings import Settings
+from deniable_aggregator.process.running import FOLDER
 
 if TYPE_CHECKING:
     import argparse
@@ -27,52 +20,15 @@ def serve(parser: argparse.ArgumentParser) -> Run:
     """``deniable serve --registry metrics.toml``: store, server and worker, for development and small installations."""
     parser.add_argument("--registry", metavar="FILE", help="default: DENIABLE_REGISTRY, else metrics.toml")
     parser.add_argument("--bind", default="127.0.0.1:8080", metavar="HOST:PORT", help="default 127.0.0.1:8080")
-    parser.add_argument("--redis-url", help="store to use (default: DENIABLE_REDIS_URL, else one of our own)")
-    about = f"where keys and a store of our own are kept (default {running.FOLDER})"
-    parser.add_argument("--data", type=Path, default=running.FOLDER, metavar="DIR", help=about)
+    parser.add_argument("--redis-url", metavar="URL", help="store to use (default: DENIABLE_REDIS_URL, else one of our own)")
+    about = f"where keys and a store of our own are kept (default {FOLDER})"
+    parser.add_argument("--data", type=Path, default=FOLDER, metavar="DIR", help=about)
     parser.add_argument("--web-workers", type=int, default=2, metavar="N", help="processes that answer requests (default 2)")
-
-    def run(arguments: argparse.Namespace) -> int:
-        settings = Settings.from_environment()
-        settings.log_settings.apply()
-        variables.warn()
-        settings = replace(
-            settings,
-            registry=arguments.registry or settings.registry or "metrics.toml",
-            redis_url=arguments.redis_url or settings.redis_url,
-        )
-        apps = list(settings.registries())
-        # Without keys in the environment nobody could send or read, so keys are drawn once and printed.
-        file = KeyFile(arguments.data)
-        kept = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
-        if kept:
-            settings = replace(settings, ingest_keys=_joined(kept, "ingest"), read_keys=_joined(kept, "read"))
-        served = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
-        with served as stack, running.keep(_environment(settings, stack), arguments.data):
-            print(f"Store:     {stack.origin}")
-            print(f"Dashboard: {stack.url}/")
-            for app, keys in kept.items():
-                print(f"DSN:       http://{keys['ingest']}@{stack.bind}/{app}")
-                print(f"Read key:  {keys['read']}")
-            if kept:
-                print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
-            data = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
-            print(f"Look at it: deniable status{data}")
-            print(f"            deniable doctor{data}")
-            with suppress(KeyboardInterrupt):  # which may come as soon as it is printed
-                print("Ctrl-C stops everything.", flush=True)
-                stack.wait()
-            print("Stopping ...", file=sys.stderr, flush=True)
-        return 0
-
-    return run
+    return _run
 
 
-def _environment(settings: Settings, stack: Stack) -> dict[str, str]:
-    """Return the variables by which other commands find what is served, from whatever folder."""
-    paths = (os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100 - no link is followed
-    return replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(paths)).environment()
+def _run(arguments: argparse.Namespace) -> int:
+    print("Starting a store, a server and a worker, for some seconds ...", file=sys.stderr, flush=True)
+    from deniable_server.local.serve import run  # noqa: PLC0415 - slow to import
 
-
-def _joined(kept: dict[str, dict[str, str]], role: str) -> str:
-    return ",".join(f"{app}:{keys[role]}" for app, keys in kept.items())
+    return run(arguments)

@@ -39,36 +39,21 @@ from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from deniable.registry import Metric, Registry
     from deniable_server.local.population import Answer, Population
 
-__all__ = ["command"]
+__all__ = ["run"]
 
 LEVEL = 0.999
 _CHUNK = 1000  # devices that share a client
-_SHOWN = 12
+_SHOWN = 12  # values of a metric, the most frequent first
 _COUNT_SECONDS = 120.0
 
 
-def command(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
-    """``deniable demo [--devices N] [--epsilon E] [--input FILE --column NAME ...]``."""
-    parser.add_argument("--devices", type=int, default=100_000, metavar="N", help="devices that answer (default 100000)")
-    parser.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of each answer in nats (default 1)")
-    parser.add_argument("--input", metavar="FILE.csv", help="your own data, one device a row")
-    parser.add_argument("--column", nargs="+", action="extend", default=[], metavar="NAME", help="columns of --input to ask for")
-    parser.add_argument("--string", nargs="+", action="extend", default=[], metavar="NAME", help="columns to ask for as strings")
-    parser.add_argument("--seed", type=int, default=2013, help="which devices are picked; the noise is never repeatable")
-    parser.add_argument("--redis-url", help="store to use (default: one of our own)")
-    parser.add_argument("--port", type=int, help="port of the server on this machine (default: a free one)")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON")
-    parser.add_argument("--all", action="store_true", help=f"show every value, not only the {_SHOWN} most frequent")
-    parser.add_argument("--keep", action="store_true", help="leave the services up until Ctrl-C")
-    return _run
-
-
-def _run(arguments: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
+    """Run the demo; return the exit status: 1 where a truth lies outside its interval."""
     if arguments.devices < 1:
         raise ConfigurationError(f"--devices is at least 1; got {arguments.devices}")
     exact(arguments.epsilon)
@@ -94,10 +79,12 @@ def _run(arguments: argparse.Namespace) -> int:
             max_backlog=100_000,
         )
         bind = f"127.0.0.1:{arguments.port or 0}"
+        console.print("Starting a store, a server and a worker ...")
         with Stack(settings, bind=bind, log_file=Path(folder, "log")) as stack:
             console.print(f"Store: {stack.origin}")
             console.print(f"Watch: {stack.url}/")
             console.print("Everything is published at once, as in a trial (trial = true).")
+            console.print(f"{len(people.rows):,} devices answer ...")
             started = time.monotonic()
             store = Store(connect(stack.store_url), app)
             _collect(people, stack, settings, console, store)
@@ -106,23 +93,26 @@ def _run(arguments: argparse.Namespace) -> int:
             results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
             outcome = _outcome(people, arguments.epsilon, stack, seconds, results)
             if arguments.json:
-                print(json.dumps(outcome, indent=2), flush=True)  # noqa: T201 - the result
+                print(json.dumps(outcome, indent=2), flush=True)
             else:
                 _show(outcome, results, show_all=arguments.all)
-            _keep_page_up(stack, console, keep=arguments.keep, ask=not arguments.json)
+            _keep_page_up(stack, console, keep=_stays(arguments))
     return 0 if outcome["all_inside"] else 1
 
 
-def _keep_page_up(stack: Stack, console: Console, *, keep: bool, ask: bool) -> None:
-    """Keep the page up so that the user can look at it."""
+def _stays(arguments: argparse.Namespace) -> bool:
+    """Tell whether the page stays: as asked for, else where somebody sits at a terminal."""
+    keep: bool | None = arguments.keep
+    return sys.stdout.isatty() and not arguments.json if keep is None else keep
+
+
+def _keep_page_up(stack: Stack, console: Console, *, keep: bool) -> None:
+    """Keep the page up until Ctrl-C, or say how to."""
     if keep:
-        console.print(f"The page stays at {stack.url}/ until Ctrl-C.")
+        console.print(f"Look around: the page stays at {stack.url}/ until you press Ctrl-C.")
         stack.wait()
         console.print("Stopping ...")
-    elif ask and sys.stdin.isatty() and sys.stdout.isatty():
-        console.print(f"The page is at {stack.url}/ - press Enter to stop the services.")
-        sys.stdin.readline()
-    elif ask:
+    else:
         console.print(f"The services stop, and the page at {stack.url}/ with them; `deniable demo --keep` leaves them up.")
 
 

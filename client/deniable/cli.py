@@ -30,7 +30,7 @@ __all__ = ["main"]
 _UNKNOWN = Entry("", "", ())  # of a command that another package brings
 _INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctrl-C
 _COMMANDS = "https://deniable.github.io/deniable/commands/"
-_EXAMPLES = ("deniable init", "deniable serve --registry metrics.toml")
+_EXAMPLES = ("deniable init", "deniable serve")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -36,7 +36,11 @@ def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys
     assert (found.faults, found.warnings) == ((), ())
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "metrics.toml: two metrics of my-shop. Next:"
-    assert [line.split()[1] for line in lines[1:]] == ["registry", "explain", "serve"]
+    assert [line.split("#")[0].strip() for line in lines[1:]] == [
+        "deniable registry lint",
+        "deniable explain ui.theme dark",
+        "deniable serve",
+    ]
     assert cli.main(shlex.split(lines[1], comments=True)[1:]) == 0
     assert cli.main(shlex.split(lines[2], comments=True)[1:]) == 0
 
@@ -47,6 +51,19 @@ def test_init_needs_no_segments_of_an_app(tmp_path, monkeypatch):
     run(init)
     with Client(registry="metrics.toml", consent=True, state=None, strict=True) as client:
         assert client.explain("ui.theme", "dark").segment_bits == 0
+
+
+def test_init_with_a_trial(tmp_path, monkeypatch, capsys):
+    """With --trial the file is that of a trial and else the same, and what comes next names the file."""
+    monkeypatch.chdir(tmp_path)
+    run(init, "--app", "shop", "--trial", "--file", "trial.toml")
+    lines = [line.split("#")[0].strip() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert lines[0] == "deniable registry lint trial.toml"
+    assert [line.partition(" --registry ")[2] for line in lines[1:]] == ["trial.toml", "trial.toml"]
+    run(init, "--app", "shop")
+    trial, plain = load("trial.toml"), load("metrics.toml")
+    assert (trial.publication.trial, plain.publication.trial) == (True, False)
+    assert trial.metrics == plain.metrics
 
 
 def test_init_with_a_trial_and_segments(tmp_path, monkeypatch):

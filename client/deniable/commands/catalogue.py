@@ -90,7 +90,7 @@ CATALOGUE: dict[str, Entry] = {
     "init": Entry(
         "write a metrics.toml to begin with, and say what to do next",
         "",
-        ("deniable init", "deniable init --app shop --file shop.toml"),
+        ("deniable init", "deniable init --app shop --trial", "deniable init --app shop --file shop.toml"),
     ),
     "keys": Entry(
         "make, list and revoke the keys of an app",
@@ -147,7 +147,7 @@ CATALOGUE: dict[str, Entry] = {
     "serve": Entry(
         "run the ingest server, the query API and the dashboard, with a store and a worker",
         "serve",
-        ("deniable serve --registry metrics.toml", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
+        ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
     "status": Entry(
         "tell how much waits to be counted, and whether anybody works on it",

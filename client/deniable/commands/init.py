@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
 __all__ = ["init"]
 
+_FILE = "metrics.toml"
 _TEXT = """\
 # What {app} asks its users. Each answer is randomised on the device before it leaves it.
 # `deniable registry lint {file}` explains each fault. The guide: https://deniable.github.io/deniable/embed/
@@ -34,8 +35,8 @@ lifetime = 80.0
 # platform = ["linux", "macos", "windows"]
 
 # While you try things out: everything is published at once, however few the reports. Remove it before real people answer.
-# [publication]
-# trial = true
+{trial}[publication]
+{trial}trial = true
 
 # A metric is a question. An id with a dot needs its quotes.
 [metrics."ui.theme"]
@@ -60,15 +61,16 @@ expires = {expires}
 
 
 def init(parser: argparse.ArgumentParser) -> Run:
-    """``deniable init [--app NAME] [--file FILE]``: write a registry to begin with; a file that is there is left alone."""
+    """``deniable init [--app NAME] [--file FILE] [--trial]``: write a registry; a file that is there is left alone."""
     parser.add_argument("--app", metavar="NAME", help="a lower-case name (default: that of this folder)")
-    parser.add_argument("--file", default="metrics.toml", metavar="FILE", help="default: metrics.toml")
+    parser.add_argument("--file", default=_FILE, metavar="FILE", help=f"default: {_FILE}")
+    parser.add_argument("--trial", action="store_true", help="publish every report at once, while you try things out")
 
     def run(arguments: argparse.Namespace) -> int:
         path = Path(arguments.file)
         app = arguments.app or _named(path.absolute().parent)
         expires = f"{datetime.now(UTC).year + 2}-12-31"
-        text = _TEXT.format(app=app, file=path.name, expires=expires)
+        text = _TEXT.format(app=app, file=path.name, expires=expires, trial="" if arguments.trial else "# ")
         parse(text, arguments.file)  # the app may be no name
         try:
             with path.open("x", encoding="utf-8") as file:
@@ -78,10 +80,10 @@ def init(parser: argparse.ArgumentParser) -> Run:
         except OSError as error:
             raise ConfigurationError(f"{path} cannot be written: {error.strerror}") from None
         print(f"{path}: two metrics of {app}. Next:")
-        name = shlex.quote(arguments.file)
-        print(f"  deniable registry lint {name}")
-        print(f"  deniable explain ui.theme dark --registry {name}")
-        print(f"  deniable serve --registry {name}    # brought by pip install 'deniable[serve]'")
+        named, option = ("", "") if arguments.file == _FILE else (f" {shlex.quote(arguments.file)}", " --registry")
+        print(f"  deniable registry lint{named}")
+        print(f"  deniable explain ui.theme dark{option}{named}")
+        print(f"  deniable serve{option}{named}    # brought by pip install 'deniable[serve]'")
         return 0
 
     return run

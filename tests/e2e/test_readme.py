@@ -7,12 +7,15 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import requests
 
+from deniable.cli import main
 from deniable.lint import lint
+from deniable.registry import load
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 
@@ -73,6 +76,19 @@ def test_the_registry_is_sound(tmp_path):
     path.write_text(block("registry", "toml"), "utf-8")
     found = lint(path)
     assert (found.faults, found.warnings) == ((), ())
+
+
+def test_the_registry_is_what_init_writes(tmp_path, monkeypatch):
+    """`deniable init`, as the README has it, writes the registry that the README shows."""
+    (command,) = re.findall(r"^deniable (init .*)", README, re.MULTILINE)
+    (tmp_path / "readme.toml").write_text(f"{block('registry', 'toml')}\n{block('trial', 'toml')}", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(command.split()) == 0
+    shown, written = load("readme.toml"), load("metrics.toml")
+    assert (shown.app, shown.budget, shown.publication) == (written.app, written.budget, written.publication)
+    assert list(shown.metrics) == list(written.metrics)
+    for id_, metric in shown.metrics.items():
+        assert replace(metric, expires=None) == replace(written.metrics[id_], expires=None)
 
 
 def test_the_example_is_ten_statements_at_most():

@@ -100,7 +100,7 @@ def _excuse(parser: Parser, about: Entry, lack: str, given: Sequence[str]) -> in
     if not {"-h", "--help"}.intersection(given):
         print(f"{parser.prog} {lack}", file=sys.stderr)
         return 2
-    parser.add_argument("...", nargs="*", help=f"its options are told where it can run, and at {_COMMANDS}")
+    parser.add_argument("...", nargs="*", help=f"its options are listed where it can run, and at {_COMMANDS}")
     parser.complete(about.examples)
     parser.print_help()
     print(f"\nThis command {lack}")

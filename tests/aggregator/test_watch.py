@@ -81,10 +81,10 @@ def test_an_alarm_is_raised_kept_and_read(store, shop, caplog):
     """Made-up reports raise an alarm with all that is to be known of it, in the log too; honest metrics have none."""
     send(store, shop, "plugin", honest(shop, "plugin", 3000) + made_up(shop, "plugin", 600))
     send(store, shop, "ui.theme", honest(shop, "ui.theme", 3000))
-    assert watcher.looked(store) is None
+    assert watcher.checked(store) is None
     raised = Watch(store, shop).check(NOW)
     assert {each.test for each in raised} >= {"weight"}
-    assert watcher.looked(store) == NOW
+    assert watcher.checked(store) == NOW
     kept = standing(store, shop)
     assert set(kept) == {"plugin"}
     (weight,) = [each for each in kept["plugin"] if each.test == "weight"]
@@ -127,12 +127,12 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
     assert store.staging.settled() is None
     assert standing(store, shop).keys() == {"plugin"}
     assert {name.split(b"|")[0] for name in store.alarms.names()} == {b"plugin"}
-    assert watcher.looked(store) is None  # so the next look goes as far back
+    assert watcher.checked(store) is None  # so the next look goes as far back
     monkeypatch.setattr(Watch, "_grown", grown)
     apply()
     Watch(store, shop).check(NOW)
     assert {name.split(b"|")[0] for name in store.alarms.names()} == {b"plugin", b"ui.theme"}
-    assert watcher.looked(store) == NOW
+    assert watcher.checked(store) == NOW
 
 
 def test_an_alarm_stays_with_its_period(store, shop):

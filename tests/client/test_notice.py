@@ -38,4 +38,4 @@ def test_an_end(caplog):
     for number in range(300):
         warn_once(f"m{number}", "segment", "none such")
     assert len(caplog.records) == 101
-    assert caplog.records[-1].message == "deniable: no more of this is told; stats() counts it"
+    assert caplog.records[-1].message == "deniable: no more such warnings are logged; stats() counts them"

@@ -124,7 +124,7 @@ def test_what_others_can_write_is_refused(state, name, mode):
     path = state.directory / name
     usual = stat.S_IMODE(path.stat().st_mode)
     path.chmod(usual | mode & 0o022)
-    with pytest.raises(StateError, match=r"written by its owner alone.*chmod go-w"):
+    with pytest.raises(StateError, match=r"only its owner can write.*chmod go-w"):
         lifetime(state)
     path.chmod(usual)
     assert lifetime(state) == 7
@@ -135,7 +135,9 @@ def test_what_others_can_write_is_refused(state, name, mode):
 def test_what_belongs_to_others_is_refused(state, name, given_away):
     """What somebody else made is not used; what root made is."""
     given_away(state.directory / name)
-    with pytest.raises(StateError, match=r"belongs to its user or to root.*belongs to user \d+: remove it, or say where else"):
+    with pytest.raises(
+        StateError, match=r"belongs to its user or to root.*belongs to user \d+: remove it, or name another place"
+    ):
         lifetime(state)
 
 

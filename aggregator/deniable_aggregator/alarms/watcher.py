@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["EVERY_SECONDS", "Alarm", "Watch", "alarms", "forget", "looked"]
+__all__ = ["EVERY_SECONDS", "Alarm", "Watch", "alarms", "checked", "forget"]
 
 log = logging.getLogger("deniable.watch")
 
@@ -101,8 +101,8 @@ def alarms(store: Store, definitions: Sequence[Definition]) -> dict[Definition, 
     return found
 
 
-def looked(store: Store) -> int | None:
-    """Return the Unix time of the last look at all metrics of an app, or None."""
+def checked(store: Store) -> int | None:
+    """Return the Unix time of the last check of all metrics of an app, or None."""
     found = store.get(schema.WATCHED)
     return int(found) if found else None
 
@@ -205,7 +205,7 @@ class Watch:
     def run(self) -> None:
         """Test, unless another worker did so recently. If two test at once, they find the same."""
         now = int(time.time())
-        if not 0 <= now - (looked(self._store) or 0) < EVERY_SECONDS:
+        if not 0 <= now - (checked(self._store) or 0) < EVERY_SECONDS:
             self.check(now)
 
     def check(self, now: int) -> list[Alarm]:
@@ -219,9 +219,9 @@ class Watch:
         Returns
         -------
         list of Alarm
-            Alarms raised by this look.
+            Alarms raised by this check.
         """
-        before = looked(self._store) or 0
+        before = checked(self._store) or 0
         since = before - before % _HOUR - _HOUR  # the index of strata has hours, by clocks that may differ a little
         hour = now - now % _HOUR
         units: list[_Unit] = []
@@ -236,7 +236,7 @@ class Watch:
                     whole = False
         raised = self._raise(units, hour)
         self._store.alarms.put({tallies.name(unit.definition): unit.kept.write() for unit in units})
-        if whole:  # else the next look goes as far back as this one
+        if whole:  # else the next check goes as far back as this one
             self._store.put(schema.WATCHED, now)
         return raised
 

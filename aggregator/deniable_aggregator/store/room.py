@@ -50,7 +50,7 @@ class Room:
         """
         now = time.monotonic()
         if now >= self._until or self._step <= 0:
-            self._look(client)
+            self._read(client)
             self._until = now + _SECONDS
         if self._left <= 0:
             return False
@@ -58,7 +58,7 @@ class Room:
         self._step -= size + _OVERHEAD
         return True
 
-    def _look(self, client: redis.Redis) -> None:
+    def _read(self, client: redis.Redis) -> None:
         told = _memory(client)
         most = int(told.get("maxmemory", 0))
         self._left = left(told)

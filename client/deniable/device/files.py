@@ -53,9 +53,9 @@ def _require_kept(folder: str) -> None:
         status = os.stat(folder)  # noqa: PTH116 - as above
     except FileNotFoundError:
         return
-    rule, mode = "what a device keeps lies where nobody else can replace it", status.st_mode
+    rule, mode = "nobody else can replace what a device keeps", status.st_mode
     if status.st_uid not in (_me(), 0):
-        advice = "say where else with state= or DENIABLE_STATE_DIR"
+        advice = "name another place with state= or DENIABLE_STATE_DIR"
         raise StateError(f"{rule}; {folder} belongs to user {status.st_uid}: {advice}")
     others = mode & stat.S_IWOTH or (mode & stat.S_IWGRP and not _is_private(status.st_gid))
     if others and not mode & stat.S_ISVTX:
@@ -83,12 +83,12 @@ def _require_own(path: str) -> None:
     status = os.lstat(path)
     if status.st_uid not in (_me(), 0):
         rule = "what a device keeps belongs to its user or to root"
-        advice = "remove it, or say where else with state= or DENIABLE_STATE_DIR"
+        advice = "remove it, or name another place with state= or DENIABLE_STATE_DIR"
         raise StateError(f"{rule}; {path} belongs to user {status.st_uid}: {advice}")
     if stat.S_ISLNK(status.st_mode):
         status = os.stat(path)  # noqa: PTH116 - as above; a link has no mode of its own
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        rule = "what a device keeps can be written by its owner alone"
+        rule = "only its owner can write what a device keeps"
         mended = f"if nobody else has written it, run chmod go-w {path}"
         raise StateError(f"{rule}; {path} has mode {_written(status.st_mode)}: {mended}")
 

@@ -82,7 +82,7 @@ def default_directory() -> Path:
         return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "deniable"
     except RuntimeError:
         raise StateError(
-            "there is no home directory to keep the budget in: say where with state= or DENIABLE_STATE_DIR"
+            "there is no home directory to keep the budget in: name another place with state= or DENIABLE_STATE_DIR"
         ) from None
 
 
@@ -143,7 +143,7 @@ class State:
         process = os.getpid()
         with self._writing:
             if self._amid:  # this thread is in a transaction and would wait for itself
-                raise StateError("a transaction ends before another begins; this one is of a signal handler, or a finaliser")
+                raise StateError("a transaction ends before another begins: a signal handler or a finaliser has begun this one")
             self._amid = True
             try:
                 connection = self._connect()
@@ -153,7 +153,7 @@ class State:
                     with connection:  # commits or rolls back
                         yield connection
                         if os.getpid() != process:  # a signal handler forked during the transaction
-                            raise StateError("a transaction is its process's, and this is a copy of that")
+                            raise StateError("a transaction belongs to one process, and this is a forked copy of it")
                     if connection.total_changes != before and not self._damaged:  # only a write shows that it can write
                         self.trouble = None
                 finally:
@@ -185,7 +185,7 @@ class State:
         if not file.exists():
             raise StateError(
                 f"{file} was deleted, and with it what was spent: nothing is recorded any more. "
-                f"To begin anew, which is a new spend, remove {self.directory}"
+                f"To start again, which spends anew, remove {self.directory}"
             )
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=_PATIENCE)
         try:

@@ -80,8 +80,8 @@ class PrefixTree(FastLocalHash):
     Notes
     -----
     Each of L levels has (1 - confirm) / L of the devices. A value passes a level if its frequency is above z standard errors.
-    z is the level that noise reaches for as many of the keep * 2^step candidates as are kept. So longer steps find rarer values,
-    but not by much: a step of 12 bits instead of 8 gains a twentieth and tries sixteen times as many prefixes.
+    There are keep * 2^step candidates, and z is such that noise lifts only `keep` of them above it. So longer steps find rarer
+    values, but not by much: 12 bits instead of 8 gain a twentieth and try sixteen times as many prefixes.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ def warn_once(subject: str, reason: str, words: str) -> None:
         return
     _warned.add(about)
     if len(_warned) > _MOST:
-        log.warning("deniable: no more of this is told; stats() counts it")
+        log.warning("deniable: no more such warnings are logged; stats() counts them")
     else:
         log.warning("deniable: %s: %s: %s", *about, _plain(words))
 

@@ -23,7 +23,7 @@ blueprint = Blueprint("pipeline", __name__)
 def pipeline() -> Response:
     """Return how much waits, and which workers live."""
     app = app_by_read_key()
-    state, looked = health.read(app.store), watcher.looked(app.store)
+    state, checked = health.read(app.store), watcher.checked(app.store)
     return jsonify(
         app=app.name,
         trial=app.trial,
@@ -32,5 +32,5 @@ def pipeline() -> Response:
         pending=state.pending,
         lag_seconds=state.lag,
         dead_letters=state.dead,
-        looked=datetime.fromtimestamp(looked, UTC) if looked else None,
+        looked=datetime.fromtimestamp(checked, UTC) if checked else None,
     )

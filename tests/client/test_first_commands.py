@@ -108,6 +108,16 @@ def test_explain_lists_the_values(tmp_path, monkeypatch, metric, answer, values)
     assert answer not in str(caught.value)
 
 
+def test_explain_of_a_mistyped_metric(tmp_path, monkeypatch):
+    """The nearest metric is named; where none is near, all are."""
+    monkeypatch.chdir(tmp_path)
+    run(init)
+    with pytest.raises(ConfigurationError, match=r"metrics.toml declares no ui.them; did you mean ui.theme\?$"):
+        run(explain, "ui.them")
+    with pytest.raises(ConfigurationError, match=r"metrics.toml declares no xyzzy, but ui.theme, export.used$"):
+        run(explain, "xyzzy")
+
+
 def test_explain_lists_the_first_of_many(tmp_path):
     """Of many values the first are listed, with the number of the others."""
     path = tmp_path / "metrics.toml"

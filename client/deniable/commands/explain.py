@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
@@ -29,7 +30,9 @@ def explain(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         declared = load(arguments.registry)
         if arguments.metric not in declared.metrics:
-            raise ParameterError(f"a metric of {arguments.registry} is one of {', '.join(declared.metrics)}", arguments.metric)
+            near = get_close_matches(arguments.metric, declared.metrics, 1)
+            which = f"; did you mean {near[0]}?" if near else f", but {', '.join(declared.metrics)}"
+            raise ConfigurationError(f"{arguments.registry} declares no {arguments.metric}{which}")
         metric = declared.metrics[arguments.metric]
         answer = None if arguments.answer is None else _answer(metric, arguments.answer)
         try:

@@ -165,6 +165,15 @@ def test_stopping_ends_the_loop(store):
     assert worker.counted == 1
 
 
+def test_stopping_before_the_beginning_leaves_nothing(store, caplog):
+    """A worker that is stopped before it has begun has no group to leave, and says nothing of it."""
+    stop = threading.Event()
+    stop.set()
+    worker = Worker([store])
+    worker.run(stop)
+    assert (worker.counted, worker.cut_off, caplog.messages) == (0, False, [])
+
+
 def test_all_that_is_in_hand_is_counted_after_answers_were_lost(store, monkeypatch):
     """Of answers that never came, all that was handed out in them is counted, though one read holds less, without waiting."""
     worker = Worker([store], WorkerSettings(batch=2))

@@ -132,7 +132,7 @@ class Worker:
                 again = isinstance(error, AWAY) or (again and transient(error))
                 stop.wait(pause)
                 pause = min(2 * pause, 5.0)
-        if self.cut_off:  # the store would only time out again
+        if self.cut_off or not joined:  # the store would only time out again, or there is nothing to leave
             return
         try:
             for store in self._stores.values():

@@ -106,18 +106,36 @@ def test_ten_thousand_candidates_have_their_level(confusion):
     assert alarms <= 15  # 7.5 expected at most, and three standard deviations; a normal tail gives 13 and more
 
 
-def test_detection_frequency():
-    """A value held by just that share is detected in half of the replays."""
+@pytest.mark.parametrize(
+    ("name", "domain_size", "epsilon", "n"),
+    [("grr", 10, 2, 20_000), ("grr", 100, 4, 300), ("grr", 500, 4, 300), ("oue", 10, 1, 300), ("local_hash", 100, 4, 300)],
+)
+def test_detection_frequency(name, domain_size, epsilon, n):
+    """A value held by just that share is detected in half of the replays, also where few reports support a value."""
     rng = np.random.default_rng(15)
-    mechanism = mechanisms.make("grr", domain_size=10, epsilon=2)
+    mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
     p, q = float(mechanism.p), float(mechanism.q)
-    limit = Supported(mechanism, 20_000, np.full(10, round(20_000 * q))).detection_frequency(0.05)
-    found = 0
-    for _ in range(400):
-        support = rng.binomial(20_000, q, 10)
-        support[3] = rng.binomial(20_000, q + limit * (p - q))
-        found += Supported(mechanism, 20_000, support).detected(0.05)[3]
-    assert 150 < found < 250
+    limit = Supported(mechanism, n, np.full(domain_size, int(n * q))).detection_frequency(0.05)
+    share = np.zeros(domain_size)
+    share[3] = limit
+    found = sum(Supported(mechanism, n, rng.binomial(n, q + share * (p - q))).detected(0.05)[3] for _ in range(1000))
+    assert 420 < found < 580  # five standard deviations: a false failure in two million
+
+
+def test_detection_frequency_beside_what_is_detected():
+    """One of two values is surely there, so the other is tested alone and half detected at a smaller share."""
+    mechanism = mechanisms.make("oue", domain_size=2, epsilon=1)
+    q = float(mechanism.q)
+    alone = Supported(mechanism, 1000, np.array([int(1000 * q)])).detection_frequency()
+    assert Supported(mechanism, 1000, np.array([500, int(1000 * q)])).detection_frequency() == alone
+
+
+def test_no_share_is_detected_by_a_few_reports():
+    """With so few reports that a value held by everybody would be missed more often than not, there is no such share."""
+    mechanism = mechanisms.make("oue", domain_size=100, epsilon=1)
+    for n in (0, 1, 20):
+        assert np.isnan(Supported(mechanism, n, np.full(100, n // 4)).detection_frequency())
+    assert Supported(mechanism, 200, np.full(100, 50)).detection_frequency() < 1
 
 
 def test_what_is_detected_is_not_unallocated():

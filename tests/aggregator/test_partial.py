@@ -171,3 +171,16 @@ def test_no_table_of_a_product():
     mechanism = make(12, 2, 1)
     with pytest.raises(ValueError, match="from reports of a pure mechanism; got 'dbitflip'"):
         joint.from_product(mechanism, tally.empty(mechanism.layout), (3, 4))
+
+
+def test_detection_frequency():
+    """A value held by just that share is detected in half of the replays."""
+    rng = np.random.default_rng(8)
+    mechanism, n = make(40, 4, 2), 300
+    absent = np.full(40, 1 / 39)
+    absent[3] = 0
+    share = np.median([decode.estimate(mechanism, draw(mechanism, absent, n, rng)[0]).detection_frequency() for _ in range(9)])
+    truth = absent * (1 - share)
+    truth[3] = share
+    found = sum(decode.estimate(mechanism, draw(mechanism, truth, n, rng)[0]).detected()[3] for _ in range(400))
+    assert 140 < found < 260

@@ -119,6 +119,16 @@ def test_nothing_detectable(start):
     assert "Nothing detectable with this many reports" in page
 
 
+def test_too_few_reports(start):
+    """Of so few reports that no share would be detected, the page says that."""
+    served = start(registry("", epsilon=0.5))
+    answer_evenly(served, rows=1)
+    assert served.get("/api/v1/metrics/page").get_json()["detection_frequency"] is None
+    page = served.http.get("/m/page").get_data(as_text=True)
+    assert "reports are too few to detect any answer, however many people hold it." in page
+    assert "So few reports detect no value half of the time" in page
+
+
 def test_keys(start):
     """Keys are whole numbers in the file, in the answer and on the page."""
     keys = [17, (1 << 64) - 1, *range(100, 120)]

@@ -130,7 +130,8 @@ def _decode(arguments: argparse.Namespace, params: Params) -> None:
     print(f"{detected.sum()} of {len(names)} candidates detected; {rest:.1%} ± {rest_stderr:.1%} of people hold no known one")
     if not detected.any():
         print("Nothing is detectable with this many reports: collect more, or spend more epsilon.")
-    print(f"A candidate held by {limit:.3%} is detected half of the time; four times the reports halve that.")
+    if isfinite(limit):
+        print(f"A candidate held by {limit:.3%} is detected half of the time; four times the reports halve that.")
 
 
 def _associate(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import betainc
 
-from deniable_aggregator.decode.estimate import Estimate, clopper_pearson
+from deniable_aggregator.decode.estimate import Estimate, clopper_pearson, half_significant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +69,11 @@ class Partial(Estimate):
         """Chance of an estimate at least as large if nobody held the value: an exact binomial tail."""
         c = self.support
         return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self._q), 1.0)
+
+    def _half_detected(self, chance: float) -> NDArray[np.float64]:
+        """Compute the share of each value at which half of all p-values are below `chance`, from the median of its support."""
+        told = np.where(self.told > 0, self.told, np.nan)
+        return np.asarray((half_significant(told, self._q, chance) - self._q) / self._gain, np.float64)
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
-from scipy.special import betainc, betaincinv, ndtr, ndtri
+from scipy.special import bdtrik, betainc, betaincinv, ndtr, ndtri
 
 from deniable.errors import ParameterError
 from deniable_aggregator.decode.multiple_testing import benjamini_hochberg, holm
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     Target = Literal["population", "respondents"]
 
-__all__ = ["Estimate", "Fitted", "Supported", "clopper_pearson", "finite", "tail"]
+__all__ = ["Estimate", "Fitted", "Supported", "clopper_pearson", "finite", "half_significant", "tail"]
+
+_ROUNDING = 1e-6  # of a report: by so much a quantile may miss the whole number that it is
 
 
 def tail(level: float, intervals: int = 1) -> float:
@@ -62,6 +64,32 @@ def clopper_pearson(
         low = np.where(c > 0, betaincinv(c, of - c + 1, chance), 0.0)
         high = np.where(c < of, betaincinv(c + 1, of - c, 1 - chance), 1.0)
     return low, high
+
+
+def half_significant(
+    of: NDArray[np.float64] | float, q: float, chance: float, widening: NDArray[np.float64] | float = 1.0
+) -> NDArray[np.float64]:
+    """Compute the probability of support at which an exact test of a value is significant half of the time.
+
+    Parameters
+    ----------
+    of
+        Reports that may support a value, in all or for each; nan where there are none.
+    q
+        Probability that a report supports a value that nobody holds, in (0, 1).
+    chance
+        Largest p-value that is significant, in (0, 1).
+    widening
+        The factor by which a pool widens the spread of the support.
+
+    Returns
+    -------
+    ndarray of float
+        In (0, 1); inf where not even support by all reports is significant.
+    """
+    mean = q * of
+    least = np.ceil(mean + (bdtrik(1 - chance, of, q) + 1 - mean) * widening - _ROUNDING)
+    return np.where(least > of, np.inf, betaincinv(least, np.maximum(of - least + 1, 1), 0.5))
 
 
 def finite(number: float) -> float | None:
@@ -145,11 +173,19 @@ class Estimate(ABC):
         return (holm if control == "family" else benjamini_hochberg)(self.p_value, alpha)
 
     def detection_frequency(self, alpha: float = 0.05) -> float:
-        """Return the share at which a value would typically be detected half of the time; nan without reports."""
-        known = self.absent_stderr[np.isfinite(self.absent_stderr)]
-        if not len(known):
-            return float("nan")
-        return float(-ndtri(alpha / len(self.frequency)) * np.median(known))
+        """Return the share at which a typical value, beside those detected, would be detected half of the time.
+
+        It is nan without reports, and where a value would not be detected half of the time even if everybody held it.
+        """
+        left = max(len(self.frequency) - int(self.detected(alpha).sum()), 1)
+        shares = self._half_detected(alpha / left) if self.n else np.zeros(0)
+        known = shares[~np.isnan(shares)]
+        share = float(np.median(known)) if len(known) else float("nan")
+        return share if share <= 1 else float("nan")
+
+    def _half_detected(self, chance: float) -> NDArray[np.float64]:
+        """Compute the share of each value at which half of all p-values are below `chance`; nan where nothing is known."""
+        return np.asarray(-ndtri(chance) * self.absent_stderr, np.float64)
 
     def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:
         """Return the share of the population that no detected value accounts for, and its standard error."""
@@ -283,6 +319,15 @@ class Supported(Estimate):
         c = mean + (self.support - mean) / self._widening(np.zeros(len(self.support)))
         with np.errstate(invalid="ignore"):
             return np.where(c > 0, betainc(np.maximum(c, 1e-9), self.n - c + 1, self._q), 1.0)
+
+    def _half_detected(self, chance: float) -> NDArray[np.float64]:
+        """Compute the share of each value at which half of all p-values are below `chance`, from the median of its support."""
+        if self.touched is not None:
+            # A value's holders oppose none of its block, so each adds as much to what touches the value as to its support. This
+            # is where the normal quantile, with the standard error that this makes, equals the share.
+            z = -ndtri(chance)
+            return np.asarray((z * z + z * np.sqrt(z * z + 4 * self.touched)) / (2 * self._n * self._gain), np.float64)
+        return self._debias(half_significant(self._n, self._q, chance, self._widening(np.zeros(len(self.support)))))
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.

@@ -270,7 +270,7 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
     n
         Number of reports used.
     detection_frequency
-        The share at which a value would be detected half of the time.
+        The share at which one more value would be detected half of the time; None if none would be, however many people hold it.
     unallocated
         The share that no detected value accounts for.
     association

@@ -138,17 +138,6 @@ def test_no_share_is_detected_by_a_few_reports():
     assert Supported(mechanism, 200, np.full(100, 50)).detection_frequency() < 1
 
 
-def test_what_is_detected_is_not_unallocated():
-    """The unallocated share is what the detected values leave, with the error of their sum."""
-    mechanism = mechanisms.make("grr", domain_size=3, epsilon=3)
-    p, q = float(mechanism.p), float(mechanism.q)
-    estimate = Supported(mechanism, 10_000, np.array([int(10_000 * (q + 0.6 * (p - q))), int(10_000 * q), int(9_000 * q)]))
-    assert estimate.detected().tolist() == [True, False, False]
-    rest, stderr = estimate.unallocated()
-    assert rest == pytest.approx(0.4, abs=1e-3)
-    assert stderr == pytest.approx(estimate.stderr[0])
-
-
 @pytest.mark.parametrize("alpha", [0, 1, -1, float("nan")])
 def test_alpha_is_a_probability(alpha):
     """A bound on error outside (0, 1) is refused."""

@@ -673,5 +673,5 @@ def test_columns_stay_in_the_picture():
 @pytest.mark.parametrize("detected", [True, False])
 def test_a_value_is_muted_when_it_was_not_detected(detected):
     """Whether a value stands out from 0 is judged among all values, not by its own interval."""
-    row = ValueEstimate("a", "a", 0.1, 0.03, (0.04, 0.16), (0.01, 0.2), count=10, detected=detected)
+    row = ValueEstimate("a", "a", 0.1, 0.03, (0.04, 0.16), (0.01, 0.2), "pointwise", count=10, detected=detected)
     assert chart.chart([row]).rows[0].faint is not detected

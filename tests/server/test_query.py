@@ -42,16 +42,19 @@ def test_estimates_are_the_decoders(served):
     mechanism = served.mechanism("ui.theme")
     tally = served.store.read(mechanism.layout, list(served.store.strata("ui.theme")))
     estimate = decode.estimate(mechanism, tally)
-    pointwise, together = estimate.interval(0.9), estimate.interval(0.9, simultaneous=True)
+    detected = estimate.detected(0.1)
+    selected, together = estimate.selected_interval(detected, 0.9), estimate.interval(0.9, simultaneous=True)
     assert [row["value"] for row in body["estimates"]] == ["light", "dark", "system"]
     for i, row in enumerate(body["estimates"]):
         assert row["frequency"] == estimate.frequency[i]
         assert row["count"] == estimate.count[i]
         assert row["stderr"] == estimate.stderr[i]
-        assert row["interval"] == [pointwise[0][i], pointwise[1][i]]
+        assert row["interval"] == [selected[0][i], selected[1][i]]
+        assert row["interval_kind"] == ("selected" if detected[i] else "pointwise")
         assert row["simultaneous"] == [together[0][i], together[1][i]]
     assert math.isclose(sum(row["frequency"] for row in body["estimates"]), 1)
     assert (body["n"], body["level"]) == (100, 0.9)
+    assert body["unallocated"] is None  # all answers are listed
     assert datetime.fromisoformat(body["updated"]) in (hour, hour + timedelta(hours=1))
 
 

@@ -87,12 +87,17 @@ def test_candidates_from_the_device_to_the_page(start, name):
     only = served.get("/api/v1/metrics/page?only=detected").get_json()
     assert [row["value"] for row in only["estimates"]] == detected
     assert 0 < body["detection_frequency"] < 0.2
+    assert {row["interval_kind"] for row in only["estimates"]} == {"selected"}
     rest = body["unallocated"]
-    assert abs(rest["frequency"] - 1 + sum(SHARES[: len(detected)])) < 6 * rest["stderr"] + 0.1
+    assert abs(rest["frequency"]) < 6 * rest["stderr"]
+    reach = 1.96 * rest["stderr"]
+    assert rest["interval"] == pytest.approx([rest["frequency"] - reach, rest["frequency"] + reach], abs=0.001)
     page = served.http.get("/m/page").get_data(as_text=True)
     assert "größer.example" in page
     assert "24 candidates" in page
     assert f"{len(detected)} of 24" in page
+    assert "of people give none of these answers" in page
+    assert "interval of one value, longer if detected" in page
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -102,6 +107,7 @@ def test_before_any_report(start, name):
     body = served.get("/api/v1/metrics/page").get_json()
     assert (body["n"], body["detection_frequency"], len(body["estimates"])) == (0, None, 24)
     assert {row["frequency"] for row in body["estimates"]} == {None}
+    assert body["unallocated"] == {"frequency": None, "stderr": None, "interval": [None, None]}
     page = served.http.get("/m/page").get_data(as_text=True)
     assert "Nothing is published yet" in page
     assert "The 24 answers looked for" in page
@@ -114,7 +120,7 @@ def test_nothing_detectable(start):
     answer_evenly(served, rows=300)
     body = served.get("/api/v1/metrics/page").get_json()
     assert not any(row["detected"] for row in body["estimates"])
-    assert body["unallocated"] == {"frequency": 1, "stderr": 0}
+    assert body["unallocated"]["frequency"] == pytest.approx(1)  # as if chance had no part in it
     page = served.http.get("/m/page").get_data(as_text=True)
     assert "Nothing detectable with this many reports" in page
 
@@ -174,7 +180,8 @@ def test_what_nobody_listed_is_found(start, name, type_, held):
     assert [row["value"] for row in body["estimates"] if row["detected"]] == held
     for row, true in zip(body["estimates"], (1 / 2, 1 / 3, 1 / 6), strict=False):
         assert abs(row["frequency"] - true) < 6 * row["stderr"]
-    assert abs(body["unallocated"]["frequency"]) < 0.2
+    low, high = body["unallocated"]["interval"]
+    assert low < 0 < high
     page = served.http.get("/m/page").get_data(as_text=True)
     assert all(str(value) in page for value in held)
     assert served.http.get("/").status_code == 200

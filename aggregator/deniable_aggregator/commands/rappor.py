@@ -15,9 +15,11 @@ from deniable_aggregator.rappor import decode, files
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from deniable.mechanisms.google_rappor import Params
+    from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.tally import Tally
 
 __all__ = ["rappor"]
 
@@ -78,24 +80,29 @@ def rappor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], in
     return run
 
 
-def _decode(arguments: argparse.Namespace, params: Params) -> None:
-    counted = decode.load_tally(params, counts=arguments.counts, reports=arguments.reports)
+def _candidates(arguments: argparse.Namespace, params: Params, counted: Tally) -> tuple[Sequence[str], Estimate]:
+    """Read the names of the candidates, and estimate them."""
     if arguments.boolean:
         if params.bits != 1:
             raise ConfigurationError(f"--boolean is for parameters of one bit; these have k = {params.bits}")
-        names, estimate = ["true"], decode.bits(params, counted)
-    elif arguments.basic:
-        names, estimate = decode.load_candidates(arguments.basic), decode.bits(params, counted)
+        return ["true"], decode.bits(params, counted)
+    if arguments.basic:
+        names = decode.load_candidates(arguments.basic)
         if len(names) != params.bits:
             raise ConfigurationError(f"basic RAPPOR has a candidate for each of its k = {params.bits} bits; got {len(names)}")
-    elif arguments.map or arguments.candidates:
+        return names, decode.bits(params, counted)
+    if arguments.map or arguments.candidates:
         read = files.load_map(arguments.map, params) if arguments.map else decode.load_candidates(arguments.candidates)
-        names, estimate = read, decode.strings(params, counted, read)
-    else:
-        raise ConfigurationError("decode needs the candidates: --map, --candidates, --basic or --boolean")
+        return read, decode.strings(params, counted, read)
+    raise ConfigurationError("decode needs the candidates: --map, --candidates, --basic or --boolean")
+
+
+def _decode(arguments: argparse.Namespace, params: Params) -> None:
+    counted = decode.load_tally(params, counts=arguments.counts, reports=arguments.reports)
+    names, estimate = _candidates(arguments, params, counted)
     detected = estimate.detected(arguments.alpha, control=arguments.control)
-    low, high = estimate.interval(1 - arguments.alpha)
-    rest, rest_stderr = estimate.unallocated(arguments.alpha)
+    low, high = estimate.selected_interval(detected, 1 - arguments.alpha)
+    rest, rest_stderr = estimate.unallocated
     limit = estimate.detection_frequency(arguments.alpha)
     shown = [i for i in np.argsort(-estimate.frequency, kind="stable") if detected[i] or arguments.all]
     if arguments.json:
@@ -105,6 +112,7 @@ def _decode(arguments: argparse.Namespace, params: Params) -> None:
                 "frequency": finite(estimate.frequency[i]),
                 "stderr": finite(estimate.stderr[i]),
                 "interval": [finite(low[i]), finite(high[i])],
+                "interval_kind": "selected" if detected[i] else "pointwise",
                 "p_value": float(estimate.p_value[i]),
                 "detected": bool(detected[i]),
             }
@@ -127,7 +135,9 @@ def _decode(arguments: argparse.Namespace, params: Params) -> None:
         print(f"{estimate.frequency[i]:8.3%} ± {estimate.stderr[i]:.3%}  {interval}  {names[i]}{mark}")
     forever = f"{params.epsilon_permanent:.4g}" if isfinite(params.epsilon_permanent) else "without a bound"
     print(f"{counted.n} reports, epsilon {params.epsilon_one_time:.4g} each, {forever} for all of one value")
-    print(f"{detected.sum()} of {len(names)} candidates detected; {rest:.1%} ± {rest_stderr:.1%} of people hold no known one")
+    print(f"{detected.sum()} of {len(names)} candidates detected; their intervals allow for having been selected")
+    if isfinite(rest_stderr):
+        print(f"{rest:.1%} ± {rest_stderr:.1%} of people hold none of the candidates")
     if not detected.any():
         print("Nothing is detectable with this many reports: collect more, or spend more epsilon.")
     if isfinite(limit):

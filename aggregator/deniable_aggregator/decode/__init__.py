@@ -24,7 +24,7 @@ from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms, Sketch
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import MAX_CELLS
 from deniable_aggregator.decode import bucket_estimate, hash_lookup
-from deniable_aggregator.decode.estimate import Estimate, Fitted, Supported
+from deniable_aggregator.decode.estimate import Estimate, Fitted, Supported, stderr_of_mean
 from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
 
 if TYPE_CHECKING:
@@ -116,9 +116,17 @@ def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate
         return _of(mechanism, tally, values, supports(mechanism, tally))
     family, cells = mechanism.family, _cells(mechanism, tally)
     chosen = range(mechanism.domain_size) if values is None else values
-    support = hash_lookup.lookup(family, cells, hash_lookup.keys(chosen, mechanism.domain_size))
+    support, by_row = hash_lookup.lookup_by_row(family, cells, hash_lookup.keys(chosen, mechanism.domain_size))
     squares = squared_mass(cells, tally.reports, float(mechanism.p), float(mechanism.other))
-    return Supported(mechanism, tally.n, support, squares=squares, confusing=mechanism.confusion(1.0))
+    gain = float(mechanism.p - mechanism.q)
+    return Supported(
+        mechanism,
+        tally.n,
+        support,
+        squares=squares,
+        confusing=mechanism.confusion(1.0),
+        total_stderr=stderr_of_mean(by_row, tally.reports) / gain,
+    )
 
 
 @_estimate.register(Bloom)

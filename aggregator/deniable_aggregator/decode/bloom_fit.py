@@ -275,8 +275,8 @@ def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, oth
     own = plausible * (1 - plausible + (loud - quiet) / cells.ones) / total
     # The covariance assumed that a column is present inside of the model, and absent outside.
     variance[inside] = np.maximum(variance[inside] - own[inside], 1 / total**2)
-    # Without other strings: what the distinguishable candidates leave. With them: their share, and that of equal candidates.
-    mass = np.concatenate([np.ones(lead), cells.shared[inside] if lead else ~cells.shared[inside]])
+    # With other strings it is their share; without, what the candidates leave.
+    mass = np.repeat([1.0, 1.0 - lead], [lead, len(inside)])
     outside = float(mass @ coefficients)
     return Model(
         cells=cells,

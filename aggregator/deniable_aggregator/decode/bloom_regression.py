@@ -40,6 +40,7 @@ from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable_aggregator.decode.bloom_fit import Cells, Model, bit_noise, solve
+from deniable_aggregator.decode.estimate import stderr_of_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,7 +84,7 @@ class Fit:
     selected
         bool array (candidates,): True if the candidate was in the regression with the others, False if it was added alone.
     unallocated, unallocated_stderr
-        Share of the population that holds other strings, or candidates that cannot be distinguished.
+        Share of the population that holds other strings; nan if nothing is known of it.
     dispersion
         Chi-square of the residuals per degree of freedom, without lack of fit: 1 if the model explains all but the noise. nan if
         no degree of freedom is left.
@@ -316,6 +317,7 @@ def _answer(model: Model, column: Integers) -> Fit:
     absent_stderr[told] = np.sqrt(model.variance)[own]
     p_value[told] = model.p_value[own]
     selected[told] = np.isin(own, model.columns)
+    unallocated, unallocated_stderr = _unallocated(model)
     noise_only = solve(model.cells, model.columns, model.frequency[model.columns], 0.0, others=False)
     return Fit(
         frequency=frequency,
@@ -323,10 +325,33 @@ def _answer(model: Model, column: Integers) -> Fit:
         absent_stderr=absent_stderr,
         p_value=p_value,
         selected=selected,
-        unallocated=model.outside,
-        unallocated_stderr=float(np.sqrt(model.outside_variance)),
+        unallocated=unallocated,
+        unallocated_stderr=unallocated_stderr,
         dispersion=noise_only.chi2 / noise_only.freedom if noise_only.freedom > 0 else np.nan,
     )
+
+
+def _unallocated(model: Model) -> tuple[float, float]:
+    """Estimate the share of strings that are not candidates, and its standard error.
+
+    The model knows what is outside of it. Candidates that it left out are a part of that. Each of these is estimated on its own,
+    by how much more often the bits of its filter are 1 than the average bit, beyond what the model explains. Over random filters
+    that is unbiased. Residuals are uncorrelated with what a generalised least squares fit estimates, so the two variances add.
+    """
+    cells = model.cells
+    cohorts, width = cells.counts.shape
+    left = cells.design[:, np.setdiff1d(np.arange(cells.design.shape[1]), model.columns)]
+    fitted = cells.design[:, model.columns] @ model.frequency[model.columns]
+    sums = np.zeros(cohorts)
+    for cohort, residual in enumerate(cells.y - fitted.reshape(cohorts, width)):
+        filters = left[cohort * width : (cohort + 1) * width]
+        ones = np.asarray(filters.sum(axis=0)).ravel()
+        own = ones * (1 - ones / width)
+        if not own.all():  # a filter without any 0 or any 1
+            return float("nan"), float("nan")
+        sums[cohort] = ((filters.T @ residual - ones * residual.mean()) / own).sum() * cells.reports[cohort]
+    more = stderr_of_mean(sums, cells.reports) if left.shape[1] else 0.0
+    return float(model.outside - sums.sum() / cells.reports.sum()), float(np.hypot(np.sqrt(model.outside_variance), more))
 
 
 def _check_probabilities(p: float, q: float, density: float | None) -> None:

@@ -142,11 +142,12 @@ class Discovery(Estimate):
         found = f"{number} value{'s' * (number != 1)} found" if number else "No value found"
         return f"{found} in {self.n:,} reports; one that {100 * half:.2g} % of people have is found half of the time."
 
-    def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:
-        """Return the share of the population that no detected value accounts for, and its standard error."""
-        found = self.detected(alpha)
-        covariance = self.joint.covariance[np.ix_(found, found)]
-        return float(1 - self.frequency[found].sum()), float(np.sqrt(max(covariance.sum(), 0.0)))
+    @property
+    def unallocated(self) -> tuple[float, float]:
+        """The share of the population that none of the values found accounts for, and its standard error; nan without reports."""
+        if not self.n_confirm:
+            return float("nan"), float("nan")
+        return float(1 - self.frequency.sum()), float(np.sqrt(max(self.joint.covariance.sum(), 0.0)))
 
 
 def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: float = 0.05, text: bool = False) -> Discovery:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 from scipy.special import bdtrik, betainc, betaincinv, ndtr, ndtri
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.bloom_regression import Fit
 
+    Chance = float | NDArray[np.float64]
     Target = Literal["population", "respondents"]
 
-__all__ = ["Estimate", "Fitted", "Supported", "clopper_pearson", "finite", "half_significant", "tail"]
+__all__ = ["Estimate", "Fitted", "Supported", "clopper_pearson", "finite", "half_significant", "stderr_of_mean", "tail"]
 
 _ROUNDING = 1e-6  # of a report: by so much a quantile may miss the whole number that it is
 
@@ -42,7 +43,7 @@ def tail(level: float, intervals: int = 1) -> float:
 
 
 def clopper_pearson(
-    hits: NDArray[np.int64], of: NDArray[np.int64] | int, chance: float
+    hits: NDArray[np.int64], of: NDArray[np.int64] | int, chance: Chance
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute intervals of binomial probabilities with an error of at most `chance` on each side.
 
@@ -53,7 +54,7 @@ def clopper_pearson(
     of
         Trials, of all or of each; without trials the interval is [0, 1].
     chance
-        In (0, 1/2).
+        In (0, 1/2), of all or of each.
 
     References
     ----------
@@ -90,6 +91,35 @@ def half_significant(
     mean = q * of
     least = np.ceil(mean + (bdtrik(1 - chance, of, q) + 1 - mean) * widening - _ROUNDING)
     return np.where(least > of, np.inf, betaincinv(least, np.maximum(of - least + 1, 1), 0.5))
+
+
+def stderr_of_mean(sums: NDArray[Any], reports: NDArray[np.int64]) -> float:
+    """Estimate the standard error of a mean over all reports from its sum over the reports of each row.
+
+    The hash functions of a row are drawn independently of those of others, so rows are a sample of clusters. Their spread has all
+    of the error: by devices, by who answers, and by what the functions confuse.
+
+    Parameters
+    ----------
+    sums
+        float array (rows,).
+    reports
+        int64 array (rows,).
+
+    Returns
+    -------
+    float
+        nan if fewer than two rows have reports.
+
+    References
+    ----------
+    W. G. Cochran: Sampling techniques. Wiley, 3rd edition, 1977, section 6.3 (ratio estimates).
+    """
+    n, rows = int(reports.sum()), int(np.count_nonzero(reports))
+    if rows < 2:  # noqa: PLR2004
+        return float("nan")
+    spread = np.square(sums - reports * (sums.sum() / n)).sum()
+    return float(np.sqrt(spread * rows / (rows - 1)) / n)
 
 
 def finite(number: float) -> float | None:
@@ -187,10 +217,14 @@ class Estimate(ABC):
         """Compute the share of each value at which half of all p-values are below `chance`; nan where nothing is known."""
         return np.asarray(-ndtri(chance) * self.absent_stderr, np.float64)
 
-    def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:
-        """Return the share of the population that no detected value accounts for, and its standard error."""
-        found = self.detected(alpha)
-        return float(1 - self.frequency[found].sum()), float(np.sqrt(np.square(self.stderr[found]).sum()))
+    @property
+    def unallocated(self) -> tuple[float, float]:
+        """The share of the population that none of these values accounts for, and its standard error; nan where not known.
+
+        It is what the sum over all of them leaves, detected or not. A sum over those detected would be biased: they were detected
+        because their estimates came out large.
+        """
+        return float("nan"), float("nan")
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False, target: Target = "population"
@@ -219,8 +253,44 @@ class Estimate(ABC):
         """
         return self._interval(tail(level, len(self.frequency) if simultaneous else 1), target)
 
-    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals with an error of `chance` on each side, by the normal approximation."""
+    def selected_interval(
+        self, selected: NDArray[np.bool_], level: float = 0.95, *, target: Target = "population"
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute confidence intervals that allow for a selection of values by their estimates.
+
+        A value may be on a list because chance added to its estimate, so pointwise intervals of the list miss more often than
+        they should. These are wider for the values selected: of their intervals, a share of 1 - level misses on average (the
+        false coverage rate). For the others they are pointwise.
+
+        Parameters
+        ----------
+        selected
+            (values,), such as those detected.
+        level
+            Confidence, in (0, 1).
+        target
+            As of `interval`.
+
+        Returns
+        -------
+        low, high : ndarray of float
+            (values,) each; nan where there are no reports.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not in (0, 1).
+
+        References
+        ----------
+        Y. Benjamini, D. Yekutieli: False discovery rate-adjusted multiple confidence intervals for selected parameters. JASA
+        100(469), 2005.
+        """
+        share = np.count_nonzero(selected) / max(len(selected), 1)
+        return self._interval(tail(level) * np.where(selected, share, 1.0), target)
+
+    def _interval(self, chance: Chance, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals with an error of `chance` on each side, of all or of each, by the normal approximation."""
         reach = -ndtri(chance) * (self.stderr if target == "population" else self.respondents_stderr)
         return self.frequency - reach, self.frequency + reach
 
@@ -253,6 +323,8 @@ class Supported(Estimate):
     confusing
         What a pool adds to the variance of a frequency at any number of reports. It is per unit of the sum of f^2 over all other
         values, and 0 for a complete family.
+    total_stderr
+        Standard error of the sum of all frequencies; nan where it is not known.
     """
 
     mechanism: Channel
@@ -261,6 +333,7 @@ class Supported(Estimate):
     touched: NDArray[np.int64] | None = None
     squares: float = 1.0
     confusing: float = 0.0
+    total_stderr: float = float("nan")
 
     @cached_property
     def confusion(self) -> NDArray[np.float64]:
@@ -271,6 +344,11 @@ class Supported(Estimate):
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each value, ``(support / n - q) / (p - q)``; nan where there are no reports."""
         return self._debias(self.support / self._n)
+
+    @property
+    def unallocated(self) -> tuple[float, float]:
+        """The share of the population that none of these values accounts for, and its standard error; nan where not known."""
+        return float(1 - self.frequency.sum()), self.total_stderr
 
     @property
     def count(self) -> NDArray[np.float64]:
@@ -329,7 +407,7 @@ class Supported(Estimate):
             return np.asarray((z * z + z * np.sqrt(z * z + 4 * self.touched)) / (2 * self._n * self._gain), np.float64)
         return self._debias(half_significant(self._n, self._q, chance, self._widening(np.zeros(len(self.support)))))
 
-    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _interval(self, chance: Chance, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
         The support of a value is binomial, and its interval is Clopper and Pearson's, transformed by the debiasing formula. It
@@ -407,6 +485,7 @@ class Fitted(Estimate):
         """Chance of an estimate at least as large if nobody held the value, given the others."""
         return self.fit.p_value
 
-    def unallocated(self, alpha: float = 0.05) -> tuple[float, float]:  # noqa: ARG002 - the regression has it
-        """Return the share of the population that no candidate accounts for, and its standard error."""
+    @property
+    def unallocated(self) -> tuple[float, float]:
+        """The share of the population that no candidate accounts for, and its standard error; nan where not known."""
         return self.fit.unallocated, self.fit.unallocated_stderr

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deniable.exact.hashing import PoolFamily
 
-__all__ = ["hashes", "keys", "lookup", "multipliers"]
+__all__ = ["hashes", "keys", "lookup", "lookup_by_row", "multipliers"]
 
 _HALF = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
@@ -59,16 +59,34 @@ def lookup(family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64
     ndarray of int64
         (keys,).
     """
-    sums = np.zeros(len(keys), np.int64)
+    return lookup_by_row(family, table, keys, first)[0]
+
+
+def lookup_by_row(
+    family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64], first: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Sum the cells that keys hash to, as `lookup` does for each key over all rows, and for each row over all keys.
+
+    Returns
+    -------
+    by_key : ndarray of int64
+        (keys,).
+    by_row : ndarray of int64
+        (rows,).
+    """
+    by_key, by_row = np.zeros(len(keys), np.int64), np.zeros(len(table), np.int64)
+    used = np.flatnonzero(table.any(axis=1))  # with few reports most rows of a large pool are empty
     kernel = _kernel()
     if kernel is not None:
-        used = np.flatnonzero(table.any(axis=1))  # with few reports most rows of a large pool are empty
-        kernel(multipliers(family)[first + used], np.ascontiguousarray(table[used]), keys, sums)
-        return sums
-    for row in range(len(table)):
-        if table[row].any():
-            sums += table[row][hashes(family, first + row, keys)]
-    return sums
+        sums = np.zeros(len(used), np.int64)
+        kernel(multipliers(family)[first + used], np.ascontiguousarray(table[used]), keys, by_key, sums)
+        by_row[used] = sums
+        return by_key, by_row
+    for row in used.tolist():
+        found = table[row][hashes(family, first + row, keys)]
+        by_key += found
+        by_row[row] = found.sum()
+    return by_key, by_row
 
 
 @cache
@@ -79,14 +97,16 @@ def _kernel() -> Callable[..., None] | None:
     except ImportError:
         return None
 
-    def look_up(numbers: Any, table: Any, keys: Any, sums: Any) -> None:
+    def look_up(numbers: Any, table: Any, keys: Any, by_key: Any, by_row: Any) -> None:
         half, low, width = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(table.shape[1])
         for row in range(len(table)):
             a, b, c = numbers[row]
             for at in range(len(keys)):
                 word = keys[at]
                 high = (a * (word >> half) + b * (word & low) + c) >> half
-                sums[at] += table[row, (high * width) >> half]
+                count = table[row, (high * width) >> half]
+                by_key[at] += count
+                by_row[row] += count
 
     try:
         return numba.njit(nogil=True, error_model="numpy", cache=True)(look_up)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from hashlib import sha256
-from math import nan
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
+from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.decode.discovery import discover
-from deniable_aggregator.decode.estimate import finite
+from deniable_aggregator.decode.estimate import finite, tail
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.measure.measurement import Association, Description, Estimates, Unallocated, ValueEstimate
 from deniable_aggregator.measure.refusal import next_release
@@ -105,26 +105,33 @@ def estimated(
         **asdict(described(app, declared)),
         n=estimate.n,
         detection_frequency=estimate.detection_frequency(1 - level),
-        unallocated=Unallocated(*estimate.unallocated(1 - level) if estimate.n else (nan, nan)),
+        unallocated=_unallocated(estimate, level) if declared.metric.open else None,
         association=_association(declared, counted),
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
         estimates=[row for row in _rows(declared, values, estimate, level) if row.detected or not declared.metric.discover],
     )
 
 
+def _unallocated(estimate: Estimate, level: float) -> Unallocated:
+    share, stderr = estimate.unallocated
+    reach = -float(ndtri(tail(level))) * stderr
+    return Unallocated(share, stderr, (share - reach, share + reach))
+
+
 def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: float) -> Iterator[ValueEstimate]:
-    pointwise, simultaneous = estimate.interval(level), estimate.interval(level, simultaneous=True)
-    columns = (estimate.frequency, estimate.stderr, *pointwise, *simultaneous, estimate.count)
+    found = estimate.detected(1 - level)
+    # Whoever reads the answer looks at what is detected, so these intervals allow for it even where all values are listed.
+    selected, simultaneous = estimate.selected_interval(found, level), estimate.interval(level, simultaneous=True)
+    columns = (estimate.frequency, estimate.stderr, *selected, *simultaneous, estimate.count)
     numbers = zip(*(column.tolist() for column in columns), strict=True)
-    for position, detected, (frequency, stderr, low, high, lowest, highest, count) in zip(
-        values, estimate.detected(1 - level), numbers, strict=True
-    ):
+    for position, detected, (frequency, stderr, low, high, lowest, highest, count) in zip(values, found, numbers, strict=True):
         yield ValueEstimate(
             value=declared.metric.value(position),
             label=declared.metric.label(position),
             frequency=frequency,
             stderr=stderr,
             interval=(low, high),
+            interval_kind="selected" if detected else "pointwise",
             simultaneous=(lowest, highest),
             count=count,
             detected=bool(detected),

@@ -107,31 +107,40 @@ class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
 
     Parameters
     ----------
-    value, label, frequency, stderr, interval, simultaneous
+    value, label, frequency, stderr, simultaneous
         As of a `ValueShare`.
+    interval
+        The interval that `interval_kind` names.
+    interval_kind
+        ``"pointwise"``: it holds for a value that was chosen before looking. ``"selected"``: the value is one of those detected,
+        which were selected by their estimates; of their intervals all but a share of 1 - level hold on average.
     count
         The unbiased number of respondents with the value.
     detected
         Whether the value is present, at the level for all values together.
     """
 
+    interval_kind: Literal["pointwise", "selected"]
     count: Number
     detected: bool
 
 
 class Unallocated(Struct, frozen=True, forbid_unknown_fields=True):
-    """The share that no detected value accounts for.
+    """The share that none of the candidates accounts for, or of what a search found; detected or not.
 
     Parameters
     ----------
     frequency
-        The share.
+        The unbiased share, which may be negative or above 1.
     stderr
         Its standard error.
+    interval
+        Its pointwise interval.
     """
 
     frequency: Number
     stderr: Number
+    interval: _Interval
 
 
 class Association(Struct, frozen=True, forbid_unknown_fields=True):
@@ -272,7 +281,7 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
     detection_frequency
         The share at which one more value would be detected half of the time; None if none would be, however many people hold it.
     unallocated
-        The share that no detected value accounts for.
+        The share that none of the candidates accounts for, or of what a search found; None if all answers are listed.
     association
         For a product, whether its factors are associated; None if there are none, or if it cannot be tested.
     estimates
@@ -281,7 +290,7 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
 
     n: Count
     detection_frequency: Number
-    unallocated: Unallocated
+    unallocated: Unallocated | None
     association: Association | None
     estimates: list[ValueEstimate]
 

@@ -87,7 +87,18 @@ def bits(params: Params, counted: Tally) -> Estimate:
     counted
         The sum of its reports, of layout (m, k, "bits").
     """
-    return Supported(_Bit(params.q_star, params.p_star), counted.n, counted.counts.sum(axis=0))
+    bit, support = _Bit(params.q_star, params.p_star), counted.counts.sum(axis=0)
+    return Supported(bit, counted.n, support, total_stderr=_total_stderr(bit, counted.n, support))
+
+
+def _total_stderr(bit: _Bit, n: int, support: NDArray[np.int64]) -> float:
+    """Compute the standard error of the sum of all frequencies: each report has noise in each bit, and at most one true one."""
+    if not n:
+        return float("nan")
+    q, gain = float(bit.q), float(bit.p - bit.q)
+    known = min(max((support.sum() / n - len(support) * q) / gain, 0.0), 1.0)
+    variance = len(support) * q * (1 - q) + known * gain * (1 - 2 * q) - (known * gain) ** 2
+    return float(np.sqrt(variance / n) / gain)
 
 
 def load_tally(params: Params, *, counts: str | None = None, reports: str | None = None) -> Tally:

@@ -66,6 +66,7 @@ def described(app: Collection, measured: Estimates) -> dict[str, Any]:
     """Return the texts about a metric for its page."""
     found = app.versions[measured.id, measured.version]
     size, limit, rest = len(measured.estimates), measured.detection_frequency, measured.unallocated
+    between = [] if rest is None or isnan(rest.stderr) else [chart.share(end, rest.stderr) for end in rest.interval]
     # Rounded up, because "at most" must stay true of the number shown.
     odds = ceil(100 * exp(measured.epsilon) - 1e-6) / 100
     return {
@@ -74,7 +75,7 @@ def described(app: Collection, measured: Estimates) -> dict[str, Any]:
         "what": f"{chart.count(size)} {'candidate' if measured.candidates else 'value'}{'s' if size != 1 else ''}",
         "detected": sum(row.detected for row in measured.estimates),
         "limit": None if isnan(limit) else chart.share(limit, limit),
-        "rest": None if isnan(rest.frequency) else chart.share(rest.frequency, rest.stderr),
+        "rest": " to ".join(between),
         "odds": f"{odds:,.2f}",
         "kept": found.metric.kept,
         "expired": found.metric.expired(datetime.now(UTC).date()),

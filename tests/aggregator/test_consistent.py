@@ -55,6 +55,7 @@ def test_what_is_possible_stays():
     assert consistent(np.array([0.25, 0.75, 0.0]), complete=True) == pytest.approx([0.25, 0.75, 0])
     assert np.isnan(consistent(np.array([np.nan, np.nan]), complete=True)).all()
     assert not len(consistent(np.array([]), complete=False))
+    assert consistent(np.array([0.9, np.nan, 0.5]), complete=False) == pytest.approx([0.7, np.nan, 0.3], nan_ok=True)
 
 
 def test_its_squared_error_is_smaller():

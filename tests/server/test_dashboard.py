@@ -276,6 +276,25 @@ def test_the_numbers_are_those_of_the_api(app, client):
     assert answer["estimates"][4]["frequency"] < -0.2
 
 
+def test_the_consistent_view(app, client):
+    """The page shows possible shares when asked to: those of the API, with possible intervals, and says which it shows."""
+    fill_all(app)
+    answer = client.get("/api/v1/metrics/ui.choice", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()
+    html = client.get("/m/ui.choice?order=domain&view=consistent").get_data(as_text=True)
+    for row, estimate in zip(Rows(html).rows, answer["estimates"], strict=True):
+        assert float(row[1].rstrip("%")) == pytest.approx(100 * estimate["consistent"], abs=0.05 + 1e-9)
+        assert 0 <= estimate["consistent"] <= 1
+        assert float(row[-1].replace(",", "")) == pytest.approx(estimate["consistent"] * answer["n"], abs=0.5)
+        assert MINUS not in "".join(row[1:])
+    assert sum(row["consistent"] for row in answer["estimates"]) == pytest.approx(1)
+    assert "These shares are consistent" in html
+    assert re.search(r'<a href="[^"]*view=consistent" aria-current="true">Consistent</a>', html)
+    assert "order=estimate&amp;view=consistent" in html
+    plain = client.get("/m/ui.choice").get_data(as_text=True)
+    assert "These shares are consistent" not in plain
+    assert re.search(r'aria-current="true">Unbiased</a>', plain)
+
+
 def test_what_is_negative_is_drawn_at_the_edge_and_muted(app, client):
     """An estimate below 0 has a triangle at the edge, and a value that was not detected says so."""
     fill_all(app)
@@ -673,5 +692,5 @@ def test_columns_stay_in_the_picture():
 @pytest.mark.parametrize("detected", [True, False])
 def test_a_value_is_muted_when_it_was_not_detected(detected):
     """Whether a value stands out from 0 is judged among all values, not by its own interval."""
-    row = ValueEstimate("a", "a", 0.1, 0.03, (0.04, 0.16), (0.01, 0.2), "pointwise", count=10, detected=detected)
+    row = ValueEstimate("a", "a", 0.1, 0.03, (0.04, 0.16), (0.01, 0.2), "pointwise", consistent=0.1, count=10, detected=detected)
     assert chart.chart([row]).rows[0].faint is not detected

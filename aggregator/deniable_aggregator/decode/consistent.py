@@ -23,14 +23,14 @@ def consistent(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.
     Parameters
     ----------
     frequency
-        (values,), unbiased estimates. They may be negative, above 1, or nan where there are no reports.
+        (values,), unbiased estimates. They may be negative, above 1, or nan where unknown.
     complete
         Whether these are all possible answers. If not, the sum may also be below 1: the rest gave other answers.
 
     Returns
     -------
     ndarray of float
-        (values,), each in [0, 1], with sum 1, or at most 1 if they are not complete. nan where there are no reports.
+        (values,), each in [0, 1], with sum 1, or at most 1 if they are not complete. nan where unknown.
 
     References
     ----------
@@ -44,10 +44,15 @@ def consistent(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.
     >>> consistent(np.array([0.3, -0.1]), complete=False)
     array([0.3, 0. ])
     """
-    if not len(frequency) or np.isnan(frequency).any():
-        return frequency.copy()
+    known = ~np.isnan(frequency)
+    shown = frequency.copy()
+    shown[known] = _projected(frequency[known], complete=complete)
+    return shown
+
+
+def _projected(frequency: NDArray[np.float64], *, complete: bool) -> NDArray[np.float64]:
     kept: NDArray[np.float64] = np.maximum(frequency, 0.0)
-    if not complete and kept.sum() <= 1:
+    if not len(frequency) or (not complete and kept.sum() <= 1):
         return kept
     falling = np.sort(frequency)[::-1]
     over = (np.cumsum(falling) - 1) / np.arange(1, len(falling) + 1)

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
+from deniable_aggregator.decode.consistent import consistent
 from deniable_aggregator.decode.discovery import discover
 from deniable_aggregator.decode.estimate import finite, tail
 from deniable_aggregator.decode.joint import from_product
@@ -122,9 +123,11 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
     found = estimate.detected(1 - level)
     # Whoever reads the answer looks at what is detected, so these intervals allow for it even where all values are listed.
     selected, simultaneous = estimate.selected_interval(found, level), estimate.interval(level, simultaneous=True)
-    columns = (estimate.frequency, estimate.stderr, *selected, *simultaneous, estimate.count)
+    possible = consistent(estimate.frequency, complete=not declared.metric.open)
+    columns = (estimate.frequency, estimate.stderr, *selected, *simultaneous, possible, estimate.count)
     numbers = zip(*(column.tolist() for column in columns), strict=True)
-    for position, detected, (frequency, stderr, low, high, lowest, highest, count) in zip(values, found, numbers, strict=True):
+    for position, detected, row in zip(values, found, numbers, strict=True):
+        frequency, stderr, low, high, lowest, highest, share, count = row
         yield ValueEstimate(
             value=declared.metric.value(position),
             label=declared.metric.label(position),
@@ -133,6 +136,7 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
             interval=(low, high),
             interval_kind="selected" if detected else "pointwise",
             simultaneous=(lowest, highest),
+            consistent=share,
             count=count,
             detected=bool(detected),
         )

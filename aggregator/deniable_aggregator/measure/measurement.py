@@ -114,6 +114,9 @@ class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
     interval_kind
         ``"pointwise"``: it holds for a value that was chosen before looking. ``"selected"``: the value is one of those detected,
         which were selected by their estimates; of their intervals all but a share of 1 - level hold on average.
+    consistent
+        A possible share, for people to look at: none is negative, and those of all possible values are 1 together. It is biased:
+        rare values are shown too high on average, and frequent ones a little too low.
     count
         The unbiased number of respondents with the value.
     detected
@@ -121,6 +124,7 @@ class ValueEstimate(ValueShare, frozen=True, forbid_unknown_fields=True):
     """
 
     interval_kind: Literal["pointwise", "selected"]
+    consistent: Number
     count: Number
     detected: bool
 

@@ -55,6 +55,7 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _ORDERS = ("estimate", "domain")
+_VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
 _MOST_CARDS = 48
 
@@ -106,9 +107,9 @@ def index() -> Response:
 
 @blueprint.get("/m/<id_>")
 def metric(id_: str) -> Response:
-    """Show one metric: over everything published, or over one ``period`` or ``segment``; in the chosen ``order``."""
+    """Show one metric: over everything published, or over one ``period`` or ``segment``; in an ``order`` and a ``view``."""
     app = visitor.app_shown()
-    only_parameters("period", "segment", "level", "order", "rows", "app")
+    only_parameters("period", "segment", "level", "order", "view", "rows", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
     measured = measure(app, id_, period, segment, level_asked())
     return _estimates(app, measured, asdict(measured) | {"name": id_, "merged": shown.together(measured.merged)}, period, segment)
@@ -127,10 +128,10 @@ def overview() -> Response:
 
 @blueprint.get("/m/<id_>/live")
 def live_metric(id_: str) -> Response:
-    """Show an admin one metric, from everything that is counted or from one ``period``; in the chosen ``order``."""
+    """Show an admin one metric, from everything that is counted or from one ``period``; in an ``order`` and a ``view``."""
     live.asked()
     app = visitor.owned_app()
-    only_parameters("period", "order", "rows")
+    only_parameters("period", "order", "view", "rows")
     period = request.args.get("period") or None
     with refusals():
         measured = counted.measure(app, find_metric(app, id_), period)
@@ -154,18 +155,23 @@ def _estimates(app: App, measured: Estimates, told: dict[str, Any], period: str 
     order = request.args.get("order", "")
     if order not in _ORDERS:
         order = "domain" if measured.type in ("boolean", "ordinal") else "estimate"
-    chosen = {"period": period, "segment": segment, "level": request.args.get("level"), "order": request.args.get("order")}
+    view = request.args.get("view", "")
+    if view not in _VIEWS:
+        view = _VIEWS[0]
+    chosen = {"period": period, "segment": segment} | {name: request.args.get(name) for name in ("level", "order", "view")}
     return _page(
         "metric.html",
         app=app,
         m=told | shown.described(app, measured),
         orders=_ORDERS,
         order=order,
+        views=_VIEWS,
+        view=view,
         chosen={name: value for name, value in chosen.items() if value},
         compact=len(measured.estimates) > _COMPACT,
         here=".live_metric" if "live" in told else ".metric",
         influence=influence(app.versions[measured.id, measured.version].mechanism),
-        **shown.picture(measured, order, whole=request.args.get("rows") == "all"),
+        **shown.picture(measured, order, view, whole=request.args.get("rows") == "all"),
     )
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from math import ceil, exp, isnan
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from deniable_aggregator.measure.refusal import awaited
 from deniable_server.pages import chart
@@ -31,9 +31,11 @@ def together(merged: Merged | None) -> dict[str, Any] | None:
     return asdict(merged) | {"chart": chart.chart(rows, over=merged.estimates)}
 
 
-def picture(measured: Estimates, order: str, *, whole: bool) -> dict[str, Any]:
-    """Draw the values; if there are very many, the first `_MOST_ROWS`, unless all are wanted."""
+def picture(measured: Estimates, order: str, view: str, *, whole: bool) -> dict[str, Any]:
+    """Draw the values in a view; if there are very many, the first `_MOST_ROWS`, unless all are wanted."""
     estimated = _estimated(measured)
+    if view == "consistent":
+        estimated = [_consistent(row, measured.n) for row in estimated]
     if not estimated:
         return {"chart": None, "left_out": 0}
     rows = chart.order(estimated, by_estimate=order == "estimate")
@@ -47,6 +49,12 @@ def picture(measured: Estimates, order: str, *, whole: bool) -> dict[str, Any]:
 def _estimated(measured: Estimates) -> list[ValueEstimate]:
     """Return the values with an estimate: none without reports, and no candidates that share their hashes."""
     return [row for row in measured.estimates if not isnan(row.frequency)]
+
+
+def _consistent(row: ValueEstimate, n: int) -> ValueEstimate:
+    """Return a row with its consistent share for the unbiased one, and what is possible of its intervals."""
+    (low, high), (lowest, highest) = ((min(max(end, 0.0), 1.0) for end in ends) for ends in (row.interval, row.simultaneous))
+    return replace(row, frequency=row.consistent, count=row.consistent * n, interval=(low, high), simultaneous=(lowest, highest))
 
 
 def card(app: Collection, measured: Latest) -> dict[str, Any]:

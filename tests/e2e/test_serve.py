@@ -116,7 +116,8 @@ def test_a_port_in_use_is_said_before_anything_is_started(listener, tmp_path):
     bind = f"127.0.0.1:{listener.getsockname()[1]}"
     done = serve("--bind", bind, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"{STARTS}deniable serve: {bind} is in use by another program: stop that, or choose another port\n"
+    mend = "stop that, or choose another port (serve --bind, demo --port)"
+    assert done.stderr == f"{STARTS}deniable serve: {bind} is in use by another program: {mend}\n"
     with pytest.raises(BlockingIOError):
         listener.accept()
 

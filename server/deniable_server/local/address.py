@@ -41,7 +41,9 @@ def listen(bind: str) -> socket.socket:
         return socket.create_server(place[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=both)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ConfigurationError(f"{bind} is in use by another program: stop that, or choose another port") from None
+            raise ConfigurationError(
+                f"{bind} is in use by another program: stop that, or choose another port (serve --bind, demo --port)"
+            ) from None
         reason = error.strerror or str(error)
         raise ConfigurationError(f"{bind} cannot be listened on ({reason}): choose an address of this machine") from None
 

@@ -99,6 +99,19 @@ def test_pools_count_what_is_supported(name, options):
     assert np.array_equal(decode.estimate(mechanism, counted, [31, 4]).support, plain[[31, 4]])
 
 
+@pytest.mark.parametrize("target", ["population", "respondents"])
+def test_few_reports_that_can_oppose_values(target):
+    """Simultaneous intervals hold where a block has a dozen reports, and one value nearly all of the others."""
+    mechanism = mechanisms.make("general_hadamard", domain_size=60, epsilon=4, blocks=8)
+    held = np.random.default_rng(20).multinomial(300, np.arange(1.0, 61) ** -3 / (np.arange(1.0, 61) ** -3).sum())
+    values, holds = np.repeat(np.arange(60), held).tolist(), 0
+    for _ in range(60):
+        counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, values)))
+        low, high = decode.estimate(mechanism, counted).interval(simultaneous=True, target=target)
+        holds += bool(((low <= held / 300) & (held / 300 <= high)).all())
+    assert holds > 48  # at 95%, a false failure in 100,000; 0.99 of them hold, and by the normal approximation 0.6
+
+
 @pytest.mark.parametrize("numba", [True, False])
 def test_lookups_with_and_without_numba(monkeypatch, numba):
     """The compiled look-up and numpy's give the sum over the rows that the family's own hash gives."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binomtest
@@ -9,7 +11,7 @@ from scipy.stats import binomtest
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable_aggregator.decode import multiple_testing
-from deniable_aggregator.decode.estimate import Supported
+from deniable_aggregator.decode.estimate import Supported, plausible
 
 REPLAYS = 4000
 
@@ -20,7 +22,8 @@ def estimates(name, domain_size, epsilon, n, frequency, rng, *, sampled):
     p, q = float(mechanism.p), float(mechanism.q)
     holders = rng.binomial(n, frequency, REPLAYS) if sampled else np.full(REPLAYS, round(n * frequency))
     support = rng.binomial(holders, p) + rng.binomial(n - holders, q)
-    return Supported(mechanism, n, support)
+    estimate = Supported(mechanism, n, support)
+    return replace(estimate, shares=np.clip(estimate.frequency, 0, 1))  # each replay is a population of its own
 
 
 @pytest.mark.parametrize("name", ["grr", "oue", "local_hash", "hadamard", "subset"])
@@ -78,6 +81,52 @@ def test_standard_errors_match_the_spread_of_replays():
     for sampled, name in ((True, "stderr"), (False, "respondents_stderr")):
         estimate = estimates("grr", 8, 2, 5000, 0.4, rng, sampled=sampled)
         assert getattr(estimate, name).mean() == pytest.approx(estimate.frequency.std(), rel=0.06)
+
+
+FEW = [("grr", 500, 4, 200), ("grr", 1000, 2, 1000), ("l_grr", 500, 4, 500), ("oue", 100, 4, 200), ("hadamard", 64, 2, 50)]
+"""Many values and few reports."""
+
+
+@pytest.mark.parametrize(("name", "domain_size", "epsilon", "n"), FEW)
+def test_standard_errors_where_few_reports_support_a_value(name, domain_size, epsilon, n):
+    """Over all values the stated variance is the mean squared error, though no frequency may be taken to be below 0."""
+    rng = np.random.default_rng(18)
+    mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
+    p, q = float(mechanism.p), float(mechanism.q)
+    share = 1 / np.arange(1, domain_size + 1)
+    share /= share.sum()
+    replays = [Supported(mechanism, n, support) for support in rng.binomial(n, q + share * (p - q), (100, domain_size))]
+    error = np.mean([np.square(estimate.frequency - share).mean() for estimate in replays])
+    stated = np.mean([np.square(estimate.stderr).mean() for estimate in replays])
+    assert np.sqrt(error / stated) == pytest.approx(1, abs=0.05)
+
+
+@pytest.mark.parametrize("runs", [200, pytest.param(2000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(("name", "domain_size", "epsilon", "n"), FEW)
+def test_simultaneous_intervals_of_respondents(name, domain_size, epsilon, n, runs):
+    """They hold together for a few respondents, too, where a normal approximation fails far out in the tail."""
+    rng = np.random.default_rng(19)
+    mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon)
+    p, q = float(mechanism.p), float(mechanism.q)
+    held = rng.multinomial(n, np.arange(domain_size, 0, -1.0) * 2 / domain_size / (domain_size + 1))
+    supports = rng.binomial(held, p, (runs, domain_size)) + rng.binomial(n - held, q, (runs, domain_size))
+    holds = 0
+    for support in supports:
+        low, high = Supported(mechanism, n, support).interval(simultaneous=True, target="respondents")
+        holds += bool(((low <= held / n) & (held / n <= high)).all())
+    assert holds / runs > 0.94 - 3 * (0.95 * 0.05 / runs) ** 0.5
+
+
+@pytest.mark.parametrize("frequency", [np.array([0.5, 0.25, -0.1, 0.0]), np.zeros(0), np.array([1.5]), np.full(3, np.nan)])
+def test_plausible_shares_of_a_few_are_as_estimated(frequency):
+    """What sums to at most 1 is only cut at 0; what is nan counts as 0."""
+    assert plausible(frequency).tolist() == np.clip(np.nan_to_num(frequency), 0, 1).tolist()
+
+
+def test_plausible_shares_fill_a_whole():
+    """The largest stay, equal ones share the room that is left evenly, and there is none for the rest."""
+    frequency = np.array([0.3, 0.1, 0.6, 0.3, -0.2, 0.3])
+    assert plausible(frequency) == pytest.approx([0.4 / 3, 0, 0.6, 0.4 / 3, 0, 0.4 / 3])
 
 
 def test_tests_have_their_level():

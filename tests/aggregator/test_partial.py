@@ -173,6 +173,18 @@ def test_no_table_of_a_product():
         joint.from_product(mechanism, tally.empty(mechanism.layout), (3, 4))
 
 
+@pytest.mark.parametrize(("k", "buckets", "epsilon", "n"), [(40, 4, 2, 300), (500, 4, 4, 500)])
+def test_standard_errors_where_few_reports_support_a_value(k, buckets, epsilon, n):
+    """Over all values the stated variance is the mean squared error, though no frequency may be taken to be below 0."""
+    rng = np.random.default_rng(9)
+    mechanism, truth = make(k, buckets, epsilon), 1 / np.arange(1, k + 1)
+    truth /= truth.sum()
+    replays = [decode.estimate(mechanism, draw(mechanism, truth, n, rng)[0]) for _ in range(60 if k < 100 else 12)]
+    error = np.mean([np.square(estimate.frequency - truth).mean() for estimate in replays])
+    stated = np.mean([np.square(estimate.stderr).mean() for estimate in replays])
+    assert np.sqrt(error / stated) == pytest.approx(1, abs=0.05)
+
+
 def test_detection_frequency():
     """A value held by just that share is detected in half of the replays."""
     rng = np.random.default_rng(8)

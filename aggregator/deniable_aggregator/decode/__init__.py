@@ -80,19 +80,29 @@ def _estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None) 
     return _of(mechanism, tally, values, supports(mechanism, tally))
 
 
-def _of(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None, support: NDArray[np.int64]) -> Supported:
+def _of(
+    mechanism: Mechanism,
+    tally: Tally,
+    values: Sequence[int] | None,
+    support: NDArray[np.int64],
+    touched: NDArray[np.int64] | None = None,
+) -> Supported:
     """Make the estimate of some values from the support of all."""
-    return Supported(mechanism, tally.n, support if values is None else support[list(values)])
+    whole = Supported(mechanism, tally.n, support, touched)
+    if values is None:
+        return whole
+    chosen = list(values)
+    some = None if touched is None else touched[chosen]
+    return Supported(mechanism, tally.n, support[chosen], some, shares=whole.plausible[chosen])
 
 
 @_estimate.register(GeneralHadamard)
 def _(mechanism: GeneralHadamard, tally: Tally, values: Sequence[int] | None) -> Estimate:
     """Count the reports that support each value, less those that oppose it: they missed the set of its block."""
-    chosen = np.arange(mechanism.domain_size) if values is None else np.asarray(values, np.int64)
-    blocks, rows = mechanism.slots(chosen)
+    blocks, rows = mechanism.slots(np.arange(mechanism.domain_size))
     table = tally.counts.reshape(mechanism.blocks, -1)
     transform = walsh_hadamard(table.T).T
-    return Supported(mechanism, tally.n, transform[blocks, rows], table.sum(axis=1)[blocks])
+    return _of(mechanism, tally, values, transform[blocks, rows], table.sum(axis=1)[blocks])
 
 
 @_estimate.register(DBitFlip)

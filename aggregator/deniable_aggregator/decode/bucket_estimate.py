@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import betainc
 
-from deniable_aggregator.decode.estimate import Estimate, clopper_pearson, half_significant
+from deniable_aggregator.decode.estimate import Estimate, clopper_pearson, half_significant, plausible
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,22 +40,30 @@ class Partial(Estimate):
         int64 array (values,): reports that support each value.
     told
         int64 array (values,): reports that cover each value.
+    shares
+        What `plausible` makes of the frequencies, where it was told of more values than these.
     """
 
     mechanism: DBitFlip
     n: int
     support: NDArray[np.int64]
     told: NDArray[np.int64]
+    shares: NDArray[np.float64] | None = None
 
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each value; nan where there are no reports."""
         return (self.support - self._q * self.told) / (self._n * self._share * self._gain)
 
+    @cached_property
+    def plausible(self) -> NDArray[np.float64]:
+        """Shares from which errors can be computed."""
+        return plausible(self.frequency) if self.shares is None else self.shares
+
     @property
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency in the population that the respondents were drawn from."""
-        f, p, q = np.clip(self.frequency, 0.0, 1.0), float(self.mechanism.one), self._q
+        f, p, q = self.plausible, float(self.mechanism.one), self._q
         square = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / self._gain**2 + f
         return np.sqrt((square / self._share - f * f) / self._n)
 
@@ -125,5 +133,8 @@ def of(mechanism: DBitFlip, tally: Tally, values: Sequence[int] | None) -> Parti
     support, told = (np.zeros(mechanism.domain_size, np.int64) for _ in range(2))
     np.add.at(support, places, tally.counts)
     np.add.at(told, places, tally.reports[:, None])
-    chosen = slice(None) if values is None else list(values)
-    return Partial(mechanism, tally.n, support[chosen], told[chosen])
+    whole = Partial(mechanism, tally.n, support, told)
+    if values is None:
+        return whole
+    chosen = list(values)
+    return Partial(mechanism, tally.n, support[chosen], told[chosen], whole.plausible[chosen])

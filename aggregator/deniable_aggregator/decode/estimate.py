@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     Chance = float | NDArray[np.float64]
     Target = Literal["population", "respondents"]
 
-__all__ = ["Estimate", "Fitted", "Supported", "clopper_pearson", "finite", "half_significant", "stderr_of_mean", "tail"]
+__all__ = [
+    "Estimate",
+    "Fitted",
+    "Supported",
+    "clopper_pearson",
+    "finite",
+    "half_significant",
+    "plausible",
+    "stderr_of_mean",
+    "tail",
+]
 
 _ROUNDING = 1e-6  # of a report: by so much a quantile may miss the whole number that it is
 
@@ -120,6 +130,28 @@ def stderr_of_mean(sums: NDArray[Any], reports: NDArray[np.int64]) -> float:
         return float("nan")
     spread = np.square(sums - reports * (sums.sum() / n)).sum()
     return float(np.sqrt(spread * rows / (rows - 1)) / n)
+
+
+def plausible(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return shares from which errors can be computed: the largest as they are, as far as there is room for them in a whole.
+
+    Shares that are only cut at 0 sum to much more than 1 where there are many values and few reports. Errors computed from these
+    would be too large. Of shares that sum to 1 they are right on average, since a variance is nearly linear in the share.
+
+    Parameters
+    ----------
+    frequency
+        Of all values that are known; unbiased, so it may be negative. nan where there are no reports.
+
+    Returns
+    -------
+    ndarray of float
+        (values,), each in [0, 1], with a sum of at most 1; equal for equal frequencies.
+    """
+    levels, places, number = np.unique(-np.clip(np.nan_to_num(frequency), 0.0, 1.0), return_inverse=True, return_counts=True)
+    levels = -levels
+    room = 1 - (np.cumsum(levels * number) - levels * number)
+    return np.asarray(np.clip(room / number, 0.0, levels)[places], np.float64)
 
 
 def finite(number: float) -> float | None:
@@ -325,6 +357,8 @@ class Supported(Estimate):
         values, and 0 for a complete family.
     total_stderr
         Standard error of the sum of all frequencies; nan where it is not known.
+    shares
+        What `plausible` makes of the frequencies, where it was told of more values than these.
     """
 
     mechanism: Channel
@@ -334,11 +368,12 @@ class Supported(Estimate):
     squares: float = 1.0
     confusing: float = 0.0
     total_stderr: float = float("nan")
+    shares: NDArray[np.float64] | None = None
 
     @cached_property
     def confusion(self) -> NDArray[np.float64]:
         """What a pool of hash functions adds to the variance of each frequency."""
-        return self.confusing * np.maximum(self.squares - np.square(self._plausible), 0.0)
+        return self.confusing * np.maximum(self.squares - np.square(self.plausible), 0.0)
 
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
@@ -361,10 +396,10 @@ class Supported(Estimate):
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency in the population that the respondents were drawn from.
 
-        ``sqrt(s (1-s) / n) / (p - q)`` with s = q + f (p - q), and f the estimate clipped to [0, 1]. If reports can oppose
+        ``sqrt(s (1-s) / n) / (p - q)`` with s = q + f (p - q), and f the `plausible` share. If reports can oppose
         values, s - s^2 is the share of reports that support or oppose the value, less s^2.
         """
-        s = self._q + self._plausible * self._gain
+        s = self._q + self.plausible * self._gain
         square = s if self.touched is None else np.maximum(self.touched / self._n, abs(s))
         return self._with_confusion((square - s * s) / self._n / self._gain**2)
 
@@ -373,7 +408,7 @@ class Supported(Estimate):
         """Standard error of the frequency among the respondents: only the randomness of the devices."""
         if self.touched is not None:
             return super().respondents_stderr
-        f, p, q = self._plausible, float(self.mechanism.p), self._q
+        f, p, q = self.plausible, float(self.mechanism.p), self._q
         return self._with_confusion((f * p * (1 - p) + (1 - f) * q * (1 - q)) / self._n / self._gain**2)
 
     @property
@@ -412,15 +447,37 @@ class Supported(Estimate):
 
         The support of a value is binomial, and its interval is Clopper and Pearson's, transformed by the debiasing formula. It
         covers at least at the stated level for every n. With a pool of hash functions it is scaled by how much the pool widens
-        the spread. For respondents, and if reports can oppose values, it is the normal approximation.
+        the spread. For respondents each end is nearer to the estimate, in proportion to the standard error if the share were at
+        that end. At a share of 0, where people do not differ, this is the exact interval still.
         """
-        if target == "respondents" or self.touched is not None:
-            return super()._interval(chance, target)
         if not self.n:
             return self.frequency, self.frequency
-        widening = self._widening(self._plausible)
-        ends = clopper_pearson(self.support, self.n, chance)
-        return tuple(self.frequency + (self._debias(end) - self.frequency) * widening for end in ends)  # type: ignore[return-value]
+        if self.touched is not None:
+            return self._opposed_interval(chance, self.touched)
+        scale = [self._widening(self.plausible)] * 2
+        ends = [self._debias(end) for end in clopper_pearson(self.support, self.n, chance)]
+        if target == "respondents":
+            scale = [each * self._narrowing(end) for each, end in zip(scale, ends, strict=True)]
+        low, high = (self.frequency + (end - self.frequency) * each for each, end in zip(scale, ends, strict=True))
+        return low, high
+
+    def _opposed_interval(self, chance: Chance, touched: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals where reports can oppose values; those for the population hold for respondents all the more.
+
+        Of the reports that touch a value, the number that supports it is binomial. The share that touches it is binomial as well,
+        and its error counts in proportion to the frequency. The two combine as independent errors do.
+        """
+        ends = clopper_pearson((touched + self.support) // 2, touched, chance)
+        share = np.maximum(touched, 1) / self._n
+        other = -ndtri(chance) * self.frequency * np.sqrt((1 - share) / share / self._n)
+        below, above = (np.hypot((2 * end - 1) * share / self._gain - self.frequency, other) for end in ends)
+        return self.frequency - below, self.frequency + above
+
+    def _narrowing(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Compute by what factor the error is smaller among respondents, for values of these frequencies."""
+        f = np.clip(frequency, 0.0, 1.0)
+        s = self._q + f * self._gain
+        return np.sqrt(np.maximum(1 - f * (1 - f) * self._gain**2 / (s * (1 - s)), 0.0))
 
     def _widening(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute the factor by which a pool widens the spread of estimates, for values of these frequencies."""
@@ -439,9 +496,10 @@ class Supported(Estimate):
     def _gain(self) -> float:
         return float(self.mechanism.p) - float(self.mechanism.q)
 
-    @property
-    def _plausible(self) -> NDArray[np.float64]:
-        return np.clip(self.frequency, 0.0, 1.0)
+    @cached_property
+    def plausible(self) -> NDArray[np.float64]:
+        """Shares from which errors can be computed."""
+        return plausible(self.frequency) if self.shares is None else self.shares
 
     def _debias(self, share: NDArray[np.float64]) -> NDArray[np.float64]:
         return (share - self._q) / self._gain

@@ -113,7 +113,8 @@ def silent(mass: dict[bytes, Fraction]) -> Fraction:
 def test_one_report(way, domain, rest):
     """Declared or not, one report is queued as likely as any other answer's, and tells at most epsilon."""
     metric = declare(domain, rest)
-    masses = [way(metric, [answer]) for answer in (*metric.values, *UNDECLARED)]
+    some = UNDECLARED if mechanisms.of(metric).name == "grr" else [*UNDECLARED[:1], *UNDECLARED[-3:]]
+    masses = [way(metric, [answer]) for answer in (*metric.values, *some)]
     assert worst(masses) == mechanisms.of(metric).ratio
     assert {silent(mass) for mass in masses} == {1 - Fraction(metric.sample)}
     declared, undeclared = masses[: metric.domain_size], masses[metric.domain_size :]

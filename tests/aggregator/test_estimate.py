@@ -120,13 +120,16 @@ def test_simultaneous_intervals_of_respondents(name, domain_size, epsilon, n, ru
 @pytest.mark.parametrize("frequency", [np.array([0.5, 0.25, -0.1, 0.0]), np.zeros(0), np.array([1.5]), np.full(3, np.nan)])
 def test_plausible_shares_of_a_few_are_as_estimated(frequency):
     """What sums to at most 1 is only cut at 0; what is nan counts as 0."""
-    assert plausible(frequency).tolist() == np.clip(np.nan_to_num(frequency), 0, 1).tolist()
+    assert plausible(frequency, np.ones(len(frequency))).tolist() == np.clip(np.nan_to_num(frequency), 0, 1).tolist()
 
 
 def test_plausible_shares_fill_a_whole():
-    """The largest stay, equal ones share the room that is left evenly, and there is none for the rest."""
+    """The largest stay, equal ones share the room that is left evenly, and there is none for the rest but what is no noise."""
     frequency = np.array([0.3, 0.1, 0.6, 0.3, -0.2, 0.3])
-    assert plausible(frequency) == pytest.approx([0.4 / 3, 0, 0.6, 0.4 / 3, 0, 0.4 / 3])
+    noise = np.full(6, 0.3)
+    assert plausible(frequency, noise) == pytest.approx([0.4 / 3, 0, 0.6, 0.4 / 3, 0, 0.4 / 3])
+    noise[1] = 0.01
+    assert plausible(frequency, noise) == pytest.approx([0.1, 0.1, 0.6, 0.1, 0, 0.1])
 
 
 def test_tests_have_their_level():

@@ -58,7 +58,7 @@ class Partial(Estimate):
     @cached_property
     def plausible(self) -> NDArray[np.float64]:
         """Shares from which errors can be computed."""
-        return plausible(self.frequency) if self.shares is None else self.shares
+        return plausible(self.frequency, self.absent_stderr) if self.shares is None else self.shares
 
     @property
     def stderr(self) -> NDArray[np.float64]:

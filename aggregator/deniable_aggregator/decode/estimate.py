@@ -36,6 +36,7 @@ __all__ = [
     "tail",
 ]
 
+_SURE = 3  # standard errors: noise alone hardly ever exceeds them
 _ROUNDING = 1e-6  # of a report: by so much a quantile may miss the whole number that it is
 
 
@@ -132,26 +133,30 @@ def stderr_of_mean(sums: NDArray[Any], reports: NDArray[np.int64]) -> float:
     return float(np.sqrt(spread * rows / (rows - 1)) / n)
 
 
-def plausible(frequency: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return shares from which errors can be computed: the largest as they are, as far as there is room for them in a whole.
+def plausible(frequency: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return shares from which errors can be computed.
 
-    Shares that are only cut at 0 sum to much more than 1 where there are many values and few reports. Errors computed from these
-    would be too large. Of shares that sum to 1 they are right on average, since a variance is nearly linear in the share.
+    What is surely no noise counts as it is. Of the rest the largest count, as far as there is room for them in a whole. If shares
+    were only cut at 0, those of many values with few reports would sum to much more than 1, and errors computed from them would
+    be too large. From shares that sum to 1 they are right on average, since a variance is nearly linear in the share.
 
     Parameters
     ----------
     frequency
         Of all values that are known; unbiased, so it may be negative. nan where there are no reports.
+    noise
+        Standard error of each frequency if nobody held the value.
 
     Returns
     -------
     ndarray of float
-        (values,), each in [0, 1], with a sum of at most 1; equal for equal frequencies.
+        (values,), each in [0, 1]; equal for equal frequencies.
     """
-    levels, places, number = np.unique(-np.clip(np.nan_to_num(frequency), 0.0, 1.0), return_inverse=True, return_counts=True)
-    levels = -levels
-    room = 1 - (np.cumsum(levels * number) - levels * number)
-    return np.asarray(np.clip(room / number, 0.0, levels)[places], np.float64)
+    shares = np.clip(np.nan_to_num(frequency), 0.0, 1.0)
+    sure = shares > _SURE * noise
+    levels, places, number = np.unique(np.where(sure, 0.0, -shares), return_inverse=True, return_counts=True)
+    room = max(1 - shares[sure].sum(), 0.0) + np.cumsum(levels * number) - levels * number
+    return np.where(sure, shares, np.clip(room / number, 0.0, -levels)[places])
 
 
 def finite(number: float) -> float | None:
@@ -414,9 +419,7 @@ class Supported(Estimate):
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency of each value if nobody held it."""
-        q = self._q
-        square = np.full(len(self.support), q) if self.touched is None else self.touched / self._n
-        return self._with_confusion((square - q * q) / self._n / self._gain**2)
+        return self._with_confusion((self._absent_square - self._q**2) / self._n / self._gain**2)
 
     @property
     def p_value(self) -> NDArray[np.float64]:
@@ -485,6 +488,11 @@ class Supported(Estimate):
         return np.sqrt(1 + self.confusion / (s * (1 - s) / self._n / self._gain**2))
 
     @property
+    def _absent_square(self) -> NDArray[np.float64]:
+        """Share of the reports that support or oppose each value, if nobody holds it."""
+        return np.full(len(self.support), self._q) if self.touched is None else self.touched / self._n
+
+    @property
     def _n(self) -> float:
         return self.n or np.nan
 
@@ -499,7 +507,10 @@ class Supported(Estimate):
     @cached_property
     def plausible(self) -> NDArray[np.float64]:
         """Shares from which errors can be computed."""
-        return plausible(self.frequency) if self.shares is None else self.shares
+        if self.shares is not None:
+            return self.shares
+        noise = np.sqrt(self._absent_square - self._q**2) / self._gain / np.sqrt(self._n)
+        return plausible(self.frequency, noise)
 
     def _debias(self, share: NDArray[np.float64]) -> NDArray[np.float64]:
         return (share - self._q) / self._gain

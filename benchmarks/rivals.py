@@ -114,11 +114,10 @@ class Scheme(NamedTuple):
 def ours(mechanism: str, d: int, epsilon: float, **options: int) -> Scheme:
     """Set up our side."""
     from deniable import mechanisms
-    from deniable.exact.hashing import PoolFamily
     from deniable_aggregator import decode, tally
 
     m: Any = mechanisms.make(mechanism, domain_size=d, epsilon=epsilon, **options)
-    randomize, family = m.randomize, getattr(m, "family", None)
+    randomize = m.randomize
 
     def decoded(counted: tally.Tally) -> Any:
         estimate = decode.estimate(m, counted)
@@ -128,8 +127,7 @@ def ours(mechanism: str, d: int, epsilon: float, **options: int) -> Scheme:
     def variance(truth: Sequence[float], n: int) -> float:
         if mechanism == "general_hadamard":
             return blocked(truth, [m.slots(v)[0] for v in range(d)], lambda f, mass: m.variance(f, n, mass))
-        noise = statistics.fmean(m.variance(f, n) for f in truth)
-        return noise + (confusion(truth, family.rows, family.width) if isinstance(family, PoolFamily) else 0)
+        return statistics.fmean(m.variance(f, n) for f in truth)  # what a pool confuses is cleared
 
     return Scheme(
         device=lambda values: [randomize(value) for value in values],

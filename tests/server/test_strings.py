@@ -83,7 +83,7 @@ def test_candidates_from_the_device_to_the_page(start, name):
         assert abs(row["frequency"] - true) < 6 * row["stderr"]
     detected = [row["value"] for row in body["estimates"] if row["detected"]]
     assert set(WORDS[:3]) <= set(detected)
-    assert len(detected) <= 5
+    assert len(detected) <= 6  # at 5%, three of these mistakes are one run in 50,000
     only = served.get("/api/v1/metrics/page?only=detected").get_json()
     assert [row["value"] for row in only["estimates"]] == detected
     assert 0 < body["detection_frequency"] < 0.2

@@ -23,8 +23,8 @@ from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms, Sketch
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import MAX_CELLS
-from deniable_aggregator.decode import bucket_estimate, hash_lookup
-from deniable_aggregator.decode.estimate import Estimate, Fitted, Supported, stderr_of_mean
+from deniable_aggregator.decode import bucket_estimate, hash_lookup, pool
+from deniable_aggregator.decode.estimate import Estimate, Fitted, Supported
 from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
 
 if TYPE_CHECKING:
@@ -121,22 +121,13 @@ def _(mechanism: PrefixTree, tally: Tally, values: Sequence[int] | None) -> Esti
 
 @_estimate.register(Sketch)
 def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate:
-    """Add up the cells that each value hashes to. What a pool confuses is part of the error."""
+    """Add up the cells that each value hashes to. Of what a pool confuses, some is known, and the rest is part of the error."""
     if isinstance(mechanism.family, (LinearFamily, LineFamily)):
         return _of(mechanism, tally, values, supports(mechanism, tally))
-    family, cells = mechanism.family, _cells(mechanism, tally)
     chosen = range(mechanism.domain_size) if values is None else values
-    support, by_row = hash_lookup.lookup_by_row(family, cells, hash_lookup.keys(chosen, mechanism.domain_size))
-    squares = squared_mass(cells, tally.reports, float(mechanism.p), float(mechanism.other))
-    gain = float(mechanism.p - mechanism.q)
-    return Supported(
-        mechanism,
-        tally.n,
-        support,
-        squares=squares,
-        confusing=mechanism.confusion(1.0),
-        total_stderr=stderr_of_mean(by_row, tally.reports) / gain,
-    )
+    if not tally.n:
+        return Supported(mechanism, 0, np.zeros(len(chosen), np.int64))
+    return pool.estimate(pool.Cells(mechanism, _cells(mechanism, tally), tally.reports), chosen)
 
 
 @_estimate.register(Bloom)

@@ -54,14 +54,14 @@ def tail(level: float, intervals: int = 1) -> float:
 
 
 def clopper_pearson(
-    hits: NDArray[np.int64], of: NDArray[np.int64] | int, chance: Chance
+    hits: NDArray[np.int64] | NDArray[np.float64], of: NDArray[np.int64] | int, chance: Chance
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute intervals of binomial probabilities with an error of at most `chance` on each side.
 
     Parameters
     ----------
     hits
-        int64 array, in [0, of].
+        int64 array, in [0, of]; between whole numbers the limits are interpolated.
     of
         Trials, of all or of each; without trials the interval is [0, 1].
     chance
@@ -78,9 +78,7 @@ def clopper_pearson(
     return low, high
 
 
-def half_significant(
-    of: NDArray[np.float64] | float, q: float, chance: float, widening: NDArray[np.float64] | float = 1.0
-) -> NDArray[np.float64]:
+def half_significant(of: NDArray[np.float64] | float, q: float, chance: float) -> NDArray[np.float64]:
     """Compute the probability of support at which an exact test of a value is significant half of the time.
 
     Parameters
@@ -91,16 +89,13 @@ def half_significant(
         Probability that a report supports a value that nobody holds, in (0, 1).
     chance
         Largest p-value that is significant, in (0, 1).
-    widening
-        The factor by which a pool widens the spread of the support.
 
     Returns
     -------
     ndarray of float
         In (0, 1); inf where not even support by all reports is significant.
     """
-    mean = q * of
-    least = np.ceil(mean + (bdtrik(1 - chance, of, q) + 1 - mean) * widening - _ROUNDING)
+    least = np.ceil(bdtrik(1 - chance, of, q) + 1 - _ROUNDING)
     return np.where(least > of, np.inf, betaincinv(least, np.maximum(of - least + 1, 1), 0.5))
 
 
@@ -355,11 +350,6 @@ class Supported(Estimate):
         int64 array (values,): reports that support each value, less those that oppose it.
     touched
         int64 array (values,): reports that support or oppose each value; None if none can oppose.
-    squares
-        The sum of f^2 over all values, for a pool of hash functions.
-    confusing
-        What a pool adds to the variance of a frequency at any number of reports. It is per unit of the sum of f^2 over all other
-        values, and 0 for a complete family.
     total_stderr
         Standard error of the sum of all frequencies; nan where it is not known.
     shares
@@ -370,15 +360,8 @@ class Supported(Estimate):
     n: int
     support: NDArray[np.int64]
     touched: NDArray[np.int64] | None = None
-    squares: float = 1.0
-    confusing: float = 0.0
     total_stderr: float = float("nan")
     shares: NDArray[np.float64] | None = None
-
-    @cached_property
-    def confusion(self) -> NDArray[np.float64]:
-        """What a pool of hash functions adds to the variance of each frequency."""
-        return self.confusing * np.maximum(self.squares - np.square(self.plausible), 0.0)
 
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
@@ -406,7 +389,7 @@ class Supported(Estimate):
         """
         s = self._q + self.plausible * self._gain
         square = s if self.touched is None else np.maximum(self.touched / self._n, abs(s))
-        return self._with_confusion((square - s * s) / self._n / self._gain**2)
+        return np.sqrt((square - s * s) / self._n) / self._gain
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
@@ -414,27 +397,24 @@ class Supported(Estimate):
         if self.touched is not None:
             return super().respondents_stderr
         f, p, q = self.plausible, float(self.mechanism.p), self._q
-        return self._with_confusion((f * p * (1 - p) + (1 - f) * q * (1 - q)) / self._n / self._gain**2)
+        return np.sqrt((f * p * (1 - p) + (1 - f) * q * (1 - q)) / self._n) / self._gain
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency of each value if nobody held it."""
-        return self._with_confusion((self._absent_square - self._q**2) / self._n / self._gain**2)
+        return np.sqrt((self._absent_square - self._q**2) / self._n) / self._gain
 
     @property
     def p_value(self) -> NDArray[np.float64]:
         """Chance of an estimate at least as large if nobody held the value: an exact binomial tail.
 
-        A pool of hash functions widens the spread of the support; its distance from the mean is scaled down accordingly. A normal
-        tail would be too thin: the largest of ten thousand candidates lies where the binomial's skewness matters. If reports can
-        oppose values, there is hardly any skewness, and the tail is normal.
+        A normal tail would be too thin: the largest of ten thousand candidates lies where the binomial's skewness matters. If
+        reports can oppose values, there is hardly any skewness, and the tail is normal.
         """
         if self.touched is not None:
             return super().p_value
-        mean = self.n * self._q
-        c = mean + (self.support - mean) / self._widening(np.zeros(len(self.support)))
-        with np.errstate(invalid="ignore"):
-            return np.where(c > 0, betainc(np.maximum(c, 1e-9), self.n - c + 1, self._q), 1.0)
+        c = self.support
+        return np.where(c > 0, betainc(np.maximum(c, 1), self.n - c + 1, self._q), 1.0)
 
     def _half_detected(self, chance: float) -> NDArray[np.float64]:
         """Compute the share of each value at which half of all p-values are below `chance`, from the median of its support."""
@@ -443,25 +423,23 @@ class Supported(Estimate):
             # is where the normal quantile, with the standard error that this makes, equals the share.
             z = -ndtri(chance)
             return np.asarray((z * z + z * np.sqrt(z * z + 4 * self.touched)) / (2 * self._n * self._gain), np.float64)
-        return self._debias(half_significant(self._n, self._q, chance, self._widening(np.zeros(len(self.support)))))
+        return np.full(len(self.support), self._debias(half_significant(self._n, self._q, chance)))
 
     def _interval(self, chance: Chance, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
         The support of a value is binomial, and its interval is Clopper and Pearson's, transformed by the debiasing formula. It
-        covers at least at the stated level for every n. With a pool of hash functions it is scaled by how much the pool widens
-        the spread. For respondents each end is nearer to the estimate, in proportion to the standard error if the share were at
-        that end. At a share of 0, where people do not differ, this is the exact interval still.
+        covers at least at the stated level for every n. For respondents each end is nearer to the estimate, in proportion to the
+        standard error if the share were at that end. At a share of 0, where people do not differ, this is the exact interval
+        still.
         """
         if not self.n:
             return self.frequency, self.frequency
         if self.touched is not None:
             return self._opposed_interval(chance, self.touched)
-        scale = [self._widening(self.plausible)] * 2
-        ends = [self._debias(end) for end in clopper_pearson(self.support, self.n, chance)]
+        low, high = (self._debias(end) for end in clopper_pearson(self.support, self.n, chance))
         if target == "respondents":
-            scale = [each * self._narrowing(end) for each, end in zip(scale, ends, strict=True)]
-        low, high = (self.frequency + (end - self.frequency) * each for each, end in zip(scale, ends, strict=True))
+            low, high = (self.frequency + (end - self.frequency) * self._narrowing(end) for end in (low, high))
         return low, high
 
     def _opposed_interval(self, chance: Chance, touched: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -481,11 +459,6 @@ class Supported(Estimate):
         f = np.clip(frequency, 0.0, 1.0)
         s = self._q + f * self._gain
         return np.sqrt(np.maximum(1 - f * (1 - f) * self._gain**2 / (s * (1 - s)), 0.0))
-
-    def _widening(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Compute the factor by which a pool widens the spread of estimates, for values of these frequencies."""
-        s = self._q + frequency * self._gain
-        return np.sqrt(1 + self.confusion / (s * (1 - s) / self._n / self._gain**2))
 
     @property
     def _absent_square(self) -> NDArray[np.float64]:
@@ -514,9 +487,6 @@ class Supported(Estimate):
 
     def _debias(self, share: NDArray[np.float64]) -> NDArray[np.float64]:
         return (share - self._q) / self._gain
-
-    def _with_confusion(self, variance: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.sqrt(variance + self.confusion)
 
 
 @dataclass(frozen=True, eq=False)

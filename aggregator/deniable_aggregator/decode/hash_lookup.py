@@ -33,9 +33,9 @@ def keys(values: Sequence[int], domain_size: int) -> NDArray[np.uint64]:
     return np.fromiter((key(value, domain_size) for value in values), np.uint64, len(values))
 
 
-def hashes(family: PoolFamily, row: int, keys: NDArray[np.uint64]) -> NDArray[np.intp]:
-    """Hash keys with one function; int array of the keys' shape, in [0, width)."""
-    a, b, c = multipliers(family)[row]
+def hashes(family: PoolFamily, row: int | NDArray[np.intp], keys: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Hash keys with one function, or with several that broadcast with the keys; int array, in [0, width)."""
+    a, b, c = np.moveaxis(multipliers(family)[row], -1, 0)
     high = (a * (keys >> _HALF) + b * (keys & _LOW) + c) >> _HALF
     return np.asarray(high * np.uint64(family.width) >> _HALF, np.intp)
 

@@ -259,16 +259,6 @@ class Mechanism(_Sealed, ABC):
         p, q = float(self.p), float(self.q)
         return (frequency * p * (1 - p) + (1 - frequency) * q * (1 - q)) / (n * (p - q) ** 2)
 
-    def confusion(self, squares: float) -> float:  # noqa: ARG002 - most mechanisms confuse no values
-        """Compute what a pool of hash functions adds to the variance of a frequency. More reports do not reduce it.
-
-        Parameters
-        ----------
-        squares
-            The sum of f^2 over all other values.
-        """
-        return 0.0
-
     @property
     def mean_variance(self) -> Fraction:
         """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""

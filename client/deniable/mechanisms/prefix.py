@@ -209,10 +209,6 @@ class PrefixTree(FastLocalHash):
         share = float(self.confirming)
         return (super().variance(frequency, 1) + (1 - share) * frequency * (1 - frequency)) / (n * share)
 
-    def confusion(self, squares: float) -> float:
-        """Compute what the pool adds to the variance of a confirmed frequency, without any correction for other values."""
-        return squares / ((self.rows - self.first_rows[-2]) * (self.width - 1))
-
 
 class Pem(PrefixTree):
     """Prefix extending method: at each level the search keeps a fixed number of prefixes, the most frequent ones.

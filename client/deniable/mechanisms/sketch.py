@@ -47,9 +47,10 @@ class Sketch(Mechanism):
     Attributes
     ----------
     family : LinearFamily, LineFamily or PoolFamily
-        A complete family if the domain is small enough and neither rows nor width were chosen. Then all pairs of values collide
-        in the same number of rows. Estimates are unbiased for any data, and their error vanishes with many reports. Otherwise a
-        pool, which leaves an error of variance (sum of f^2) / (rows (width - 1)).
+        Complete where the domain is small enough and neither rows nor width were chosen: then any two values collide in
+        exactly as many rows, the estimates are unbiased whatever the data, and no error outlasts the number of reports. Else a
+        pool. It leaves an error of variance (sum of f^2) / (rows (width - 1)), the sum being over values that the decoder did
+        not clear.
     other : Fraction
         Probability that a payload supports a given value that does not collide with the true one.
 
@@ -102,10 +103,6 @@ class Sketch(Mechanism):
         collisions = sum(self.place(row, value) == self.place(row, true) for row in range(self.family.rows))
         collide = Fraction(collisions, self.family.rows)
         return collide * self.p + (1 - collide) * self.other
-
-    def confusion(self, squares: float) -> float:
-        """Compute what the pool adds to the variance of a frequency; 0 for a complete family."""
-        return squares / (self.rows * (self.width - 1)) if isinstance(self.family, PoolFamily) else 0.0
 
     @property
     def chosen(self) -> dict[str, Any]:

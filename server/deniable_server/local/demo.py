@@ -242,8 +242,7 @@ def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings
         rows.append(Row(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
     mechanism = mechanisms.of(loaded.metrics[metric_id])
     mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)
-    squares = sum(row.true**2 for row in rows)
-    variances = [mechanism.variance(row.true, answer["n"]) + mechanism.confusion(squares - row.true**2) for row in rows]
+    variances = [mechanism.variance(row.true, answer["n"]) for row in rows]
     predicted = sum(variances) / len(rows)
     # For a mean of d independent squares. If estimates must sum to 1, there is one independent square less.
     spread = sqrt(2 * sum(v * v for v in variances)) / sum(variances) * sqrt(len(rows) / max(1, len(rows) - 1))

@@ -1,0 +1,127 @@
+"""Pools of hash functions: a common value, listed or not, makes no other one seem present, and intervals hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import binom
+
+from deniable import mechanisms
+from deniable_aggregator import decode, tally
+from deniable_aggregator.decode import hash_lookup, pool, transforms
+
+ZIPF = 1 / np.arange(1, 201) / (1 / np.arange(1, 201)).sum()
+SHARES = {  # of listed values, and of unlisted ones
+    "half": ([0.5], [0.0001] * 5000),
+    "all": ([1.0], []),
+    "zipf": (ZIPF, []),
+    "unlisted half": ([0.02], [0.5, *[0.0001] * 4800]),
+}
+
+
+def draw(mechanism, keys, shares, n, rng):
+    """Draw the tally of n devices, each of a person drawn from the population."""
+    rows, width = mechanism.family.rows, mechanism.width
+    mass = np.zeros((rows, width))
+    numbers = np.arange(rows)[:, None]
+    np.add.at(mass, (numbers, hash_lookup.hashes(mechanism.family, numbers, keys)), shares)
+    p, other = float(mechanism.p), float(mechanism.other)
+    if mechanism.name == "cms":
+        held = rng.multinomial(n, mass.ravel() / mass.sum()).reshape(rows, width)
+        reports = held.sum(axis=1)
+        counts = rng.binomial(held, p) + rng.binomial(reports[:, None] - held, other)
+        return tally.Tally(mechanism.layout, counts, reports)
+    if mechanism.name == "hcms":
+        signs = np.moveaxis(np.array([1, -1]) * transforms.walsh_hadamard(mass.T)[:, :, None], 1, 0)
+        chances = (1 + (2 * p - 1) * signs) / 2
+    else:
+        chances = other + (p - other) * mass
+    counts = rng.multinomial(n, chances.ravel() / chances.sum()).reshape(rows, -1)
+    return tally.Tally(mechanism.layout, counts, counts.sum(axis=1))
+
+
+def replay(mechanism, shape, candidates, n, runs, rng):
+    """Return runs that detect what nobody holds, runs in which all intervals hold, and squared errors over the noise."""
+    listed, unlisted = SHARES[shape]
+    truth = np.concatenate([listed, np.zeros(candidates - len(listed))])
+    noise = np.mean([mechanism.variance(f, n) + f * (1 - f) / n for f in truth])
+    mistaken = covered = 0
+    ratios = []
+    for _ in range(runs):  # other values each time, so other collisions
+        keys = rng.integers(0, 1 << 64, candidates + len(unlisted), np.uint64, endpoint=False)
+        held = np.concatenate([keys[: len(listed)], keys[candidates:]])
+        estimate = decode.estimate(mechanism, draw(mechanism, held, [*listed, *unlisted], n, rng), keys[:candidates].tolist())
+        low, high = estimate.interval(0.95, simultaneous=True)
+        mistaken += estimate.detected(0.05)[truth == 0].any()
+        covered += ((low <= truth) & (truth <= high)).all()
+        ratios.append(np.square(estimate.frequency - truth).mean() / noise)
+    return mistaken, covered, np.mean(ratios)
+
+
+@pytest.mark.parametrize("shape", SHARES)
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("cms", {"rows": 128, "width": 128}), ("hcms", {"rows": 128, "width": 128}), ("fast_local_hash", {"rows": 256})],
+)
+def test_a_common_value_confuses_no_others(name, options, shape):
+    """At 5% few of 20 replays detect what nobody holds, or have a simultaneous interval that fails; what is listed is cleared."""
+    mechanism = mechanisms.make(name, domain_size=1 << 64, epsilon=4, **options)
+    mistaken, covered, ratio = replay(mechanism, shape, 600, 1_000_000, 20, np.random.default_rng(21))
+    assert mistaken <= 5  # exceeded with a chance of 3e-4 by a test of just 5%
+    assert covered >= 15
+    if not shape.startswith("unlisted"):
+        assert 0.7 < ratio < 1.1
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("n", [1_000_000, 10_000_000])
+@pytest.mark.parametrize("shape", SHARES)
+@pytest.mark.parametrize("name", ["cms", "hcms", "fast_local_hash"])
+def test_a_common_value_confuses_no_others_at_length(name, shape, n):
+    """With the pools that mechanisms take by default the error is 5% in a hundred replays."""
+    mechanism = mechanisms.make(name, domain_size=1 << 64, epsilon=4)
+    mistaken, covered, ratio = replay(mechanism, shape, 10_000, n, 100, np.random.default_rng(22))
+    assert mistaken <= 14  # exceeded with a chance of 1e-4
+    assert covered >= 86
+    if not shape.startswith("unlisted"):
+        assert 0.7 < ratio < 1.1
+
+
+def test_few_reports_have_the_binomial_tail():
+    """With one report in a row the support of an absent value is binomial."""
+    cells = np.zeros((300, 56))
+    cells[:, 3] = 1
+    absent = pool.Absent(cells)
+    supports = np.arange(4, 30)
+    assert absent.mean == pytest.approx(300 / 56)
+    assert absent.variance == pytest.approx(300 * 55 / 56**2)
+    assert ndtr(-absent.score(supports)) == pytest.approx(binom.sf(supports - 1, 300, 1 / 56), rel=0.2)
+
+
+@pytest.mark.parametrize("common", [0, 50, 400])
+def test_the_tails_of_an_absent_value(common):
+    """Far out in both tails, a support is as rare as its score says, even if one unlisted value is in every row."""
+    rng = np.random.default_rng(23)
+    cells = rng.binomial(100, 0.3, (64, 64))
+    cells[:, 5] += common
+    chances = np.ones(1)
+    for row in cells:  # the exact distribution, by convolution
+        chances = np.convolve(chances, np.bincount(row) / len(row))
+    absent = pool.Absent(cells)
+    for score in (-4.5, -3, -2, 2, 3, 4.5):
+        support = absent.support(score)
+        whole = int(np.floor(support))
+        rarer = chances[: whole + 1].sum() if score < 0 else chances[whole + 1 :].sum()
+        assert rarer <= 1.1 * ndtr(-abs(score))
+        if common < 400:  # else it moves in steps, and is on the safe side
+            assert rarer >= 0.9 * ndtr(-abs(score))
+            assert absent.score(support) == pytest.approx(score)
+
+
+def test_one_row_says_little():
+    """With one row no support is rarer than the greatest cell, so nothing is detected."""
+    mechanism = mechanisms.make("cms", domain_size=1 << 64, epsilon=4, rows=1, width=64)
+    keys = np.arange(1000, dtype=np.uint64)
+    counted = draw(mechanism, keys[:1], [1.0], 10_000, np.random.default_rng(24))
+    assert not decode.estimate(mechanism, counted, keys.tolist()).detected(0.05).any()

@@ -119,6 +119,13 @@ def test_the_tails_of_an_absent_value(common):
             assert absent.score(support) == pytest.approx(score)
 
 
+def test_no_candidates():
+    """Without candidates there is nothing to clear, and no estimate."""
+    mechanism = mechanisms.make("cms", domain_size=1 << 64, epsilon=4, rows=16, width=16)
+    counted = draw(mechanism, np.arange(1, dtype=np.uint64), [1.0], 10_000, np.random.default_rng(25))
+    assert decode.estimate(mechanism, counted, []).detected(0.05).tolist() == []
+
+
 def test_one_row_says_little():
     """With one row no support is rarer than the greatest cell, so nothing is detected."""
     mechanism = mechanisms.make("cms", domain_size=1 << 64, epsilon=4, rows=1, width=64)

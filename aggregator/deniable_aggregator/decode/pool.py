@@ -324,7 +324,7 @@ class Cells:
 
     def plain(self, support: NDArray[np.float64], candidates: int) -> NDArray[np.intp]:
         """Return the places of supports that noise alone would hardly show among all candidates, in ascending order."""
-        least = self.absent.support(-ndtri(_PLAIN / candidates))
+        least = self.absent.support(-ndtri(_PLAIN / max(candidates, 1)))
         most = min(_MOST, min(self.n, self.absent.cells.size) // _CELLS)
         first = np.argsort(-support, kind="stable")[:most]
         return np.sort(first[support[first] > least])
@@ -389,7 +389,7 @@ def _clear(cells: Cells, keys: NDArray[np.uint64]) -> tuple[NDArray[np.intp], ND
     support = cells.lookup(keys[likely])
     for _ in range(_ROUNDS):
         more = left.plain(support, len(keys))
-        if np.array_equal(plain, more):
+        if not len(more) or np.array_equal(plain, more):
             break
         plain = more
         shares, left = cells.clear(keys[likely[plain]])

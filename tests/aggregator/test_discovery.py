@@ -267,6 +267,23 @@ def test_detection_frequency_is_where_half_is_found():
     assert 3 <= hits <= 14
 
 
+@pytest.mark.campaign
+@pytest.mark.parametrize(("cls", "n"), [(Pem, 300), (TreeHist, 1000)])
+def test_detection_frequency_of_few_reports(cls, n):
+    """Where a value's own reports are most of its error, it is still half detected at the stated frequency."""
+    rng = np.random.default_rng(7)
+    mechanism = cls(domain_size=1 << 16, epsilon=3, start=8, step=8)
+    share = discover(mechanism, simulate(mechanism, list(range(n)), np.ones(n, int), rng)).detection_frequency()
+    counts = np.ones(n - round(share * n) + 1, int)
+    counts[0] = round(share * n)
+    hits = 0
+    for _ in range(150):
+        values = rng.choice(1 << 16, len(counts), replace=False).tolist()
+        found = discover(mechanism, simulate(mechanism, values, counts, rng))
+        hits += any(v == values[0] and yes for v, yes in zip(found.values, found.detected(), strict=True))
+    assert 0.36 < hits / 150 < 0.64
+
+
 @pytest.mark.parametrize(
     ("options", "rule"),
     [

@@ -116,23 +116,28 @@ class Discovery(Estimate):
         return np.maximum(super().p_value, self.joint.tail)
 
     def detection_frequency(self, alpha: float = 0.05) -> float:
-        """Return the share at which a value would pass every level and be detected half of the time; nan without reports.
+        """Return the share at which a value would pass every level and be detected half of the time.
 
+        It is nan without reports, and where a value would not be detected half of the time even if everybody held it.
         It is for a value whose prefixes nobody else has. A value that shares prefixes with others is found more easily.
         """
         from scipy.optimize import brentq  # noqa: PLC0415 - slow to import, and rarely needed
 
         if not self.n_confirm or not all(level.reports for level in self.levels):
             return float("nan")
-        cuts = [(level.threshold, level.stderr) for level in self.levels if level.kept < level.candidates]
-        error = self.joint.stderr
-        cuts.append((self.joint.part.noise(alpha / max(len(self.values), 1), error), error))
+        cuts = [(level.threshold, level.stderr, level.reports) for level in self.levels if level.kept < level.candidates]
+        part, error = self.joint.part, self.joint.stderr
+        cuts.append((part.noise(alpha / max(len(self.values), 1), error), error, self.n_confirm))
+        q = float(part.mechanism.q)
 
         def passing(frequency: float) -> float:
-            return float(sum(log_ndtr((frequency - cut) / error) for cut, error in cuts) - np.log(0.5))
+            own = max(frequency * (1 - 2 * q - frequency * part.gain), 0.0) / part.gain  # what holders add to the variance
+            chances = (log_ndtr((frequency - cut) / np.sqrt(error**2 + own / reports)) for cut, error, reports in cuts)
+            return float(sum(chances) - np.log(0.5))
 
-        top = max(cut + 8 * error for cut, error in cuts)
-        return float(brentq(passing, -top, top))
+        if passing(1.0) < 0:  # not even what everybody holds
+            return float("nan")
+        return float(brentq(passing, -1.0, 1.0))
 
     def verdict(self, alpha: float = 0.05) -> str:
         """Return a sentence on what was found, and on what could have been found."""

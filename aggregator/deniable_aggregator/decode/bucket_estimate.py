@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms.dbitflip import DBitFlip
-    from deniable_aggregator.decode.estimate import Chance, Target
+    from deniable_aggregator.decode.estimate import Target
     from deniable_aggregator.tally import Tally
 
 __all__ = ["Partial", "of"]
@@ -83,7 +83,7 @@ class Partial(Estimate):
         told = np.where(self.told > 0, self.told, np.nan)
         return np.asarray((half_significant(told, self._q, chance) - self._q) / self._gain, np.float64)
 
-    def _interval(self, chance: Chance, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
         The reports that cover a value are a sample of all, and the number that supports it is binomial. So this is Clopper and

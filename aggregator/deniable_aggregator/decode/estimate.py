@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.bloom_regression import Fit
 
-    Chance = float | NDArray[np.float64]
     Target = Literal["population", "respondents"]
 
 __all__ = [
@@ -54,7 +53,7 @@ def tail(level: float, intervals: int = 1) -> float:
 
 
 def clopper_pearson(
-    hits: NDArray[np.int64] | NDArray[np.float64], of: NDArray[np.int64] | int, chance: Chance
+    hits: NDArray[np.int64] | NDArray[np.float64], of: NDArray[np.int64] | int, chance: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute intervals of binomial probabilities with an error of at most `chance` on each side.
 
@@ -65,7 +64,7 @@ def clopper_pearson(
     of
         Trials, of all or of each; without trials the interval is [0, 1].
     chance
-        In (0, 1/2), of all or of each.
+        In (0, 1/2).
 
     References
     ----------
@@ -318,11 +317,13 @@ class Estimate(ABC):
         Y. Benjamini, D. Yekutieli: False discovery rate-adjusted multiple confidence intervals for selected parameters. JASA
         100(469), 2005.
         """
-        share = np.count_nonzero(selected) / max(len(selected), 1)
-        return self._interval(tail(level) * np.where(selected, share, 1.0), target)
+        share = max(int(np.count_nonzero(selected)), 1) / max(len(selected), 1)
+        ends = zip(self._interval(tail(level) * share, target), self._interval(tail(level), target), strict=True)
+        low, high = (np.where(selected, adjusted, pointwise) for adjusted, pointwise in ends)
+        return low, high
 
-    def _interval(self, chance: Chance, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Compute intervals with an error of `chance` on each side, of all or of each, by the normal approximation."""
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals with an error of `chance` on each side, by the normal approximation."""
         reach = -ndtri(chance) * (self.stderr if target == "population" else self.respondents_stderr)
         return self.frequency - reach, self.frequency + reach
 
@@ -425,7 +426,7 @@ class Supported(Estimate):
             return np.asarray((z * z + z * np.sqrt(z * z + 4 * self.touched)) / (2 * self._n * self._gain), np.float64)
         return np.full(len(self.support), self._debias(half_significant(self._n, self._q, chance)))
 
-    def _interval(self, chance: Chance, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
         The support of a value is binomial, and its interval is Clopper and Pearson's, transformed by the debiasing formula. It
@@ -442,7 +443,7 @@ class Supported(Estimate):
             low, high = (self.frequency + (end - self.frequency) * self._narrowing(end) for end in (low, high))
         return low, high
 
-    def _opposed_interval(self, chance: Chance, touched: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _opposed_interval(self, chance: float, touched: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals where reports can oppose values; those for the population hold for respondents all the more.
 
         Of the reports that touch a value, the number that supports it is binomial. The share that touches it is binomial as well,

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms.sketch import Sketch
-    from deniable_aggregator.decode.estimate import Chance, Target
+    from deniable_aggregator.decode.estimate import Target
 
 __all__ = ["Absent", "Cells", "Pooled", "estimate"]
 
@@ -206,7 +206,7 @@ class Pooled(Estimate):
         least = self.absent.support(-ndtri(chance)) - self.absent.mean
         return np.full(len(self.support), least / self.n / self._gain)
 
-    def _interval(self, chance: Chance, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
         Noise alone gives Clopper and Pearson's interval, or for respondents a normal one. Confusion adds what makes the tails of
@@ -223,7 +223,7 @@ class Pooled(Estimate):
         scale = self.n * self._gain
         return self.frequency - np.hypot(below, more) / scale, self.frequency + np.hypot(above, fewer) / scale
 
-    def _excess(self, chance: Chance) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _excess(self, chance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return what confusion adds to the lower and the upper tail of the support of an absent value, in squares."""
         n, q, score = self.n, self._q, ndtri(chance)
         tails = self.absent.support(score) - self.absent.mean, self.absent.support(-score) - self.absent.mean

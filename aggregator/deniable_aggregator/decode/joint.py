@@ -21,14 +21,11 @@ import numpy as np
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
-from deniable.exact.hashing import PoolFamily
-from deniable.mechanisms.coin import Coin
-from deniable.mechanisms.direct import Grr
-from deniable.mechanisms.subset import Subset
 from deniable_aggregator import decode
 from deniable_aggregator.decode.estimate import Supported, tail
 from deniable_aggregator.decode.independence import Chi2, distance, score_test
 from deniable_aggregator.decode.joint_table import Data, maximum, unconstrained
+from deniable_aggregator.decode.pair_support import pair_support
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -231,31 +228,27 @@ def from_product(mechanism: Mechanism, counted: Tally, shape: Sequence[int]) -> 
 
     Notes
     -----
-    Let s = q + f (p - q) be the probability that a report supports a value. For most mechanisms a report supports two values
-    other than the true one independently. Then the covariance of two estimates is ``-f g / n``, and the variance is
-    ``s (1 - s) / (n (p - q)^2)``. For hash functions and Hadamard's matrix this holds for all pairs, except that a value and two
-    values on a line with it differ slightly. Direct answers and subsets always support k = p + (d - 1) q values, and this gives
-    the probability of a pair.
+    Let s = q + f (p - q) be the probability that a report supports a value, and b the probability that it supports both of two
+    values. Their estimates have the covariance ``(b - s s') / (n (p - q)^2)``. `pair_support` computes b exactly from the shares.
     """
     if prod(shape) != mechanism.domain_size or min(shape, default=0) < 1 or mechanism.domain_size > MAX_CELLS:
         raise ParameterError(f"a shape of the domain has {mechanism.domain_size} cells, at most {MAX_CELLS}", tuple(shape))
     estimate = decode.estimate(mechanism, counted)
-    pooled = isinstance(getattr(mechanism, "family", None), PoolFamily)
-    if not isinstance(estimate, Supported) or estimate.touched is not None or pooled:
+    if not isinstance(estimate, Supported) or estimate.touched is not None:
         raise ParameterError("a table is estimated from reports of a pure mechanism", mechanism.name)
-    raw, n = estimate.frequency, estimate.n
+    pairs, raw, n = pair_support(mechanism), estimate.frequency, estimate.n
     if not n:
         return _unknown(tuple(shape), log_likelihood=float("nan"))
     table = raw.reshape(shape)
     return Joint(
         frequency=table,
         raw=table,
-        covariance=_pure_covariance(mechanism, np.clip(raw, 0, 1), n),
+        covariance=pairs.covariance(np.clip(raw, 0, 1), n),
         n=n,
         converged=True,
         iterations=0,
         log_likelihood=float("nan"),
-        _independence=Chi2(distance(table, lambda f: _pure_covariance(mechanism, f, n)), _degrees(shape)),
+        _independence=Chi2(distance(table, lambda f: pairs.covariance(f, n)), _degrees(shape)),
     )
 
 
@@ -276,20 +269,6 @@ def _unknown(shape: tuple[int, ...], log_likelihood: float) -> Joint:
 
 def _degrees(shape: Sequence[int]) -> int:
     return prod(shape) - 1 - sum(size - 1 for size in shape)
-
-
-def _pure_covariance(mechanism: Mechanism, f: NDArray[np.float64], n: int) -> NDArray[np.float64]:
-    p, q, d = float(mechanism.p), float(mechanism.q), len(f)
-    s = q + f * (p - q)
-    if isinstance(mechanism, (Coin, Grr, Subset)):
-        size = p + (d - 1) * q
-        own = p * (size - 1) / (d - 1)
-        rest = (q * (size - 1) - own) / (d - 2) if d > 2 else 0.0  # noqa: PLR2004
-        both = rest + (own - rest) * (f[:, None] + f)
-    else:
-        both = q * q + q * (p - q) * (f[:, None] + f)
-    both[np.diag_indices(d)] = s
-    return np.asarray((both - np.outer(s, s)) / (n * (p - q) ** 2), np.float64)
 
 
 def _checked(likelihoods: Sequence[Floats]) -> tuple[tuple[int, ...], int]:

@@ -421,6 +421,7 @@ def test_a_product_has_honest_errors_and_size(name):
         ("local_hash", {}, 3000),
         ("loloha", {"permanent": 4}, 3000),
         ("hadamard", {}, 3000),
+        ("hadamard", {}, 300),
         ("pgr", {}, 3000),
     ],
 )

@@ -95,25 +95,33 @@ def _whiten(data: Data, axis: int, margin: NDArray[np.float64], step: int) -> tu
 
 
 def distance(raw: NDArray[np.float64], covariance: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> float:
-    """Compute the squared distance of a table from the independent tables, linearised at the product of its margins."""
-    margins = []
-    for axis in range(raw.ndim):
-        margin = np.maximum(raw.sum(axis=tuple(other for other in range(raw.ndim) if other != axis)), 1e-6)
-        margins.append(margin / margin.sum())
-    product = _outer(margins)
-    tangents = [
-        _outer([*margins[:axis], value, *margins[axis + 1 :]])
-        for axis, margin in enumerate(margins)
-        for value in np.eye(len(margin))
-    ]
-    basis = np.array(tangents).T
-    # The variance along a tangent does not matter. Adding the product's makes the covariance regular if the shares sum to 1.
-    metric = covariance(product)
-    metric += np.outer(product, product) * (metric.max() * product.size)
-    rest = raw.ravel() - product
-    along = np.linalg.solve(metric, basis)
-    rest -= basis @ np.linalg.lstsq(basis.T @ along, along.T @ rest)[0]
-    return float(rest @ np.linalg.solve(metric, rest))
+    """Compute the squared distance of a table from the independent tables, linearised at a product close to it.
+
+    The product of the table's own margins ignores how the errors of cells go together. With few reports it is not close enough,
+    and too many tables are called dependent. So the distance is linearised once more, at the product nearest by the first.
+    """
+    axes = range(raw.ndim)
+    margins = [_shares(raw.sum(axis=tuple(other for other in axes if other != axis))) for axis in axes]
+    statistic = 0.0
+    for _ in range(2):
+        product = _outer(margins)
+        tangents = [_outer([*margins[:axis], value, *margins[axis + 1 :]]) for axis in axes for value in np.eye(raw.shape[axis])]
+        rest, basis = raw.ravel() - product, np.array(tangents).T
+        # The variance along a tangent does not matter. Adding the product's makes the covariance regular if the shares sum to 1.
+        metric = covariance(product)
+        metric += np.outer(product, product) * (metric.max() * product.size)
+        weighted = np.linalg.solve(metric, np.column_stack([rest, basis]))
+        step = np.linalg.lstsq(basis.T @ weighted[:, 1:], basis.T @ weighted[:, 0])[0]
+        statistic = float((rest - basis @ step) @ (weighted[:, 0] - weighted[:, 1:] @ step))
+        steps = np.split(step, np.cumsum(raw.shape)[:-1])
+        margins = [_shares(margin + change) for margin, change in zip(margins, steps, strict=True)]
+    return statistic
+
+
+def _shares(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Make shares of numbers that may be negative: above 0, with sum 1."""
+    positive = np.maximum(numbers, 1e-6)
+    return np.asarray(positive / positive.sum(), np.float64)
 
 
 def _outer(vectors: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:

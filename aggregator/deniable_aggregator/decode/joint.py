@@ -119,7 +119,7 @@ class Joint:
         information behaves like Neyman's statistic if there are few reports in a cell: 5% was up to 65%.
 
         From `from_product` it is the distance of `raw` from the nearest product, in the metric of the product's covariance
-        (minimum chi-square).
+        (minimum chi-square). The metric is computed at that product.
 
         References
         ----------

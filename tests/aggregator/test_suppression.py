@@ -14,7 +14,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from deniable.registry.hierarchy import parents
 from deniable_aggregator.publish import suppression
 from deniable_aggregator.publish.breakdown import Breakdown
-from deniable_aggregator.publish.suppression import nested, publishable
+from deniable_aggregator.publish.suppression import difference, nested, publishable, span
 from deniable_aggregator.publish.suppression.cube import Cube
 from deniable_aggregator.publish.suppression.difference import Difference, Verdict
 from deniable_aggregator.publish.suppression.span import Span
@@ -298,7 +298,7 @@ def test_effort_is_bounded(monkeypatch):
     """All checks of a cube together solve no more linear programs than are allowed."""
     allowed = []
 
-    def verdict(self, rounds):
+    def verdict(self, rounds, _exchanges):
         allowed.append(rounds)
         self.rounds = rounds
         return Verdict.OPEN
@@ -309,6 +309,27 @@ def test_effort_is_bounded(monkeypatch):
     table((3, 40, 50), (60, 70, 80), (90, 95, 9))
     assert allowed[:3] == [3, 2, 0]
     assert sum(allowed) == 5
+
+
+def test_many_small_combinations_take_bounded_work(monkeypatch, caplog):
+    """474 combinations of about three reports take no more steps than are allowed. Cells left open are withheld and counted."""
+    steps = []
+
+    def clear(*step):
+        steps.append(step[1:])
+        span.clear(*step)
+
+    monkeypatch.setattr(difference, "clear", clear)
+    values = {"a": tuple("abcde"), "b": tuple("abcde"), "c": tuple("abcde"), "d": tuple("abcd")}
+    cube = cube_of(values, {}, np.random.default_rng(2).poisson(3, 500).tolist())
+    published = publishable(cube, LEAST)
+    assert 1000 < len(steps) <= 10_000
+    assert f"{caplog.records[0].args[0]} cells took too long" in caplog.text
+    enough = [text for text in map(cube.breakdown.text, cube.cells()) if cube.total(text) >= LEAST]
+    assert 0 < caplog.records[0].args[0] <= len(set(enough) - published)
+    assert {text for text in enough if "," not in text} <= published
+    rows = indicator(cube, sorted(published)).astype(float)
+    assert (np.linalg.pinv(rows) @ rows).diagonal().max() < 1 - 1e-9  # no combination alone can be computed
 
 
 def test_many_cells_are_published_in_order(monkeypatch):

@@ -23,6 +23,7 @@ Science 47(7).
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,6 +46,10 @@ MAX_ROUNDS = 12
 """Linear programs that are solved for one cell at most."""
 MAX_ALL_ROUNDS = 60
 """The same, for a cube."""
+MAX_ALL_EXCHANGES = 10_000
+"""Exchanges of a pivot for all cells of a cube at most: they take a few seconds. A cube of 300 leaves needs some 2,000."""
+
+log = logging.getLogger("deniable.publisher")
 
 
 def publishable(cube: Cube, least: int) -> frozenset[str]:
@@ -57,8 +62,11 @@ def publishable(cube: Cube, least: int) -> frozenset[str]:
     least
         Fewest reports that anything published may be about; 1 or less withholds only empty cells.
     """
-    verdicts = _judged(cube, least).items()
-    return frozenset(cube.breakdown.text(words) for words, verdict in verdicts if verdict is Verdict.SAFE)
+    verdicts = _judged(cube, least)
+    undecided = sum(verdict is Verdict.OPEN for verdict in verdicts.values())
+    if undecided:
+        log.warning("%d cells took too long to check and are withheld: %r", undecided, cube)
+    return frozenset(cube.breakdown.text(words) for words, verdict in verdicts.items() if verdict is Verdict.SAFE)
 
 
 def _judged(cube: Cube, least: int) -> dict[Words, Verdict]:
@@ -84,16 +92,19 @@ def _any_order(cube: Cube, least: int) -> dict[Words, Verdict] | None:
     rows = {words: column[found[words]] for words in enough}
     reports = cube.reports[order]
     heavy = int((reports >= least).sum())
-    span, rounds = Span(len(reports), heavy), MAX_ALL_ROUNDS
+    span, rounds, exchanges = Span(len(reports), heavy), MAX_ALL_ROUNDS, MAX_ALL_EXCHANGES
     verdicts: dict[Words, Verdict] = {}
     for words, members in rows.items():
         remainder = span.remainder(members)
         if span.harmless(remainder):
             verdicts[words] = Verdict.SAFE
-        else:
+        elif exchanges:
             difference = Difference(*span.light(), remainder[heavy:], reports[heavy:], least)
-            verdicts[words] = difference.verdict(min(rounds, MAX_ROUNDS))
+            verdicts[words] = difference.verdict(min(rounds, MAX_ROUNDS), exchanges)
             rounds -= difference.rounds
+            exchanges -= difference.exchanges
+        else:
+            verdicts[words] = Verdict.OPEN
         if verdicts[words] is Verdict.SAFE:
             span.add(remainder)
     return verdicts if span.sound([members for words, members in rows.items() if verdicts[words] is Verdict.SAFE]) else None

@@ -11,8 +11,9 @@ A *circuit* is a set of leaves on which no v cancels w. Every w + v reveals a le
 * a set of leaves that meets every circuit contains the leaves of some w + v. The lightest such set is approximated by a linear
   program, to which circuits are added as needed. Its bound is a flow, checked in whole numbers. Its solution suggests leaves,
   which are checked in exact arithmetic;
-* if neither decides, sets are tried one after the other, each with one more leaf of a circuit that the last one missed. After a
-  number of tries the verdict stays open.
+* if neither decides, sets are tried one after the other, each with one more leaf of a circuit that the last one missed.
+
+After a number of linear programs, tries or exchanges of a pivot the verdict stays open. Nearly all time goes into exchanges.
 
 References
 ----------
@@ -51,6 +52,10 @@ class Verdict(Enum):
     """Not decided within the allowed effort."""
 
 
+class _TooLongError(Exception):
+    """All exchanges were used before the cell was decided."""
+
+
 class Difference:
     """A cell to be checked against cells that are known.
 
@@ -66,6 +71,13 @@ class Difference:
         int64 array (leaves,): reports of each leaf, all below `least`.
     least
         Fewest reports that a combination may reveal.
+
+    Attributes
+    ----------
+    rounds : int
+        Linear programs that were solved.
+    exchanges : int
+        Pivots that were exchanged.
     """
 
     def __init__(
@@ -90,10 +102,17 @@ class Difference:
         self._least = least
         self._weights = np.where(weights < least, weights, _BOUNDLESS)
         self._circuits: list[NDArray[np.intp]] = []
-        self.rounds = 0
+        self.rounds, self.exchanges, self._most_exchanges = 0, 0, 0
 
-    def verdict(self, rounds: int) -> Verdict:
-        """Decide, with at most `rounds` linear programs."""
+    def verdict(self, rounds: int, exchanges: int) -> Verdict:
+        """Decide, with at most so many linear programs and exchanges."""
+        self._most_exchanges = exchanges
+        try:
+            return self._decide(rounds)
+        except _TooLongError:
+            return Verdict.OPEN
+
+    def _decide(self, rounds: int) -> Verdict:
         found = self._pack(self._weights.copy(), 1)
         while found is Verdict.OPEN and self.rounds < rounds:
             self.rounds += 1
@@ -160,6 +179,9 @@ class Difference:
             for row in map(int, gaining):
                 best = int(np.where(self._rows[row] != 0, room, -1).argmax())
                 if room[best] > room[self._basis[row]]:
+                    if self.exchanges == self._most_exchanges:
+                        raise _TooLongError
+                    self.exchanges += 1
                     clear(self._rows, row, best)
                     self._basis[row] = best
 

@@ -102,6 +102,37 @@ def test_goodness_of_fit_of_both_steps(chi_square, name):
     chi_square(seen, together(made, row, 2))
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("d", "permanent"), [(2, "2"), (4, "1.25")])
+def test_what_two_reports_of_one_response_share(name, d, permanent):
+    """Their covariance, over all draws of row and response, is the permanent part of the variance, exactly."""
+    made = make(name, d, "1", **({} if name == "dbitflip" else {"permanent": permanent}))
+    true, other = made.permanent_support
+    for value in (0, d - 1):
+        mean = square = Fraction(0)
+        for row in range(made.layout.rows):
+            for kept, chance in distribution(
+                lambda tape, row=row: made.layout.pack(row, made.respond_permanently(row, 0, tape))
+            ).items():
+                content = made.layout.unpack(kept)[1]
+                reports = distribution(lambda tape, row=row, content=content: made.respond_instantly(row, content, tape))
+                supporting = sum(mass for payload, mass in reports.items() if value in made.supported(payload))
+                mean += chance * supporting / made.layout.rows
+                square += chance * supporting**2 / made.layout.rows
+        assert mean == (made.p if value == 0 else made.q)
+        step = (made.p - made.q) / (true - other)
+        first = true if value == 0 else other
+        assert square - mean**2 == first * (1 - first) * step**2
+        shared = float((square - mean**2) / (made.p - made.q) ** 2)
+        assert made.permanent_variance(float(value == 0)) == pytest.approx(shared, rel=1e-12)
+
+
+def test_a_set_of_buckets_is_part_of_what_is_kept():
+    """Every report of dBitFlip is the permanent response: nothing of its variance is drawn afresh."""
+    made = make("dbitflip", 12, buckets=4)
+    assert [made.permanent_variance(share) for share in (0, 0.3, 1)] == [made.variance(share, 1) for share in (0, 0.3, 1)]
+
+
 # the literature
 
 

@@ -157,6 +157,15 @@ class DBitFlip(Permanent):
         return (frequency * held + (1 - frequency) * absent) / n
 
     @property
+    def permanent_support(self) -> tuple[Fraction, Fraction]:
+        """Probability that the bits kept support the true value, and another one: they are the report."""
+        return self.p, self.q
+
+    def permanent_variance(self, frequency: float) -> float:
+        """Compute the variance of one report: all of it is of the bits kept, and of the set."""
+        return self.variance(frequency, 1)
+
+    @property
     def mean_variance(self) -> Fraction:
         """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
         held, absent = self._variances()

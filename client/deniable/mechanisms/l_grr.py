@@ -41,6 +41,12 @@ class Shifted(Permanent):
         }
 
     @property
+    def permanent_support(self) -> tuple[Fraction, Fraction]:
+        """Probability that the cell kept is the true value's, and another value's."""
+        keep = self._keeps["keep_permanent"]
+        return keep, (1 - keep) / (self.layout.width - 1)
+
+    @property
     def _keeps(self) -> dict[str, Any]:
         """The probabilities that the first and the second step keep the cell."""
         cells, (again, other) = self.layout.width, self._again

@@ -53,6 +53,11 @@ class LOsue(Oue, Permanent):
         """The constants of OUE, the probability of a kept 1 for another value, and that of a flip of a kept bit."""
         return super().constants | {"other_permanent": self._other, "flip_again": self._flip}
 
+    @property
+    def permanent_support(self) -> tuple[Fraction, Fraction]:
+        """Probability that a bit kept is 1, for the true value and for another."""
+        return _HALF, self._other
+
     def respond_permanently(self, row: int, value: int, source: Source) -> int:  # noqa: ARG002 - there is one row
         """Draw the bits that are kept for a value."""
         return place(value, draw(source, _HALF, self._other, self.domain_size, 1)[0])

@@ -10,6 +10,8 @@ from deniable.mechanisms.local_hash import LocalHash, best_family
 from deniable.mechanisms.permanent import MAX_ROWS
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from deniable.exact.hashing import LinearFamily
 
 __all__ = ["Loloha"]
@@ -53,6 +55,11 @@ class Loloha(LocalHash, Shifted):
     def constants(self) -> dict[str, Any]:
         """The functions, and the probabilities of the true cell, in one step and in two."""
         return super().constants | self._keeps
+
+    @property
+    def permanent_support(self) -> tuple[Fraction, Fraction]:
+        """Probability that the cell kept is the true value's, and another value's, which a row hashes to any cell alike."""
+        return super().permanent_support[0], self.q
 
     @property
     def kept_responses(self) -> int:

@@ -34,6 +34,8 @@ class Bloom(Permanent):
     ----------
     one, other : Fraction
         Probability that a bit of the value's filter is reported as 1, and that any other bit is. (q* and p* in the literature.)
+    flip_permanent : Fraction
+        Probability that the permanent response has a bit of the filter flipped.
     family : PoolFamily or None
         The hash functions of all cohorts, cohort by cohort; None if no pool is used.
     """
@@ -43,6 +45,7 @@ class Bloom(Permanent):
     cohorts: int = 0
     one: Fraction = None  # type: ignore[assignment] # set with the other parameters
     other: Fraction = None  # type: ignore[assignment]
+    flip_permanent: Fraction = Fraction(0)
     family: PoolFamily | None = None
 
     @abstractmethod
@@ -66,15 +69,24 @@ class Bloom(Permanent):
         A report supports the values all of whose bits are 1. This plain definition is for proofs. The decoder makes better use of
         the bits.
         """
-        hit = Fraction(0) if self.basic else Fraction(1, self.bits)
+        p, q = self._support(one, other)
         return {
             "ratio": (one * (1 - other) / (other * (1 - one))) ** self.hashes,
-            "p": one**self.hashes,
-            "q": (hit * one + (1 - hit) * other) ** self.hashes,
+            "p": p,
+            "q": q,
             "one": one,
             "other": other,
             "layout": Layout(self.cohorts, self.bits, "bits"),
         }
+
+    def _support(self, one: Fraction, other: Fraction) -> tuple[Fraction, Fraction]:
+        hit = Fraction(0) if self.basic else Fraction(1, self.bits)
+        return one**self.hashes, (hit * one + (1 - hit) * other) ** self.hashes
+
+    @property
+    def permanent_support(self) -> tuple[Fraction, Fraction]:
+        """Probability that all bits of the true value are kept as 1, and all of another one."""
+        return self._support(1 - self.flip_permanent, self.flip_permanent)
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw each report's cohort, its ones for an empty filter, and the places where a 1 of the filter is copied."""
@@ -105,6 +117,10 @@ class Bloom(Permanent):
             wanted, held = self.filter(cohort, value), self.filter(cohort, true)
             total += self.one ** (wanted & held).bit_count() * self.other ** (wanted & ~held).bit_count()
         return total / self.cohorts
+
+    def respond_permanently(self, row: int, value: int, source: Source) -> int:
+        """Draw the noisy filter that is kept for a value."""
+        return self.filter(row, value) ^ flips(source, self.flip_permanent, self.bits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +156,6 @@ class Rappor(Bloom):
     options = ("bits", "hashes", "cohorts", "permanent")
 
     _kept: int = 0
-    _flip_permanent: Fraction = Fraction(0)
     _flip: Fraction = Fraction(0)
     family: PoolFamily = None  # type: ignore[assignment]
 
@@ -162,7 +177,7 @@ class Rappor(Bloom):
         return self._claims(Fraction(kept, kept + UNIT), Fraction(UNIT, kept + UNIT)) | {
             "permanent_ratio": Fraction(kept_permanent, UNIT) ** (2 * self.hashes),
             "_kept": kept,
-            "_flip_permanent": flip_permanent,
+            "flip_permanent": flip_permanent,
             "_flip": second_flip(flip_permanent, Fraction(UNIT, kept + UNIT)),
             "family": PoolFamily(self.name, self.cohorts * self.hashes, self.bits),
         }
@@ -174,7 +189,7 @@ class Rappor(Bloom):
             "hashes": self.hashes,
             "family": None if self.basic else self.family.constants,
             "flip": self.other,
-            "flip_permanent": self._flip_permanent,
+            "flip_permanent": self.flip_permanent,
             "flip_again": self._flip,
         }
 
@@ -199,10 +214,6 @@ class Rappor(Bloom):
         for number in range(cohort * self.hashes, (cohort + 1) * self.hashes):
             bits |= 1 << self.family.hash(number, value)
         return bits
-
-    def respond_permanently(self, row: int, value: int, source: Source) -> int:
-        """Draw the noisy filter that is kept for a value."""
-        return self.filter(row, value) ^ flips(source, self._flip_permanent, self.bits)
 
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
         """Flip some of the kept bits."""
@@ -265,6 +276,7 @@ class GoogleRappor(Bloom):
             "prob_p": str(params.prob_p),
             "prob_q": str(params.prob_q),
             "prob_f": str(params.prob_f),
+            "flip_permanent": half,  # a bit that is replaced by a fair coin is flipped with half the probability
             "params": params,
         }
 
@@ -288,7 +300,7 @@ class GoogleRappor(Bloom):
             "hashes": self.hashes,
             "one": self.one,
             "other": self.other,
-            "flip_permanent": self.params.effective_f / 2,
+            "flip_permanent": self.flip_permanent,
             "one_again": self.params.effective_q,
             "other_again": self.params.effective_p,
         }
@@ -301,13 +313,6 @@ class GoogleRappor(Bloom):
     def filter(self, cohort: int, value: int) -> int:
         """Return the Bloom filter of a value in a cohort, by MD5."""
         return google_rappor.bloom(data(value, self.domain_size), cohort, self.params)
-
-    def respond_permanently(self, row: int, value: int, source: Source) -> int:
-        """Draw the noisy filter that is kept for a value. The original has the same distribution over random secrets.
-
-        Replacing a bit by a fair coin with probability f is the same as flipping it with probability f / 2.
-        """
-        return self.filter(row, value) ^ flips(source, self.params.effective_f / 2, self.bits)
 
     def respond_instantly(self, row: int, kept: int, source: Source) -> bytes:
         """Draw each bit: a 1 with probability q if the kept bit is 1, and with probability p if it is 0."""

@@ -17,6 +17,7 @@ from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
+from deniable.mechanisms.permanent import Permanent
 from deniable.mechanisms.prefix import PrefixTree
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
@@ -25,6 +26,7 @@ from deniable.mechanisms.unary import members
 from deniable.wire.layout import MAX_CELLS
 from deniable_aggregator.decode import bucket_estimate, hash_lookup, pool
 from deniable_aggregator.decode.estimate import Estimate, Fitted, Supported
+from deniable_aggregator.decode.panel import Panel
 from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
 
 if TYPE_CHECKING:
@@ -39,7 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["bloom_design", "estimate", "squared_mass", "supports"]
 
 
-def estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = None) -> Estimate:
+def estimate(
+    mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = None, *, repeats: float = 0.0, kept: bool = False
+) -> Estimate:
     """Estimate frequencies from a tally.
 
     Parameters
@@ -51,6 +55,10 @@ def estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = 
     values
         The values wanted, each in [0, domain_size) and listed once; by default the whole domain. If the domain is too large for
         that, such as all texts, these are candidates: values that people might hold.
+    repeats
+        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
+    kept
+        Whether the devices keep their permanent responses.
 
     Returns
     -------
@@ -72,7 +80,11 @@ def estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None = 
             raise ParameterError("a candidate is a value of the domain", "another number")
         if len(set(values)) != len(values):
             raise ParameterError("candidates are listed once", f"{len(values) - len(set(values))} twice")
-    return _estimate(mechanism, tally, values)
+    permanent = mechanism if kept and isinstance(mechanism, Permanent) else None
+    if isinstance(permanent, Bloom) and not permanent.basic:
+        return _fitted(permanent, tally, values, repeats, kept=True)
+    apart = _estimate(mechanism, tally, values)
+    return Panel(tally.n, apart, repeats, permanent) if tally.n and (repeats or permanent) else apart
 
 
 @singledispatch
@@ -133,8 +145,13 @@ def _(mechanism: Sketch, tally: Tally, values: Sequence[int] | None) -> Estimate
 @_estimate.register(Bloom)
 def _(mechanism: Bloom, tally: Tally, values: Sequence[int] | None) -> Estimate:
     """Count directly if each value has a bit of its own; otherwise estimate by regression on the bits of the Bloom filters."""
-    if mechanism.basic:
-        return _of(mechanism, tally, values, tally.counts[0])
+    return _of(mechanism, tally, values, tally.counts[0]) if mechanism.basic else _fitted(mechanism, tally, values)
+
+
+def _fitted(
+    mechanism: Bloom, tally: Tally, values: Sequence[int] | None, repeats: float = 0.0, *, kept: bool = False
+) -> Estimate:
+    """Estimate by regression; `repeats` are reports of one permanent response."""
     chosen = range(mechanism.domain_size) if values is None else values
     if not tally.n:
         return Supported(mechanism, 0, np.zeros(len(chosen), np.int64))
@@ -142,8 +159,9 @@ def _(mechanism: Bloom, tally: Tally, values: Sequence[int] | None) -> Estimate:
 
     density = 1 - (1 - 1 / mechanism.bits) ** mechanism.hashes
     design = bloom_design(mechanism, chosen)
-    p, q = float(mechanism.other), float(mechanism.one)
-    return Fitted(tally.n, bloom_regression.fit(design, tally.counts, tally.reports, p, q, density=density))
+    p, q, flip = float(mechanism.other), float(mechanism.one), float(mechanism.flip_permanent)
+    fit = bloom_regression.fit(design, tally.counts, tally.reports, p, q, density=density, repeats=repeats, flip=flip)
+    return Fitted(tally.n, fit, repeats, kept)
 
 
 @singledispatch

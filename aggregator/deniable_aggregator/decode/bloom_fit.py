@@ -95,6 +95,10 @@ class Cells:
     p: float
     q: float
     density: float | None
+    repeats: float = 0.0  # other reports of its permanent response that a report has beside it
+    flip: float = 0.0  # probability that a permanent response flips a bit
+    people: Floats = field(init=False)  # (cohorts,): whose permanent responses the reports are worth
+    noise: tuple[float, float] = field(init=False)  # variance of a debiased bit of a person's reports, of a 0 and of a 1
     transposed: csr_array[Any] = field(init=False)
     filters: NDArray[np.int64] = field(init=False)  # (ones of the design,): cohort * columns + column, ascending
     bits: NDArray[np.int64] = field(init=False)  # (ones of the design,): their bits
@@ -116,6 +120,11 @@ class Cells:
         single = weights.sum() / size / width
         # From the candidates' filters, so that hashes may coincide, instead of from an assumption on the hashes.
         double = (weights * (weights - 1)).sum() / size / max(1, width * (width - 1))
+        kept = bit_noise(self.flip, 1 - self.flip)
+        once = bit_noise(self.p, self.q)
+        fresh = ((all_ - part) / (1 + self.repeats) for all_, part in zip(once, kept, strict=True))
+        object.__setattr__(self, "people", self.reports / (1 + self.repeats))
+        object.__setattr__(self, "noise", tuple(part + more for part, more in zip(kept, fresh, strict=True)))
         object.__setattr__(self, "transposed", csr_array(self.design.T))
         object.__setattr__(self, "y", (self.counts / self.reports[:, None] - self.p) / (self.q - self.p))
         object.__setattr__(self, "ones", np.asarray(self.design.sum(axis=0)).ravel() / cohorts)
@@ -144,12 +153,12 @@ class Cells:
         basis[:, :, 2:] = filters[:, :, held]
         basis[:, :, 1] = mean = basis[:, :, 2:] @ mass + rest * density
         basis[:, :, 0] = 1
-        reports = self.reports[begin:end, None]
-        spread = rest / reports + excess
-        weights = np.concatenate([[rest * density**2], [-1], mass]) / reports
+        people = self.people[begin:end, None]
+        spread = rest / people + excess
+        weights = np.concatenate([[rest * density**2], [-1], mass]) / people
         weights[:, :1] += spread * self.together
-        quiet, loud = bit_noise(self.p, self.q)
-        diagonal = (quiet + mean * (loud - quiet) + _LEAST_NOISE) / reports + spread * self.alone
+        quiet, loud = self.noise
+        diagonal = (quiet + mean * (loud - quiet) + _LEAST_NOISE) / people + spread * self.alone
         return Covariance(diagonal, basis, weights)
 
     def information(self, begin: int, end: int, precision: Floats) -> Floats:
@@ -270,8 +279,8 @@ def solve(cells: Cells, columns: Integers, shares: Floats, excess: float, *, oth
     variance[inside] = variances[len(kept) - len(inside) :]
     inflation = max(1.0, chi2 / freedom) if freedom > 0 else 1.0
     plausible = np.clip(frequency, 0.0, 1.0)
-    quiet, loud = bit_noise(cells.p, cells.q)
-    total = cells.reports.sum()
+    quiet, loud = cells.noise
+    total = cells.people.sum()
     own = plausible * (1 - plausible + (loud - quiet) / cells.ones) / total
     # The covariance assumed that a column is present inside of the model, and absent outside.
     variance[inside] = np.maximum(variance[inside] - own[inside], 1 / total**2)

@@ -14,6 +14,8 @@ The noise is diagonal, and B is the filter of a random respondent under the fitt
 model do not raise all bits evenly. C is the covariance of one random filter, and t is the sum of their squared shares. Each fit
 is generalised least squares with this covariance. Its shares and t are updated until they settle.
 
+Several reports of one permanent response count as one person's: only the fresh part of their noise averages out.
+
 If there are few candidates for the number of cells, all of them are in the model. Then no selection biases it. Otherwise a
 non-negative LASSO selects candidates at the level of the noise, and significant ones are added. Each other candidate is tested by
 adding it alone. If both models are possible, the one with smaller errors is used.
@@ -108,6 +110,8 @@ def fit(
     q: float,
     *,
     density: float | None,
+    repeats: float = 0.0,
+    flip: float = 0.0,
 ) -> Fit:
     """Estimate the share of every candidate, and test whether it is present.
 
@@ -125,6 +129,10 @@ def fit(
         Probabilities that a bit that is 0, and one that is 1, in the filter is reported as 1; ``0 <= p < q <= 1``.
     density
         Share of 1s in the filters of strings that are not candidates, in (0, 1); None if all strings are candidates.
+    repeats
+        How many other reports of its permanent response a report has beside it, on average.
+    flip
+        Probability that a permanent response flips a bit; only needed with repeats.
 
     Raises
     ------
@@ -147,11 +155,11 @@ def fit(
         return Fit(nothing, nothing, nothing, np.ones_like(nothing), np.zeros(nothing.shape, np.bool_), np.nan, np.nan, np.nan)
     columns = csr_array(rows[:, first])
     # A selection leaves out candidates. They raise bits as other strings do, so a density is needed in any case.
-    cells = Cells(columns, held > 1, counts[used], reports[used], p, q, density or columns.mean())
+    cells = Cells(columns, held > 1, counts[used], reports[used], p, q, density or columns.mean(), repeats, flip)
     model = _search(cells)
     # Lack of fit is estimated from degrees of freedom that are left. If all strings are candidates, there is no lack of fit.
     room = columns.shape[0] // (2 if density else 1)
-    if len(model.columns) < number <= min(_ALL, room, reports.sum() // _REPORTS):
+    if len(model.columns) < number <= min(_ALL, room, cells.people.sum() // _REPORTS):
         whole = _settle(cells if density else replace(cells, density=None), np.arange(number), None)
         # The choice depends on the errors alone, not on the frequencies, so it biases no test.
         if len(whole.columns) == number and np.median(whole.variance) < np.median(np.nan_to_num(model.variance, nan=np.inf)):

@@ -33,8 +33,9 @@ class Combined:
         (values,), the mean of the frequencies by these weights.
     stderr
         (values,), its standard error.
-    Chance of estimates that differ at least as much if the true frequencies are the same in all (Cochran's Q of each value,
-    Bonferroni over the values).
+    p_value
+        Chance of estimates that differ at least as much if the true frequencies are the same in all (Cochran's Q of each value,
+        Bonferroni over the values). Of people who are in several estimates it is too large, if anything.
 
     References
     ----------
@@ -46,6 +47,7 @@ class Combined:
     stderr: NDArray[np.float64]
     p_value: float
     _parts: tuple[tuple[Estimate, NDArray[np.intp]], ...]
+    _common: NDArray[np.float64]
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute confidence intervals from those of the estimates.
@@ -69,15 +71,18 @@ class Combined:
         """
         if simultaneous:
             level = 1 - (1 - level) / max(len(self.frequency), 1)
-        below, above = np.zeros_like(self.frequency), np.zeros_like(self.frequency)
+        below, above = [], []
         for weight, (estimate, places) in zip(self.weights, self._parts, strict=True):
             low, high = (end[places] for end in estimate.interval(level))
-            below += np.square(weight * (estimate.frequency[places] - low))
-            above += np.square(weight * (high - estimate.frequency[places]))
-        return self.frequency - np.sqrt(below), self.frequency + np.sqrt(above)
+            below.append(weight * (estimate.frequency[places] - low))
+            above.append(weight * (high - estimate.frequency[places]))
+        low, high = (np.sqrt(_sum(np.array(reach), self._common)) for reach in (below, above))
+        return self.frequency - low, self.frequency + high
 
 
-def combine(estimates: Sequence[Estimate], places: Sequence[Sequence[int]]) -> Combined:
+def combine(
+    estimates: Sequence[Estimate], places: Sequence[Sequence[int]], overlap: NDArray[np.float64] | None = None
+) -> Combined:
     """Combine estimates that rest on different reports.
 
     Parameters
@@ -86,6 +91,9 @@ def combine(estimates: Sequence[Estimate], places: Sequence[Sequence[int]]) -> C
         Two or more, each with reports.
     places
         For each estimate, the places of the common values; in one order for all.
+    overlap
+        (estimates, estimates), the greatest probability that a report of each, both drawn at random, are of one device; None if
+        no device has reports in two of them. The diagonal is not used: each estimate knows its own.
 
     Raises
     ------
@@ -99,12 +107,23 @@ def combine(estimates: Sequence[Estimate], places: Sequence[Sequence[int]]) -> C
     weights = precision / precision.sum()
     frequency = np.array([each.frequency[some] for each, some in parts])
     variance = np.array([np.square(each.stderr[some]) for each, some in parts])
+    shared = np.array([each.shared[some] for each, some in parts])
+    common = np.zeros((len(parts), *variance.shape))
+    if overlap is not None:
+        common = overlap[:, :, None] * np.sqrt(shared[:, None] * shared) / np.sqrt(variance[:, None] * variance)
+    common[np.diag_indices(len(parts))] = 1.0
     spread = (np.square(frequency - (frequency / variance).sum(0) / (1 / variance).sum(0)) / variance).sum(0)
     least = float(np.min(chdtrc(len(parts) - 1, spread), initial=1.0))
     return Combined(
         weights=weights,
         frequency=weights @ frequency,
-        stderr=np.sqrt(np.square(weights) @ variance),
+        stderr=np.sqrt(_sum(weights[:, None] * np.sqrt(variance), common)),
         p_value=min(1.0, least * frequency.shape[1]),
         _parts=parts,
+        _common=common,
     )
+
+
+def _sum(errors: NDArray[np.float64], common: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Add up errors (estimates, values) as variances, with their correlations (estimates, estimates, values)."""
+    return np.asarray(np.einsum("iv,ijv,jv->v", errors, common, errors), np.float64)

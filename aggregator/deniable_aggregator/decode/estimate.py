@@ -53,14 +53,14 @@ def tail(level: float, intervals: int = 1) -> float:
 
 
 def clopper_pearson(
-    hits: NDArray[np.int64] | NDArray[np.float64], of: NDArray[np.int64] | int, chance: float
+    hits: NDArray[np.int64] | NDArray[np.float64], of: NDArray[np.int64] | NDArray[np.float64] | int, chance: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Compute intervals of binomial probabilities with an error of at most `chance` on each side.
 
     Parameters
     ----------
     hits
-        int64 array, in [0, of]; between whole numbers the limits are interpolated.
+        Array, in [0, of]. Between whole numbers the limits are interpolated.
     of
         Trials, of all or of each; without trials the interval is [0, 1].
     chance
@@ -195,6 +195,16 @@ class Estimate(ABC):
         """Standard error of the frequency among the respondents: without the variance of sampling them."""
         f = np.clip(self.frequency, 0.0, 1.0)
         return np.sqrt(np.maximum(np.square(self.stderr) - f * (1 - f) / (self.n or np.nan), 0.0))
+
+    @property
+    def shared(self) -> NDArray[np.float64]:
+        """Variance that all reports of a person share: of who the person is."""
+        return self.plausible * (1 - self.plausible)
+
+    @property
+    def plausible(self) -> NDArray[np.float64]:
+        """Shares from which errors can be computed."""
+        return np.clip(self.frequency, 0.0, 1.0)
 
     @property
     @abstractmethod
@@ -500,10 +510,16 @@ class Fitted(Estimate):
         Reports.
     fit
         The regression.
+    repeats
+        How many other reports of its permanent response a report has beside it, as the regression was told.
+    kept
+        Whether the devices keep their permanent responses.
     """
 
     n: int
     fit: Fit
+    repeats: float = 0.0
+    kept: bool = False
 
     @property
     def frequency(self) -> NDArray[np.float64]:
@@ -514,6 +530,20 @@ class Fitted(Estimate):
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency in the population that the respondents were drawn from."""
         return self.fit.stderr
+
+    @property
+    def respondents_stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency among the answers: without the variance of sampling people."""
+        return np.sqrt(np.maximum(np.square(self.stderr) - super().shared / self._people, 0.0))
+
+    @property
+    def shared(self) -> NDArray[np.float64]:
+        """Variance that all reports of a person share: of who the person is; where responses are kept, at most all of it."""
+        return np.square(self.stderr) * self._people if self.kept else super().shared
+
+    @property
+    def _people(self) -> float:
+        return (self.n or np.nan) / (1 + self.repeats)
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:

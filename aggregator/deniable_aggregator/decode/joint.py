@@ -21,6 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
+from deniable.mechanisms.permanent import Permanent
 from deniable_aggregator import decode
 from deniable_aggregator.decode.estimate import Supported, tail
 from deniable_aggregator.decode.independence import Chi2, distance, score_test
@@ -204,7 +205,9 @@ def joint(
     )
 
 
-def from_product(mechanism: Mechanism, counted: Tally, shape: Sequence[int]) -> Joint:
+def from_product(
+    mechanism: Mechanism, counted: Tally, shape: Sequence[int], *, repeats: float = 0.0, kept: bool = False
+) -> Joint:
     """Estimate a table from reports of one question whose values are all combinations.
 
     Parameters
@@ -215,6 +218,8 @@ def from_product(mechanism: Mechanism, counted: Tally, shape: Sequence[int]) -> 
         The sum of their reports.
     shape
         Number of values of each variable.
+    repeats, kept
+        As `deniable_aggregator.decode.estimate` has them.
 
     Returns
     -------
@@ -240,15 +245,26 @@ def from_product(mechanism: Mechanism, counted: Tally, shape: Sequence[int]) -> 
     if not n:
         return _unknown(tuple(shape), log_likelihood=float("nan"))
     table = raw.reshape(shape)
+    permanent = mechanism if kept and isinstance(mechanism, Permanent) else None
+
+    def covariance(f: NDArray[np.float64]) -> NDArray[np.float64]:
+        apart = pairs.covariance(f, n)
+        if not repeats:
+            return apart
+        # A person's reports share who the person is and, where it is kept, the permanent response.
+        if permanent:
+            return apart + pair_support(permanent, permanent.permanent_support).covariance(f, n / repeats)
+        return apart + (np.diag(f) - np.outer(f, f)) * repeats / n
+
     return Joint(
         frequency=table,
         raw=table,
-        covariance=pairs.covariance(np.clip(raw, 0, 1), n),
+        covariance=covariance(np.clip(raw, 0, 1)),
         n=n,
         converged=True,
         iterations=0,
         log_likelihood=float("nan"),
-        _independence=Chi2(distance(table, lambda f: pairs.covariance(f, n)), _degrees(shape)),
+        _independence=Chi2(distance(table, covariance), _degrees(shape)),
     )
 
 

@@ -26,6 +26,8 @@ from deniable.mechanisms.subset import Subset
 from deniable.mechanisms.unary import Oue, Sue
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
@@ -59,7 +61,7 @@ class PairSupport:
     apart: float
     lines: NDArray[np.uint16] | None = None
 
-    def covariance(self, f: NDArray[np.float64], n: int) -> NDArray[np.float64]:
+    def covariance(self, f: NDArray[np.float64], n: float) -> NDArray[np.float64]:
         """Compute the covariance of all estimates from n reports, in a population with these shares."""
         s = self.q + f * (self.p - self.q)
         both = self.apart + (self.held - self.apart) * (f[:, None] + f)
@@ -71,25 +73,29 @@ class PairSupport:
 
 
 @lru_cache(maxsize=4)
-def pair_support(mechanism: Mechanism) -> PairSupport:
+def pair_support(mechanism: Mechanism, support: tuple[Fraction, Fraction] | None = None) -> PairSupport:
     """Compute the probabilities of pairs.
 
     Parameters
     ----------
     mechanism
         What the devices ran; pure, so if it sends bits, each value has one.
+    support
+        The p and q of what is asked about, such as a permanent response; by default those of a report.
 
     Raises
     ------
     ParameterError
         If no rule holds for all pairs, as with a pool of hash functions.
     """
-    return _pair_support(mechanism)
+    p, q = support or (mechanism.p, mechanism.q)
+    return _pair_support(mechanism, float(p), float(q))
 
 
 @singledispatch
-def _pair_support(mechanism: Mechanism) -> PairSupport:
+def _pair_support(mechanism: Mechanism, p: float, q: float) -> PairSupport:
     """Refuse: no rule is known."""
+    del p, q
     raise ParameterError("pairs of values are counted in reports of a pure mechanism", mechanism.name)
 
 
@@ -97,37 +103,35 @@ def _pair_support(mechanism: Mechanism) -> PairSupport:
 @_pair_support.register(Oue)
 @_pair_support.register(Bloom)
 @_pair_support.register(DBitFlip)
-def _(mechanism: Sue | Oue | Bloom | DBitFlip) -> PairSupport:
+def _(_: Sue | Oue | Bloom | DBitFlip, p: float, q: float) -> PairSupport:
     """Compute for independent bits, one for each value."""
-    p, q = float(mechanism.p), float(mechanism.q)
     return PairSupport(p, q, held=p * q, aligned=q * q, apart=q * q)
 
 
 @_pair_support.register(Coin)
 @_pair_support.register(Grr)
 @_pair_support.register(Subset)
-def _(mechanism: Coin | Grr | Subset) -> PairSupport:
+def _(mechanism: Coin | Grr | Subset, p: float, q: float) -> PairSupport:
     """Compute for sets of one size."""
-    return _sets(mechanism, mechanism.domain_size)
+    return _sets(p, q, mechanism.domain_size)
 
 
 @_pair_support.register(Projective)
-def _(mechanism: Projective) -> PairSupport:
+def _(mechanism: Projective, p: float, q: float) -> PairSupport:
     """Compute for hyperplanes, all of one size, too. A line has a point more than the field has elements."""
     field, dimension = mechanism.field, mechanism.dimension
     vectors = np.concatenate([np.arange(field.order**digits, 2 * field.order**digits) for digits in range(dimension)])
     products = np.array([[field.mul(a, b) for b in range(field.order)] for a in range(field.order)])
     lines = _lines(products, _digits(vectors[: mechanism.domain_size], field.order, dimension))
-    return _sets(mechanism, mechanism.layout.width, field.order, lines)
+    return _sets(p, q, mechanism.layout.width, field.order, lines)
 
 
-def _sets(mechanism: Mechanism, count: int, others: int = 1, lines: NDArray[np.uint16] | None = None) -> PairSupport:
+def _sets(p: float, q: float, count: int, others: int = 1, lines: NDArray[np.uint16] | None = None) -> PairSupport:
     """Compute from the number of `count` values that every report supports.
 
     Of these pairs of values, those with the sender's own are equally likely. So are those with a given other value: of its
     partners, the sender's and all on the line through both are `others`, and the rest lie apart.
     """
-    p, q = float(mechanism.p), float(mechanism.q)
     size = p + (count - 1) * q
     held = p * (size - 1) / (count - 1)
     rest = count - 1 - others
@@ -136,34 +140,33 @@ def _sets(mechanism: Mechanism, count: int, others: int = 1, lines: NDArray[np.u
 
 
 @_pair_support.register(Hadamard)
-def _(mechanism: Hadamard) -> PairSupport:
+def _(mechanism: Hadamard, p: float, q: float) -> PairSupport:
     """Compute for rows of which two are independent, and the product of two is a third."""
-    p, q = float(mechanism.p), float(mechanism.q)
     vectors = _digits(np.arange(1, mechanism.domain_size + 1), 2, mechanism.domain_size.bit_length())
     return PairSupport(p, q, held=p * q, aligned=p * q, apart=q * q, lines=_lines(np.diag([0, 1]), vectors))
 
 
 @_pair_support.register(LocalHash)
-def _(mechanism: LocalHash) -> PairSupport:
+def _(mechanism: LocalHash, p: float, q: float) -> PairSupport:
     """Compute for the complete family that it always has."""
-    return _hashed(mechanism, mechanism.family)
+    return _hashed(mechanism.domain_size, mechanism.family, p, q)
 
 
 @_pair_support.register(Sketch)
-def _(mechanism: Sketch) -> PairSupport:
+def _(mechanism: Sketch, p: float, q: float) -> PairSupport:
     """Compute for complete families. Each two values share a cell in one of the rows; in the others their cells differ."""
     family = mechanism.family
     if isinstance(family, LinearFamily):
-        return _hashed(mechanism, family)
+        return _hashed(mechanism.domain_size, family, p, q)
     if not isinstance(family, LineFamily):
         raise ParameterError("pairs of values are counted with a complete family of hash functions", mechanism.name)
     elements = range(family.width)
     products = np.array([[family.hash(a, b * family.width) for b in elements] for a in elements])
     # Cells that differ are supported independently.
-    p, other, one = float(mechanism.p), float(mechanism.other), 1 / family.rows
+    other, one = float(mechanism.other), 1 / family.rows
     return PairSupport(
         p,
-        float(mechanism.q),
+        q,
         held=one * p + (1 - one) * p * other,
         aligned=one * p + (1 - one) * other**2,
         apart=one * other + 2 * one * p * other + (1 - 3 * one) * other**2,
@@ -171,10 +174,10 @@ def _(mechanism: Sketch) -> PairSupport:
     )
 
 
-def _hashed(mechanism: LocalHash | Sketch, family: LinearFamily) -> PairSupport:
+def _hashed(domain_size: int, family: LinearFamily, p: float, q: float) -> PairSupport:
     """Compute for a linear family. A function that gives two values one cell gives this cell to their whole line."""
-    p, q, elements = float(mechanism.p), float(mechanism.q), np.arange(family.width)
-    lines = _lines(np.outer(elements, elements) % family.width, _affine(mechanism.domain_size, family.width, family.digits))
+    elements = np.arange(family.width)
+    lines = _lines(np.outer(elements, elements) % family.width, _affine(domain_size, family.width, family.digits))
     return PairSupport(p, q, held=p * q, aligned=p * q, apart=q * q, lines=lines)
 
 

@@ -1,0 +1,240 @@
+"""Panels: devices that report again and again, and what that does to the error of a mean over all their reports.
+
+Who sent a report is not known, so two reports may be of one person. They then share who the person is, and the permanent
+response if one is kept. This part of the variance falls with the number of people only, the rest with the number of reports. How
+many reports a device makes is not known either, but the numbers of reports in each period bound it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from scipy.special import betainc, ndtr, ndtri
+
+from deniable_aggregator.decode.bucket_estimate import Partial
+from deniable_aggregator.decode.estimate import Estimate, Supported, clopper_pearson
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms.permanent import Permanent
+    from deniable_aggregator.decode.estimate import Target
+
+__all__ = ["Panel", "overlap", "repeats"]
+
+
+def repeats(reports: Iterable[float], most: int = 1) -> float:
+    """Bound how many other reports the device of a report has made, on average.
+
+    Parameters
+    ----------
+    reports
+        Number of reports of each period.
+    most
+        Most reports of one device in a period.
+
+    Returns
+    -------
+    float
+        0 for one period in which each device reports once.
+
+    Notes
+    -----
+    With n_t reports in period t and N in all, it is ``most / N * sum over s, t of min(n_s, n_t) - 1``: as if the devices of each
+    period reported in all larger ones, too.
+    """
+    counts = np.array([number for number in reports if number], np.float64)
+    n = counts.sum()
+    return float(min(most * _shared(counts, counts) / n, n) - 1) if n else 0.0
+
+
+def overlap(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+    """Bound the probability that a report of each of two versions, both drawn at random, are of one device.
+
+    Parameters
+    ----------
+    first, second
+        Number of reports of each version by period. In one period a device has one version.
+    """
+    counts = [np.array([number for number in each.values() if number], np.float64) for each in (first, second)]
+    together = sum(min(number, second.get(period, 0)) for period, number in first.items())
+    pairs = counts[0].sum() * counts[1].sum()
+    return float((_shared(*counts) - together) / pairs) if pairs else 0.0
+
+
+def _shared(first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Sum the smaller of two numbers over all pairs."""
+    ordered = np.sort(second)
+    sums = np.concatenate([[0.0], np.cumsum(ordered)])
+    below = np.searchsorted(ordered, first)
+    return float((sums[below] + first * (len(ordered) - below)).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class Panel(Estimate):
+    """An estimate from reports of which devices may have made several.
+
+    Parameters
+    ----------
+    n
+        Reports.
+    apart
+        The estimate as it is if each report is of another device.
+    repeats
+        How many other reports the device of a report has made, on average, at most.
+    permanent
+        What the devices ran, if they keep their permanent responses; else None.
+    """
+
+    n: int
+    apart: Estimate
+    repeats: float
+    permanent: Permanent | None = None
+
+    @property
+    def frequency(self) -> NDArray[np.float64]:
+        """Unbiased share of each value: the mean over the reports."""
+        return self.apart.frequency
+
+    @property
+    def shared(self) -> NDArray[np.float64]:
+        """Variance that all reports of a person share: of who the person is, and of the permanent response."""
+        return self._shared_at(self.plausible)
+
+    @property
+    def plausible(self) -> NDArray[np.float64]:
+        """Shares from which errors can be computed."""
+        return self.apart.plausible
+
+    @property
+    def stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency in the population that the respondents were drawn from."""
+        return _with(self.apart.stderr, self.shared * self._more)
+
+    @property
+    def respondents_stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency among the answers: only the randomness of the devices."""
+        return _with(self.apart.respondents_stderr, self._kept(self.plausible) * self._more)
+
+    @property
+    def absent_stderr(self) -> NDArray[np.float64]:
+        """Standard error of the frequency of each value if nobody held it."""
+        return _with(self.apart.absent_stderr, self._kept(np.zeros(len(self.frequency))) * self._more)
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """Chance of an estimate at least as large if nobody held the value: of a binomial, the tail for as few reports."""
+        if self.permanent is None:  # if nobody holds a value, people do not differ
+            return self.apart.p_value
+        wider = self.absent_stderr / self.apart.absent_stderr
+        told = _binomial(self.apart)
+        if told is None:
+            return np.asarray(ndtr(ndtri(self.apart.p_value) / wider), np.float64)
+        hits, of = told.hits / wider**2, told.of / wider**2
+        return np.where(hits > 0, betainc(np.maximum(hits, 1e-9), of - hits + 1, told.q), 1.0)
+
+    def detection_frequency(self, alpha: float = 0.05) -> float:
+        """Return the share at which a typical value, beside those detected, would be detected half of the time."""
+        return super().detection_frequency(alpha) if self.permanent and self.repeats else self.apart.detection_frequency(alpha)
+
+    @property
+    def unallocated(self) -> tuple[float, float]:
+        """The share of the population that none of these values accounts for, and its standard error; nan where not known."""
+        share, stderr = self.apart.unallocated
+        rest = min(max(share, 0.0), 1.0)
+        return share, float(np.sqrt(stderr**2 + rest * (1 - rest) * self._more))
+
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals: of a binomial, those for the fewer reports of different people that have as large an error there."""
+        low, high = self._score_interval(chance, target)
+        told = _binomial(self.apart)
+        if told is None or target == "respondents":
+            return low, high
+        there = [np.clip(end, 0.0, 1.0) for end in (low, high)]
+        few = [told.fewer(end, self._shared_at(end) * self._more) for end in there]
+        ends = [clopper_pearson(told.hits * part, told.of * part, chance)[side] for side, part in enumerate(few)]
+        return np.minimum(told.debias(ends[0]), self.frequency), np.maximum(told.debias(ends[1]), self.frequency)
+
+    def _score_interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute intervals: all shares e that are not too far from the estimate f for their own error.
+
+        ``(e - f)^2 <= h^2 + z^2 shared(e) repeats / n``, h the distance of the end as it is if each report is of another device.
+        """
+        ends = self.apart._interval(chance, target)  # noqa: SLF001 - an estimate, too
+        k = ndtri(chance) ** 2 * self._more
+        none, all_ = self._ends
+        people = k if target == "population" else 0.0
+        linear = people + k * (all_ - none)
+        found = []
+        for side, end in zip((-1, 1), ends, strict=True):
+            f, square = self.frequency, np.square(end - self.frequency)
+            half = (2 * f + linear) / (2 * (1 + people))
+            root = half + side * np.sqrt(np.maximum(half**2 - (f**2 - square - k * none) / (1 + people), 0.0))
+            inside = np.clip(root, 0.0, 1.0)  # beyond, people do not differ
+            found.append(f + side * np.sqrt(square + people * inside * (1 - inside) + k * self._kept(inside)))
+        return found[0], found[1]
+
+    @property
+    def _more(self) -> float:
+        """What each unit of the variance that reports share adds."""
+        return self.repeats / (self.n or np.nan)
+
+    @cached_property
+    def _ends(self) -> tuple[float, float]:
+        """Variance of a permanent response where nobody holds the value, and where all do."""
+        if self.permanent is None:
+            return 0.0, 0.0
+        return self.permanent.permanent_variance(0.0), self.permanent.permanent_variance(1.0)
+
+    def _shared_at(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+        return frequency * (1 - frequency) + self._kept(frequency)
+
+    def _kept(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:
+        none, all_ = self._ends
+        return none + (all_ - none) * frequency
+
+
+class _Binomial(NamedTuple):
+    """What an estimate rests on: of some reports, those that support each value, where a share q of them is noise.
+
+    Parameters
+    ----------
+    hits, of
+        (values,) each.
+    q, gain
+        Probability that a report supports a value that nobody holds, and what a holder adds to it.
+    """
+
+    hits: NDArray[np.float64]
+    of: NDArray[np.float64]
+    q: float
+    gain: float
+
+    def debias(self, share: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the share of the people that a share of support stands for."""
+        return (share - self.q) / self.gain
+
+    def fewer(self, frequency: NDArray[np.float64], more: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return the part of the reports that alone has a variance that is larger by `more`, for values of these frequencies."""
+        s = self.q + frequency * self.gain
+        variance = s * (1 - s) / self.gain**2
+        return variance / (variance + more * self.of)
+
+
+def _binomial(apart: Estimate) -> _Binomial | None:
+    if isinstance(apart, Partial):
+        q, p = apart.mechanism.other, apart.mechanism.one
+        return _Binomial(apart.support.astype(np.float64), apart.told.astype(np.float64), float(q), float(p - q))
+    if not isinstance(apart, Supported) or apart.touched is not None:
+        return None
+    q, p = apart.mechanism.q, apart.mechanism.p
+    return _Binomial(apart.support.astype(np.float64), np.full(len(apart.support), float(apart.n)), float(q), float(p - q))
+
+
+def _with(stderr: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:
+    return stderr * np.sqrt(1 + variance / np.square(stderr))

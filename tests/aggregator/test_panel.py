@@ -1,0 +1,363 @@
+"""Panels: where devices report in several periods, intervals over all reports cover, with fresh noise and with kept responses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from deniable import mechanisms
+from deniable_aggregator import decode, tally
+from deniable_aggregator.decode.bucket_estimate import Partial
+from deniable_aggregator.decode.combination import combine
+from deniable_aggregator.decode.estimate import Supported
+from deniable_aggregator.decode.joint import from_product
+from deniable_aggregator.decode.panel import Panel, overlap, repeats
+from deniable_aggregator.tally import Tally
+
+REPLAYS = 2000
+RARE = 1e-6  # chance that a test of coverage fails although the coverage is exact
+
+FRESH = [
+    ("binary", 2, 1, 0.3, 2000),
+    ("binary", 2, 4, 0.05, 100),
+    ("grr", 8, 4, 0.02, 200),
+    ("oue", 64, 3, 0.05, 2000),
+    ("local_hash", 40, 3, 0.2, 500),
+    ("hadamard", 40, 3, 0.2, 500),
+]
+KEPT = [
+    ("l_grr", 2, 1, 0.3, 2000),
+    ("l_grr", 8, 1, 0.1, 5000),
+    ("l_osue", 8, 1, 0.3, 2000),
+    ("rappor", 8, 1, 0.3, 2000),
+    ("loloha", 8, 1, 0.1, 2000),
+    ("dbitflip", 6, 1, 0.2, 300),
+]
+CASES = [*((*each, False) for each in FRESH), *((*each, True) for each in KEPT)]
+
+
+def steps(mechanism):
+    """Return the probabilities of support of both steps of a permanent mechanism: by the response, and by a report of that."""
+    p1, q1 = map(float, mechanism.permanent_support)
+    p, q = float(mechanism.p), float(mechanism.q)
+    step = (p - q) / (p1 - q1)
+    return p1, q1, min(q - q1 * step + step, 1.0), max(q - q1 * step, 0.0)
+
+
+def replay(mechanism, share, reports, rng, *, kept, drawn=True, replays=REPLAYS):
+    """Draw the support of one value by the exact law: devices that report in a period also do so in all larger ones.
+
+    Where the holders are not drawn, so many of all answers are theirs in each replay; returns the support and that share.
+    """
+    p, q = float(mechanism.p), float(mechanism.q)
+    ordered = np.sort(reports)
+    sizes = np.diff(ordered, prepend=0)
+    times = np.arange(len(ordered), 0, -1)  # reports of each device of a group
+    support, held = np.zeros(replays, np.int64), 0
+    for people, each in zip(sizes, times, strict=True):
+        holders = rng.binomial(people, share, replays) if drawn else np.full(replays, round(people * share))
+        held += holders * each
+        if kept:
+            p1, q1, p2, q2 = steps(mechanism)
+            responses = rng.binomial(holders, p1) + rng.binomial(people - holders, q1)
+            support += rng.binomial(each * responses, p2) + rng.binomial(each * (people - responses), q2)
+        else:
+            support += rng.binomial(each * holders, p) + rng.binomial(each * (people - holders), q)
+    return support, float(np.mean(held / sum(reports)))
+
+
+def pooled(mechanism, support, reports, *, kept):
+    """Return the estimate as it is if each report is of another device, and that of a panel."""
+    plain = Supported(mechanism, sum(reports), support)
+    apart = replace(plain, shares=np.clip(plain.frequency, 0, 1))  # each value is a replay of its own
+    return apart, Panel(apart.n, apart, repeats(reports), mechanism if kept else None)
+
+
+def coverage(estimate, truth, target="population", level=0.95):
+    low, high = estimate.interval(level, **({} if target == "population" else {"target": target}))
+    return ((low <= truth) & (truth <= high)).mean()
+
+
+def enough(hits, of=REPLAYS, level=0.95):
+    """Whether so many hits are no fewer than chance alone gives once in a million."""
+    return hits * of >= binom.ppf(RARE, of, level)
+
+
+@pytest.mark.parametrize("reports", [[1] * 30, [4, 1, 2, 8, 8, 1]], ids=["all report", "some report"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]} {case[2]} {case[3]}")
+def test_intervals_cover_where_devices_report_again(case, reports):
+    """Of the population and of the answers; as if each report were of another device they do not."""
+    name, size, epsilon, share, n, kept = case
+    rng = np.random.default_rng(21)  # replayed chance of a test, not of a device
+    mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
+    reports = [n * each for each in reports]
+    missed = []
+    for drawn, target in ((True, "population"), (False, "respondents")):
+        support, told = replay(mechanism, share, reports, rng, kept=kept, drawn=drawn)
+        apart, panel = pooled(mechanism, support, reports, kept=kept)
+        truth = share if drawn else told
+        assert enough(coverage(panel, truth, target)), (target, coverage(panel, truth, target))
+        assert coverage(panel, truth, target) < 0.985
+        stderr = panel.stderr if drawn else panel.respondents_stderr
+        assert np.std(panel.frequency - truth) == pytest.approx(np.sqrt(np.mean(stderr**2)), rel=0.09)
+        missed.append(not enough(coverage(apart, truth, target)))
+    assert missed == [True, kept]
+
+
+@pytest.mark.parametrize("case", [("l_osue", 64, 2, 0.02, 100), ("dbitflip", 6, 4, 0.02, 100), ("oue", 64, 5, 0.01, 100)])
+def test_few_people_are_few(case):
+    """Of a hundred people of whom one or two hold a value, intervals for 64 values at once miss no more than they say."""
+    name, size, epsilon, share, n = case
+    kept = name != "oue"
+    mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
+    rng, replays = np.random.default_rng(22), 40_000
+    support, _ = replay(mechanism, share, [n] * 30, rng, kept=kept, replays=replays)
+    _, panel = pooled(mechanism, support, [n] * 30, kept=kept)
+    assert coverage(panel, share, level=1 - 0.05 / 64) > 1 - 3 * 0.05 / 64  # as a normal interval of the people: 4 and more
+    assert enough(coverage(panel, share), replays)
+
+
+@pytest.mark.parametrize("case", FRESH[:2] + KEPT[:2], ids=lambda case: f"{case[0]} {case[2]} {case[3]}")
+def test_new_people_are_covered_too(case):
+    """Where each period brings other devices, intervals are wider than need be."""
+    name, size, epsilon, share, n = case
+    mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
+    kept = case in KEPT
+    support, _ = replay(mechanism, share, [12 * n], np.random.default_rng(23), kept=kept)
+    _, panel = pooled(mechanism, support, [n] * 12, kept=kept)
+    assert enough(coverage(panel, share))
+
+
+@pytest.mark.parametrize("case", KEPT, ids=lambda case: f"{case[0]} {case[2]} {case[3]}")
+def test_absent_values_are_not_detected(case):
+    """A kept response that supports a value nobody holds does so in each report; the test allows for it."""
+    name, size, epsilon, _, n = case
+    mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
+    support, _ = replay(mechanism, 0.0, [n] * 30, np.random.default_rng(24), kept=True)
+    apart, panel = pooled(mechanism, support, [n] * 30, kept=True)
+    assert (panel.p_value <= 0.05).sum() <= binom.isf(RARE, REPLAYS, 0.05)
+    assert (apart.p_value <= 0.05).mean() > 0.1
+    assert panel.detection_frequency() > apart.detection_frequency()
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "local_hash", "hadamard", "general_hadamard", "l_grr", "loloha", "dbitflip"])
+def test_one_period_is_as_it_was(name):
+    """Where no device reports twice, nothing changes: neither errors nor intervals nor what is detected."""
+    mechanism = mechanisms.make(name, domain_size=12, epsilon=1, **({"buckets": 3} if name == "dbitflip" else {}))
+    payloads = b"".join(mechanism.randomize(value % 3) for value in range(400))
+    counted = tally.count(mechanism.layout, payloads)
+    plain = decode.estimate(mechanism, counted)
+    assert repeats([400]) == 0
+    for kept in (False, True):
+        same = decode.estimate(mechanism, counted, repeats=repeats([400]), kept=kept)
+        for part in ("frequency", "stderr", "respondents_stderr", "absent_stderr", "p_value", "count"):
+            assert getattr(same, part) == pytest.approx(getattr(plain, part), rel=1e-12)
+        for target, simultaneous in product(("population", "respondents"), (True, False)):
+            ends = [each.interval(simultaneous=simultaneous, target=target) for each in (same, plain)]
+            assert np.allclose(*ends, rtol=1e-9, atol=1e-12)
+        assert same.unallocated == pytest.approx(plain.unallocated, nan_ok=True)
+        assert same.detection_frequency() == pytest.approx(plain.detection_frequency(), nan_ok=True)
+
+
+@pytest.mark.parametrize("buckets", [3, 12])
+def test_copies_of_a_report_are_one(buckets):
+    """A set of buckets has the same report each time: thirty periods of it say what one of them says."""
+    mechanism = mechanisms.make("dbitflip", domain_size=12, epsilon=2, buckets=buckets)
+    once = tally.count(mechanism.layout, b"".join(mechanism.randomize(value % 4) for value in range(600)))
+    often = Tally(once.layout, 30 * once.counts, 30 * once.reports)
+    one = decode.estimate(mechanism, once)
+    panel = decode.estimate(mechanism, often, repeats=repeats([600] * 30), kept=True)
+    assert isinstance(panel, Panel)
+    assert isinstance(panel.apart, Supported if buckets == 12 else Partial)
+    exact = {"rel": 1e-9, "abs": 1e-12} if buckets == 12 else {"rel": 0.2, "abs": 0.02}  # how many sets have a value is by chance
+    for part in ("frequency", "stderr", "respondents_stderr", "absent_stderr", "p_value"):
+        assert getattr(panel, part) == pytest.approx(getattr(one, part), **exact)
+    for simultaneous in (False, True):
+        for end, alone in zip(panel.interval(simultaneous=simultaneous), one.interval(simultaneous=simultaneous), strict=True):
+            assert end == pytest.approx(alone, **exact)
+
+
+def test_a_rest_has_the_error_of_people():
+    """What no candidate accounts for is a share of the same people each time."""
+    mechanism = mechanisms.make("fast_local_hash", domain_size=1 << 64, epsilon=4)
+    counted = tally.count(mechanism.layout, b"".join(mechanism.randomize(value % 4) for value in range(3000)))
+    once, panel = (decode.estimate(mechanism, counted, [0, 1], repeats=more) for more in (0.0, 29.0))
+    (share, stderr), (same, wider) = once.unallocated, panel.unallocated
+    assert same == share == pytest.approx(0.5, abs=0.1)
+    assert wider**2 == pytest.approx(stderr**2 + 29 * share * (1 - share) / 3000)
+
+
+# association and versions
+
+
+def spread(people, keep, rng):
+    """Draw what so many reports of each cell name: it with probability `keep`, any other cell alike."""
+    size = len(people)
+    return sum(
+        rng.multinomial(each, np.where(np.arange(size) == cell, keep, (1 - keep) / (size - 1)))
+        for cell, each in enumerate(people)
+    )
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_factors_are_found_to_go_together_as_rarely_as_said(kept):
+    """The test that factors are independent holds over twenty periods of one panel; as if each report were another's it fails."""
+    mechanism = mechanisms.make("l_grr" if kept else "grr", domain_size=4, epsilon=2)
+    table, rng, runs, times = np.outer([0.6, 0.4], [0.7, 0.3]).ravel(), np.random.default_rng(29), 400, 20
+    seen = {0.0: 0, times - 1.0: 0}
+    for _ in range(runs):
+        held = rng.multinomial(1500, table)
+        if kept:
+            p1, _, p2, _ = steps(mechanism)
+            cells = spread(times * spread(held, p1, rng), p2, rng)
+        else:
+            cells = spread(times * held, float(mechanism.p), rng)
+        counted = Tally(mechanism.layout, cells[None], np.array([cells.sum()]))
+        for more in seen:
+            found = from_product(mechanism, counted, (2, 2), repeats=more, kept=kept)
+            seen[more] += found.independence().p_value <= 0.05
+    assert binom.ppf(RARE, runs, 0.05) <= seen[times - 1.0] <= binom.isf(RARE, runs, 0.05)
+    assert seen[0.0] > 0.3 * runs
+
+
+@pytest.mark.parametrize("case", [("binary", 2, 3, 0.3, 500), ("loloha", 12, 3, 0.3, 500)], ids=lambda case: case[0])
+def test_versions_of_the_same_people(case):
+    """Devices that report one version for ten periods and then the next: the merged share has the error of the people.
+
+    Each version has permanent responses of its own, of the same row.
+    """
+    name, size, epsilon, share, n = case
+    kept, rng, times = name != "binary", np.random.default_rng(30), 10
+    mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
+    periods = [{f"{version}{period}": n for period in range(times)} for version in "ab"]
+    between = overlap(*periods)
+    assert between == pytest.approx(1 / n)
+    holders, parts = rng.binomial(n, share, REPLAYS), []
+    if kept:  # of those who hold another value, some have a row that confuses the two
+        g = mechanism.family.range_size
+        confused = rng.binomial(n - holders, 1 / g)
+        p1, _, p2, q2 = steps(mechanism)
+        other = (1 - p1) / (g - 1)
+    for _ in range(2):
+        if kept:
+            responses = rng.binomial(holders + confused, p1) + rng.binomial(n - holders - confused, other)
+            support = rng.binomial(times * responses, p2) + rng.binomial(times * (n - responses), q2)
+        else:
+            p, q = float(mechanism.p), float(mechanism.q)
+            support = rng.binomial(times * holders, p) + rng.binomial(times * (n - holders), q)
+        parts.append(pooled(mechanism, support, [n] * times, kept=kept)[1])
+    everything = [range(REPLAYS)] * 2
+    together, apart = (combine(parts, everything, each) for each in (np.full((2, 2), between), None))
+    assert together.weights == pytest.approx([0.5, 0.5], rel=0.02)
+    assert coverage(apart, share) < 0.93
+    assert enough(coverage(together, share))
+    assert coverage(together, share) < 0.985
+    assert np.mean(together.stderr) == pytest.approx(np.std(together.frequency), rel=0.09 if not kept else 0.25)
+    assert together.p_value > RARE
+
+
+# how often devices report
+
+
+def test_repeats_of_a_panel():
+    """Devices that report in each of T periods have T - 1 others; those of a small period are among those of a large one."""
+    assert repeats([500] * 30) == pytest.approx(29)
+    assert repeats([500]) == repeats([500, 0]) == repeats([]) == 0
+    # 100 devices with two reports and 300 with one
+    assert repeats([100, 400]) == pytest.approx((100 * 4 + 300 * 1) / 500 - 1)
+    assert repeats([500] * 2, most=3) == pytest.approx(5)
+    assert repeats([2], most=10) == 1  # no device has more reports than there are
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=8), st.lists(st.integers(0, 40), min_size=1, max_size=8))
+def test_sums_over_pairs_of_periods(first, second):
+    """Both bounds are the sums over all pairs of periods that define them."""
+    n, m = sum(first), sum(second)
+    named = [{str(number): each for number, each in enumerate(reports)} for reports in (first, second)]
+    if n:
+        assert repeats(first) == pytest.approx(sum(min(pair) for pair in product(first, repeat=2)) / n - 1)
+    pairs = (min(a, b) for (s, a), (t, b) in product(*(each.items() for each in named)) if s != t)
+    assert overlap(*named) == pytest.approx(sum(pairs) / (n * m) if n and m else 0)
+
+
+# regression
+
+
+def bloom_panel(mechanism, shares, n, times, rng, values):
+    """Draw the tally of devices that keep their responses and report so many times, and the estimate from it."""
+    design = decode.bloom_design(mechanism, values)
+    cohorts, bits = mechanism.cohorts, mechanism.bits
+    people = rng.multinomial(n, np.full(cohorts, 1 / cohorts))
+    held = np.array([rng.multinomial(each, shares) for each in people])
+    ones = np.array([design[row * bits : (row + 1) * bits] @ held[row] for row in range(cohorts)]).astype(np.int64)
+    flip, p, q = float(mechanism.flip_permanent), float(mechanism.other), float(mechanism.one)
+    again = (p - flip) / (1 - 2 * flip)
+    assert q == pytest.approx(1 - p)
+    responses = rng.binomial(ones, 1 - flip) + rng.binomial(people[:, None] - ones, flip)
+    counts = rng.binomial(times * responses, 1 - again) + rng.binomial(times * (people[:, None] - responses), again)
+    counted = Tally(mechanism.layout, counts, times * people)
+    return counted, decode.estimate(mechanism, counted, values, repeats=times - 1, kept=True)
+
+
+def test_kept_noise_is_no_lack_of_fit():
+    """The regression is told what thirty reports of one response share: its residuals are as large as it says."""
+    mechanism = mechanisms.make("rappor", domain_size=1 << 64, epsilon=8, permanent=12, cohorts=8)
+    rng, values = np.random.default_rng(26), [1, 2, 3, 4]
+    shares = np.array([0.6, 0.3, 0.1, 0.0])
+    drawn = [bloom_panel(mechanism, shares, 2000, 30, rng, values) for _ in range(6)]
+    degrees = 8 * 32 - 4
+    assert np.mean([each.fit.dispersion for _, each in drawn]) == pytest.approx(1, abs=6 * np.sqrt(2 / degrees / len(drawn)))
+    assert decode.estimate(mechanism, drawn[0][0], values).fit.dispersion > 5
+    counted, panel = drawn[0]
+    assert panel.count == pytest.approx(counted.n * panel.frequency)
+    assert (panel.respondents_stderr < panel.stderr)[:3].all()
+
+
+@pytest.mark.campaign
+def test_regression_of_kept_filters():
+    """Shares and errors hold over thirty periods of the same devices, and are smaller than of one period."""
+    mechanism = mechanisms.make("rappor", domain_size=1 << 64, epsilon=8, permanent=12, cohorts=16)
+    rng, values, runs = np.random.default_rng(27), list(range(1, 13)), 100
+    shares = np.array([0.4, 0.3, 0.15, 0.1, 0.05, *[0] * 7])
+    hits, scores, alarms, apart, narrower = np.zeros(12), [], 0, [], []
+    for _ in range(runs):
+        counted, estimate = bloom_panel(mechanism, shares, 5000, 30, rng, values)
+        low, high = estimate.interval(0.95)
+        hits += (low <= shares) & (shares <= high)
+        scores.append((estimate.frequency - shares) / estimate.stderr)
+        apart.append((estimate.frequency - shares) / decode.estimate(mechanism, counted, values).stderr)
+        alarms += estimate.detected()[5:].any()
+        narrower.append(estimate.stderr / bloom_panel(mechanism, shares, 5000, 1, rng, values)[1].stderr)
+    assert (hits >= binom.ppf(RARE / 12, runs, 0.95)).all()
+    assert np.sqrt(np.mean(np.square(scores))) == pytest.approx(1, abs=0.1)
+    assert np.sqrt(np.mean(np.square(apart), axis=0))[:3].min() > 1.5  # as if each report were of another device
+    assert alarms <= binom.isf(RARE, runs, 0.05)
+    assert np.mean(narrower) < 0.95
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", [*dict.fromkeys(case[0] for case in CASES)])
+def test_coverage_over_a_grid(name):
+    """Over epsilon, share, people and periods, pointwise and for 64 values at once."""
+    kept, rng = name in {case[0] for case in KEPT}, np.random.default_rng(28)
+    failed = []
+    for epsilon, share, n, reports in product(
+        (0.5, 1, 2, 4), (0.0, 0.01, 0.1, 0.5, 0.9), (200, 2000, 50_000), ([1] * 2, [1] * 12, [1] * 90, [1, 5, 2, 10])
+    ):
+        mechanism = mechanisms.make(name, domain_size=2 if name == "binary" else 8, epsilon=epsilon)
+        counts = [n * each for each in reports]
+        for drawn, target in ((True, "population"), (False, "respondents")):
+            support, told = replay(mechanism, share, counts, rng, kept=kept, drawn=drawn, replays=4000)
+            truth = share if drawn else told
+            covered = coverage(pooled(mechanism, support, counts, kept=kept)[1], truth, target)
+            # A share of the answers has normal intervals, which are rougher where few reports support a value.
+            least = 0.95 if drawn else 0.94
+            if not enough(covered, 4000, least):
+                failed.append((epsilon, share, n, reports, target, covered))
+    assert not failed

@@ -765,3 +765,29 @@ def test_a_string_that_was_lost_in_part_has_no_gap(shop, monkeypatch):
     assert len(number) > 2
     assert len(shop.publisher.publish(CLOSED)) == 1
     assert shop.published("theme") == {(TODAY, ""): 900}
+
+
+def test_reports_of_joined_periods():
+    """What a release tells of the periods that it joins: their sum, and that too few waited to be published before the last."""
+    stratum = Stratum("theme", 1, "f", "2026-11-20", "")
+    assert release.by_period({}, "day", 100) == {}
+    assert release.by_period({stratum: release.Release(n=900)}, "day", 100) == {
+        "2026-11-20": 900
+    }  # the first of all: how many joined is not told
+    assert release.by_period({stratum: release.Release(first="2026-11-20", n=900)}, "day", 100) == {"2026-11-20": 900}
+    three = release.by_period({stratum: release.Release(first="2026-11-18", n=900)}, "day", 100)
+    assert three == {"2026-11-18": 49.5, "2026-11-19": 49.5, "2026-11-20": 801}
+    assert release.by_period({stratum: release.Release(first="2026-11-18", n=900)}, "day", 1) == {
+        "2026-11-18": 0,
+        "2026-11-19": 0,
+        "2026-11-20": 900,
+    }
+    few = release.by_period({stratum: release.Release(first="2026-11-18", n=120)}, "day", 100)
+    assert few == {"2026-11-18": 40, "2026-11-19": 40, "2026-11-20": 40}
+    later = {
+        stratum: release.Release(first="2026-11-20", n=7),
+        stratum._replace(period="2026-11-21"): release.Release(first="2026-11-21", n=8),
+    }
+    assert release.by_period(later, "day", 100) == {"2026-11-20": 7, "2026-11-21": 8}
+    months = release.by_period({stratum._replace(period="2026-02"): release.Release(first="2025-12", n=3000)}, "month", 100)
+    assert list(months) == ["2025-12", "2026-01", "2026-02"]

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 
 from deniable.registry import period
 from deniable_aggregator import decode
+from deniable_aggregator.decode.estimate import plausible
+from deniable_server.access.keys import KeyStore
+
+from .conftest import READ
 
 
 def test_metrics_are_listed(served):
@@ -142,34 +147,58 @@ def test_health_and_readiness(served):
     }
 
 
-def test_one_period_at_a_time_where_responses_are_kept(serve, registry_file):
-    """Copies of one permanent response are not pooled over periods, which would understate errors; others are."""
+def test_periods_are_pooled_with_the_error_of_people(serve, registry_file):
+    """Over two periods the same people may have answered: errors allow for it, with kept responses and without."""
     text = registry_file.read_text("utf-8")
     registry = text.replace('mechanism = "grr"', 'mechanism = "l_grr"\nepsilon_permanent = 2.0\nsample = 0.5')
     served = serve(registry)
     days = [period.of(datetime.now(UTC) - timedelta(days=ago), "day") for ago in (1, 0)]
-    for number, day in enumerate(days, 3):
+    for number, day in zip((30, 40), days, strict=True):
         for metric in ("ui.theme", "export.used"):
             served.post({"format": 1, "groups": [served.group(metric, [1] * number, period=day)]})
     served.drain()
-
-    def asked(path):
-        body = served.get(f"/api/v1/metrics/{path}").get_json()
-        return body["n"], body["period"]
-
-    assert asked("ui.theme") == (4, days[1])
-    assert asked(f"ui.theme?period={days[0]}") == (3, days[0])
-    assert asked("export.used") == (7, None)
+    admin, _ = KeyStore(served.store).create("admin", "owner")
+    repeats = (30 * 4 + 10 * 1) / 70 - 1  # thirty people on both days
+    for metric in ("ui.theme", "export.used"):
+        declared = served.app.highest[metric]
+        for path, key in ((f"metrics/{metric}", READ), (f"live/{metric}", admin)):
+            body = served.get(f"/api/v1/{path}", key).get_json()
+            assert (body["n"], body["period"], body["target"]) == (70, None, "population")
+            shares = plausible(np.array([row["frequency"] for row in body["estimates"]]))
+            for f, row in zip(shares, body["estimates"], strict=True):
+                shared = f * (1 - f) + (declared.mechanism.permanent_variance(f) if declared.metric.kept else 0)
+                variance = declared.mechanism.variance(f, 70) + f * (1 - f) / 70 + repeats * shared / 70
+                assert row["stderr"] == pytest.approx(variance**0.5)
+        one = served.get(f"/api/v1/metrics/{metric}?period={days[0]}").get_json()
+        assert (one["n"], one["period"], one["included"]) == (30, days[0], [{"first": days[0], "last": days[0]}])
+        shares = plausible(np.array([row["frequency"] for row in one["estimates"]]))
+        alone = [declared.mechanism.variance(f, 30) + f * (1 - f) / 30 for f in shares]
+        assert [row["stderr"] for row in one["estimates"]] == pytest.approx(np.sqrt(alone))
     body = served.get("/api/v1/metrics/ui.theme").get_json()
-    assert body["periods"] == [{"first": day, "last": day} for day in days]
+    assert body["periods"] == body["included"] == [{"first": day, "last": day} for day in days]
     assert (round(body["epsilon_permanent"], 6), body["sample"]) == (2, 0.5)
     assert served.get("/api/v1/metrics/export.used").get_json()["epsilon_permanent"] is None
     page = served.http.get("/m/ui.theme").get_data(as_text=True)
-    assert "Latest period" in page
-    assert "All periods" not in page
+    assert "All periods" in page
     assert "report it once a day" in page
     assert "of all reports of an answer ε = 2" in page
-    assert "All periods" in served.http.get("/m/export.used").get_data(as_text=True)
+    several = "The same people may have answered in several periods"
+    assert several in page
+    page = served.http.get(f"/m/ui.theme?period={days[0]}").get_data(as_text=True)
+    assert "of all who might have answered" in page
+    assert several not in page
+
+
+def test_a_device_may_answer_several_times_a_period(serve, registry_file):
+    """Where a metric allows it, the error holds if every device did."""
+    registry = registry_file.read_text("utf-8").replace('[metrics."export.used"]', '[metrics."export.used"]\nper_period = 4')
+    served = serve(registry)
+    served.post({"format": 1, "groups": [served.group("export.used", [1] * 40 + [0] * 60)]})
+    served.drain()
+    mechanism = served.app.highest["export.used"].mechanism
+    rows = served.get("/api/v1/metrics/export.used").get_json()["estimates"]
+    for f, row in zip(plausible(np.array([row["frequency"] for row in rows])), rows, strict=True):
+        assert row["stderr"] == pytest.approx((mechanism.variance(f, 100) + 4 * f * (1 - f) / 100) ** 0.5)
 
 
 def test_a_release_says_which_periods_it_covers(serve, registry_file):
@@ -190,6 +219,12 @@ def test_a_release_says_which_periods_it_covers(serve, registry_file):
         (110, [second]),
     ]
     assert answers[0]["periods"] == [first, second]
+    # All who answered on the two days that were joined may have answered on both, and on the first.
+    mechanism = served.app.highest["ui.theme"].mechanism
+    for answer, repeats in zip(answers, (330 / 210, 0, 1, 1), strict=True):
+        f = plausible(np.array([row["frequency"] for row in answer["estimates"]]))[0]
+        variance = mechanism.variance(f, answer["n"]) + (1 + repeats) * f * (1 - f) / answer["n"]
+        assert answer["estimates"][0]["stderr"] == pytest.approx(variance**0.5), answer["n"]
     page = served.http.get(f"/m/ui.theme?period={days[1]}").get_data(as_text=True)
     assert f'<option value="{days[2]}" selected>{days[1]} to {days[2]}</option>' in page
     assert f'<option value="{days[0]}">up to {days[0]}</option>' in page

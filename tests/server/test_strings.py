@@ -194,7 +194,7 @@ def test_what_was_tried_and_not_confirmed_is_not_shown(start):
         declared = served.app.highest["page"]
         channel = SimpleNamespace(p=Fraction(3, 4), q=Fraction(1, 4))
         found = [declared.metric.position(text) for text in ("ab", "cd")], Supported(channel, 1000, np.array([600, 260]))
-        measured = estimated(served.app, declared, tally.empty(declared.layout), 0.95, found)
+        measured = estimated(served.app, declared, tally.empty(declared.layout), {}, 0.95, found)
         assert [row.detected for row in measured.estimates] == shown
 
 

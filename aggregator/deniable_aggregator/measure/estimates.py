@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from deniable.errors import ParameterError
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
+from deniable_aggregator.decode import panel
 from deniable_aggregator.decode.consistent import consistent
 from deniable_aggregator.decode.discovery import discover
 from deniable_aggregator.decode.estimate import finite, tail
@@ -20,7 +21,7 @@ from deniable_aggregator.measure.measurement import Association, Description, Es
 from deniable_aggregator.measure.refusal import next_release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
     from deniable_aggregator.decode.estimate import Estimate
@@ -33,7 +34,7 @@ LEVEL = 0.95
 """Default confidence level of intervals."""
 _MOST_COMBINATIONS = 1024  # with more, their covariance takes too long for a page
 _MOST_REMEMBERED = 32
-_remembered: dict[tuple[str, tuple[int, ...], bytes], tuple[Sequence[int], Estimate]] = {}
+_remembered: dict[tuple[str, tuple[int, ...], bytes, float], tuple[Sequence[int], Estimate]] = {}
 _lock = Lock()
 
 
@@ -62,20 +63,22 @@ def described(app: Collection, declared: Declared) -> Description:
     )
 
 
-def decoded(declared: Declared, counted: Tally) -> tuple[Sequence[int], Estimate]:
-    """Estimate all values, the candidates, or what was discovered. Slow results are cached."""
+def decoded(declared: Declared, counted: Tally, periods: Mapping[str, float]) -> tuple[Sequence[int], Estimate]:
+    """Estimate all values, the candidates, or what was discovered, from reports of these periods. Slow results are cached."""
     metric, mechanism = declared.metric, declared.mechanism
+    repeats = panel.repeats(periods.values(), metric.per_period)
     if not metric.open:
-        return range(metric.domain_size), decode.estimate(mechanism, counted)
-    key = (declared.fingerprint, declared.candidates, sha256(counted.cells.tobytes()).digest())
+        return range(metric.domain_size), decode.estimate(mechanism, counted, repeats=repeats, kept=metric.kept)
+    key = (declared.fingerprint, declared.candidates, sha256(counted.cells.tobytes()).digest(), repeats)
     with _lock:
         found = _remembered.get(key)
     if found is None:
         if isinstance(mechanism, PrefixTree):
             discovery = discover(mechanism, counted, text=metric.type == "string")
-            found = discovery.values, discovery
+            found = discovery.values, panel.Panel(counted.n, discovery, repeats) if repeats else discovery
         else:
-            found = declared.candidates, decode.estimate(mechanism, counted, declared.candidates)
+            estimate = decode.estimate(mechanism, counted, declared.candidates, repeats=repeats, kept=metric.kept)
+            found = declared.candidates, estimate
         with _lock:
             _remembered[key] = found
             while len(_remembered) > _MOST_REMEMBERED:
@@ -84,7 +87,12 @@ def decoded(declared: Declared, counted: Tally) -> tuple[Sequence[int], Estimate
 
 
 def estimated(
-    app: Collection, declared: Declared, counted: Tally, level: float, found: tuple[Sequence[int], Estimate] | None = None
+    app: Collection,
+    declared: Declared,
+    counted: Tally,
+    periods: Mapping[str, float],
+    level: float,
+    found: tuple[Sequence[int], Estimate] | None = None,
 ) -> Estimates:
     """Estimate a metric from reports, whichever they are.
 
@@ -96,18 +104,21 @@ def estimated(
         The metric.
     counted
         Its reports.
+    periods
+        How many of them each period has.
     level
         Confidence of the intervals, and of what is detected.
     found
         What `decoded` says of them, where that is known.
     """
-    values, estimate = found or decoded(declared, counted)
+    values, estimate = found or decoded(declared, counted, periods)
     return Estimates(
         **asdict(described(app, declared)),
         n=estimate.n,
+        target="population",
         detection_frequency=estimate.detection_frequency(1 - level),
         unallocated=_unallocated(estimate, level) if declared.metric.open else None,
-        association=_association(declared, counted),
+        association=_association(declared, counted, periods),
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
         estimates=[row for row in _rows(declared, values, estimate, level) if row.detected or not declared.metric.discover],
     )
@@ -142,13 +153,14 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
         )
 
 
-def _association(declared: Declared, counted: Tally) -> Association | None:
+def _association(declared: Declared, counted: Tally, periods: Mapping[str, float]) -> Association | None:
     """Test whether the factors of a product are independent; None if there are none, or if it cannot be tested."""
-    factors = declared.metric.factors
-    if not factors or not counted.n or declared.metric.domain_size > _MOST_COMBINATIONS:
+    metric, factors = declared.metric, declared.metric.factors
+    if not factors or not counted.n or metric.domain_size > _MOST_COMBINATIONS:
         return None
+    shape, repeats = [len(listed) for _, listed in factors], panel.repeats(periods.values(), metric.per_period)
     try:
-        test = from_product(declared.mechanism, counted, [len(listed) for _, listed in factors]).independence()
+        test = from_product(declared.mechanism, counted, shape, repeats=repeats, kept=metric.kept).independence()
     except ParameterError:  # the mechanism declared has no such table, or it is too large
         return None
     listed = {name: list(values) for name, values in factors}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -113,7 +114,7 @@ class LiveMeasurement(Estimates, frozen=True, forbid_unknown_fields=True):
     level
         Confidence of the intervals, and of detection.
     period
-        The period asked for; None: all. Of a metric with permanent responses it is the latest.
+        The period asked for; None: all.
     periods
         Periods with reports that are counted.
     counts
@@ -181,7 +182,7 @@ def overview(app: Collection) -> Live:
 
 
 def measure(app: Collection, declared: Declared, period: str | None = None, level: float = LEVEL) -> LiveMeasurement:
-    """Estimate a metric from what is counted of a period. Without a period: of all, or of the latest if responses are kept.
+    """Estimate a metric from what is counted of a period; without a period, of all.
 
     Raises
     ------
@@ -191,13 +192,15 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
     if period is not None:
         check_period(declared.metric, period)
     strata = [stratum for some in counted.strata(app.store, declared.definition).values() for stratum in some]
-    if period is None and declared.metric.kept:  # as for published reports: copies of one response are not pooled
-        period = max((stratum.period for stratum in strata), default=None)
     tallies = dict(zip(strata, app.store.tallies.each(declared.layout, strata), strict=True))
-    chosen = [each for stratum, each in tallies.items() if period in (None, stratum.period)]
+    chosen = {stratum: each for stratum, each in tallies.items() if period in (None, stratum.period)}
+    merged = tally.merge(tally.empty(declared.layout), *chosen.values())
+    periods = Counter[str]()
+    for stratum, each in chosen.items():
+        periods[stratum.period] += each.n
     told = _counted(app, declared, refused_reports.read(app.store))
     return LiveMeasurement(
-        **asdict(estimated(app, declared, tally.merge(tally.empty(declared.layout), *chosen), level)),
+        **asdict(estimated(app, declared, merged, periods, level)),
         live=True,
         unpublished=told.unpublished,
         refused=told.refused,

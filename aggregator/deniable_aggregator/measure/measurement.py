@@ -282,6 +282,9 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
     ----------
     n
         Number of reports used.
+    target
+        Whose shares are estimated, with what error: those of the population that the respondents were drawn from. Over several
+        periods it is the mean, each period weighted by its reports; the error holds also if the same people answered in all.
     detection_frequency
         The share at which one more value would be detected half of the time; None if none would be, however many people hold it.
     unallocated
@@ -293,6 +296,7 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
     """
 
     n: Count
+    target: Literal["population"]
     detection_frequency: Number
     unallocated: Unallocated | None
     association: Association | None
@@ -331,7 +335,7 @@ class Measurement(Latest, frozen=True, forbid_unknown_fields=True):
     segments
         The cells that were published in the releases included.
     period, segment
-        What was asked for; None: all. For a metric with permanent responses the period is the latest.
+        What was asked for; None: all.
     warnings
         What to consider before passing this on.
     merged

@@ -5,11 +5,14 @@ from __future__ import annotations
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from deniable_aggregator.decode.combination import combine
+from deniable_aggregator.decode.panel import overlap
 from deniable_aggregator.measure.measurement import Measurement, Merged, MergedVersion, ValueShare
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deniable.declared import Declared
     from deniable.registry import Metric
@@ -20,9 +23,10 @@ __all__ = ["Measured", "merged"]
 
 
 class Measured(NamedTuple):
-    """One version: its decoded estimate, and what is shown of it."""
+    """One version: its decoded estimate, the reports of each period that it rests on, and what is shown of it."""
 
     declared: Declared
+    periods: Mapping[str, float]
     values: Sequence[int]
     estimate: Estimate
     answer: Measurement
@@ -42,7 +46,8 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
     common = list(filter(known, places[0]))
     if not common:
         return None
-    combined = combine(estimates, [[own[meaning] for meaning in common] for own in places])
+    overlaps = np.array([[overlap(one.periods, other.periods) for other in several] for one in several])
+    combined = combine(estimates, [[own[meaning] for meaning in common] for own in places], overlaps)
     columns = (combined.frequency, combined.stderr, *combined.interval(level), *combined.interval(level, simultaneous=True))
     numbers = zip(*(column.tolist() for column in columns), strict=True)
     first, values = several[0].declared.metric, several[0].values

@@ -43,7 +43,7 @@ def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summa
     tallies = app.store.releases.some([each.layout for each in shown], wholes)
     return [
         Latest(
-            **asdict(estimated(app, declared, counted, LEVEL)),
+            **asdict(estimated(app, declared, counted, _by_period(app, declared, chosen), LEVEL)),
             updated=_updated(chosen),
             included=_spans(chosen),
             versions=_versions(app, declared.metric.id, known),
@@ -56,7 +56,7 @@ def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summa
 def measure(
     app: Collection, asked: Sequence[Declared], period: str | None = None, segment: str | None = None, level: float = LEVEL
 ) -> Measurement:
-    """Estimate a metric over a period. Without a period: over all, or over the latest if permanent responses are kept.
+    """Estimate a metric over a period; without a period, over all.
 
     Parameters
     ----------
@@ -86,8 +86,6 @@ def measure(
     if refusal and not answered:
         raise refusal
     first = (answered or found)[0].answer
-    if asked[0].metric.kept:  # an answer for another period would be misleading
-        answered = [each for each in answered if each.answer.included == first.included]
     return replace(first, merged=merged(answered, level))
 
 
@@ -111,16 +109,14 @@ def _measured(
     cell = read_cell(breakdown, segment or "")
     if period is not None:
         check_period(declared.metric, period)
-    elif declared.metric.kept:
-        # A device's reports of several periods are copies of one permanent response. Pooled, their errors would be too small.
-        period = max((stratum.period for stratum in published if stratum.segment == cell), default=None)
     within = {stratum: each for stratum, each in published.items() if period is None or each.covers(stratum.period, period)}
     chosen = {stratum: each for stratum, each in within.items() if stratum.segment == cell}
     if within and not chosen:
         raise withheld(declared, breakdown, cell, {stratum.segment for stratum in within})
     counted = app.store.releases.read(declared.layout, list(chosen))
-    values, estimate = decoded(declared, counted)
-    numbers = estimated(app, declared, counted, level, (values, estimate))
+    periods = _by_period(app, declared, chosen)
+    values, estimate = decoded(declared, counted, periods)
+    numbers = estimated(app, declared, counted, periods, level, (values, estimate))
     answer = Measurement(
         **asdict(numbers),
         updated=_updated(chosen),
@@ -135,13 +131,17 @@ def _measured(
         warnings=_warnings(declared, numbers.estimates) if cell else [],
         merged=None,
     )
-    return Measured(declared, values, estimate, answer)
+    return Measured(declared, periods, values, estimate, answer)
 
 
 def releases_of(app: Collection, declared: Declared) -> dict[Stratum, Release]:
     """Return what was published under the definition that the registry has now."""
     found = release.listed(app.store, declared.metric.id).items()
     return {stratum: each for stratum, each in found if stratum[:3] == declared.definition}
+
+
+def _by_period(app: Collection, declared: Declared, releases: Mapping[Stratum, Release]) -> dict[str, float]:
+    return release.by_period(releases, declared.metric.period, 1 if app.trial else declared.metric.min_reports)
 
 
 def _versions(app: Collection, id_: str, known: Mapping[Definition, Summary]) -> list[Version]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from deniable.registry import period
 from deniable_aggregator.store import schema, table
 from deniable_aggregator.store.tallies import name, stratum
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import Store
 
-__all__ = ["Release", "Summary", "listed", "noted", "summaries", "summary"]
+__all__ = ["Release", "Summary", "by_period", "listed", "noted", "summaries", "summary"]
 
 _HOUR = 3600
 
@@ -56,9 +57,9 @@ class Release:
         """Return the record after reports were added at a Unix time."""
         return replace(self, number=self.number + 1, published=int(now) - int(now) % _HOUR)
 
-    def covers(self, last: str, period: str) -> bool:
+    def covers(self, last: str, wanted: str) -> bool:
         """Return whether it covers a period; `last` is its last one."""
-        return self.first <= period <= last
+        return self.first <= wanted <= last
 
     def note(self) -> str:
         """Return the record as text for the index."""
@@ -83,6 +84,36 @@ def noted(store: Store, strata: Sequence[Stratum]) -> dict[Stratum, Release]:
     """Return the records of the releases of some strata, of those that exist."""
     found = table.each([(store.table(schema.RELEASES, each.metric), name(each)) for each in strata])
     return {each: Release.read(note) for each, note in zip(strata, found, strict=True) if note}
+
+
+def by_period(releases: Mapping[Stratum, Release], length: str, least: int) -> dict[str, float]:
+    """Return how many reports each period has in some releases of one cell, as far as it is published.
+
+    Parameters
+    ----------
+    releases
+        The releases.
+    length
+        Of a period.
+    least
+        Reports that a release rests on.
+
+    Notes
+    -----
+    A release that joins periods tells their sum only. All but the last had fewer than `least` reports together. So many are taken
+    to be theirs, in equal parts: in no other case could more devices have reported again. Where the first period is not told, the
+    release is taken to be of its last one.
+    """
+    found: dict[str, float] = {}
+    for whole, note in releases.items():
+        waited, each = list[str](), note.first or whole.period
+        while each < whole.period:
+            waited.append(each)
+            each = period.of(period.bounds(each, length)[1], length)
+        joined = min(least - 1, note.n * len(waited) / (len(waited) + 1)) if waited else 0
+        found |= {each: joined / len(waited) for each in waited}
+        found[whole.period] = note.n - joined
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from deniable import mechanisms
+from deniable.source import OS
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.combination import combine
@@ -361,3 +362,32 @@ def test_coverage_over_a_grid(name):
             if not enough(covered, 4000, least):
                 failed.append((epsilon, share, n, reports, target, covered))
     assert not failed
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("name", "size", "options"),
+    [
+        ("l_grr", 3, {}),
+        ("l_osue", 3, {}),
+        ("loloha", 7, {}),
+        ("rappor", 3, {}),
+        ("dbitflip", 6, {"buckets": 2}),
+        ("dbitflip", 3, {}),
+    ],
+)
+def test_devices_that_keep_responses(name, size, options):
+    """Devices as the mechanisms make them report five times: standard errors are the spread of the estimates."""
+    mechanism = mechanisms.make(name, domain_size=size, epsilon=2, **options)
+    people, times, rng, scores = 150, 5, np.random.default_rng(31), []
+    shares = np.array([0.5, 0.3, 0.2, *[0.0] * (size - 3)])
+    for _ in range(150):
+        payloads = []
+        for value in rng.choice(size, people, p=shares):
+            row = int(rng.integers(mechanism.layout.rows))
+            kept = mechanism.respond_permanently(row, int(value), OS)
+            payloads += [mechanism.respond_instantly(row, kept, OS) for _ in range(times)]
+        counted = tally.count(mechanism.layout, b"".join(payloads))
+        estimate = decode.estimate(mechanism, counted, repeats=repeats([people] * times), kept=True)
+        scores.append((estimate.frequency - shares) / estimate.stderr)
+    assert np.sqrt(np.mean(np.square(scores))) == pytest.approx(1, abs=0.13)

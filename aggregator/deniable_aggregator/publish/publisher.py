@@ -133,7 +133,7 @@ class Publisher:
             if metric.closes(whole.period).timestamp() + _ON_THE_WAY < drained:
                 if not self._sealed(each, summary.open):
                     return made
-                # Kept responses are copies of one answer. Pooling several periods would count them as independent.
+                # Kept responses are copies of one answer: over several periods the same few devices would pass for more.
                 leaves = each.leaves({} if metric.kept else leaves)
                 first = note.first if metric.kept else _after(last, metric.period)
                 step = each.by_cells(leaves, replace(note, first=first, closed=True), least)

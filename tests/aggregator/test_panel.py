@@ -147,6 +147,15 @@ def test_absent_values_are_not_detected(case):
     assert panel.detection_frequency() > apart.detection_frequency()
 
 
+def test_a_permanent_response_of_few_is_not_a_value():
+    """A bit that one of a thousand people keeps as 1 by chance is in ninety reports, and no sign that anybody holds the value."""
+    mechanism = mechanisms.make("l_osue", domain_size=64, epsilon=2, permanent=8)
+    replays, chance = 40_000, 0.05 / 64
+    support, _ = replay(mechanism, 0.0, [1000] * 90, np.random.default_rng(32), kept=True, replays=replays)
+    _, panel = pooled(mechanism, support, [1000] * 90, kept=True)
+    assert (panel.p_value <= chance).mean() < 2 * chance  # of a binomial: more than three times
+
+
 @pytest.mark.parametrize("name", ["grr", "oue", "local_hash", "hadamard", "general_hadamard", "l_grr", "loloha", "dbitflip"])
 def test_one_period_is_as_it_was(name):
     """Where no device reports twice, nothing changes: neither errors nor intervals nor what is detected."""

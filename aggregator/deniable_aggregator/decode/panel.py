@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import betainc, ndtr, ndtri
+from scipy.special import betainc, gammaincc, ndtri
 
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.estimate import Estimate, Supported, clopper_pearson
@@ -128,15 +128,23 @@ class Panel(Estimate):
 
     @property
     def p_value(self) -> NDArray[np.float64]:
-        """Chance of an estimate at least as large if nobody held the value: of a binomial, the tail for as few reports."""
-        if self.permanent is None:  # if nobody holds a value, people do not differ
+        """Chance of an estimate at least as large if nobody held the value: the larger of two tails.
+
+        The binomial tail is that of the fewer reports of different people that have as large an error. The gamma tail allows for
+        the skewness of few permanent responses that support a value nobody holds, each of them in all of its reports.
+        """
+        if self.permanent is None or not self.repeats:  # if nobody holds a value, people do not differ
             return self.apart.p_value
-        wider = self.absent_stderr / self.apart.absent_stderr
-        told = _binomial(self.apart)
-        if told is None:
-            return np.asarray(ndtr(ndtri(self.apart.p_value) / wider), np.float64)
+        error = self.absent_stderr
+        told, wider = _binomial(self.apart), error / self.apart.absent_stderr
+        assert told is not None  # noqa: S101 - where responses are kept it is one, or a regression
         hits, of = told.hits / wider**2, told.of / wider**2
-        return np.where(hits > 0, betainc(np.maximum(hits, 1e-9), of - hits + 1, told.q), 1.0)
+        binomial = np.where(hits > 0, betainc(np.maximum(hits, 1e-9), of - hits + 1, told.q), 1.0)
+        q, people = float(self.permanent.permanent_support[1]), self.n / (1 + self.repeats)
+        skewness = (1 - 2 * q) * (self._ends[0] / people / error**2) ** 1.5 / np.sqrt(people * q * (1 - q))
+        shape = 4 / np.maximum(skewness, 1e-3) ** 2
+        gamma = gammaincc(shape, np.maximum(shape + self.frequency / error * np.sqrt(shape), 0.0))
+        return np.asarray(np.maximum(binomial, gamma), np.float64)
 
     def detection_frequency(self, alpha: float = 0.05) -> float:
         """Return the share at which a typical value, beside those detected, would be detected half of the time."""

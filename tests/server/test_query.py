@@ -16,6 +16,12 @@ from deniable_server.access.keys import KeyStore
 from .conftest import READ
 
 
+def plausible_shares(mechanism, body):
+    """Return the shares from which the errors of an answer are computed."""
+    frequency = np.array([row["frequency"] for row in body["estimates"]])
+    return plausible(frequency, np.full(len(frequency), mechanism.variance(0, body["n"]) ** 0.5))
+
+
 def test_metrics_are_listed(served):
     """The list has every declared metric with its mechanism, epsilon and number of reports."""
     listed = served.get("/api/v1/metrics").get_json()
@@ -164,14 +170,14 @@ def test_periods_are_pooled_with_the_error_of_people(serve, registry_file):
         for path, key in ((f"metrics/{metric}", READ), (f"live/{metric}", admin)):
             body = served.get(f"/api/v1/{path}", key).get_json()
             assert (body["n"], body["period"], body["target"]) == (70, None, "population")
-            shares = plausible(np.array([row["frequency"] for row in body["estimates"]]))
+            shares = plausible_shares(declared.mechanism, body)
             for f, row in zip(shares, body["estimates"], strict=True):
                 shared = f * (1 - f) + (declared.mechanism.permanent_variance(f) if declared.metric.kept else 0)
                 variance = declared.mechanism.variance(f, 70) + f * (1 - f) / 70 + repeats * shared / 70
                 assert row["stderr"] == pytest.approx(variance**0.5)
         one = served.get(f"/api/v1/metrics/{metric}?period={days[0]}").get_json()
         assert (one["n"], one["period"], one["included"]) == (30, days[0], [{"first": days[0], "last": days[0]}])
-        shares = plausible(np.array([row["frequency"] for row in one["estimates"]]))
+        shares = plausible_shares(declared.mechanism, one)
         alone = [declared.mechanism.variance(f, 30) + f * (1 - f) / 30 for f in shares]
         assert [row["stderr"] for row in one["estimates"]] == pytest.approx(np.sqrt(alone))
     body = served.get("/api/v1/metrics/ui.theme").get_json()
@@ -196,8 +202,8 @@ def test_a_device_may_answer_several_times_a_period(serve, registry_file):
     served.post({"format": 1, "groups": [served.group("export.used", [1] * 40 + [0] * 60)]})
     served.drain()
     mechanism = served.app.highest["export.used"].mechanism
-    rows = served.get("/api/v1/metrics/export.used").get_json()["estimates"]
-    for f, row in zip(plausible(np.array([row["frequency"] for row in rows])), rows, strict=True):
+    body = served.get("/api/v1/metrics/export.used").get_json()
+    for f, row in zip(plausible_shares(mechanism, body), body["estimates"], strict=True):
         assert row["stderr"] == pytest.approx((mechanism.variance(f, 100) + 4 * f * (1 - f) / 100) ** 0.5)
 
 
@@ -222,7 +228,7 @@ def test_a_release_says_which_periods_it_covers(serve, registry_file):
     # All who answered on the two days that were joined may have answered on both, and on the first.
     mechanism = served.app.highest["ui.theme"].mechanism
     for answer, repeats in zip(answers, (330 / 210, 0, 1, 1), strict=True):
-        f = plausible(np.array([row["frequency"] for row in answer["estimates"]]))[0]
+        f = plausible_shares(mechanism, answer)[0]
         variance = mechanism.variance(f, answer["n"]) + (1 + repeats) * f * (1 - f) / answer["n"]
         assert answer["estimates"][0]["stderr"] == pytest.approx(variance**0.5), answer["n"]
     page = served.http.get(f"/m/ui.theme?period={days[1]}").get_data(as_text=True)

@@ -238,10 +238,10 @@ def from_product(
     """
     if prod(shape) != mechanism.domain_size or min(shape, default=0) < 1 or mechanism.domain_size > MAX_CELLS:
         raise ParameterError(f"a shape of the domain has {mechanism.domain_size} cells, at most {MAX_CELLS}", tuple(shape))
-    estimate = decode.estimate(mechanism, counted)
+    pairs, estimate = pair_support(mechanism), decode.estimate(mechanism, counted)
     if not isinstance(estimate, Supported) or estimate.touched is not None:
         raise ParameterError("a table is estimated from reports of a pure mechanism", mechanism.name)
-    pairs, raw, n = pair_support(mechanism), estimate.frequency, estimate.n
+    raw, n = estimate.frequency, estimate.n
     if not n:
         return _unknown(tuple(shape), log_likelihood=float("nan"))
     table = raw.reshape(shape)

@@ -215,7 +215,7 @@ class Pooled(Estimate):
         support, noise = np.clip(self.support, 0, self.n), self._noise(target)
         if target == "population":
             low, high = (self.n * end for end in clopper_pearson(support, self.n, chance))
-            known = np.sqrt(noise / self._binomial(self._plausible))
+            known = np.sqrt(noise / self._binomial(self.plausible))
             below, above = known * (support - low), known * (high - support)
         else:
             below = above = -ndtri(chance) * np.sqrt(noise)
@@ -234,7 +234,7 @@ class Pooled(Estimate):
 
     def _noise(self, target: Target) -> NDArray[np.float64]:
         """Compute the variance of each support without confusion."""
-        f, p, q = self._plausible, float(self.mechanism.p), self._q
+        f, p, q = self.plausible, float(self.mechanism.p), self._q
         whole = self._binomial(f) if target == "population" else self.n * (f * p * (1 - p) + (1 - f) * q * (1 - q))
         return whole - self._allocation * self.cleared
 
@@ -267,10 +267,6 @@ class Pooled(Estimate):
     @cached_property
     def _gain(self) -> float:
         return float(self.mechanism.p) - float(self.mechanism.q)
-
-    @property
-    def _plausible(self) -> NDArray[np.float64]:
-        return np.clip(self.frequency, 0.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,6 +65,9 @@ def _main(given: list[str]) -> int:
             return _excuse(subparser, about, found, given)
         run = found(subparser)
         subparser.complete(about.examples)
+    if not given:
+        parser.print_help()
+        return 2
     parsed = parser.parse_args(given)
     if run is None:
         return 2

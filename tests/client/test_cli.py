@@ -249,7 +249,7 @@ def test_a_proof_that_is_too_long(run, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "arguments", [(), ("nosuch",), ("registry",), ("registry", "nosuch"), ("registry", "diff"), ("prove", "--domain-size", "x")]
+    "arguments", [("nosuch",), ("registry",), ("registry", "nosuch"), ("registry", "diff"), ("prove", "--domain-size", "x")]
 )
 def test_wrong_usage(capsys, arguments):
     """Wrong usage ends with status 2 and the usage."""
@@ -257,6 +257,13 @@ def test_wrong_usage(capsys, arguments):
         cli.main(arguments)
     assert caught.value.code == 2
     assert "usage: deniable" in capsys.readouterr().err
+
+
+def test_without_a_command_there_is_help(capsys):
+    """Nothing given is wrong usage, and the answer is the help."""
+    assert cli.main([]) == 2
+    assert "usage: deniable" in (told := capsys.readouterr().out)
+    assert "serve" in told
 
 
 def test_help_names_every_command(capsys):

@@ -64,13 +64,21 @@ def test_how_many_were_accepted(document, accepted):
     assert _verdict(BATCH, 202, document).accepted == accepted
 
 
+def test_a_server_that_does_not_answer_is_told_as_such(caplog):
+    """Where there was no answer the log says so, instead of a status that does not exist."""
+    assert _verdict(BATCH, 0, None).kind == "later"
+    assert caplog.messages == [
+        f"deniable: {len(BATCH.reports)} reports not delivered yet: no answer; is the server of the DSN running?"
+    ]
+
+
 def test_a_server_writes_no_lines_in_the_log(caplog):
     """A server that lies writes no lines of its own: a code is a word or nothing, and its words are a part of a line."""
     caplog.set_level(logging.DEBUG)
     for status, lie in enumerate(("x\nERROR: fake line", "y" * 10_000, {"z": 1}, "\x1b[2J", "", "größer", 7, None), 404):
         _verdict(BATCH, status, {"code": lie, "detail": lie})
         _verdict(BATCH, status + 100, {"code": lie, "detail": "x\ny"})
-    told = [record.message for record in caplog.records if "not delivered" not in record.message]
+    told = [record.message for record in caplog.records if "not delivered yet" not in record.message]
     assert all(line.startswith(("deniable: status 4", "deniable: status 5")) for line in told)
     assert all(": no code: " in line and line.isascii() and line.isprintable() and len(line) < 400 for line in told)
     assert told[0] == r"deniable: status 404: no code: the server says 'x\nERROR: fake line'"

@@ -40,6 +40,9 @@ def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], i
             for each in publisher.publish(store.now()):
                 made += 1
                 print(f"{store.app}: {each.metric}@{each.version}, {each.period}{', ' + each.segment if each.segment else ''}")
+            if loaded[store.app].publication.trial:
+                print(f"{store.app}: a trial: all reports are published as soon as they are counted")
+                continue
             for metric, came in publisher.unpublished().items():
                 due = metric.closes(metric.next_to_close(datetime.now(UTC)))
                 wait = f"reports that wait: {came:,}; needed: {metric.min_reports:,}"

@@ -255,7 +255,9 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise RegistryError(placed(text, [Fault(file, "-", "the registry is valid TOML", str(error))])) from None
+        raise RegistryError(
+            placed(text, [Fault(file, "-", "the registry is valid TOML, in which texts stand in quotes", str(error))])
+        ) from None
     faults = [Fault(file, *rest) for rest in faults_of(document, _KEYS)]
     if faults:
         raise RegistryError(placed(text, faults))

@@ -144,7 +144,8 @@ def _verdict(batch: Batch, status: int, answer: Any) -> Verdict:
         return Verdict("large", status)
     code = _code(document)
     if status in _RETRY:
-        log.warning("deniable: %d reports not delivered: status %d, code %s", reports, status, code)
+        why = "no answer; is the server of the DSN running?" if status == _NO_ANSWER else f"status {status}, code {code}"
+        log.warning("deniable: %d reports not delivered yet: %s", reports, why)
         return Verdict("later", status)
     if not refusals:
         warn_once(f"status {status}", code or "no code", _words(document))

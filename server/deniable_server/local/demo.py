@@ -280,7 +280,7 @@ def _show(outcome: dict[str, Any], results: list[Result], *, show_all: bool) -> 
     console = Console(file=terminal.raw(sys.stdout))
     for result in results:
         console.print(_table(result, show_all=show_all))
-        spread = f"ratio {result.ratio:.2f} (expect 1 ± {result.ratio_spread:.2f})"
+        spread = f"ratio {result.ratio:.2f} (1 on average; chance moves it by {result.ratio_spread:.2f})"
         console.print(f"Squared error {result.mse:.3g}, predicted {result.predicted_mse:.3g}: {spread}\n")
     verdict = "every true share lies" if outcome["all_inside"] else "NOT every true share lies"
     console.print(
@@ -294,12 +294,12 @@ def _table(result: Result, *, show_all: bool) -> Table:
     title = f"{result.metric}: {result.mechanism}, epsilon {result.epsilon:.4g}, n = {result.n:,}"
     table = Table(title=title, title_justify="left")
     table.add_column("value", overflow="fold")
-    for heading in ("true", "estimated", f"{LEVEL:.1%} interval, all together", ""):
+    for heading in ("true", "estimated", f"{LEVEL:.1%} interval, all together", "holds the true share"):
         table.add_column(heading, justify="right")
     rows = sorted(result.rows, key=lambda row: -row.true)
     for row in rows if show_all else rows[:_SHOWN]:
         interval = f"{row.low:8.2%} to {row.high:7.2%}"
-        table.add_row(row.value, f"{row.true:.2%}", f"{row.estimated:.2%}", interval, "" if row.inside else "OUTSIDE")
+        table.add_row(row.value, f"{row.true:.2%}", f"{row.estimated:.2%}", interval, "yes" if row.inside else "OUTSIDE")
     if not show_all and len(rows) > _SHOWN:
         inside = sum(row.inside for row in rows[_SHOWN:])
         table.add_row(f"... {len(rows) - _SHOWN} more", "", "", f"{inside} inside", "")

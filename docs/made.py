@@ -1,13 +1,16 @@
-"""Pages of the site that are made from the code: commands, environment variables, mechanisms, and the list of decisions."""
+"""Pages of the site that are made: commands, environment variables, mechanisms, the list of decisions, the map of accuracy."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import sys
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from io import StringIO
+from itertools import groupby
 from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +19,15 @@ from deniable import mechanisms
 from deniable.commands.catalogue import CATALOGUE
 from deniable.commands.parser import Parser
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+
+import accuracy
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 DECISIONS = Path(__file__).parent / "decisions"
+ACCURACY = Path(__file__).parent / "accuracy.json"
 _EPSILONS = [step / 4 for step in range(2, 25)]
 _VALUES = 16
 
@@ -45,6 +53,7 @@ def made() -> Iterator[tuple[str, str]]:
     yield "variables.md", _variables()
     yield "decisions/index.md", _decisions()
     yield from _mechanisms()
+    yield from _accuracy()
 
 
 def _commands() -> str:
@@ -153,12 +162,7 @@ def _error(mechanism: Any) -> float:
 
 def _plot(name: str) -> str:
     """Draw the standard error over epsilon, beside the least of all mechanisms for as many values."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
-
-    mpl.use("svg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice
-
-    plt.rcParams["svg.hashsalt"] = name
+    plt = _pyplot(name)
     rivals = [each for each in mechanisms.names() if each != "coin" and _values(each) == _values(name)]
     figure, axes = plt.subplots(figsize=(6, 3))
     least = [100 * min(_error(_make(each, epsilon)) for each in rivals) for epsilon in _EPSILONS]
@@ -167,7 +171,194 @@ def _plot(name: str) -> str:
     axes.set(xlabel="epsilon, nats", ylabel="standard error, points", yscale="log")
     axes.legend(frameon=False)
     axes.grid(visible=True, alpha=0.3)
+    return _written(figure)
+
+
+def _pyplot(name: str) -> Any:
+    """Import what draws, so that a picture of this name is the same each time."""
+    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+
+    mpl.use("svg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice
+
+    plt.rcParams["svg.hashsalt"] = name
+    return plt
+
+
+def _written(figure: Any) -> str:
+    """Write a figure as SVG."""
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - slow to import
+
     written = StringIO()
     figure.savefig(written, format="svg", bbox_inches="tight", facecolor="white", metadata={"Date": None})
     plt.close(figure)
     return written.getvalue()
+
+
+_MAP = """\
+# A map of accuracy
+
+Every estimate comes with a standard error and an interval. Are they right? Here each mechanism is simulated many times, and its
+errors are compared with what the code says of them.
+
+| | what it is | right if |
+|---|---|---|
+| ratio | mean squared error over its exact variance, given who answered | 1 |
+| pointwise | the share of 95% intervals that hold the truth, all values alike | at least 0.95 |
+| simultaneous | the share of runs in which all 95% intervals of the page hold | at least 0.95 |
+
+Intervals have two targets: the *population* that the respondents were drawn from, and the *respondents* themselves. Two
+populations are simulated: shares by Zipf's law, and one value that all hold. A name with `-pool` is the mechanism as it is for
+texts, with random hash functions and 128 candidates. Figures stand with their standard error, `0.987±0.012`.
+
+Reports are not made one by one. Their sums are drawn by the exact probabilities of cells and bits, and decoded by the code of the
+service. Tests prove that devices have these probabilities. Respondents send one report each.
+"""
+_MADE = """\
+Not measured here:
+
+* `google_rappor`, which is decoded as `rappor-pool` is: `python benchmarks/rappor.py` measures it;
+* `pem` and `tree_hist`, which search for values: `python benchmarks/discovery.py` does;
+* `rappor-pool` with 100,000 reports, because its regression takes seconds for each run;
+* 1,024 values and pools at other epsilons than 1 and 4.
+
+`python benchmarks/accuracy.py --json docs/accuracy.json` measures all of it. Every figure is in {download}`accuracy.json`.
+"""
+_HEADS = (
+    "mechanism",
+    "values",
+    "cells",
+    "ratio",
+    *(f"{kind}, {target}" for target in accuracy.TARGETS for kind in ("pointwise", "simultaneous")),
+)
+_OFF = ("mechanism", "values", "epsilon", "reports", "truth", "runs", *_HEADS[3:])
+
+
+def _accuracy() -> Iterator[tuple[str, str]]:
+    """Make the map of accuracy, and its pictures, from the figures that its benchmark wrote."""
+    cells = json.loads(ACCURACY.read_text("utf-8"))["cells"]
+    ours = [cell for cell in cells if "library" not in cell]
+    rivals = [cell for cell in cells if "library" in cell]
+    off = [cell for cell in ours if accuracy.off(cell)]
+    yield "accuracy-ratio.svg", _strips("ratio", ours, ["ratio"], accuracy.RATIO)
+    yield "accuracy-coverage.svg", _strips("coverage", ours, ["coverage", "simultaneous"], (accuracy.COVERAGE, 0.95))
+    low, high = accuracy.RATIO
+    lines = [
+        _MAP,
+        "## Where we are off",
+        "",
+        f"{len(off)} of {len(ours):,} cells have a ratio outside {low} to {high} or a coverage below {accuracy.COVERAGE}.",
+        f"{sum('again' in cell for cell in ours)} cells looked so at first. They were measured again, with other seeds and eight",
+        "times as long, and only what was measured then counts. What chance may do is told by the standard errors.",
+        "",
+        *(_rows(_OFF, map(_cell, sorted(off, key=_distance, reverse=True))) if off else []),
+        "## Each mechanism",
+        "",
+        f"{len(ours):,} cells: {_listed(ours, 'd')} values, epsilon {_listed(ours, 'epsilon')}, {_listed(ours, 'n')} reports.",
+        "A line has the least and the greatest ratio of its cells, and their lowest coverage.",
+        "",
+        "![Ratio of each cell by mechanism](accuracy-ratio.svg)",
+        "",
+        "![Coverage of each cell by mechanism](accuracy-coverage.svg)",
+        "",
+        *_rows(_HEADS, _summaries(ours)),
+        "## Beside others",
+        "",
+        "The same truths with the devices and the estimates of pure-ldp 1.2.0 and multi-freq-ldpy 0.2.5, 300 reports, 8 and 128",
+        "values, epsilon 1 and 4. They have no intervals. Ratio: squared error over the exact variance of an unbiased estimate.",
+        "Bias: the mean error of the share of the most common value, in points, of the cell where it is surest. multi-freq-ldpy",
+        "cuts and scales its shares, so both its error and its bias depend on the truth. What is wrong with others, we show in",
+        "[Where others are wrong](rivals.md).",
+        "",
+        *_rows(("library", "mechanism", "cells", "ratio", "bias, points"), _rivals(rivals)),
+        _MADE,
+    ]
+    yield "accuracy.md", "\n".join(lines)
+
+
+def _rows(heads: Iterable[str], rows: Iterable[list[str]]) -> list[str]:
+    """Write a table."""
+    heads = list(heads)
+    return [f"| {' | '.join(each)} |" for each in (heads, ["---"] * len(heads), *rows)] + [""]
+
+
+def _figures(cell: dict[str, Any]) -> list[list[float]]:
+    """List the figures of a cell in the order of the tables, each with its standard error."""
+    return [cell["ratio"], *(cell[kind][target] for target in accuracy.TARGETS for kind in ("coverage", "simultaneous"))]
+
+
+def _cell(cell: dict[str, Any]) -> list[str]:
+    about = [
+        f"`{cell['mechanism']}`",
+        f"{cell['d']:,}",
+        f"{cell['epsilon']:g}",
+        f"{cell['n']:,}",
+        cell["truth"],
+        f"{cell['runs']:,}",
+    ]
+    return about + list(map(_text, _figures(cell)))
+
+
+def _text(figure: list[float]) -> str:
+    return f"{figure[0]:.3f}±{figure[1]:.3f}"
+
+
+def _distance(cell: dict[str, Any]) -> float:
+    """Return by how much a cell is off."""
+    ratio, *covered = (figure for figure, _ in _figures(cell))
+    return max(abs(ratio - 1) - 0.05, accuracy.COVERAGE - min(covered))
+
+
+def _listed(cells: list[dict[str, Any]], key: str) -> str:
+    """List the settings of the cells."""
+    numbers = [f"{each:,g}" if isinstance(each, float) else f"{each:,}" for each in sorted({cell[key] for cell in cells})]
+    return f"{', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else numbers[0]
+
+
+def _summaries(cells: list[dict[str, Any]]) -> Iterator[list[str]]:
+    order = list(dict.fromkeys(cell["mechanism"] for cell in cells))
+    for (place, d), found in groupby(sorted(cells, key=_by(order)), key=_by(order)):
+        ratios, *covered = zip(*map(_figures, found), strict=True)
+        ratio = f"{min(ratios)[0]:.3f} to {max(ratios)[0]:.3f}"
+        yield [f"`{order[place]}`", f"{d:,}", str(len(ratios)), ratio, *(_text(min(each)) for each in covered)]
+
+
+def _by(order: list[str]) -> Any:
+    return lambda cell: (order.index(cell["mechanism"]), cell["d"])
+
+
+def _rivals(cells: list[dict[str, Any]]) -> Iterator[list[str]]:
+    def key(cell: dict[str, Any]) -> tuple[str, str]:
+        return cell["library"], cell["mechanism"]
+
+    for (library, mechanism), group in groupby(cells, key=key):
+        found = list(group)
+        ratios = [cell["ratio"][0] for cell in found if "ratio" in cell]
+        bias, error = max((cell["bias"] for cell in found), key=lambda bias: abs(bias[0]) / bias[1])
+        ratio = f"{min(ratios):.2f} to {max(ratios):.2f}" if ratios else "none is stated"
+        yield [library, f"`{mechanism}`", str(len(found)), ratio, f"{100 * bias:+.1f}±{100 * error:.1f}"]
+
+
+def _strips(name: str, cells: list[dict[str, Any]], kinds: list[str], bounds: tuple[float, float]) -> str:
+    """Draw the figures of all cells, a strip for each mechanism."""
+    order = list(dict.fromkeys(cell["mechanism"] for cell in cells))
+    plt = _pyplot(name)
+    figure, axes = plt.subplots(figsize=(7, 0.25 * len(order) + 1.2), dpi=200)  # thousands of points: as pixels
+    for number, kind in enumerate(kinds):
+        points = [
+            (order.index(cell["mechanism"]) + (0.3 * number - 0.15 * (len(kinds) - 1)), figure, error)
+            for cell in cells
+            for figure, error in ([cell[kind]] if kind == "ratio" else cell[kind].values())
+        ]
+        rows, values, errors = zip(*points, strict=True)
+        label = {"coverage": "pointwise"}.get(kind, kind)
+        style = {"fmt": ".", "markersize": 3, "elinewidth": 0.3, "alpha": 0.6, "rasterized": True}
+        axes.errorbar(values, rows, xerr=errors, label=label, color=("teal", "darkorange")[number], **style)
+    for bound in bounds:
+        axes.axvline(bound, color="grey", linestyle="--", linewidth=0.8)
+    axes.set(yticks=range(len(order)), yticklabels=order, xlabel=f"{name}, with standard errors")
+    axes.invert_yaxis()
+    axes.grid(visible=True, axis="x", alpha=0.3)
+    if len(kinds) > 1:
+        axes.legend(frameon=False, loc="lower left", bbox_to_anchor=(0, 1), ncols=len(kinds))
+    return _written(figure)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -160,6 +161,24 @@ def test_every_mechanism_has_a_page(monkeypatch):
     assert "| ln 3 | 3.0000 | 0.87 points | 1 |" in pages["mechanisms/coin.md"]
     assert "## `registry`" in pages["commands.md"]
     assert "| `DENIABLE_DSN` |" in pages["variables.md"]
+
+
+def test_the_map_of_accuracy(monkeypatch, tmp_path):
+    """The map has every mechanism, and lists the cells that are off before all others."""
+    monkeypatch.syspath_prepend(str(DOCS))
+    import made
+
+    drawn = dict(made._accuracy())
+    assert "</svg>" in drawn["accuracy-ratio.svg"]
+    assert "</svg>" in drawn["accuracy-coverage.svg"]
+    for name in mechanisms.names():
+        assert f"| `{name}` | 2 |" in drawn["accuracy.md"]
+    figures = json.loads(made.ACCURACY.read_text("utf-8"))
+    figures["cells"][-1] |= {"ratio": [1.5, 0.01]}
+    monkeypatch.setattr(made, "ACCURACY", tmp_path / "accuracy.json")
+    made.ACCURACY.write_text(json.dumps(figures), "utf-8")
+    page = dict(made._accuracy())["accuracy.md"]
+    assert page.index("1.500±0.010") < page.index("## Each mechanism")
 
 
 def test_what_two_coins_cost():

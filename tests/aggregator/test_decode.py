@@ -112,6 +112,19 @@ def test_few_reports_that_can_oppose_values(target):
     assert holds > 48  # at 95%, a false failure in 100,000; 0.99 of them hold, and by the normal approximation 0.6
 
 
+def test_few_people_whose_reports_can_oppose_values():
+    """Simultaneous intervals hold where chance decides how many of a few people are in a value's block."""
+    mechanism = mechanisms.make("general_hadamard", domain_size=8, epsilon=4)
+    shares = np.arange(1.0, 9) ** -1.1 / (np.arange(1.0, 9) ** -1.1).sum()
+    rng, holds = np.random.default_rng(21), 0
+    for _ in range(400):
+        values = rng.choice(8, 300, p=shares).tolist()
+        counted = tally.count(mechanism.layout, b"".join(map(mechanism.randomize, values)))
+        low, high = decode.estimate(mechanism, counted).interval(simultaneous=True)
+        holds += bool(((low <= shares) & (shares <= high)).all())
+    assert holds > 0.92 * 400  # 0.967 of them hold, so five standard errors; with normal errors of the block's share 0.87
+
+
 @pytest.mark.parametrize("numba", [True, False])
 def test_lookups_with_and_without_numba(monkeypatch, numba):
     """The compiled look-up and numpy's give the sum over the rows that the family's own hash gives."""

@@ -456,13 +456,23 @@ class Supported(Estimate):
     def _opposed_interval(self, chance: float, touched: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals where reports can oppose values; those for the population hold for respondents all the more.
 
-        Of the reports that touch a value, the number that supports it is binomial. The share that touches it is binomial as well,
-        and its error counts in proportion to the frequency. The two combine as independent errors do.
+        The number of reports that support a value is binomial, and so is the number that opposes it. Each share has Clopper and
+        Pearson's interval. The distances of their ends combine as correlated errors do, since a report cannot do both.
+
+        References
+        ----------
+        G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
+        27(10), 2008.
         """
-        ends = clopper_pearson((touched + self.support) // 2, touched, chance)
-        share = np.maximum(touched, 1) / self._n
-        other = -ndtri(chance) * self.frequency * np.sqrt((1 - share) / share / self._n)
-        below, above = (np.hypot((2 * end - 1) * share / self._gain - self.frequency, other) for end in ends)
+        counts = (touched + self.support) // 2, (touched - self.support) // 2
+        up, down = (count / self._n for count in counts)
+        (up_low, up_high), (down_low, down_high) = (clopper_pearson(count, self.n, chance) for count in counts)
+        with np.errstate(invalid="ignore"):  # where all reports support the value, none opposes it
+            tie = np.nan_to_num(np.sqrt(up * down / ((1 - up) * (1 - down))))
+        below, above = (
+            np.sqrt(a * a + b * b + 2 * tie * a * b) / self._gain
+            for a, b in ((up - up_low, down_high - down), (up_high - up, down - down_low))
+        )
         return self.frequency - below, self.frequency + above
 
     def _narrowing(self, frequency: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -45,6 +45,7 @@ def test_publishing(counted, real_redis, store_url, registry_file, capsys):
     assert lines[-1] == "0 published"
 
 
+@pytest.mark.usefixtures("real_redis")
 def test_a_trial_waits_for_nothing(store_url, registry_file, capsys):
     """In a trial everything is published as it is counted, so nothing is said to wait."""
     assert main(["publish", "--redis-url", store_url, "--registry", str(registry_file), "--app", "shop"]) == 0

@@ -43,7 +43,7 @@ def test_a_verdict_is_right(table, least):
     remainder = span.remainder(np.flatnonzero(rows[-1]))
     if remainder.any():
         told = fewest_with_the_last(rows, reports)
-        verdict = Difference(*span.light(), remainder, reports, least).verdict(50)
+        verdict = Difference(*span.light(), remainder, reports, least).verdict(50, 10_000)
         assert verdict is (Verdict.UNSAFE if told < least else Verdict.SAFE)
 
 
@@ -70,7 +70,7 @@ def test_a_verdict_is_right_to_the_report(shape, number):
                 told = fewest_with_the_last(rows[: count + 1], reports)
                 for least, right in ((told, Verdict.SAFE), (told + 1, Verdict.UNSAFE)):
                     difference = Difference(*span.light(), remainder, reports, least)
-                    assert difference.verdict(50) is right
+                    assert difference.verdict(50, 10_000) is right
                     programs.add((right, difference.rounds > 0))
             span.add(remainder)
     # Some of both needed linear programs.

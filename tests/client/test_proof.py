@@ -159,7 +159,7 @@ class ChainWithAllOfItOnEachBit(Rappor):
         all_of_it = Fraction(UNIT, weight(self.requested_permanent) + UNIT)
         return right | {
             "permanent_ratio": ((1 - all_of_it) / all_of_it) ** 2,
-            "_flip_permanent": all_of_it,
+            "flip_permanent": all_of_it,
             "_flip": second_flip(all_of_it, right["other"]),
         }
 

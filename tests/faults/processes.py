@@ -40,12 +40,12 @@ def preloaded(folder: Path, name: str) -> dict[str, str]:
 
 def servers() -> dict[str, Path]:
     """Find the servers to run on: the packaged one, and the wheel's."""
-    from deniable_aggregator.store.embedded import _find
+    from deniable_aggregator.store.embedded import find
 
     found = {}
     if packaged := shutil.which("redis-server"):
         found["redis-server"] = Path(packaged)
-    found["wheel"] = _find(None)[0]
+    found["wheel"] = find(None)[0]
     return found
 
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
@@ -166,9 +166,11 @@ def _answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Ans
     for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):  # the simulated people are not this user
         os.environ.pop(name, None)
     settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
-    # Many devices share one process, so the budget is not enforced, and none of them is kept.
+    # One process records for many devices, which the SDK treats as one: so it may answer as often, without a budget or a state.
     caps = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
-    with Client(dsn=dsn, registry=registry_path, consent=True, settings=settings, caps=caps, state=None, strict=True) as client:
+    loaded = registry.load(registry_path)
+    of_all = replace(loaded, metrics={id_: replace(metric, per_period=len(rows)) for id_, metric in loaded.metrics.items()})
+    with Client(dsn=dsn, registry=of_all, consent=True, settings=settings, caps=caps, state=None, strict=True) as client:
         for row in rows:
             for name, value in zip(names, row, strict=True):
                 client.record(name, value)

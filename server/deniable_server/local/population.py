@@ -26,8 +26,6 @@ __all__ = ["Column", "Population", "flights", "from_csv"]
 
 Answer = str | bool
 
-_PER_PERIOD = 1_000_000  # reports: one process records for many devices, which the SDK treats as one
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -94,7 +92,6 @@ class Population:
                 values = f'candidates = "{column.metric}.txt"\nmax_length = {MAX_LENGTH}\n'
             parts.append(
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
-                f"per_period = {_PER_PERIOD}\n"
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
             )
         path = folder / "metrics.toml"

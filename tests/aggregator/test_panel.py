@@ -336,7 +336,7 @@ def test_kept_noise_is_no_lack_of_fit():
 def test_regression_of_kept_filters():
     """Shares and errors hold over thirty periods of the same devices, and are smaller than of one period."""
     mechanism = mechanisms.make("rappor", domain_size=1 << 64, epsilon=8, permanent=12, cohorts=16)
-    rng, values, runs = np.random.default_rng(27), list(range(1, 13)), 100
+    rng, values, runs = np.random.default_rng(27), list(range(1, 13)), 50
     shares = np.array([0.4, 0.3, 0.15, 0.1, 0.05, *[0] * 7])
     hits, scores, alarms, apart, narrower = np.zeros(12), [], 0, [], []
     for _ in range(runs):
@@ -366,12 +366,12 @@ def test_coverage_over_a_grid(name):
         mechanism = mechanisms.make(name, domain_size=2 if name == "binary" else 8, epsilon=epsilon)
         counts = [n * each for each in reports]
         for drawn, target in ((True, "population"), (False, "respondents")):
-            support, told = replay(mechanism, share, counts, rng, kept=kept, drawn=drawn, replays=4000)
+            support, told = replay(mechanism, share, counts, rng, kept=kept, drawn=drawn, replays=1000)
             truth = share if drawn else told
             covered = coverage(pooled(mechanism, support, counts, kept=kept)[1], truth, target)
             # A share of the answers has normal intervals, which are rougher where few reports support a value.
             least = 0.95 if drawn else 0.94
-            if not enough(covered, 4000, least):
+            if not enough(covered, 1000, least):
                 failed.append((epsilon, share, n, reports, target, covered))
     assert not failed
 

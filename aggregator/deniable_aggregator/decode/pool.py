@@ -157,8 +157,8 @@ class Pooled(Estimate):
         float array (values,): the share of people whose value is another one that was cleared.
     absent
         The distribution of the support of a value that nobody holds.
-    total_stderr
-        Standard error of the sum of all frequencies; nan where it is not known.
+    rest
+        The share that none of the values accounts for, and its standard error; from the cells before any value was cleared.
     """
 
     mechanism: Sketch
@@ -166,7 +166,7 @@ class Pooled(Estimate):
     support: NDArray[np.float64]
     cleared: NDArray[np.float64]
     absent: Absent
-    total_stderr: float
+    rest: tuple[float, float]
 
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
@@ -176,7 +176,7 @@ class Pooled(Estimate):
     @property
     def unallocated(self) -> tuple[float, float]:
         """The share of the population that none of these values accounts for, and its standard error; nan where not known."""
-        return float(1 - self.frequency.sum()), self.total_stderr
+        return self.rest
 
     @property
     def stderr(self) -> NDArray[np.float64]:
@@ -356,12 +356,14 @@ def estimate(cells: Cells, values: Sequence[int]) -> Pooled:
     keys = hash_lookup.keys(values, cells.mechanism.domain_size)
     plain, shares, left = _clear(cells, keys)
     support, by_row = left.lookup_by_row(keys)
-    # What was cleared is the same share of each row's reports, so it changes nothing of how the rows differ.
-    total_stderr = stderr_of_mean(by_row, cells.reports) * cells.n / cells.scale
+    if len(plain):  # how the rows differ says how far the sum is off, unless some of it was taken from all of them
+        _, by_row = cells.lookup_by_row(keys)
+    noise = len(keys) * cells.n * float(cells.mechanism.q)
+    rest = 1 - float(by_row.sum() - noise) / cells.scale, stderr_of_mean(by_row, cells.reports) * cells.n / cells.scale
     cleared = np.full(len(keys), shares.sum())
     support[plain] += cells.scale * shares
     cleared[plain] -= shares
-    return Pooled(cells.mechanism, cells.n, support, np.clip(cleared, 0, 1), left.absent, total_stderr)
+    return Pooled(cells.mechanism, cells.n, support, np.clip(cleared, 0, 1), left.absent, rest)
 
 
 def _clear(cells: Cells, keys: NDArray[np.uint64]) -> tuple[NDArray[np.intp], NDArray[np.float64], Cells]:

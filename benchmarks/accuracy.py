@@ -167,16 +167,19 @@ def our_cell(cell: dict[str, Any], simulation: Any, seconds: float, times: int =
 
 def variance(mechanism: Any, shares: Floats, n: int) -> Floats | None:
     """Return the exact variance of each estimate given who answered; None where only the estimates themselves state one."""
+    from deniable.exact.hashing import PoolFamily
     from deniable.mechanisms.general_hadamard import GeneralHadamard
     from deniable.mechanisms.rappor import Bloom
+    from deniable.mechanisms.sketch import Sketch
 
     if isinstance(mechanism, Bloom) and not mechanism.basic:
         return None
     if isinstance(mechanism, GeneralHadamard):
         blocks = mechanism.slots(np.arange(len(shares)))[0]
         return np.asarray(mechanism.variance(shares, n, np.bincount(blocks, shares)[blocks]))  # type: ignore[arg-type]
-    others = np.square(shares).sum() - np.square(shares)
-    return np.asarray(mechanism.variance(shares, n) + mechanism.confusion(others))  # type: ignore[arg-type]
+    if isinstance(mechanism, Sketch) and isinstance(mechanism.family, PoolFamily):  # how much others confuse is read from a tally
+        return None
+    return np.asarray(mechanism.variance(shares, n))  # type: ignore[arg-type]
 
 
 def rounded(numbers: tuple[float, float]) -> list[float]:

@@ -74,19 +74,6 @@ def test_a_common_value_confuses_no_others(name, options, shape):
         assert 0.7 < ratio < 1.1
 
 
-@pytest.mark.campaign
-@pytest.mark.parametrize("shape", SHARES)
-@pytest.mark.parametrize("name", ["cms", "hcms", "fast_local_hash"])
-def test_a_common_value_confuses_no_others_of_very_many_reports(name, shape):
-    """With the pools that mechanisms take by default, few of 20 replays of ten million reports are wrong."""
-    mechanism = mechanisms.make(name, domain_size=1 << 64, epsilon=4)
-    mistaken, covered, ratio = replay(mechanism, shape, 2000, 10_000_000, 20, np.random.default_rng(22))
-    assert mistaken <= 5  # exceeded with a chance of 3e-4 by a test of just 5%
-    assert covered >= 15
-    if not shape.startswith("unlisted"):
-        assert 0.7 < ratio < 1.1
-
-
 def test_few_reports_have_the_binomial_tail():
     """With one report in a row the support of an absent value is binomial."""
     cells = np.zeros((300, 56))

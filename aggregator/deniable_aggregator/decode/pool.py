@@ -88,10 +88,10 @@ class Absent:
         supports, scores = np.concatenate([self._below, self._above], axis=1)
         return np.asarray(np.interp(support, supports, scores))
 
-    def support(self, score: NDArray[np.float64] | float) -> NDArray[np.float64]:
-        """Return the support that is exceeded as rarely as each standard normal number, which is far from 0."""
-        below, above = (np.interp(score, scores, supports) for supports, scores in (self._below, self._above))
-        return np.asarray(np.where(np.asarray(score) > 0, above, below))
+    def support(self, score: float) -> float:
+        """Return the support that is exceeded as rarely as a standard normal number, which is far from 0."""
+        supports, scores = self._above if score > 0 else self._below
+        return float(np.interp(score, scores, supports))
 
     @cached_property
     def _above(self) -> NDArray[np.float64]:
@@ -223,13 +223,13 @@ class Pooled(Estimate):
         scale = self.n * self._gain
         return self.frequency - np.hypot(below, more) / scale, self.frequency + np.hypot(above, fewer) / scale
 
-    def _excess(self, chance: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _excess(self, chance: float) -> tuple[float, float]:
         """Return what confusion adds to the lower and the upper tail of the support of an absent value, in squares."""
-        n, q, score = self.n, self._q, ndtri(chance)
+        n, q, score = self.n, self._q, float(ndtri(chance))
         tails = self.absent.support(score) - self.absent.mean, self.absent.support(-score) - self.absent.mean
         noise = bdtrik(chance, n, q) + 0.5 - n * q, bdtrik(1 - chance, n, q) + 0.5 - n * q
         known = self._absent_noise / (n * q * (1 - q))
-        fewer, more = (np.sqrt(np.maximum(tail**2 - known * part**2, 0.0)) for tail, part in zip(tails, noise, strict=True))
+        fewer, more = (np.sqrt(max(tail**2 - known * part**2, 0.0)) for tail, part in zip(tails, noise, strict=True))
         return fewer, more
 
     def _noise(self, target: Target) -> NDArray[np.float64]:

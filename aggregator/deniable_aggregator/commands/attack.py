@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
 
+    from deniable.commands.parser import Run
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.attack.averaging import Curve, Result
 
@@ -28,7 +29,7 @@ _TABLED = ("1", "2", "5")
 _HEADINGS = {"fresh": "noise drawn anew", "kept": "response kept", "lost": "kept, and lost"}
 
 
-def attack(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def attack(parser: argparse.ArgumentParser) -> Run:
     """``deniable attack averaging``: guess the answers of devices from all their reports, with and without a kept response."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     about = "guess each device's answer from its first 1, 2, 5, ... reports, with and without a kept permanent response"

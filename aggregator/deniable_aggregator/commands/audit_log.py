@@ -18,8 +18,7 @@ from deniable_aggregator.audit.log import AuditLog, Rotated
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from deniable.commands.parser import Run
     from deniable_aggregator.audit.files import Verification
 
 __all__ = ["audit_log"]
@@ -29,7 +28,7 @@ _DAY = 86400
 _MOST_DAYS = 36500
 
 
-def audit_log(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def audit_log(parser: argparse.ArgumentParser) -> Run:
     """``deniable audit-log verify|list|head|rotate --redis-url URL --app NAME``.
 
     Exit status: 0 done, or the log is whole; 2 for a wrong configuration; 3 if the store cannot be used. It is 1 if the log is

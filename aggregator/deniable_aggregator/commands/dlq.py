@@ -12,7 +12,9 @@ from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
+
+    from deniable.commands.parser import Run
 
 __all__ = ["dlq"]
 
@@ -20,7 +22,7 @@ _ID = re.compile(r"\d{1,20}-\d{1,20}")
 _MAX_BACKLOG = 10_000
 
 
-def dlq(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def dlq(parser: argparse.ArgumentParser) -> Run:
     """``deniable dlq list|show|requeue|purge --redis-url URL --app NAME``.
 
     Exit status: 0 done; 1 if an id is unknown, or a batch could not be requeued; 2 for a wrong configuration; 3 if the store

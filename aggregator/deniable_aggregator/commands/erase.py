@@ -14,8 +14,7 @@ from deniable_aggregator.commands import options
 from deniable_aggregator.deletion.erase import Removal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from deniable.commands.parser import Run
     from deniable_aggregator.deletion.erase import Found
     from deniable_aggregator.store import Store
 
@@ -24,7 +23,7 @@ __all__ = ["erase"]
 _MOST = 1 << 53
 
 
-def erase(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def erase(parser: argparse.ArgumentParser) -> Run:
     """``deniable erase --redis-url URL --app NAME --metric ID [--version V] [--yes]``.
 
     Exit status: 0 done, or shown what would be done; 1 if the metric is unknown; 2 for a wrong configuration; 3 if the store

@@ -15,8 +15,9 @@ from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from deniable.commands.parser import Run
     from deniable_aggregator.store import Client
 
 __all__ = ["STORE_STATUS", "add", "add_apps", "add_store", "answered", "environment", "opened", "stores"]
@@ -125,7 +126,7 @@ def opened(url: str, *, timeout: float = 10.0) -> Client:
         raise ConfigurationError("DENIABLE_REDIS_URL, --redis-url: redis://, rediss:// or unix://, as redis-py has it") from None
 
 
-def answered(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+def answered(run: Run) -> Run:
     """Wrap a command: if the store cannot be used, it says so and ends with `STORE_STATUS`."""
 
     @wraps(run)

@@ -12,12 +12,13 @@ from deniable_aggregator.publish.publisher import Publisher
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+
+    from deniable.commands.parser import Run
 
 __all__ = ["publish"]
 
 
-def publish(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def publish(parser: argparse.ArgumentParser) -> Run:
     """``deniable publish --redis-url URL --registry FILE``.
 
     Exit status: 0 done, also if there was nothing to publish; 2 for a wrong configuration; 3 when the store could not be used.

@@ -15,8 +15,9 @@ from deniable_aggregator.rappor import decode, files
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from deniable.commands.parser import Run
     from deniable.mechanisms.google_rappor import Params
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
@@ -26,7 +27,7 @@ __all__ = ["rappor"]
 _SHOWN = 20
 
 
-def rappor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def rappor(parser: argparse.ArgumentParser) -> Run:
     """``deniable rappor decode|count|map|associate``: read the files of a google/rappor deployment."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     found = actions.add_parser("decode", help="estimate shares from counts (or reports) and candidates")

@@ -11,7 +11,8 @@ from deniable_aggregator.store import health
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+
+    from deniable.commands.parser import Run
 
 __all__ = ["status"]
 
@@ -25,7 +26,7 @@ _COLUMNS = {
 }
 
 
-def status(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def status(parser: argparse.ArgumentParser) -> Run:
     """``deniable status [--data DIR | --redis-url URL] [--app NAME...] [--json]``.
 
     Exit status: 0 if nothing waits or a worker lives; 1 if batches wait and no worker lives; 2 for a wrong configuration; 3 if

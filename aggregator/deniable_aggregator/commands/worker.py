@@ -23,9 +23,10 @@ from deniable_aggregator.tally import set_bits
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from types import FrameType
 
+    from deniable.commands.parser import Run
     from deniable.registry import Registry
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.store import Store
@@ -38,7 +39,7 @@ _FORCED = 1
 _STOP_SECONDS = 22.0  # less than the 25 s that are promised and the 30 s that Kubernetes allows
 
 
-def worker(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def worker(parser: argparse.ArgumentParser) -> Run:
     """``deniable worker --redis-url URL --app NAME...``.
 
     Exit status: 0 if everything in hand was counted; 1 if a second signal cut it short; 2 for a wrong configuration. It is 3 if

@@ -10,8 +10,8 @@ from deniable_server.doctor.config import inspect
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
+    from deniable.commands.parser import Run
     from deniable_server.doctor.config import Inspection
 
 __all__ = ["check_config"]
@@ -19,7 +19,7 @@ __all__ = ["check_config"]
 _WRONG = 2
 
 
-def check_config(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def check_config(parser: argparse.ArgumentParser) -> Run:
     """``deniable check-config [--json]``: the settings of a server and a worker in this environment, without using the network.
 
     Exit status: 0 if a server would start, 2 if it would not, or if a variable has no effect.

@@ -17,8 +17,8 @@ from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
+    from deniable.commands.parser import Run
     from deniable_server.doctor import Finding
 
 __all__ = ["doctor"]
@@ -27,7 +27,7 @@ _SECONDS = 3.0
 _COLOURS = {"ok": "32", "warning": "33", "fault": "31"}
 
 
-def doctor(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def doctor(parser: argparse.ArgumentParser) -> Run:
     """``deniable doctor [--data DIR | --redis-url URL] [--json]``: check an installation, without changing it.
 
     Exit status: 0 without a fault; 1 with one; 2 for a wrong configuration; 3 if the store cannot be reached.

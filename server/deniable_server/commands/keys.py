@@ -16,13 +16,14 @@ from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
     from datetime import date
+
+    from deniable.commands.parser import Run
 
 __all__ = ["keys"]
 
 
-def keys(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def keys(parser: argparse.ArgumentParser) -> Run:
     """``deniable keys create --role ROLE [--name TEXT] | list [--json] | revoke ID``.
 
     Exit status: 0 done, 1 if the id is unknown, 2 for a wrong configuration, 3 if the store cannot be used.

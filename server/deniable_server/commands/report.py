@@ -20,7 +20,8 @@ from deniable_server.privacy.published import read_published
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+
+    from deniable.commands.parser import Run
 
 __all__ = ["report"]
 
@@ -28,7 +29,7 @@ _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 _LEAST_DEVICES = 2
 
 
-def report(parser: argparse.ArgumentParser) -> Callable[[argparse.Namespace], int]:
+def report(parser: argparse.ArgumentParser) -> Run:
     """``deniable report privacy --registry FILE [--redis-url URL] [--prove] [--output FILE]``.
 
     Exit status: 0 done; 1 if a proof fails; 2 for wrong usage or a registry that cannot be read; 3 if the given store cannot be

@@ -87,5 +87,6 @@ def fingerprint(metric: Metric, mechanism: str) -> str:
     str
         Sixteen hexadecimal digits.
     """
-    meaning = json.dumps([metric.id, metric.version, metric.type, metric.values, metric.period, metric.segments, mechanism])
+    answers = metric.values or (*metric.range, metric.unit, metric.scale) * (metric.axis is not None)
+    meaning = json.dumps([metric.id, metric.version, metric.type, answers, metric.period, metric.segments, mechanism])
     return sha256(meaning.encode()).hexdigest()[:16]

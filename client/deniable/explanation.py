@@ -11,10 +11,13 @@ from deniable.errors import ParameterError
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.exposure import Exposure
 from deniable.mechanisms.permanent import Permanent
+from deniable.registry.axis import BINS
 from deniable.registry.period import touched
+from deniable.source import OS
 
 if TYPE_CHECKING:
-    from deniable.registry import Registry
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric, Registry
     from deniable.registry.tables import Budget
 
 __all__ = ["Explanation"]
@@ -49,8 +52,8 @@ class Explanation:
         Most reports in a period, and the length of a period.
     sample
         Share of answers that are recorded, in (0, 1].
-    p, q
-        Probability that a report supports the true answer, and that it supports a given other one.
+    says
+        What one report says of the answer, in a sentence.
     report_bytes
         Size of every report.
     row_bits, segment_bits
@@ -72,8 +75,7 @@ class Explanation:
     per_period: int
     period: str
     sample: float
-    p: float
-    q: float
+    says: str
     report_bytes: int
     row_bits: float
     segment_bits: float
@@ -118,19 +120,18 @@ class Explanation:
             per_period=metric.per_period,
             period=metric.period,
             sample=float(metric.sample),
-            p=float(mechanism.p),
-            q=float(mechanism.q),
+            says=_says(metric, mechanism),
             report_bytes=mechanism.layout.payload_size,
             row_bits=exposure.row_bits,
             segment_bits=exposure.segment_bits,
-            report=None if value is None else mechanism.randomize(metric.position(value)).hex(),
+            report=None if value is None else mechanism.randomize(_value(metric, value)).hex(),
         )
 
     def __str__(self) -> str:
         lines = [
             f"{self.metric}: {self.description}",
             f"Your answer is randomised on this device before it is sent: {self.summary} ({self.mechanism}).",
-            f"A report points to your true answer with probability {self.p:.3f}, and to any one wrong answer with {self.q:.3f}.",
+            self.says,
             f"Whoever sees one report can shift the odds between two answers {_odds(self.epsilon)}.",
             *(self._repeated() if self.epsilon_permanent is None else self._kept(self.epsilon_permanent)),
         ]
@@ -176,6 +177,23 @@ class Explanation:
         if self.segment_bits:
             shown.append(f"which of {round(2**self.segment_bits)} kinds of device it is ({self.segment_bits:.1f} bits, segments)")
         return [f"Besides answers, the reports of all metrics together show {' and '.join(shown)}."] if shown else []
+
+
+def _value(metric: Metric, answer: object) -> int:
+    """Return the value that a device randomises for an answer; for a rounded one, with a fresh point."""
+    place = metric.position(answer)
+    return metric.round_at(place, OS.below(metric.axis.steps)) if metric.axis and metric.rounded else place
+
+
+def _says(metric: Metric, mechanism: Mechanism) -> str:
+    """Tell what one report says, and what happens to the answer before."""
+    if metric.rounded:
+        return (
+            "Your number is rounded to one end of its range, at a point that this device drew once and tells nobody. "
+            + mechanism.says.replace("your true answer", "this end").replace("any one wrong answer", "the other end")
+        )
+    first = f"Your number is reported as one of {BINS} equal parts of its range. " if metric.binned else ""
+    return first + mechanism.says
 
 
 def _odds(epsilon: float) -> str:

@@ -16,6 +16,7 @@ from operator import mul
 from typing import TYPE_CHECKING
 
 from deniable.errors import ParameterError, PayloadError
+from deniable.mechanisms.base import FrequencyOracle, Scored
 from deniable.mechanisms.permanent import Permanent
 from deniable.source import Source
 
@@ -178,7 +179,7 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     - The worst likelihood ratio is the declared one. Its logarithm is at most the requested epsilon.
     - Payloads have the declared size and unpack.
     - A payload supports the true value and every other one with the declared probabilities. So the estimator is unbiased and has
-      the declared variance.
+      the declared variance. Of a mechanism that scores, the mean of each score is the target.
 
     A permanent mechanism also claims:
 
@@ -204,15 +205,12 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
             faults.append(f"epsilon is {log(ratio):.12g}, above the {float(mechanism.requested):.12g} asked for")
     if any(len(payload) != mechanism.layout.payload_size for payload in outputs):
         faults.append(f"a payload does not have {mechanism.layout.payload_size} bytes")
-    supports, misfits = _supports(mechanism, outputs)
+    misfits = _misfits(mechanism, outputs)
     faults += misfits
-    for true, mass in zip(values, masses, strict=True):
-        for value in values:
-            support = sum((share * supports[payload].get(value, 0) for payload, share in mass.items()), Fraction(0))
-            claimed, name = mechanism.support(value, true), "p" if value == true else "q"
-            if support != claimed:
-                chance = f"{float(support):.12g}, not {name} = {float(claimed):.12g}"
-                faults.append(f"answer {true} supports {value} with probability {chance}")
+    if isinstance(mechanism, FrequencyOracle):
+        faults += _biased_support(mechanism, values, masses, outputs)
+    elif isinstance(mechanism, Scored) and not misfits:
+        faults += _biased_scores(mechanism, values, masses, outputs)
     permanent = None
     if isinstance(mechanism, Permanent) and not misfits:
         permanent, more = _steps(mechanism, values, masses)
@@ -311,14 +309,46 @@ def _whole(shares: list[Fraction]) -> list[int]:
     return [share.numerator * (denominator // share.denominator) for share in shares]
 
 
-def _supports(mechanism: Mechanism, payloads: set[bytes]) -> tuple[dict[bytes, dict[int, int]], list[str]]:
-    """Return which values each payload supports (1) and opposes (-1), and the payloads that do not unpack, in words."""
-    supports: dict[bytes, dict[int, int]] = {}
+def _biased_support(mechanism: FrequencyOracle, values: Sequence[int], masses: list[_Masses], payloads: set[bytes]) -> list[str]:
+    """Return the pairs of values for which the probability of support is not the declared one, in words."""
+    supports = {payload: _support(mechanism, payload) for payload in payloads}
+    faults = []
+    for true, mass in zip(values, masses, strict=True):
+        for value in values:
+            support = sum((share * supports[payload].get(value, 0) for payload, share in mass.items()), Fraction(0))
+            claimed, name = mechanism.support(value, true), "p" if value == true else "q"
+            if support != claimed:
+                chance = f"{float(support):.12g}, not {name} = {float(claimed):.12g}"
+                faults.append(f"answer {true} supports {value} with probability {chance}")
+    return faults
+
+
+def _support(mechanism: FrequencyOracle, payload: bytes) -> dict[int, int]:
+    """Return which values a payload supports (1) and opposes (-1); none if it does not unpack."""
+    try:
+        return dict.fromkeys(mechanism.supported(payload), 1) | dict.fromkeys(mechanism.opposed(payload), -1)
+    except PayloadError:
+        return {}
+
+
+def _biased_scores(mechanism: Scored, values: Sequence[int], masses: list[_Masses], payloads: set[bytes]) -> list[str]:
+    """Return the values of which a mean score is not the target, in words."""
+    scores = {payload: mechanism.scores(payload) for payload in payloads}
+    faults = []
+    for value, mass in zip(values, masses, strict=True):
+        for number, target in enumerate(mechanism.targets(value)):
+            mean = sum((share * scores[payload][number] for payload, share in mass.items()), Fraction(0))
+            if mean != target:
+                faults.append(f"score {number} of answer {value} is {float(mean):.12g} on average, not {float(target):.12g}")
+    return faults
+
+
+def _misfits(mechanism: Mechanism, payloads: set[bytes]) -> list[str]:
+    """Return the payloads that do not unpack, in words."""
     misfits = []
     for payload in payloads:
         try:
-            supports[payload] = dict.fromkeys(mechanism.supported(payload), 1) | dict.fromkeys(mechanism.opposed(payload), -1)
+            mechanism.layout.unpack(payload)
         except PayloadError as error:
-            supports[payload] = {}
             misfits.append(f"a payload does not unpack: {error}")
-    return supports, misfits
+    return misfits

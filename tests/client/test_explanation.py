@@ -31,7 +31,7 @@ def test_figures(registry):
     mechanism = mechanisms.of(registry.metrics["ui.theme"])
     told = Explanation.of(registry, "ui.theme", Budget())
     assert (told.metric, told.description, told.mechanism) == ("ui.theme", "Which theme people use", mechanism.name)
-    assert (told.p, told.q, told.epsilon) == (float(mechanism.p), float(mechanism.q), mechanism.epsilon)
+    assert (told.says, told.epsilon) == (mechanism.says, mechanism.epsilon)
     assert (told.report_bytes, told.summary, told.report) == (mechanism.layout.payload_size, mechanism.summary, None)
     assert (told.per_period, told.period, told.answers_per_window) == (4, "month", 0)
     assert (told.reserved_window, told.reserved_lifetime) == (12, 120)  # 30 days touch three months

@@ -273,6 +273,11 @@ BREAKING = [
     ({"other": "a"}, "other was None, is 'a'"),
     ({"per_period": 3}, "per_period was 1, is 3"),
     ({"answers_per_window": 3}, "answers_per_window was 2, is 3"),
+    ({"range": ("0", "1")}, "range was [], is [0, 1]"),
+    ({"unit": "ms"}, "unit was '', is 'ms'"),
+    ({"scale": "log"}, "scale was 'linear', is 'log'"),
+    ({"estimate": "mean"}, "estimate was '', is 'mean'"),
+    ({"joint": True}, "joint was False, is True"),
 ]
 FREE = [
     ({"description": "e"}, "description was 'd', is 'e'"),

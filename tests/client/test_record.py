@@ -12,7 +12,7 @@ from deniable.exact.hashing import KEY_SPACE
 from deniable.limits.caps import Caps
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import Tape, distribution
-from deniable.registry import Metric, Registry
+from deniable.registry import Metric, Registry, axis
 from deniable.registry.tables import Budget
 from deniable.transport import Sender
 
@@ -176,3 +176,70 @@ def test_keys(way, key, kept):
     expected = way(metric, [key, key], Drawn)
     for answer in (-1, KEY_SPACE, True, "17", 1.0, None, Odd()):
         assert way(metric, [answer, answer], Drawn) == expected
+
+
+NUMBER = {"type": "number", "values": (), "range": ("0", "4"), "unit": "ms"}
+NO_NUMBERS = [float("nan"), None, True, "3", b"3", Odd(), [3]]
+
+
+@pytest.fixture
+def coarse(monkeypatch):
+    """Let an axis have few places, so that every draw can be walked."""
+    monkeypatch.setattr(axis, "FINEST", 2)
+
+
+@pytest.mark.usefixtures("coarse")
+@pytest.mark.parametrize(
+    "rest",
+    [{}, {"none": "2", "estimate": "distribution"}, {"sample": "0.5"}, {"scale": "log", "range": ("1", "16"), "none": "4"}],
+)
+def test_numbers(way, rest):
+    """One report for anything that is given, of at most epsilon; out of range is the nearer end, and no number is `none`."""
+    metric = declare(NUMBER, {"mechanism": "window", "parameters": (("blocks", 1), ("length", 2)), "estimate": "mean"} | rest)
+    low, high = map(int, metric.range)
+    masses = {answer: way(metric, [answer]) for answer in (low, 1.5, 2, high)}
+    assert worst(list(masses.values())) == mechanisms.of(metric).ratio
+    assert way(metric, [-7]) == way(metric, [float("-inf")]) == masses[low]
+    assert way(metric, [1e300]) == way(metric, [10**400]) == masses[high]
+    absent = way(metric, [float(metric.none or low)])
+    assert all(way(metric, [answer]) == absent for answer in NO_NUMBERS)
+    assert {silent(mass) for mass in masses.values()} == {1 - Fraction(metric.sample)}
+
+
+@pytest.mark.usefixtures("coarse")
+def test_means_of_kept_numbers(way):
+    """A number that stays tells at most epsilon_permanent; whatever it does, all days tell at most twice that."""
+    metric = declare(NUMBER, {"estimate": "mean"}, epsilon_permanent="1.2")
+    mechanism = mechanisms.of(metric)
+    assert worst([way(metric, [answer]) for answer in (0, 1.5, 4, *NO_NUMBERS[:3])]) <= mechanism.ratio
+    assert worst([way(metric, [answer, answer]) for answer in (0, 1, 4, None)]) <= mechanism.permanent_ratio
+    histories = [way(metric, [first, second]) for first in (0, 3, 4) for second in (0, 1, 4, None)]
+    assert mechanism.permanent_ratio < worst(histories) <= mechanism.permanent_ratio**2
+    assert len({silent(mass) for mass in histories}) == 1
+
+
+def test_distributions_of_kept_numbers(way, monkeypatch):
+    """The part of the range is kept like any answer."""
+    for module in ("deniable.registry.metric", "deniable.registry.axis"):
+        monkeypatch.setattr(f"{module}.BINS", 2)
+    metric = declare(NUMBER, {"estimate": "distribution"}, epsilon_permanent="2")
+    mechanism = mechanisms.of(metric)
+    days = [way(metric, [answer, answer]) for answer in (0, 1.9, 2, 99, *NO_NUMBERS[:3])]
+    assert days[0] == days[1] == days[4]
+    assert days[2] == days[3]
+    assert mechanism.ratio < worst(days) <= mechanism.permanent_ratio
+
+
+@pytest.mark.parametrize("rest", [{}, {"other": "z"}, {"sample": "0.5"}, {"joint": True, "other": "z"}])
+def test_sets(way, rest):
+    """Sets that differ in every option have one epsilon between them; what is no set is reported, too."""
+    metric = declare({"type": "set", "values": ("x", "y", "z")}, rest)
+    mechanism = mechanisms.of(metric)
+    sets = [way(metric, [answer]) for answer in ([], ["x"], {"y", "z"}, ("x", "y", "z"))]
+    assert worst(sets) == mechanism.ratio
+    strange = [way(metric, [answer]) for answer in (None, "x", ["x", "w"], Odd(), [Odd()], [["x"]])]
+    assert worst([*sets, *strange]) == mechanism.ratio
+    assert {silent(mass) for mass in (*sets, *strange)} == {1 - Fraction(metric.sample)}
+    if metric.other:
+        assert strange[2] == way(metric, [["x", "z"]])
+        assert strange[0] == way(metric, [["z"]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import FrozenInstanceError
 from datetime import UTC, date, datetime, timedelta
+from math import inf
 from time import perf_counter
 
 import pytest
@@ -30,6 +31,12 @@ def metric(id_: str = "m", /, **changes: str | None) -> str:
     """Write a sound metric with keys replaced, added or (None) left out."""
     lines = [f"{key} = {value}" for key, value in (SOUND | changes).items() if value is not None]
     return "\n".join([f'[metrics."{id_}"]', *lines, ""])
+
+
+def number(**changes: str | None) -> str:
+    """Write a sound number metric with keys replaced, added or (None) left out."""
+    sound = {"type": '"number"', "values": None, "range": "[0, 100]", "unit": '"ms"', "estimate": '"mean"'}
+    return metric(**(sound | changes))
 
 
 LONG = "a" * 81
@@ -127,8 +134,28 @@ FAULTS = [
     (HEAD + metric(id='"x"'), "m", "a key is one of type, values, epsilon", "id"),
     (HEAD + metric(_positions="1"), "m", "a key is one of type, values, epsilon", "_positions"),
     # its domain
-    (HEAD + metric(type=None), "m", "type is one of boolean, categorical, ordinal, product, string, key", None),
-    (HEAD + metric(type='"number"'), "m", "type is one of boolean, categorical, ordinal", "number"),
+    (HEAD + metric(type=None), "m", "type is one of boolean, categorical, ordinal, product, set, number, string, key", None),
+    (HEAD + metric(type='"duration"'), "m", "type is one of boolean, categorical, ordinal", "duration"),
+    (HEAD + metric(type='"ordinal"', estimate='"median"'), "m", "estimate of an ordinal is mean, or not given", "median"),
+    (HEAD + metric(estimate='"mean"'), "m", "estimate belongs to a metric of type number or ordinal", "mean"),
+    (HEAD + metric(type='"set"', joint='"yes"'), "m", "joint is true or false, without quotes", "yes"),
+    (HEAD + metric(joint="true"), "m", "joint belongs to a metric of type set", True),
+    (HEAD + metric(type='"set"', none='"a"'), "m", "none belongs to a metric of type categorical or ordinal", "a"),
+    (HEAD + number(values='["a", "b"]'), "m", "a number lists no values: it has a range", "values"),
+    (HEAD + number(range=None), "m", "range is the least and the greatest number, such as [1, 60000]", None),
+    (HEAD + number(range="[1]"), "m", "range is the least and the greatest number", [1]),
+    (HEAD + number(range="[1, 1]"), "m", "range is the least and the greatest number", [1, 1]),
+    (HEAD + number(range="[2, 1]"), "m", "range is the least and the greatest number", [2, 1]),
+    (HEAD + number(range='[1, "x"]'), "m", "range is the least and the greatest number", [1, "x"]),
+    (HEAD + number(range="[1, inf]"), "m", "range is the least and the greatest number", [1, inf]),
+    (HEAD + number(range="[0, 1]", scale='"log"'), "m", "the least above 0 on a logarithmic scale", [0, 1]),
+    (HEAD + number(scale='"ln"'), "m", "scale is linear or log", "ln"),
+    (HEAD + number(unit=None), "m", "unit is a word that says what the number counts", None),
+    (HEAD + number(unit='"a b"'), "m", "unit is a word that says what the number counts", "a b"),
+    (HEAD + number(estimate=None), "m", "estimate is mean, or distribution for quantiles and the mean", None),
+    (HEAD + number(estimate='"median"'), "m", "estimate is mean, or distribution", "median"),
+    (HEAD + number(none='"x"'), "m", "none is the number that is reported for everything that is no number", "x"),
+    (HEAD + number(none="true"), "m", "none is the number that is reported for everything that is no number", True),
     (HEAD + metric(type="[]"), "m", "type is one of", []),
     (HEAD + metric(type='"boolean"'), "m", "a boolean lists no values: its answers are False and True", ["a", "b", "c"]),
     (HEAD + metric(discover="true"), "m", "discover belongs to a metric of type string or key", True),

@@ -55,6 +55,24 @@ epsilon = 2
 period = "month"
 description = "d"
 owner = "o"
+[metrics.wait]
+type = "number"
+range = [1, 100]
+unit = "ms"
+scale = "log"
+estimate = "mean"
+epsilon = 1
+period = "month"
+description = "d"
+owner = "o"
+[metrics.used]
+type = "set"
+values = ["x", "y", "z"]
+joint = true
+epsilon = 1
+period = "month"
+description = "d"
+owner = "o"
 [metrics.both]
 type = "product"
 factors = { a = ["x", "y"], b = ["z", "w"] }
@@ -186,6 +204,11 @@ REFUSED = [
     ([('"pages.txt"', '"other.txt"')], "page: candidates is"),
     ([('b = ["z", "w"]', 'b = ["w", "z"]')], "both: values is .*\n.*both: factors is"),
     ([('{ a = ["x", "y"], b = ["z", "w"] }', '{ b = ["z", "w"], a = ["x", "y"] }')], "both: values is .*\n.*both: factors is"),
+    ([("range = [1, 100]", "range = [1, 1000]")], "wait: range is as in the app: .'1', '100'.; got"),
+    ([('unit = "ms"', 'unit = "s"')], "wait: unit is as in the app: ms; got 's'"),
+    ([('scale = "log"\n', "")], "wait: scale is as in the app: log; got 'linear'"),
+    ([('estimate = "mean"', 'estimate = "distribution"')], "wait: estimate is as in the app: mean; got 'distribution'"),
+    ([("joint = true\n", "")], "used: joint is as in the app: True; got 'False'"),
     # What it costs, in either direction
     ([("epsilon = 1\n", "epsilon = 1.0001\n")], "theme: epsilon is as in the app: 1; got '1.0001'"),
     ([("epsilon = 1\n", "epsilon = 0.9999\n")], "theme: epsilon is"),

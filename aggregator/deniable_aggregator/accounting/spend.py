@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
 from deniable.limits.allowance import MICRO, cost
+from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator.accounting import checks
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def telling(mechanism: Mechanism) -> Fraction:
     A report then favours the true answer with probability x and the other one with x / ratio. It supports the true answer, but
     not the other, if and only if it favours the true one. So p - q = x - x / ratio.
     """
+    if not isinstance(mechanism, FrequencyOracle):
+        return Fraction(1)
     p, q, ratio = mechanism.p, mechanism.q, mechanism.ratio
     if mechanism.name in _TWO_SIDED or (mechanism.name == "rappor" and getattr(mechanism, "basic", False)):
         return (p - q) * (ratio + 1) / (ratio - 1)

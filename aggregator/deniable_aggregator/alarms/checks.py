@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable.exact.hashing import PoolFamily
+from deniable.mechanisms.base import FrequencyOracle, Scored
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
 from deniable.mechanisms.projective import Projective
@@ -77,7 +78,10 @@ class Finding:
 
 
 def influence(mechanism: Mechanism) -> float:
-    """Compute by how many respondents one report can raise the count of a value: ``(1 - q) / (p - q)``."""
+    """Compute by how many respondents one report can raise a count or a sum: ``(1 - q) / (p - q)``, or the greatest score."""
+    if isinstance(mechanism, Scored):
+        return float(mechanism.greatest_score)
+    assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - there is no third kind
     return float((1 - mechanism.q) / (mechanism.p - mechanism.q))
 
 

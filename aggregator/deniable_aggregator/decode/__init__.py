@@ -13,6 +13,7 @@ import numpy as np
 
 from deniable.errors import ParameterError
 from deniable.exact.hashing import LinearFamily, LineFamily
+from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.general_hadamard import GeneralHadamard
 from deniable.mechanisms.hadamard import Hadamard
@@ -68,8 +69,11 @@ def estimate(
     Raises
     ------
     ParameterError
-        If the tally does not have the mechanism's layout, or values are missing, outside the domain or listed twice.
+        If the tally does not have the mechanism's layout, or values are missing, outside the domain or listed twice. Or if the
+        mechanism estimates no shares.
     """
+    if not isinstance(mechanism, FrequencyOracle):
+        raise ParameterError("shares of values are estimated from reports of a frequency oracle", mechanism.name)
     if tally.layout != mechanism.layout:
         raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
     if values is None:
@@ -88,12 +92,12 @@ def estimate(
 
 
 @singledispatch
-def _estimate(mechanism: Mechanism, tally: Tally, values: Sequence[int] | None) -> Estimate:
+def _estimate(mechanism: FrequencyOracle, tally: Tally, values: Sequence[int] | None) -> Estimate:
     return _of(mechanism, tally, values, supports(mechanism, tally))
 
 
 def _of(
-    mechanism: Mechanism,
+    mechanism: FrequencyOracle,
     tally: Tally,
     values: Sequence[int] | None,
     support: NDArray[np.int64],
@@ -165,7 +169,7 @@ def _fitted(
 
 
 @singledispatch
-def supports(mechanism: Mechanism, tally: Tally) -> NDArray[np.int64]:
+def supports(mechanism: FrequencyOracle, tally: Tally) -> NDArray[np.int64]:
     """Count, for each value of a whole domain, the reports that support it.
 
     Parameters

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms import Mechanism
+    from deniable.mechanisms.base import FrequencyOracle
 
 __all__ = ["Column", "bit_likelihood", "likelihood", "masks", "other_rates", "pack", "read"]
 
@@ -35,7 +35,7 @@ _LISTED = 1 << 16  # most values that a payload is compared with
 _IMPOSSIBLE = -1e4  # stands for the logarithm of 0
 
 
-def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | None = None) -> NDArray[np.float32]:
+def likelihood(mechanism: FrequencyOracle, payloads: bytes, values: Sequence[int] | None = None) -> NDArray[np.float32]:
     """Compute how likely each report is under each value.
 
     Parameters

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms import Mechanism
+    from deniable.mechanisms.base import FrequencyOracle
 
 __all__ = ["PairSupport", "pair_support"]
 
@@ -73,7 +73,7 @@ class PairSupport:
 
 
 @lru_cache(maxsize=4)
-def pair_support(mechanism: Mechanism, support: tuple[Fraction, Fraction] | None = None) -> PairSupport:
+def pair_support(mechanism: FrequencyOracle, support: tuple[Fraction, Fraction] | None = None) -> PairSupport:
     """Compute the probabilities of pairs.
 
     Parameters
@@ -93,7 +93,7 @@ def pair_support(mechanism: Mechanism, support: tuple[Fraction, Fraction] | None
 
 
 @singledispatch
-def _pair_support(mechanism: Mechanism, p: float, q: float) -> PairSupport:
+def _pair_support(mechanism: FrequencyOracle, p: float, q: float) -> PairSupport:
     """Refuse: no rule is known."""
     del p, q
     raise ParameterError("pairs of values are counted in reports of a pure mechanism", mechanism.name)

@@ -50,7 +50,7 @@ def described(app: Collection, declared: Declared) -> Description:
         owner=metric.owner,
         expires=metric.expires,
         period_length=metric.period,
-        domain_size=None if metric.open else metric.domain_size,
+        domain_size=len(metric.values) or None,
         candidates=len(declared.candidates) if metric.candidates else None,
         discover=metric.discover,
         mechanism=mechanism.name,

@@ -239,7 +239,7 @@ class Description(Struct, frozen=True, forbid_unknown_fields=True):
 
     trial: bool
     id: str
-    type: Literal["boolean", "categorical", "ordinal", "product", "string", "key"]
+    type: Literal["boolean", "categorical", "ordinal", "product", "string", "key", "number", "set"]
     version: Count
     description: str
     owner: str

@@ -9,6 +9,7 @@ from deniable.errors import ConfigurationError, ParameterError
 from deniable.explanation import Explanation
 from deniable.limits.caps import Caps
 from deniable.registry import load
+from deniable.registry.axis import read_number
 
 if TYPE_CHECKING:
     import argparse
@@ -51,6 +52,8 @@ def _allowed(metric: Metric, rule: str) -> str:
     """Tell what an answer to a metric is, with the answers as they are written here, or the first of many."""
     if metric.type == "boolean":
         return f"an answer to {metric.id} is yes or no"
+    if metric.axis:
+        return f"an answer to {metric.id} is a number, such as {metric.range[1]}"
     shown = [",".join(value) if isinstance(value, tuple) else str(value) for value in metric.values[:_SHOWN]]
     more = len(metric.values) - len(shown)
     listed = ("; " if metric.type == "product" else ", ").join([*shown, f"and {more} more"] if more else shown)
@@ -63,4 +66,11 @@ def _answer(metric: Metric, written: str) -> object:
         return {"yes": True, "true": True, "no": False, "false": False}.get(written.lower(), written)
     if metric.type == "key":
         return int(written) if written.isdecimal() else written
+    if metric.axis:
+        try:
+            return read_number(written)
+        except ParameterError:
+            return written
+    if metric.type == "set":
+        return [option for option in written.split(",") if option]
     return written.split(",") if metric.type == "product" else written

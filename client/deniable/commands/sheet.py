@@ -13,6 +13,7 @@ from deniable import mechanisms
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.limits.caps import Caps
 from deniable.mechanisms.permanent import Permanent
+from deniable.registry.axis import BINS
 
 if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
@@ -63,6 +64,12 @@ def _metric(metric: Metric, budget: Budget) -> dict[str, Any]:
         "values": None if metric.open else [list(value) if isinstance(value, tuple) else value for value in metric.values],
         "factors": [name for name, _ in metric.factors] or None,
         "max_length": metric.max_length or None,
+        "range": list(metric.range) or None,
+        "unit": metric.unit or None,
+        "scale": metric.scale if metric.axis else None,
+        "steps": metric.axis.steps if metric.axis else None,
+        "bins": BINS if metric.binned else None,
+        "rounded": metric.rounded,
         "none": metric.none,
         "other": metric.other,
         "period": metric.period,

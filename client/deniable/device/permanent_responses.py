@@ -6,6 +6,9 @@ and learn which were given. If a response is lost, the next one counts as anothe
 Whether there is a report says nothing about the answer. There is a limit on the different responses that a metric reports in a
 window, and on those that it ever draws. Beyond it the last one is reported again, because silence would show that the answer has
 changed. An undeclared answer is replaced by a declared one, which is drawn once for each device and metric.
+
+For the mean of a number, the answer is first rounded to an end of its range. The point where this happens is drawn once for each
+device and metric, too, and never sent. So over all devices the mean is kept, and a small change of the answer hardly ever shows.
 """
 
 from __future__ import annotations
@@ -38,6 +41,7 @@ class _Kept(NamedTuple):
     """What a device keeps for a metric besides its responses."""
 
     stand_in: int  # the answer that is reported for an undeclared one
+    point: int  # where a number is rounded to an end of its range; 0 for other metrics
     last: bytes | None  # key of the response that was reported last
     drawn: int  # number of responses that were ever drawn
 
@@ -151,6 +155,8 @@ class PermanentResponses:
         row = row_of(db, mechanism.layout.rows, self._source)
         kept = self._of(db, prepared)
         value = kept.stand_in if value is None else value
+        if prepared.metric.rounded:
+            value = prepared.metric.round_at(value, kept.point)
         key = self._key(db, allowance.tag, mechanism.response_key(row, value))
         content = self._content(db, key)
         full = key not in (active := self._active(db, allowance.tag)) and len(active) >= allowance.answers
@@ -170,10 +176,12 @@ class PermanentResponses:
 
     def _of(self, db: Connection, prepared: Prepared) -> _Kept:
         tag = prepared.allowance.tag
-        found = db.execute("SELECT stand_in, last, drawn FROM kept WHERE tag = ?", (tag,)).fetchone()
+        found = db.execute("SELECT stand_in, point, last, drawn FROM kept WHERE tag = ?", (tag,)).fetchone()
         if found is None:
-            found = (str(prepared.metric.stand_in(self._source)), None, 0)
-            db.execute("INSERT INTO kept VALUES (?, ?, ?, ?)", (tag, *found))
+            metric = prepared.metric
+            point = self._source.below(metric.axis.steps) if metric.axis and metric.rounded else 0
+            found = (str(metric.stand_in(self._source)), point, None, 0)
+            db.execute("INSERT INTO kept VALUES (?, ?, ?, ?, ?)", (tag, *found))
         return _Kept(int(found[0]), *found[1:])
 
     def _active(self, db: Connection, tag: str) -> set[bytes]:

@@ -53,7 +53,9 @@ _SCHEMA = f"""
     CREATE TABLE spends (
         tag TEXT NOT NULL, until INTEGER NOT NULL, cost INTEGER NOT NULL, PRIMARY KEY (tag, until)
     ) WITHOUT ROWID;
-    CREATE TABLE kept (tag TEXT PRIMARY KEY, stand_in TEXT NOT NULL, last BLOB, drawn INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE TABLE kept (
+        tag TEXT PRIMARY KEY, stand_in TEXT NOT NULL, point INTEGER NOT NULL, last BLOB, drawn INTEGER NOT NULL
+    ) WITHOUT ROWID;
     CREATE TABLE responses (
         key BLOB PRIMARY KEY, tag TEXT NOT NULL, content BLOB NOT NULL, until INTEGER NOT NULL
     ) WITHOUT ROWID;

@@ -9,6 +9,7 @@ from math import inf, isfinite, log
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.permanent import MAX_ROWS, Permanent
 from deniable.registry.tables import Budget
 
@@ -96,8 +97,8 @@ class Caps:
         if self.mechanisms is not None and mechanism.name not in self.mechanisms:
             allowed = ", ".join(sorted(self.mechanisms)) or "none"
             raise ConfigurationError(f"{metric.id}: this app allows the mechanisms {allowed}; got {mechanism.name}")
-        if self.domain_size is not None and not metric.open and metric.domain_size > self.domain_size:
-            raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {metric.domain_size}")
+        if self.domain_size is not None and len(metric.values) > self.domain_size:
+            raise ConfigurationError(f"{metric.id}: this app allows {self.domain_size} answers; got {len(metric.values)}")
         self._check_loss(metric, "a report", _worst(mechanism), min(self.epsilon, self.metrics.get(metric.id, inf)))
         if metric.kept:
             permanent = mechanism.permanent_ratio if isinstance(mechanism, Permanent) else None
@@ -128,11 +129,15 @@ class Caps:
 
 
 def _worst(mechanism: Mechanism) -> Fraction | None:
-    """Return the declared likelihood ratio of a mechanism, or a larger one that follows from its p and q; None for no bound.
+    """Return the declared likelihood ratio of a mechanism, or a larger one that follows from its other claims; None for no bound.
 
     A payload supports a value or it does not. For two answers, the likelihoods of either event differ by at most the worst ratio.
-    So p / q and (1 - q) / (1 - p) are not above it. If p is not above q, the mechanism is wrong.
+    So p / q and (1 - q) / (1 - p) are not above it. If p is not above q, the mechanism is wrong. The same holds for the greatest
+    and the least probability of a cell.
     """
+    if not isinstance(mechanism, FrequencyOracle):
+        bounds = mechanism.bounds()
+        return None if not 0 < bounds.low < bounds.high else max(mechanism.ratio, bounds.high / bounds.low)
     p, q = mechanism.p, mechanism.q
     if not q < p < 1:
         return None

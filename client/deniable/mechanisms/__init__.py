@@ -47,7 +47,11 @@ _OPEN = {
 """Mechanisms for listed answers, and for texts and keys with candidates."""
 _SEARCH = {"pem": ("prefix", "Pem"), "tree_hist": ("prefix", "TreeHist")}
 """Mechanisms for texts and keys to be discovered."""
-_ALL = _CLOSED | _OPEN | _SEARCH
+_NUMBERS = {"window": ("window", "Window")}
+"""Mechanisms for numbers, and for means of ordered answers."""
+_SETS = {"sampled_option": ("sampled_option", "SampledOption"), "sampled_pair": ("sampled_option", "SampledPair")}
+"""Mechanisms for sets of listed options."""
+_ALL = _CLOSED | _OPEN | _SEARCH | _NUMBERS | _SETS
 _PERMANENT = ("l_grr", "l_osue", "loloha", "dbitflip", "rappor", "google_rappor")
 """Mechanisms with permanent responses."""
 
@@ -135,6 +139,8 @@ def of(metric: Metric) -> Mechanism:
     ParameterError
         If there is none, or it does not fit this type of answer.
     """
+    if metric.type in ("number", "set") or metric.estimate:
+        return _make_scored(metric)
     name = _AUTO[metric.discover] if metric.open and metric.mechanism == "auto" else metric.mechanism
     fitting = _SEARCH if metric.discover else _OPEN if metric.open else _CLOSED | _OPEN
     if name in _ALL and name not in fitting:
@@ -152,6 +158,31 @@ def of(metric: Metric) -> Mechanism:
         max_bytes=metric.max_report_bytes,
         **options,
     )
+
+
+def _make_scored(metric: Metric) -> Mechanism:
+    """Make the mechanism of a number, of a set, or of the mean of an ordinal."""
+    options: dict[str, Any] = dict(metric.parameters)
+    size = metric.domain_size
+    if metric.kept:
+        if not metric.axis:
+            raise ParameterError(
+                "permanent responses to a set, or for the mean of an ordinal, do not exist", metric.epsilon_permanent
+            )
+        fitting = "l_grr" if metric.rounded else "l_osue"
+        size = 2 if metric.rounded else size
+        options["permanent"] = metric.epsilon_permanent
+    elif metric.type == "set":
+        fitting = "sampled_pair" if metric.joint else "sampled_option"
+    else:
+        fitting = "window"
+        from deniable.mechanisms import window  # noqa: PLC0415 - only devices with such metrics need it
+
+        preset = window.for_distribution if metric.estimate == "distribution" else window.for_mean
+        options = preset(metric.epsilon) | options
+    if metric.mechanism not in ("auto", fitting):
+        raise ParameterError(f"the mechanism of this metric is auto or {fitting}", metric.mechanism)
+    return make(fitting, domain_size=size, epsilon=metric.epsilon, **options)
 
 
 def _make_permanent(metric: Metric, name: str, options: dict[str, Any], fitting: list[str]) -> Mechanism:

@@ -17,11 +17,11 @@ from deniable.mechanisms.unary import Oue, Sue
 from deniable.wire.layout import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
-    from deniable.mechanisms.base import Mechanism
+    from deniable.mechanisms.base import FrequencyOracle
 
 __all__ = ["CANDIDATES", "NEAR", "Choice", "choose", "permanent_candidates"]
 
-CANDIDATES: tuple[type[Mechanism], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash, Projective)
+CANDIDATES: tuple[type[FrequencyOracle], ...] = (Binary, Grr, Subset, Oue, Sue, Hadamard, LocalHash, Projective)
 """The candidates of ``auto``. Of two equal ones it prefers the first.
 
 They are part of registry format 1 and must not change: a device and a server of different versions would choose differently. A
@@ -50,8 +50,8 @@ class Choice:
         Largest payload allowed.
     """
 
-    mechanism: Mechanism
-    considered: tuple[Mechanism, ...]
+    mechanism: FrequencyOracle
+    considered: tuple[FrequencyOracle, ...]
     max_bytes: int
 
     @property
@@ -75,14 +75,14 @@ class Choice:
         """What each of the others has: its error beside that of the chosen one, and its size where that differs."""
         return ", ".join(self._beside(each) for each in self.considered if each is not self.mechanism)
 
-    def _beside(self, other: Mechanism) -> str:
+    def _beside(self, other: FrequencyOracle) -> str:
         size = other.layout.payload_size
         same = size == self.mechanism.layout.payload_size
         in_bytes = "" if same else f" in {_size(other)}{', too large' if size > self.max_bytes else ''}"
         return f"{other.name} {_error(other) / _error(self.mechanism) - 1:+.1%}{in_bytes}"
 
 
-def permanent_candidates() -> tuple[type[Mechanism], ...]:
+def permanent_candidates() -> tuple[type[FrequencyOracle], ...]:
     """Return the candidates of ``auto`` for permanent responses. They must not change. Of RAPPOR it is only basic RAPPOR."""
     # Imported here, because only devices with such metrics need them.
     from deniable.mechanisms.l_grr import LGrr  # noqa: PLC0415
@@ -93,11 +93,11 @@ def permanent_candidates() -> tuple[type[Mechanism], ...]:
     return LGrr, LOsue, Loloha, Rappor
 
 
-def _error(mechanism: Mechanism) -> float:
+def _error(mechanism: FrequencyOracle) -> float:
     return sqrt(mechanism.mean_variance)
 
 
-def _size(mechanism: Mechanism) -> str:
+def _size(mechanism: FrequencyOracle) -> str:
     size = mechanism.layout.payload_size
     return f"{size} byte" if size == 1 else f"{size} bytes"
 
@@ -132,7 +132,7 @@ def choose(
     """
     candidates = CANDIDATES if permanent is None else permanent_candidates()
     options: dict[str, Any] = {} if permanent is None else {"permanent": permanent}
-    considered: list[Mechanism] = []
+    considered: list[FrequencyOracle] = []
     first_error: ParameterError | None = None
     for candidate in candidates:
         try:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deniable.source import Source
     from deniable.wire.layout import Layout
 
-__all__ = ["Bounds", "Mechanism", "mean_variance"]
+__all__ = ["Bounds", "FrequencyOracle", "Mechanism", "Scored", "mean_variance"]
 
 _HELD = 1.0  # seconds for which noise drawn ahead may be used; a snapshot of the machine would copy it
 _GROWTH = 4  # so many times more noise is drawn ahead if all of it was used within that time
@@ -71,11 +71,6 @@ class Mechanism(_Sealed, ABC):
     value and the noise. So one method makes all draws, the same in production and in a proof. The time of the draw says nothing
     about the value. The response takes about the same number of steps for any value. But in Python the time of a step varies.
 
-    A payload *supports* a set of values. Most mechanisms are *pure* in the sense of Wang et al.: a payload supports the true
-    value with probability p and any other with probability q. The unbiased estimate of a frequency is
-    ``(support / n - q) / (p - q)``. A mechanism with a pool of hash functions has q only on average over the pool. `support`
-    gives the exact probability for any pair of values.
-
     Parameters
     ----------
     domain_size
@@ -91,16 +86,8 @@ class Mechanism(_Sealed, ABC):
         The privacy loss of a report in nats: ln(`ratio`), never more than requested.
     ratio : Fraction
         The worst likelihood ratio, exactly.
-    p, q : Fraction
-        Probability that a payload supports the true value, and that it supports a given other one. If payloads also oppose
-        values, the probability that it opposes the value is subtracted.
     layout : Layout
         Layout of the payload.
-
-    References
-    ----------
-    T. Wang, J. Blocki, N. Li, S. Jha: Locally differentially private protocols for frequency estimation. USENIX Security
-    2017, section 3.
     """
 
     name: ClassVar[str]
@@ -110,8 +97,6 @@ class Mechanism(_Sealed, ABC):
     domain_size: int
     epsilon: float
     layout: Layout = field(init=False)
-    p: Fraction = field(init=False, repr=False)
-    q: Fraction = field(init=False, repr=False)
     ratio: Fraction = field(init=False, repr=False)
     requested: Fraction = field(init=False, repr=False, compare=False)
     _hand: tuple[object, float, list[Any], int] = field(init=False, repr=False, compare=False)
@@ -139,7 +124,7 @@ class Mechanism(_Sealed, ABC):
 
     @abstractmethod
     def _parameters(self) -> dict[str, Any]:
-        """Compute `ratio`, `p`, `q`, `layout` and the integers of the sampler from `domain_size` and `requested`."""
+        """Compute `ratio`, `layout` and the integers of the sampler from `domain_size` and `requested`."""
 
     @property
     @abstractmethod
@@ -158,20 +143,8 @@ class Mechanism(_Sealed, ABC):
         """Return the payload of a value in [0, domain_size) and one drawn noise. This is deterministic."""
 
     @abstractmethod
-    def supported(self, payload: bytes) -> set[int]:
-        """Return the values that a payload supports. This is the plain definition of what the decoder counts, and slow."""
-
-    def opposed(self, payload: bytes) -> set[int]:  # noqa: ARG002 - most payloads oppose nothing
-        """Return the values that a payload opposes. For each of them the support is one less."""
-        return set()
-
-    @abstractmethod
     def bounds(self) -> Bounds:
         """Return the least and greatest probabilities of the parts of a report. Alarms test for reports beyond them."""
-
-    def support(self, value: int, true: int) -> Fraction:
-        """Compute the probability that a payload for `true` supports `value`, minus the probability that it opposes it."""
-        return self.p if value == true else self.q
 
     def randomize(self, value: int, source: Source | None = None) -> bytes:
         """Randomise one answer. The device calls this.
@@ -239,7 +212,64 @@ class Mechanism(_Sealed, ABC):
     def canonical(self) -> str:
         """All that device and decoder must agree on, as text. Mechanisms with equal texts make interchangeable reports."""
         layout = self.layout
-        return f"{self.name} {self.domain_size} {self.ratio} {self.p} {self.q} {layout.rows}x{layout.width} {layout.kind}"
+        return f"{self.name} {self.domain_size} {self.ratio} {self._agreed} {layout.rows}x{layout.width} {layout.kind}"
+
+    @property
+    @abstractmethod
+    def _agreed(self) -> str:
+        """The part of `canonical` that only this kind of mechanism has."""
+
+    @property
+    @abstractmethod
+    def says(self) -> str:
+        """What one report says of the answer, in a sentence for people."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrequencyOracle(Mechanism):
+    """A mechanism from whose reports the share of each value is estimated.
+
+    A payload *supports* a set of values. Most oracles are *pure* in the sense of Wang et al.: a payload supports the true value
+    with probability p and any other with probability q. The unbiased estimate of a frequency is
+    ``(support / n - q) / (p - q)``. An oracle with a pool of hash functions has q only on average over the pool. `support` gives
+    the exact probability for any pair of values.
+
+    Attributes
+    ----------
+    p, q : Fraction
+        Probability that a payload supports the true value, and that it supports a given other one. If payloads also oppose
+        values, the probability that it opposes the value is subtracted.
+
+    References
+    ----------
+    T. Wang, J. Blocki, N. Li, S. Jha: Locally differentially private protocols for frequency estimation. USENIX Security
+    2017, section 3.
+    """
+
+    p: Fraction = field(init=False, repr=False)
+    q: Fraction = field(init=False, repr=False)
+
+    @abstractmethod
+    def supported(self, payload: bytes) -> set[int]:
+        """Return the values that a payload supports. This is the plain definition of what the decoder counts, and slow."""
+
+    def opposed(self, payload: bytes) -> set[int]:  # noqa: ARG002 - most payloads oppose nothing
+        """Return the values that a payload opposes. For each of them the support is one less."""
+        return set()
+
+    def support(self, value: int, true: int) -> Fraction:
+        """Compute the probability that a payload for `true` supports `value`, minus the probability that it opposes it."""
+        return self.p if value == true else self.q
+
+    @property
+    def _agreed(self) -> str:
+        return f"{self.p} {self.q}"
+
+    @property
+    def says(self) -> str:
+        """What one report says of the answer, in a sentence for people."""
+        true, other = f"{float(self.p):.3f}", f"{float(self.q):.3f}"
+        return f"A report points to your true answer with probability {true}, and to any one wrong answer with {other}."
 
     def variance(self, frequency: float, n: int) -> float:
         """Compute the exact variance of an estimated frequency over the randomness of the devices.
@@ -263,6 +293,28 @@ class Mechanism(_Sealed, ABC):
     def mean_variance(self) -> Fraction:
         """Exact variance of one report's frequency estimate, averaged over the domain. It does not depend on the frequencies."""
         return mean_variance(self.p, self.q, self.domain_size)
+
+
+class Scored(Mechanism):
+    """A mechanism from whose reports means are estimated, not the shares of single values.
+
+    Each answer has *targets*: numbers whose means over all people are wanted. Each report has *scores*, one for each target. For
+    every answer, the mean of a score over the draws of the device is the target. So the mean score of all reports is an unbiased
+    estimate of the mean target.
+    """
+
+    @abstractmethod
+    def targets(self, value: int) -> tuple[Fraction, ...]:
+        """Return the numbers of a value in [0, domain_size) whose means are estimated."""
+
+    @abstractmethod
+    def scores(self, payload: bytes) -> tuple[Fraction, ...]:
+        """Return the unbiased estimates of all targets from one payload. This is the plain definition, and slow."""
+
+    @property
+    @abstractmethod
+    def greatest_score(self) -> Fraction:
+        """The greatest score of any payload: what one made-up report can add to a sum."""
 
 
 def mean_variance(p: Fraction, q: Fraction, domain_size: int) -> Fraction:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, Mechanism
+from deniable.mechanisms.base import Bounds, FrequencyOracle
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ __all__ = ["Coin"]
 _TRUTH = 2
 
 
-class Coin(Mechanism):
+class Coin(FrequencyOracle):
     """Randomised response with two coins: on heads tell the truth, on tails answer what a second coin says.
 
     The true answer is given with probability 3/4, so epsilon is ln 3. If P_B is the share of "yes" among the answers, the share

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, Mechanism
+from deniable.mechanisms.base import Bounds, FrequencyOracle
 from deniable.mechanisms.hadamard import column
 from deniable.wire.layout import Layout
 
@@ -22,7 +22,7 @@ _Number = TypeVar("_Number", int, Any)
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralHadamard(Mechanism):
+class GeneralHadamard(FrequencyOracle):
     """Hadamard response with B blocks of b columns, near-optimal at every epsilon.
 
     A public permutation spreads the domain over the blocks. In its block a value owns a row of the b x b Hadamard matrix, but

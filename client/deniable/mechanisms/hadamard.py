@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, Mechanism
+from deniable.mechanisms.base import Bounds, FrequencyOracle
 from deniable.wire.layout import Layout
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def column(row: int, choice: int, inside: int) -> int:
     return found | lowest if (found & row).bit_count() & 1 == inside else found
 
 
-class Hadamard(Mechanism):
+class Hadamard(FrequencyOracle):
     """Hadamard response with one block: K = 2^ceil(log2(d + 1)) columns, half of them in the set of each value.
 
     Value v owns row v + 1 of the K x K Hadamard matrix; row 0 is constant. The set of v is the columns y with H[v + 1, y] = +1,

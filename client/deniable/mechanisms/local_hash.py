@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import LinearFamily, is_prime
-from deniable.mechanisms.base import Bounds, Mechanism, mean_variance
+from deniable.mechanisms.base import Bounds, FrequencyOracle, mean_variance
 from deniable.mechanisms.direct import shifts
 from deniable.wire.layout import MAX_CELLS, Layout
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["LocalHash", "best_family"]
 
 
-class LocalHash(Mechanism):
+class LocalHash(FrequencyOracle):
     """Pick a hash function at random, hash the value to one of g cells, and answer with GRR over the cells.
 
     The functions are *all* linear functionals over F_g. Two values collide in exactly 1/g of them, so the estimator is unbiased

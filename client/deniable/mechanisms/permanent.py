@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import MAX_EPSILON, exact
-from deniable.mechanisms.base import Mechanism
+from deniable.mechanisms.base import FrequencyOracle
 
 if TYPE_CHECKING:
     from deniable.source import Source
@@ -25,7 +25,7 @@ A device keeps its row for good, and each of its reports shows it. So a device h
 
 
 @dataclass(frozen=True, kw_only=True)
-class Permanent(Mechanism):
+class Permanent(FrequencyOracle):
     """A mechanism in two steps: a permanent response is drawn once for an answer and kept; each report is a noisy copy of it.
 
     All reports of one answer together have the privacy loss `epsilon_permanent` of the permanent response. One report alone has

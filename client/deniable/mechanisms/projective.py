@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.finite_field import Field, is_order
-from deniable.mechanisms.base import Bounds, Mechanism, mean_variance
+from deniable.mechanisms.base import Bounds, FrequencyOracle, mean_variance
 from deniable.source import ONE, ZERO
 from deniable.wire.layout import MAX_CELLS, Layout
 
@@ -26,7 +26,7 @@ __all__ = ["Projective", "points"]
 _LISTED = 1024  # most payloads of all values together that are listed; listing them takes a few milliseconds
 
 
-class Projective(Mechanism):
+class Projective(FrequencyOracle):
     """Projective geometry response: a point of the value's own hyperplane is e^eps times as likely as any other point.
 
     The points of the geometry are vectors of t coordinates over a field of q elements. The first coordinate that is not 0 is 1.

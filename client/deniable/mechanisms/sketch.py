@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import UNIT, weight
 from deniable.exact.hashing import LinearFamily, LineFamily, PoolFamily, key
-from deniable.mechanisms.base import Bounds, Mechanism
+from deniable.mechanisms.base import Bounds, FrequencyOracle
 from deniable.mechanisms.direct import shifts
 from deniable.mechanisms.local_hash import best_family
 from deniable.wire.layout import MAX_CELLS, Layout
@@ -30,7 +30,7 @@ _MAX_LINES = 10  # most bits of a hash for which the tally of a line family fits
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sketch(Mechanism):
+class Sketch(FrequencyOracle):
     """The base of sketches: a family of hash functions, one of which is drawn for each report.
 
     A report of row r supports the values that r hashes to its cells. It has the true value's cell with probability p, and any

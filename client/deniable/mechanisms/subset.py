@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from deniable.exact.epsilon import UNIT, weight
-from deniable.mechanisms.base import Bounds, Mechanism, mean_variance
+from deniable.mechanisms.base import Bounds, FrequencyOracle, mean_variance
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import Layout
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["Subset"]
 
 
-class Subset(Mechanism):
+class Subset(FrequencyOracle):
     """Report a set of w values. A set with the truth is e^eps times as likely as one without.
 
     w has the least exact variance; it is near d / (e^eps + 1). No mechanism for d values is more exact at any epsilon. A report

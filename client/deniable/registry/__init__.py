@@ -41,6 +41,16 @@
     owner = "design@shop.example"
     expires = 2027-12-31
 
+    [metrics."startup.ms"]
+    type = "number"
+    range = [1, 60000]            # numbers beyond are reported as the nearer end
+    unit = "ms"
+    scale = "log"
+    estimate = "distribution"     # quantiles and the mean; or: "mean"
+    epsilon = 2.0
+    description = "How long the app takes to start"
+    owner = "core@shop.example"
+
     [metrics."home.page"]
     type = "string"
     candidates = "pages.txt"      # or: discover = true
@@ -288,11 +298,17 @@ def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric
     given["factors"] = factors
     parameters = tuple(sorted(given.pop("parameters", {}).items()))
     given.setdefault("epsilon", COIN_EPSILON)
-    for name in ("epsilon", "epsilon_permanent", "sample"):
+    for name in ("epsilon", "epsilon_permanent", "sample", *(("none",) if given["type"] == "number" else ())):
         if name in given:
-            given[name] = f"{Decimal(str(given[name])).normalize():f}"  # 1 and 1.0 are the same
+            given[name] = _decimal(given[name])
+    given["range"] = tuple(map(_decimal, given.get("range", ())))
     segments = tuple(given.pop("segments", ()))
     return Metric(id=id_, values=values, segments=segments, parameters=parameters, **given)
+
+
+def _decimal(written: object) -> str:
+    """Write a number in one way: 1 and 1.0 are the same."""
+    return f"{Decimal(str(written)).normalize():f}"
 
 
 _KEYS = tuple(f.name for f in fields(Metric) if f.init and f.name != "id")

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from math import isnan
 from typing import TYPE_CHECKING, Any, Literal
 
 from deniable.errors import ParameterError
 from deniable.exact.hashing import KEY_SPACE
 from deniable.registry import period, text
+from deniable.registry.axis import BINS, Axis
 from deniable.registry.rules import ANSWERS_PER_WINDOW, OPEN_TYPES
 from deniable.registry.tables import GRACE, MIN_REPORTS, delay
 from deniable.wire.layout import MAX_REPORT_BYTES
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Metric", "Value"]
 
 Value = str | bool | int | tuple[str, ...]
+_MOST_UNDECLARED = 1000  # options of an answer beyond the declared ones; with more, it would take long to read
 _MAX_LENGTH = {True: 16, False: 64}  # the default of `max_length`: of texts to be discovered, and of texts with candidates
 
 
@@ -36,9 +41,12 @@ class Metric:
         - ``boolean``, ``categorical``, or ``ordinal`` (values in order; decoded like categorical for now).
         - ``product``: an answer to several questions at once.
         - ``string``, or ``key`` (a whole number below 2^64).
+        - ``number``: a number in a declared range.
+        - ``set``: any of the options that `values` lists, none to all of them.
     values
         The possible answers, in the order of the domain. For a boolean these are False and True. For a product they are all
-        combinations of its factors' values; the last factor changes fastest. Empty for a string or key.
+        combinations of its factors' values; the last factor changes fastest. For a set they are the options. Empty for a
+        string, key or number.
     epsilon
         Privacy loss of one report in nats, as written.
     description, owner
@@ -75,9 +83,22 @@ class Metric:
     sample
         Share of answers that are recorded, as written. The draw does not depend on the answer.
     none
-        The answer that is reported for ``None``; None if ``None`` is no answer.
+        The answer that is reported for ``None``; None if ``None`` is no answer. For a number: the number, as it is written, that
+        is reported for everything that is none; None for the low end of the range.
     other
-        The answer that is reported for every undeclared answer; None for a random one.
+        The answer that is reported for every undeclared answer; None for a random one. For a set: the option that is reported for
+        every undeclared option.
+    range
+        For a number: its least and its greatest value, as written. Numbers beyond are reported as the nearer end.
+    unit
+        For a number: what it counts, such as ``ms``.
+    scale
+        For a number: ``linear`` or ``log``.
+    estimate
+        For a number: ``mean``, or ``distribution`` for its distribution, quantiles and mean. For an ordinal: ``mean`` for the
+        mean position only; empty for the share of each value.
+    joint
+        For a set: whether pairs of options are reported, so that it can be estimated which are chosen together.
     per_period
         Most reports of a device in a period.
     answers_per_window
@@ -86,7 +107,7 @@ class Metric:
     """
 
     id: str
-    type: Literal["boolean", "categorical", "ordinal", "product", "string", "key"]
+    type: Literal["boolean", "categorical", "ordinal", "product", "string", "key", "number", "set"]
     values: tuple[Value, ...]
     epsilon: str
     description: str = ""
@@ -108,12 +129,21 @@ class Metric:
     sample: str = "1"
     none: str | None = None
     other: str | None = None
+    range: tuple[str, ...] = ()
+    unit: str = ""
+    scale: Literal["linear", "log"] = "linear"
+    estimate: Literal["", "mean", "distribution"] = ""
+    joint: bool = False
     per_period: int = 1
     answers_per_window: int = ANSWERS_PER_WINDOW
+    axis: Axis | None = field(init=False, repr=False, compare=False, default=None)
     _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_positions", {value: i for i, value in enumerate(self.values)})
+        if self.type == "number":
+            low, high = map(Fraction, self.range)
+            object.__setattr__(self, "axis", Axis(low, high, self.scale))
         if self.type == "string" and not self.max_length:
             object.__setattr__(self, "max_length", _MAX_LENGTH[self.discover])
 
@@ -128,11 +158,23 @@ class Metric:
         return self.epsilon_permanent is not None
 
     @property
+    def rounded(self) -> bool:
+        """Whether an answer is rounded to one end of its range, at a point that the device keeps: the mean of a kept number."""
+        return self.kept and self.type == "number" and self.estimate == "mean"
+
+    @property
+    def binned(self) -> bool:
+        """Whether an answer is reported as one of `BINS` equal parts of its range: the distribution of a kept number."""
+        return self.kept and self.type == "number" and self.estimate == "distribution"
+
+    @property
     def domain_size(self) -> int:
-        """Number of possible answers."""
+        """Number of possible answers. Of a number: places on its axis, or parts of it."""
         if self.open:
             return KEY_SPACE if self.type == "key" else text.domain_size(self.max_length)
-        return len(self.values)
+        if self.axis:
+            return BINS if self.binned else self.axis.steps + 1
+        return 1 << len(self.values) if self.type == "set" else len(self.values)
 
     def closes(self, name: str) -> datetime:
         """Return when a period closes."""
@@ -150,10 +192,14 @@ class Metric:
         ParameterError
             If it is no declared answer; see `stand_in`. The message does not repeat it.
         """
+        if self.axis:
+            return self._number_position(self.axis, value)
         if value is None:
             value = self.none
         if self.open:
             return self._open_position(value)
+        if self.type == "set":
+            return self._set_position(value)
         if self.factors:
             value = self._combination(value)
         # The type is checked first: as keys of a dict True == 1 == 1.0, and an object of the host app must not be hashed.
@@ -188,15 +234,71 @@ class Metric:
         kind = "a text" if self.type == "string" else "a whole number in [0, 2^64)"
         raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
 
+    def _number_position(self, axis: Axis, value: Any) -> int:
+        """Return the place of a number on its axis, or the part of it; anything else has that of `none`."""
+        if value is None:
+            return self._absent(axis)
+        number: float | Fraction
+        kind = type(value)
+        if kind is int or kind is float:
+            number = value
+        elif kind is not bool and isinstance(value, Decimal | Fraction):
+            number = Fraction(value) if isinstance(value, Fraction) or value.is_finite() else float(value)
+        elif kind is not bool and hasattr(value, "__index__"):  # such as those of numpy
+            number = int(value.__index__())
+        elif kind is not bool and hasattr(value, "__float__"):
+            number = float(value)
+        else:
+            raise ParameterError(f"an answer to {self.id} is a number", kind.__name__)
+        if isinstance(number, float) and isnan(number):
+            raise ParameterError(f"an answer to {self.id} is a number", "nan")
+        return self._part(axis, axis.place(number))
+
+    def _absent(self, axis: Axis) -> int:
+        return self._part(axis, axis.place(Fraction(self.none)) if self.none else 0)
+
+    def _part(self, axis: Axis, place: int) -> int:
+        return min(place * BINS // axis.steps, BINS - 1) if self.binned else place
+
+    def _set_position(self, value: object) -> int:
+        """Return the number whose bit i is 1 if the answer has option i."""
+        base: Any = next((each for each in (set, frozenset, list, tuple) if isinstance(value, each)), None)
+        if base is None or base.__len__(value) > len(self.values) + _MOST_UNDECLARED:
+            raise ParameterError(f"an answer to {self.id} is a set or list of options", type(value).__name__)
+        other = -1 if self.other is None else self._positions[self.other]
+        found = 0
+        for option in base.__iter__(value):  # a method of its base class: a subclass of the host app may define its own
+            place = self._positions.get(option, other) if type(option) is str else other
+            if place < 0:
+                raise ParameterError(f"an option of {self.id} is one of the {len(self.values)} declared", type(option).__name__)
+            found |= 1 << place
+        return found
+
+    def round_at(self, place: int, point: int) -> int:
+        """Round a place of the axis to its low end (0) or its high end (1).
+
+        Parameters
+        ----------
+        place
+            In [0, steps].
+        point
+            Drawn uniformly from [0, steps). So the mean over all points is the place, as a share of the axis.
+        """
+        return int(place > point)
+
     def stand_in(self, source: Source) -> int:
         """Return the position of the answer that is reported for an undeclared one. The device calls this.
 
         Parameters
         ----------
         source
-            Draws a uniformly random answer if the metric declares no `other`.
+            Draws a uniformly random answer if the metric declares no `other`, and is no number.
         """
-        return source.below(self.domain_size) if self.other is None else self._positions[self.other]
+        if self.axis:
+            return self._absent(self.axis)
+        if self.other is None:
+            return source.below(self.domain_size)
+        return 1 << self._positions[self.other] if self.type == "set" else self._positions[self.other]
 
     def value(self, position: int) -> Value:
         """Return the answer at a position of the domain.

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import fields
 from datetime import date, datetime
+from fractions import Fraction
 from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from deniable.errors import ParameterError
 from deniable.exact.epsilon import exact
 from deniable.registry import hierarchy, period, text
+from deniable.registry.axis import read_number
 from deniable.registry.hierarchy import WORD
 from deniable.registry.tables import GRACE, Analysts, Budget, Publication, Retention, delay
 
@@ -29,7 +31,10 @@ OPEN_TYPES = ("string", "key")
 MAX_REVISION = 1 << 53
 ANSWERS_PER_WINDOW = 2
 """Most permanent responses that a device reports in a window of its budget, unless the metric declares another number."""
-TYPES = ("boolean", "categorical", "ordinal", "product", *OPEN_TYPES)
+TYPES = ("boolean", "categorical", "ordinal", "product", "set", "number", *OPEN_TYPES)
+SCALES = ("linear", "log")
+MAX_OPTIONS = 1024
+"""Most options of a set. Each report is about one of them, or about two."""
 
 _TABLES: dict[str, tuple[type[Budget | Publication | Retention | Analysts], str]] = {
     "budget": (Budget, "{ window = 30, per_window = 16.0, lifetime = 160.0 }"),
@@ -164,8 +169,13 @@ _BELONGS = {
     "discover": OPEN_TYPES,
     "max_length": OPEN_TYPES,
     "factors": ("product",),
-    "none": ("categorical", "ordinal", "string"),
-    "other": ("categorical", "ordinal"),
+    "none": ("categorical", "ordinal", "string", "number"),
+    "other": ("categorical", "ordinal", "set"),
+    "range": ("number",),
+    "unit": ("number",),
+    "scale": ("number",),
+    "estimate": ("number", "ordinal"),
+    "joint": ("set",),
 }
 
 
@@ -174,22 +184,57 @@ def _domain_faults(table: dict[str, Any]) -> Iterator[_Broken]:
     if type_ not in TYPES:
         yield f"type is one of {', '.join(TYPES)}", type_
         return
-    if type_ in OPEN_TYPES:
-        yield from _open_faults(table)
-    elif type_ == "product":
-        yield from _factors_faults(table)
-    elif type_ != "boolean":
-        yield from _values_faults(table.get("values"))
-    elif "values" in table:
-        yield "a boolean lists no values: its answers are False and True", table["values"]
+    yield from _DOMAINS.get(type_, _open_faults)(table)
     for key, types in _BELONGS.items():
         if key in table and type_ not in types:
             yield f"{key} belongs to a metric of type {' or '.join(types)}", table[key]
     listed, none = table.get("values"), table.get("none")
-    if "none" in table and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed)):
+    if (
+        type_ != "number"
+        and "none" in table
+        and (not isinstance(none, str) or not none or (isinstance(listed, list) and none not in listed))
+    ):
         yield "none is the answer that is reported for None: one of the values, if values are listed", none
     if "other" in table and isinstance(listed, list) and table["other"] not in listed:
         yield "other is one of the values: it is reported for every answer that is not listed", table["other"]
+
+
+def _boolean_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    if "values" in table:
+        yield "a boolean lists no values: its answers are False and True", table["values"]
+
+
+def _listed_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    yield from _values_faults(table.get("values"), MAX_OPTIONS if table["type"] == "set" else MAX_VALUES)
+    if table["type"] == "ordinal" and table.get("estimate", "mean") != "mean":
+        yield "estimate of an ordinal is mean, or not given: then the share of each value is estimated", table["estimate"]
+    if not isinstance(table.get("joint", False), bool):
+        yield "joint is true or false, without quotes", table["joint"]
+
+
+def _number_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    if "values" in table:
+        yield "a number lists no values: it has a range", "values"
+    ends, scale = table.get("range"), table.get("scale", "linear")
+    unit, estimate = table.get("unit"), table.get("estimate")
+    if scale not in SCALES:
+        yield f"scale is {' or '.join(SCALES)}", scale
+    if not isinstance(unit, str) or not WORD.fullmatch(unit):
+        yield "unit is a word that says what the number counts, such as ms, bytes or flights", unit
+    if estimate not in ("mean", "distribution"):
+        yield "estimate is mean, or distribution for quantiles and the mean", estimate
+    try:
+        low, high = map(read_number, ends if isinstance(ends, list) else ())
+    except ValueError:  # ParameterError is one
+        low = high = Fraction(0)
+    if not low < high or (scale == "log" and low <= 0):
+        above = ", the least above 0 on a logarithmic scale" if scale == "log" else ""
+        yield f"range is the least and the greatest number{above}, such as [1, 60000]", ends
+    if "none" in table:
+        try:
+            read_number(table["none"])
+        except ParameterError:
+            yield "none is the number that is reported for everything that is no number", table["none"]
 
 
 def _factors_faults(table: dict[str, Any]) -> Iterator[_Broken]:
@@ -224,13 +269,24 @@ def _open_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield "max_length belongs to a metric of type string; a key has 8 bytes", length
 
 
-def _values_faults(values: object) -> Iterator[_Broken]:
+def _values_faults(values: object, most: int = MAX_VALUES) -> Iterator[_Broken]:
     if not isinstance(values, list) or not all(isinstance(value, str) and value for value in values):
         yield "values is a list of texts", values
-    elif not 2 <= len(values) <= MAX_VALUES:  # noqa: PLR2004
-        yield f"values lists 2 to {MAX_VALUES} answers", len(values)
+    elif not 2 <= len(values) <= most:  # noqa: PLR2004
+        yield f"values lists 2 to {most} answers", len(values)
     elif len(set(values)) != len(values):
         yield "values lists each answer once", sorted(value for value, times in Counter(values).items() if times > 1)
+
+
+_DOMAINS = {
+    "boolean": _boolean_faults,
+    "categorical": _listed_faults,
+    "ordinal": _listed_faults,
+    "set": _listed_faults,
+    "product": _factors_faults,
+    "number": _number_faults,
+}
+"""What checks the answers of a type. All others are open."""
 
 
 def _privacy_faults(table: dict[str, Any]) -> Iterator[_Broken]:

@@ -30,6 +30,7 @@ from rich.table import Table
 from deniable import Budget, Caps, Client, mechanisms, registry, terminal
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import MAX_EPSILON, exact
+from deniable.mechanisms.base import FrequencyOracle
 from deniable.transport import SenderSettings
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect
@@ -243,6 +244,7 @@ def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings
         low, high = estimate["simultaneous"]
         rows.append(Row(estimate["label"], true, estimate["frequency"], low, high, low <= true <= high))
     mechanism = mechanisms.of(loaded.metrics[metric_id])
+    assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - only shares are compared here
     mse = sum((row.estimated - row.true) ** 2 for row in rows) / len(rows)
     variances = [mechanism.variance(row.true, answer["n"]) for row in rows]
     predicted = sum(variances) / len(rows)

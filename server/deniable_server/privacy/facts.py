@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from deniable import mechanisms
 from deniable.explanation import Explanation
 from deniable.lint import lint
+from deniable.mechanisms.base import FrequencyOracle
 from deniable.registry.published import newest
 from deniable_aggregator.accounting.plan import Plan, plan
 from deniable_aggregator.accounting.statement import Statement, statement
@@ -73,6 +74,12 @@ class MetricFacts:
     candidates: tuple[int, str]
     guesses: tuple[Guess, ...]
     totals: tuple[Plan, ...]
+
+    @property
+    def support(self) -> tuple[float, float] | None:
+        """Probability that a report supports the true answer, and another one; None if shares are not estimated."""
+        mechanism = self.mechanism
+        return (float(mechanism.p), float(mechanism.q)) if isinstance(mechanism, FrequencyOracle) else None
 
     @property
     def one(self) -> Guess:

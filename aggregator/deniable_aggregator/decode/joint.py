@@ -21,19 +21,18 @@ import numpy as np
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.permanent import Permanent
 from deniable_aggregator import decode
 from deniable_aggregator.decode.estimate import Supported, tail
 from deniable_aggregator.decode.independence import Chi2, distance, score_test
 from deniable_aggregator.decode.joint_table import Data, maximum, unconstrained
-from deniable_aggregator.decode.pair_support import pair_support
+from deniable_aggregator.decode.pair_support import estimates_covariance, pair_support
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms import Mechanism
+    from deniable.mechanisms.base import FrequencyOracle
     from deniable_aggregator.decode.joint_table import Floats
     from deniable_aggregator.tally import Tally
 
@@ -206,7 +205,7 @@ def joint(
 
 
 def from_product(
-    mechanism: Mechanism, counted: Tally, shape: Sequence[int], *, repeats: float = 0.0, kept: bool = False
+    mechanism: FrequencyOracle, counted: Tally, shape: Sequence[int], *, repeats: float = 0.0, kept: bool = False
 ) -> Joint:
     """Estimate a table from reports of one question whose values are all combinations.
 
@@ -238,33 +237,27 @@ def from_product(
     """
     if prod(shape) != mechanism.domain_size or min(shape, default=0) < 1 or mechanism.domain_size > MAX_CELLS:
         raise ParameterError(f"a shape of the domain has {mechanism.domain_size} cells, at most {MAX_CELLS}", tuple(shape))
-    pairs, estimate = pair_support(mechanism), decode.estimate(mechanism, counted)
+    pair_support(mechanism)  # raises if there is none
+    estimate = decode.estimate(mechanism, counted)
     if not isinstance(estimate, Supported) or estimate.touched is not None:
         raise ParameterError("a table is estimated from reports of a pure mechanism", mechanism.name)
     raw, n = estimate.frequency, estimate.n
     if not n:
         return _unknown(tuple(shape), log_likelihood=float("nan"))
     table = raw.reshape(shape)
-    permanent = mechanism if kept and isinstance(mechanism, Permanent) else None
 
-    def covariance(f: NDArray[np.float64]) -> NDArray[np.float64]:
-        apart = pairs.covariance(f, n)
-        if not repeats:
-            return apart
-        # A person's reports share who the person is and, where it is kept, the permanent response.
-        if permanent:
-            return apart + pair_support(permanent, permanent.permanent_support).covariance(f, n / repeats)
-        return apart + (np.diag(f) - np.outer(f, f)) * repeats / n
+    def spread(f: NDArray[np.float64]) -> NDArray[np.float64]:
+        return estimates_covariance(mechanism, f, n, repeats=repeats, kept=kept)
 
     return Joint(
         frequency=table,
         raw=table,
-        covariance=covariance(np.clip(raw, 0, 1)),
+        covariance=spread(np.clip(raw, 0, 1)),
         n=n,
         converged=True,
         iterations=0,
         log_likelihood=float("nan"),
-        _independence=Chi2(distance(table, covariance), _degrees(shape)),
+        _independence=Chi2(distance(table, spread), _degrees(shape)),
     )
 
 

@@ -19,6 +19,7 @@ from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.direct import Grr
 from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.local_hash import LocalHash
+from deniable.mechanisms.permanent import Permanent
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
 from deniable.mechanisms.sketch import Sketch
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms.base import FrequencyOracle
 
-__all__ = ["PairSupport", "pair_support"]
+__all__ = ["PairSupport", "estimates_covariance", "pair_support"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +71,43 @@ class PairSupport:
             both += (self.aligned - self.apart) * third
         both[np.diag_indices(len(f))] = s
         return np.asarray((both - np.outer(s, s)) / (n * (self.p - self.q) ** 2), np.float64)
+
+
+def estimates_covariance(
+    mechanism: FrequencyOracle, f: NDArray[np.float64], n: float, *, repeats: float = 0.0, kept: bool = False
+) -> NDArray[np.float64]:
+    """Compute the covariance of the estimates of all values, in the population that the respondents were drawn from.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran; pure.
+    f
+        (values,), plausible shares.
+    n
+        Reports.
+    repeats
+        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
+    kept
+        Whether the devices keep their permanent responses.
+
+    Returns
+    -------
+    ndarray of float
+        (values, values).
+
+    Raises
+    ------
+    ParameterError
+        As `pair_support`.
+    """
+    apart = pair_support(mechanism).covariance(f, n)
+    if not repeats:
+        return apart
+    # A person's reports share who the person is and, where it is kept, the permanent response.
+    if kept and isinstance(mechanism, Permanent):
+        return apart + pair_support(mechanism, mechanism.permanent_support).covariance(f, n / repeats)
+    return np.asarray(apart + (np.diag(f) - np.outer(f, f)) * repeats / n, np.float64)
 
 
 @lru_cache(maxsize=4)

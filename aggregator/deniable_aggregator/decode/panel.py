@@ -16,6 +16,7 @@ from scipy.special import betainc, gammaincc, ndtri
 
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.estimate import Estimate, Supported, clopper_pearson
+from deniable_aggregator.decode.options import OptionShares
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -238,6 +239,8 @@ def _binomial(apart: Estimate) -> _Binomial | None:
     if isinstance(apart, Partial):
         q, p = apart.mechanism.other, apart.mechanism.one
         return _Binomial(apart.support.astype(np.float64), apart.told.astype(np.float64), float(q), float(p - q))
+    if isinstance(apart, OptionShares):
+        return _Binomial(apart.support.astype(np.float64), apart.told.astype(np.float64), apart.q, apart.p - apart.q)
     if not isinstance(apart, Supported) or apart.touched is not None:
         return None
     q, p = apart.mechanism.q, apart.mechanism.p

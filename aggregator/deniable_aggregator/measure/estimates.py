@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from hashlib import sha256
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 from msgspec.structs import asdict
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
+from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.prefix import PrefixTree
 from deniable_aggregator import decode
 from deniable_aggregator.decode import panel
@@ -17,11 +19,13 @@ from deniable_aggregator.decode.consistent import consistent
 from deniable_aggregator.decode.discovery import discover
 from deniable_aggregator.decode.estimate import finite, tail
 from deniable_aggregator.decode.joint import from_product
+from deniable_aggregator.decode.options import option_shares
 from deniable_aggregator.measure.measurement import Association, Description, Estimates, Unallocated, ValueEstimate
+from deniable_aggregator.measure.numbers import chosen_of, number_of, order_of
 from deniable_aggregator.measure.refusal import next_release
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
     from deniable_aggregator.decode.estimate import Estimate
@@ -30,11 +34,13 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVEL", "decoded", "described", "estimated"]
 
+T = TypeVar("T")
+
 LEVEL = 0.95
 """Default confidence level of intervals."""
 _MOST_COMBINATIONS = 1024  # with more, their covariance takes too long for a page
 _MOST_REMEMBERED = 32
-_remembered: dict[tuple[str, tuple[int, ...], bytes, float], tuple[Sequence[int], Estimate]] = {}
+_remembered: dict[tuple[object, ...], Any] = {}
 _lock = Lock()
 
 
@@ -63,22 +69,38 @@ def described(app: Collection, declared: Declared) -> Description:
     )
 
 
-def decoded(declared: Declared, counted: Tally, periods: Mapping[str, float]) -> tuple[Sequence[int], Estimate]:
-    """Estimate all values, the candidates, or what was discovered, from reports of these periods. Slow results are cached."""
+def decoded(declared: Declared, counted: Tally, periods: Mapping[str, float]) -> tuple[Sequence[int], Estimate | None]:
+    """Estimate shares from reports of these periods: of all values, the candidates, or what was discovered; of a set's options.
+
+    Of a number there are none. Slow results are cached.
+    """
     metric, mechanism = declared.metric, declared.mechanism
     repeats = panel.repeats(periods.values(), metric.per_period)
+    if metric.axis or metric.estimate:
+        return (), None
+    if metric.type == "set":
+        shares = option_shares(mechanism, counted)
+        return range(len(metric.values)), panel.Panel(counted.n, shares, repeats) if counted.n and repeats else shares
     if not metric.open:
         return range(metric.domain_size), decode.estimate(mechanism, counted, repeats=repeats, kept=metric.kept)
-    key = (declared.fingerprint, declared.candidates, sha256(counted.cells.tobytes()).digest(), repeats)
-    with _lock:
-        found = _remembered.get(key)
-    if found is None:
+
+    def search() -> tuple[Sequence[int], Estimate]:
         if isinstance(mechanism, PrefixTree):
             discovery = discover(mechanism, counted, text=metric.type == "string")
-            found = discovery.values, panel.Panel(counted.n, discovery, repeats) if repeats else discovery
-        else:
-            estimate = decode.estimate(mechanism, counted, declared.candidates, repeats=repeats, kept=metric.kept)
-            found = declared.candidates, estimate
+            return discovery.values, panel.Panel(counted.n, discovery, repeats) if repeats else discovery
+        estimate = decode.estimate(mechanism, counted, declared.candidates, repeats=repeats, kept=metric.kept)
+        return declared.candidates, estimate
+
+    return _once((declared.fingerprint, declared.candidates, repeats), counted, search)
+
+
+def _once(about: tuple[object, ...], counted: Tally, compute: Callable[[], T]) -> T:
+    """Return what was computed about this tally before, or compute it."""
+    key = (*about, sha256(counted.cells.tobytes()).digest())
+    with _lock:
+        found: T | None = _remembered.get(key)
+    if found is None:
+        found = compute()
         with _lock:
             _remembered[key] = found
             while len(_remembered) > _MOST_REMEMBERED:
@@ -92,7 +114,7 @@ def estimated(
     counted: Tally,
     periods: Mapping[str, float],
     level: float,
-    found: tuple[Sequence[int], Estimate] | None = None,
+    found: tuple[Sequence[int], Estimate | None] | None = None,
 ) -> Estimates:
     """Estimate a metric from reports, whichever they are.
 
@@ -111,16 +133,24 @@ def estimated(
     found
         What `decoded` says of them, where that is known.
     """
+    metric = declared.metric
     values, estimate = found or decoded(declared, counted, periods)
+    rows = [] if estimate is None else _rows(declared, values, estimate, level)
+    repeats = panel.repeats(periods.values(), metric.per_period)
     return Estimates(
         **asdict(described(app, declared)),
-        n=estimate.n,
+        n=counted.n,
         target="population",
-        detection_frequency=estimate.detection_frequency(1 - level),
-        unallocated=_unallocated(estimate, level) if declared.metric.open else None,
+        detection_frequency=float("nan") if estimate is None else estimate.detection_frequency(1 - level),
+        unallocated=_unallocated(estimate, level) if estimate is not None and metric.open else None,
         association=_association(declared, counted, periods),
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
-        estimates=[row for row in _rows(declared, values, estimate, level) if row.detected or not declared.metric.discover],
+        estimates=[row for row in rows if row.detected or not metric.discover],
+        number=_once((declared.fingerprint, level, repeats), counted, lambda: number_of(declared, counted, repeats, level))
+        if metric.axis or metric.estimate
+        else None,
+        order=None if estimate is None else order_of(declared, estimate, repeats, level),
+        chosen=chosen_of(declared, counted, repeats, level),
     )
 
 
@@ -134,7 +164,10 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
     found = estimate.detected(1 - level)
     # Whoever reads the answer looks at what is detected, so these intervals allow for it even where all values are listed.
     selected, simultaneous = estimate.selected_interval(found, level), estimate.interval(level, simultaneous=True)
-    possible = consistent(estimate.frequency, complete=not declared.metric.open)
+    # Shares of options need not sum to 1. Each is possible alone.
+    whole = not declared.metric.open
+    is_set = declared.metric.type == "set"
+    possible = np.clip(estimate.frequency, 0.0, 1.0) if is_set else consistent(estimate.frequency, complete=whole)
     columns = (estimate.frequency, estimate.stderr, *selected, *simultaneous, possible, estimate.count)
     numbers = zip(*(column.tolist() for column in columns), strict=True)
     for position, detected, row in zip(values, found, numbers, strict=True):
@@ -156,11 +189,12 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
 def _association(declared: Declared, counted: Tally, periods: Mapping[str, float]) -> Association | None:
     """Test whether the factors of a product are independent; None if there are none, or if it cannot be tested."""
     metric, factors = declared.metric, declared.metric.factors
-    if not factors or not counted.n or metric.domain_size > _MOST_COMBINATIONS:
+    mechanism = declared.mechanism
+    if not factors or not counted.n or metric.domain_size > _MOST_COMBINATIONS or not isinstance(mechanism, FrequencyOracle):
         return None
     shape, repeats = [len(listed) for _, listed in factors], panel.repeats(periods.values(), metric.per_period)
     try:
-        test = from_product(declared.mechanism, counted, shape, repeats=repeats, kept=metric.kept).independence()
+        test = from_product(mechanism, counted, shape, repeats=repeats, kept=metric.kept).independence()
     except ParameterError:  # the mechanism declared has no such table, or it is too large
         return None
     listed = {name: list(values) for name, values in factors}

@@ -12,6 +12,7 @@ from deniable.registry.period import LENGTHS
 
 __all__ = [
     "Association",
+    "Chosen",
     "Count",
     "Description",
     "Estimates",
@@ -22,10 +23,16 @@ __all__ = [
     "MergedVersion",
     "Moment",
     "Number",
+    "NumberEstimate",
+    "OrderEstimate",
+    "PairEstimate",
+    "Part",
+    "QuantileEstimate",
     "Span",
     "Unallocated",
     "ValueEstimate",
     "ValueShare",
+    "ValuesBelow",
     "Version",
 ]
 
@@ -168,6 +175,178 @@ class Association(Struct, frozen=True, forbid_unknown_fields=True):
     p_value: float | None
 
 
+class QuantileEstimate(Struct, frozen=True, forbid_unknown_fields=True):
+    """A quantile of a number.
+
+    Parameters
+    ----------
+    share
+        The share of answers below it.
+    value
+        The quantile, in the metric's unit.
+    interval
+        Its band.
+    resolved
+        Whether there are enough reports to tell its share from 0 and from 1. If not, the band may miss it.
+    """
+
+    share: float
+    value: float
+    interval: tuple[float, float]
+    resolved: bool
+
+
+class Part(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a number's range.
+
+    Parameters
+    ----------
+    low, high
+        Its ends, in the metric's unit.
+    share
+        The share of answers in it.
+    interval
+        The band of the share.
+    below
+        The share of answers below its high end.
+    below_interval
+        The band of that.
+    """
+
+    low: float
+    high: float
+    share: float
+    interval: tuple[float, float]
+    below: float
+    below_interval: tuple[float, float]
+
+
+class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is estimated of a number, in its unit; of an ordinal of which only the mean is asked, in positions from 1 on.
+
+    Parameters
+    ----------
+    unit
+        As declared; empty for positions.
+    range
+        The least and the greatest number. Answers beyond were reported as the nearer end.
+    scale
+        ``"log"``: the mean is the geometric mean.
+    mean
+        The unbiased mean, which may lie out of range. On a logarithmic scale its logarithm is unbiased.
+    stderr
+        Its standard error; null on a logarithmic scale, where the interval is not symmetric.
+    interval
+        Its interval for the population that the respondents were drawn from.
+    respondents
+        Its interval for the answers that came.
+    sum
+        The mean times the number of reports, with the interval for the answers that came; null on a logarithmic scale.
+    quantiles
+        Of the distribution; none if only the mean is estimated.
+    parts
+        The distribution, in order; likewise.
+    """
+
+    unit: str
+    range: tuple[float, float]
+    scale: Literal["linear", "log"]
+    mean: Number
+    stderr: Number
+    interval: _Interval
+    respondents: _Interval
+    sum: tuple[Number, _Interval] | None
+    quantiles: list[QuantileEstimate]
+    parts: list[Part]
+
+
+class ValuesBelow(Struct, frozen=True, forbid_unknown_fields=True):
+    """The share of answers that are a value or an earlier one.
+
+    Parameters
+    ----------
+    value
+        The value, as it is shown.
+    share
+        The unbiased share.
+    stderr
+        Its standard error.
+    """
+
+    value: str
+    share: float
+    stderr: float
+
+
+class OrderEstimate(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is estimated of an ordinal besides the share of each value.
+
+    Parameters
+    ----------
+    mean
+        The unbiased mean position; the first value has position 1.
+    stderr
+        Its standard error.
+    interval
+        Its interval.
+    median
+        The median value.
+    median_between
+        The first and the last value that the median may be.
+    below
+        Cumulative shares, of each value.
+    """
+
+    mean: float
+    stderr: float
+    interval: tuple[float, float]
+    median: str
+    median_between: tuple[str, str]
+    below: list[ValuesBelow]
+
+
+class PairEstimate(Struct, frozen=True, forbid_unknown_fields=True):
+    """Two options of a set.
+
+    Parameters
+    ----------
+    options
+        The two.
+    both
+        The unbiased share of people who chose both.
+    stderr
+        Its standard error.
+    p_value
+        Chance of estimates at least as far from those of independent choices, if the choices are independent.
+    """
+
+    options: tuple[str, str]
+    both: Number
+    stderr: Number
+    p_value: float | None
+
+
+class Chosen(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is estimated of a set besides the share of each option.
+
+    Parameters
+    ----------
+    mean
+        The unbiased mean number of options that people chose.
+    stderr
+        Its standard error.
+    interval
+        Its interval.
+    pairs
+        Pairs of options; none unless the metric is ``joint``.
+    """
+
+    mean: Number
+    stderr: Number
+    interval: _Interval
+    pairs: list[PairEstimate]
+
+
 class MergedVersion(Struct, frozen=True, forbid_unknown_fields=True):
     """A version's part in a merged estimate.
 
@@ -292,7 +471,13 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
     association
         For a product, whether its factors are associated; None if there are none, or if it cannot be tested.
     estimates
-        The values: all of them, the candidates, or what was discovered.
+        The values: all of them, the candidates, or what was discovered; of a set its options. None of a number.
+    number
+        Of a number, or of the mean of an ordinal; else None.
+    order
+        Of an ordinal of which each value is estimated; else None. Also without reports, or if its mechanism gives none.
+    chosen
+        Of a set; else None.
     """
 
     n: Count
@@ -301,6 +486,9 @@ class Estimates(Description, frozen=True, forbid_unknown_fields=True):
     unallocated: Unallocated | None
     association: Association | None
     estimates: list[ValueEstimate]
+    number: NumberEstimate | None
+    order: OrderEstimate | None
+    chosen: Chosen | None
 
 
 class Latest(Estimates, frozen=True, forbid_unknown_fields=True):

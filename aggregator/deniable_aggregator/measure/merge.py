@@ -28,16 +28,16 @@ class Measured(NamedTuple):
     declared: Declared
     periods: Mapping[str, float]
     values: Sequence[int]
-    estimate: Estimate
+    estimate: Estimate | None
     answer: Measurement
 
 
 def merged(several: Sequence[Measured], level: float) -> Merged | None:
     """Estimate the values that mean the same in all versions, each version weighted by its precision."""
-    if len(several) < 2 or any(each.declared.metric.discover for each in several):  # noqa: PLR2004
+    estimates = [each.estimate for each in several if each.estimate is not None]
+    if len(estimates) < max(2, len(several)) or any(each.declared.metric.discover for each in several):
         return None
     places = [{_meaning(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in several]
-    estimates = [each.estimate for each in several]
 
     def known(meaning: _Meaning) -> bool:  # candidates that share all their hashes are unknown
         each = zip(places, estimates, strict=True)

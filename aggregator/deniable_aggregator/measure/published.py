@@ -82,7 +82,7 @@ def measure(
             found.append(_measured(app, declared, period, segment, level, known))
         except Refusal as each:
             refusal = refusal or each
-    answered = [each for each in found if each.estimate.n]
+    answered = [each for each in found if each.answer.n]
     if refusal and not answered:
         raise refusal
     first = (answered or found)[0].answer

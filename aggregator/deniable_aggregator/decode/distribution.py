@@ -1,0 +1,257 @@
+"""Distributions of numbers, from a sum of randomised reports: density, cumulative shares and quantiles, with bands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.window import Window
+from deniable_aggregator import decode
+from deniable_aggregator.decode.consistent import consistent
+from deniable_aggregator.decode.estimate import tail
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms import Mechanism
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["Distribution", "Quantile", "distribution"]
+
+RESAMPLES = 200
+_GAIN = 1e-3  # the fit ends when a step gains less log-likelihood than e^epsilon times this; stopping early is what smooths it
+_MOST_STEPS = 10_000
+_RESOLVED = 4  # standard errors that a share must be away from 0 and 1
+
+
+class Quantile(NamedTuple):
+    """A quantile.
+
+    Parameters
+    ----------
+    share
+        The share of the answers below it.
+    place
+        Its place on the axis, in [0, 1].
+    low, high
+        Its band.
+    resolved
+        Whether there are enough reports to tell this share from 0 and from 1. If not, the band may miss it.
+    """
+
+    share: float
+    place: float
+    low: float
+    high: float
+    resolved: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Distribution:
+    """A distribution of places on an axis. Within each part of the axis it is even.
+
+    Parameters
+    ----------
+    n
+        Reports.
+    edges
+        (parts + 1,), from 0 to 1: where the parts end.
+    mass
+        (parts,), the share of the answers in each; not negative, with sum 1.
+    resampled
+        (`RESAMPLES`, parts), what it is estimated to be from as many other samples of devices and of their noise.
+    """
+
+    n: int
+    edges: NDArray[np.float64]
+    mass: NDArray[np.float64]
+    resampled: NDArray[np.float64]
+
+    @cached_property
+    def cumulative(self) -> NDArray[np.float64]:
+        """(parts + 1,), the share of the answers below each edge."""
+        return _below(self.mass)
+
+    @cached_property
+    def cumulative_stderr(self) -> NDArray[np.float64]:
+        """(parts + 1,), its standard error."""
+        return np.asarray(_below(self.resampled).std(axis=0), np.float64)
+
+    def density_band(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a band of the mass of each part, (parts,) each."""
+        return self._band(self.resampled, self.mass, level)
+
+    def cumulative_band(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return a band of the cumulative share at each edge, (parts + 1,) each."""
+        return self._band(_below(self.resampled), self.cumulative, level)
+
+    def quantile(self, share: float, level: float = 0.95) -> Quantile:
+        """Estimate a quantile.
+
+        Parameters
+        ----------
+        share
+            The share of the answers below it, in (0, 1).
+        level
+            Confidence of the band, in (0, 1).
+
+        Notes
+        -----
+        The band has the percentiles of the resampled quantiles, and half a part more to both sides. It covers as stated where
+        the share is at least four standard errors away from 0 and from 1 (`Quantile.resolved`). Elsewhere it may not.
+        """
+        place = _invert(self.cumulative, self.edges, share)
+        others = np.array([_invert(each, self.edges, share) for each in _below(self.resampled)])
+        low, high = np.quantile(others, [tail(level), 1 - tail(level)])
+        half = float(np.max(np.diff(self.edges))) / 2
+        error = float(np.interp(place, self.edges, self.cumulative_stderr))
+        return Quantile(
+            share,
+            place,
+            max(min(float(low), place) - half, 0.0),
+            min(max(float(high), place) + half, 1.0),
+            resolved=min(share, 1 - share) >= _RESOLVED * error,
+        )
+
+    def _band(
+        self, resampled: NDArray[np.float64], middle: NDArray[np.float64], level: float
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        low, high = np.quantile(resampled, [tail(level), 1 - tail(level)], axis=0)
+        return np.minimum(low, middle), np.maximum(high, middle)
+
+
+def distribution(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool = False) -> Distribution | None:
+    """Estimate the distribution of the places of answers.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran: `Window`, or a frequency oracle over equal parts of the axis.
+    tally
+        The sum of their reports.
+    repeats
+        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
+    kept
+        Whether the devices keep their permanent responses.
+
+    Returns
+    -------
+    Distribution or None
+        None without reports.
+
+    Raises
+    ------
+    ParameterError
+        If the tally does not have the mechanism's layout.
+
+    Notes
+    -----
+    Reports of a window are a known mixture over the points. Its maximum likelihood is approached by expectation maximisation
+    from the uniform distribution. It stops when a step gains less log-likelihood than ``e^epsilon / 1000``. This early stop is
+    the only smoothing. The resampled distributions come from multinomial samples of the tally, each fitted in the same way. They
+    are the same whenever the tally is the same.
+
+    References
+    ----------
+    Z. Li, T. Wang, M. Lopuhaä-Zwakenberg, N. Li, B. Škorić: Estimating numerical distributions under local differential privacy.
+    SIGMOD 2020, section 5.5.
+    """
+    if tally.layout != mechanism.layout:
+        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    n = tally.n
+    if not n:
+        return None
+    chance = np.random.default_rng(int.from_bytes(sha256(tally.cells.tobytes()).digest()[:8], "little"))
+    if not isinstance(mechanism, Window):
+        estimate = decode.estimate(mechanism, tally, repeats=repeats, kept=kept)
+        drawn = estimate.frequency + estimate.stderr * chance.standard_normal((RESAMPLES, mechanism.domain_size))
+        parts = np.array([consistent(each, complete=True) for each in (estimate.frequency, *drawn)])
+        edges = np.linspace(0, 1, mechanism.domain_size + 1)
+        return Distribution(n, edges, parts[0], parts[1:])
+    counts = tally.counts[0].astype(np.float64)
+    fitted = fit(mechanism, counts[None])[0]
+    others = fit(mechanism, chance.multinomial(n, counts / n, RESAMPLES).astype(np.float64))
+    # Half of the room of the two points at the ends lies outside of the axis.
+    edges = np.concatenate([[0.0], (np.arange(1, mechanism.points) - 0.5) / (mechanism.points - 1), [1.0]])
+    return Distribution(n, edges, fitted, _widened(fitted, others, n, repeats))
+
+
+def fit(mechanism: Window, counts: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fit distributions over the points to several tallies at once.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran.
+    counts
+        (tallies, cells).
+
+    Returns
+    -------
+    ndarray of float
+        (tallies, points), each with sum 1.
+    """
+    w, points = mechanism.length, mechanism.points
+    inside, outside = float(mechanism.inside), float(mechanism.outside)
+    found = np.full((len(counts), points), 1 / points)
+    left = np.arange(len(counts))
+    least, before = _GAIN * float(mechanism.ratio), np.full(len(counts), -np.inf)
+    for _ in range(_MOST_STEPS):
+        mass, seen = found[left], counts[left]
+        likely = outside + (inside - outside) * _windows(mass, w, points + w - 1)
+        gained = np.einsum("ij,ij->i", seen, np.log(likely))
+        going = gained - before[left] >= least
+        before[left] = gained
+        left = left[going]
+        if not len(left):
+            break
+        odds = seen[going] / likely[going]
+        total = odds.sum(axis=1, keepdims=True)
+        sums = np.cumsum(np.pad(odds, ((0, 0), (1, 0))), axis=1)
+        step = outside * total + (inside - outside) * (sums[:, w:] - sums[:, :-w])
+        mass = mass[going] * step
+        found[left] = mass / mass.sum(axis=1, keepdims=True)
+    return found
+
+
+def _windows(mass: NDArray[np.float64], length: int, cells: int) -> NDArray[np.float64]:
+    """Sum, for each cell, the mass of the points whose window has it: point i has the cells i to i + length - 1."""
+    sums = np.cumsum(np.pad(mass, ((0, 0), (1, 0))), axis=1)
+    points = mass.shape[1]
+    last = np.minimum(np.arange(cells) + 1, points)
+    first = np.maximum(np.arange(cells) - length + 1, 0)
+    return np.asarray(sums[:, last] - sums[:, first])
+
+
+def _widened(fitted: NDArray[np.float64], resampled: NDArray[np.float64], n: int, repeats: float) -> NDArray[np.float64]:
+    """Spread resampled distributions further from the fitted one, for reports of the same people.
+
+    Their cumulative shares F have the variance that resampling shows, and F (1 - F) repeats / n more.
+    """
+    if not repeats:
+        return resampled
+    middle, others = _below(fitted), _below(resampled)
+    variance = np.maximum(others.var(axis=0), 1e-300)
+    wider = np.sqrt(1 + middle * (1 - middle) * repeats / n / variance)
+    return np.diff(np.maximum.accumulate(np.clip(middle + (others - middle) * wider, 0.0, 1.0), axis=1), axis=1)
+
+
+def _below(mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the cumulative sums along the last axis, from 0 on."""
+    sums = np.cumsum(mass, axis=-1)
+    return np.concatenate([np.zeros((*sums.shape[:-1], 1)), sums], axis=-1)
+
+
+def _invert(cumulative: NDArray[np.float64], edges: NDArray[np.float64], share: float) -> float:
+    """Return the place below which a share lies; the middle of all such places."""
+    target = share * cumulative[-1]
+    at = int(np.searchsorted(cumulative, target, side="right"))
+    at = min(max(at, 1), len(edges) - 1)
+    low, high = cumulative[at - 1], cumulative[at]
+    part = (target - low) / (high - low) if high > low else 0.5
+    return float(edges[at - 1] + part * (edges[at] - edges[at - 1]))

@@ -1,0 +1,164 @@
+"""Means of numbers, from a sum of randomised reports, with their errors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.l_grr import LGrr
+from deniable.mechanisms.window import Window
+from deniable_aggregator import decode
+from deniable_aggregator.decode.estimate import tail
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms import Mechanism
+    from deniable_aggregator.decode.estimate import Estimate, Target
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["Mean", "mean"]
+
+_SURE = 1.645  # standard errors: the spread of the answers is hardly ever larger than its estimate by more
+
+
+@dataclass(frozen=True, eq=False)
+class Mean:
+    """The mean place of the answers on their axis: 0 at the low end, 1 at the high end.
+
+    It is unbiased, so it may lie outside of [0, 1].
+
+    Parameters
+    ----------
+    n
+        Reports.
+    place
+        The mean; nan without reports.
+    stderr
+        Its standard error in the population that the respondents were drawn from.
+    respondents_stderr
+        The same for the mean of the answers that came: only the randomness of the devices.
+    spread
+        Greatest plausible variance of the answers, in [0, 1/4].
+    people
+        The fewest people whose reports these may be.
+    """
+
+    n: int
+    place: float
+    stderr: float
+    respondents_stderr: float
+    spread: float
+    people: float
+
+    def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
+        """Compute a confidence interval of the mean place.
+
+        Parameters
+        ----------
+        level
+            Confidence, in (0, 1).
+        target
+            ``"population"``: of the mean in the population that the respondents were drawn from. ``"respondents"``: of the mean
+            of the answers that came; narrower.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not in (0, 1).
+
+        Notes
+        -----
+        Few people may all have given one answer by chance. So their answers are taken to vary by at least z^2 / (people + z^2)
+        of the most that they can, with z the normal quantile. It is what Wilson's interval allows for a share of 0.
+        """
+        z = -float(ndtri(tail(level)))
+        error = self.respondents_stderr
+        if target == "population":
+            unseen = z * z / (self.people + z * z) / 4 / self.people if self.n else 0.0
+            error = max(self.stderr, sqrt(error**2 + unseen))
+        return self.place - z * error, self.place + z * error
+
+
+@dataclass(frozen=True, eq=False)
+class _Rounded(Mean):
+    """The mean of answers that were each rounded to one end: the share of those at the high end."""
+
+    shares: Estimate
+
+    def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
+        """Compute the confidence interval of the share at the high end."""
+        low, high = self.shares.interval(level, target=target)
+        return float(low[0]), float(high[0])
+
+
+def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool = False) -> Mean:
+    """Estimate the mean place of answers.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran: `Window`, or `LGrr` of two values to which answers were rounded.
+    tally
+        The sum of their reports.
+    repeats
+        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
+    kept
+        Whether the devices keep their permanent responses.
+
+    Raises
+    ------
+    ParameterError
+        If the tally does not have the mechanism's layout, or if this mechanism estimates no mean.
+
+    Notes
+    -----
+    The mean is that of the scores of all reports. Its variance is that of the scores, over n. It includes the spread of the
+    answers. It is never taken to be below the least that the mechanism has. The answers' mean square is estimated by scores of
+    its own: ``c[i + w] - c[i] = G (2 i + 1)`` makes their mean i^2 for every point i. So the spread is known, which all reports
+    of a person share.
+    """
+    if isinstance(mechanism, LGrr) and mechanism.domain_size == 2:  # noqa: PLR2004
+        shares = decode.estimate(mechanism, tally, [1], repeats=repeats, kept=kept)
+        place = float(shares.frequency[0])
+        found = (float(shares.stderr[0]), float(shares.respondents_stderr[0]), float(shares.shared[0]))
+        return _Rounded(tally.n, place, *found, tally.n / (1 + repeats), shares)
+    if not isinstance(mechanism, Window):
+        raise ParameterError("means are estimated from reports of a window, or of two ends", mechanism.name)
+    if tally.layout != mechanism.layout:
+        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    n = tally.n
+    if not n:
+        return Mean(0, float("nan"), float("nan"), float("nan"), 0.25, 0.0)
+    scores, squares, least = _tables(mechanism)
+    seen = tally.counts[0] / n
+    place = float(seen @ scores)
+    whole = max((float(seen @ scores**2) - place**2) * n / max(n - 1, 1), least)
+    apart = squares - 2 * place * scores
+    spread = float(seen @ apart) + place**2
+    error = sqrt(max(float(seen @ apart**2) - float(seen @ apart) ** 2, 0.0) / n)
+    # If the mean is that of the ends only, the spread is largest.
+    largest = max(min(place, 1.0), 0.0) * (1 - max(min(place, 1.0), 0.0)) if n > 1 else 0.25
+    widest = min(max(spread + _SURE * error, 0.0), max(largest, 1e-12))
+    noise = min(max(whole - spread + _SURE * error, least), float(mechanism.worst_variance))
+    return Mean(n, place, sqrt((whole + repeats * widest) / n), sqrt(noise / n), widest, n / (1 + repeats))
+
+
+@lru_cache(maxsize=256)
+def _tables(mechanism: Window) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+    """Return the score of each cell for the place, and for its square, and the least variance of the former at any point."""
+    w, steps = mechanism.length, mechanism.points - 1
+    scores = np.array([float(score) for score in mechanism.cell_scores])
+    inside, outside = float(mechanism.inside), float(mechanism.outside)
+    squares = np.zeros(mechanism.layout.width)
+    for cell in range(w, len(squares)):
+        squares[cell] = squares[cell - w] + (2 * (cell - w) + 1) / (inside - outside)
+    squares -= outside * squares.sum() + (inside - outside) * squares[:w].sum()
+    least = min(mechanism.score_variance(point / steps) for point in range(mechanism.points))
+    return scores, squares / steps**2, least

@@ -1,0 +1,204 @@
+"""Sets: shares of options, and of pairs of options, from reports that are each about one option or one pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import betainc
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.direct import Grr
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable_aggregator.decode.estimate import Estimate, clopper_pearson, half_significant
+from deniable_aggregator.decode.joint import from_product
+from deniable_aggregator.tally import from_cells
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms import Mechanism
+    from deniable_aggregator.decode.estimate import Target
+    from deniable_aggregator.decode.joint import Joint
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["OptionShares", "chosen", "option_shares", "pair"]
+
+
+@dataclass(frozen=True, eq=False)
+class OptionShares(Estimate):
+    """The share of people who chose each option: ``(support / told - q) / (p - q)``.
+
+    Parameters
+    ----------
+    n
+        Reports.
+    support
+        int64 array (options,): reports that say that the option was chosen.
+    told
+        int64 array (options,): reports about the option.
+    p, q
+        Probability that a report about an option says so, if it was chosen, and if not.
+    """
+
+    n: int
+    support: NDArray[np.int64]
+    told: NDArray[np.int64]
+    p: float
+    q: float
+
+    @cached_property
+    def frequency(self) -> NDArray[np.float64]:
+        """Unbiased share of each option; nan where there are no reports about it."""
+        return np.asarray((self.support / self._told - self.q) / (self.p - self.q), np.float64)
+
+    @property
+    def stderr(self) -> NDArray[np.float64]:
+        """Standard error of the share in the population that the respondents were drawn from."""
+        s = self.q + self.plausible * (self.p - self.q)
+        return np.asarray(np.sqrt(s * (1 - s) / self._told) / (self.p - self.q), np.float64)
+
+    @property
+    def respondents_stderr(self) -> NDArray[np.float64]:
+        """Standard error of the share among all respondents, of whom a random part was asked about the option."""
+        f = self.plausible
+        noise = (f * self.p * (1 - self.p) + (1 - f) * self.q * (1 - self.q)) / (self.p - self.q) ** 2
+        asked = f * (1 - f) * (1 - self.told / (self.n or np.nan))
+        return np.asarray(np.sqrt((noise + asked) / self._told), np.float64)
+
+    @property
+    def plausible(self) -> NDArray[np.float64]:
+        """Shares from which errors can be computed. Those of options need not sum to 1."""
+        return np.clip(np.nan_to_num(self.frequency), 0.0, 1.0)
+
+    @property
+    def absent_stderr(self) -> NDArray[np.float64]:
+        """Standard error of the share of each option if nobody chose it."""
+        return np.asarray(np.sqrt(self.q * (1 - self.q) / self._told) / (self.p - self.q), np.float64)
+
+    @property
+    def p_value(self) -> NDArray[np.float64]:
+        """Chance of an estimate at least as large if nobody chose the option: an exact binomial tail."""
+        c = self.support
+        return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self.q), 1.0)
+
+    def _half_detected(self, chance: float) -> NDArray[np.float64]:
+        """Compute the share of each option at which half of all p-values are below `chance`."""
+        return np.asarray((half_significant(self._told, self.q, chance) - self.q) / (self.p - self.q), np.float64)
+
+    def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute Clopper and Pearson's intervals; for respondents narrower in proportion to the standard error."""
+        ends = [(end - self.q) / (self.p - self.q) for end in clopper_pearson(self.support, self.told, chance)]
+        if target == "respondents":
+            ends = [self.frequency + (end - self.frequency) * self.respondents_stderr / self.stderr for end in ends]
+        return ends[0], ends[1]
+
+    @property
+    def _told(self) -> NDArray[np.float64]:
+        return np.where(self.told > 0, self.told, np.nan)
+
+
+def option_shares(mechanism: Mechanism, tally: Tally) -> OptionShares:
+    """Estimate the share of people who chose each option.
+
+    Parameters
+    ----------
+    mechanism
+        `SampledOption` or `SampledPair`.
+    tally
+        The sum of their reports.
+
+    Raises
+    ------
+    ParameterError
+        If the tally does not have the mechanism's layout, or if this is no mechanism for sets.
+
+    Notes
+    -----
+    A report about a pair tells of both of its options. It says that an option was chosen in two of its four cases. If it was,
+    one of them is the true one. So p is then ``keep + other``, and q is ``2 other``.
+    """
+    sets = _checked(mechanism, tally)
+    cases = 1 << len(sets.groups[0])
+    options = sets.domain_size.bit_length() - 1
+    support, told = (np.zeros(options, np.int64) for _ in range(2))
+    for place in range(len(sets.groups[0])):
+        named = [group[place] for group in sets.groups]
+        yes = [index for index in range(cases) if index >> place & 1]
+        np.add.at(support, named, tally.counts[:, yes].sum(axis=1))
+        np.add.at(told, named, tally.reports)
+    p, q = sets.keep + (cases // 2 - 1) * sets.other, cases // 2 * sets.other
+    return OptionShares(tally.n, support, told, float(p), float(q))
+
+
+def chosen(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> tuple[float, float]:
+    """Estimate how many options people chose on average.
+
+    Parameters
+    ----------
+    mechanism, tally
+        As for `option_shares`.
+    repeats
+        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
+
+    Returns
+    -------
+    mean, stderr : float
+        Of the population; nan if there are no reports about some option.
+    """
+    sets, shares = _checked(mechanism, tally), option_shares(mechanism, tally)
+    total = float(shares.frequency.sum())
+    if not np.isfinite(total):
+        return float("nan"), float("nan")
+    # What each report adds, by row and index. Their mean is the total.
+    gain, cases = shares.p - shares.q, tally.layout.width
+    ones = np.array([[index >> place & 1 for index in range(cases)] for place in range(len(sets.groups[0]))])
+    weights = tally.n / shares.told[np.array(sets.groups)]
+    added = np.einsum("rk,ki->ri", weights, (ones - shares.q) / gain)
+    variance = float((tally.counts * np.square(added - total)).sum()) / max(tally.n - 1, 1)
+    size = len(shares.frequency)
+    mean = min(max(total, 0.0), float(size))
+    return total, sqrt((variance + repeats * mean * (size - mean)) / tally.n)
+
+
+def pair(mechanism: Mechanism, tally: Tally, row: int, *, repeats: float = 0.0) -> Joint:
+    """Estimate the table of one pair of options: neither, one, or both.
+
+    Parameters
+    ----------
+    mechanism
+        `SampledPair`.
+    tally
+        The sum of its reports.
+    row
+        The place of the pair among all.
+    repeats
+        As for `chosen`.
+
+    Returns
+    -------
+    Joint
+        Its table [b, a] has the share of people who chose option b of the pair (0 or 1) and option a (0 or 1).
+
+    Raises
+    ------
+    ParameterError
+        As for `option_shares`, and if the reports are not about pairs.
+    """
+    sets = _checked(mechanism, tally)
+    if not isinstance(sets, SampledPair):
+        raise ParameterError("which options are chosen together is estimated from reports about pairs", mechanism.name)
+    cases = Grr(domain_size=4, epsilon=sets.requested)  # type: ignore[arg-type] # read exactly
+    told = from_cells(cases.layout, tally.counts[row])
+    return from_product(cases, told, (2, 2), repeats=repeats / len(sets.groups))
+
+
+def _checked(mechanism: Mechanism, tally: Tally) -> SampledOption | SampledPair:
+    if not isinstance(mechanism, SampledOption | SampledPair):
+        raise ParameterError("shares of options are estimated from reports of sets", mechanism.name)
+    if tally.layout != mechanism.layout:
+        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    return mechanism

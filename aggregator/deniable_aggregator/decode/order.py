@@ -1,0 +1,109 @@
+"""Ordered answers: mean position, cumulative shares and median, from the estimated shares of the values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri
+
+from deniable_aggregator.decode.estimate import tail
+from deniable_aggregator.decode.pair_support import estimates_covariance
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms.base import FrequencyOracle
+    from deniable_aggregator.decode.estimate import Estimate
+
+__all__ = ["Order", "order"]
+
+
+@dataclass(frozen=True, eq=False)
+class Order:
+    """Linear estimates of an ordered domain, with exact variances.
+
+    Parameters
+    ----------
+    mean
+        Mean position; the first value has position 1.
+    stderr
+        Its standard error in the population that the respondents were drawn from.
+    below
+        (values,), the share of answers that are this value or an earlier one. Unbiased, so not always rising. The last is 1.
+    below_stderr
+        (values,), their standard errors.
+    """
+
+    mean: float
+    stderr: float
+    below: NDArray[np.float64]
+    below_stderr: NDArray[np.float64]
+
+    def interval(self, level: float = 0.95) -> tuple[float, float]:
+        """Compute a confidence interval of the mean position.
+
+        Raises
+        ------
+        ParameterError
+            If the level is not in (0, 1).
+        """
+        reach = -float(ndtri(tail(level))) * self.stderr
+        return self.mean - reach, self.mean + reach
+
+    def median(self, level: float = 0.95) -> tuple[int, int, int]:
+        """Return the place of the median value, and of the first and last value that it may be.
+
+        They are those at which the interval of a cumulative share has 1/2, all intervals together.
+        """
+        reach = -float(ndtri(tail(level, len(self.below)))) * self.below_stderr
+        middle, first, last = (int(np.argmax(each >= 0.5)) for each in (self.below, self.below + reach, self._upper(reach)))  # noqa: PLR2004
+        return middle, min(first, middle), max(last, middle)
+
+    def _upper(self, reach: NDArray[np.float64]) -> NDArray[np.float64]:
+        low = self.below - reach
+        low[-1] = 1.0
+        return low
+
+
+def order(mechanism: FrequencyOracle, estimate: Estimate, *, repeats: float = 0.0, kept: bool = False) -> Order | None:
+    """Estimate mean position, cumulative shares and median.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran.
+    estimate
+        The shares of all values.
+    repeats
+        How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
+
+    kept
+        Whether the devices keep their permanent responses.
+
+    Returns
+    -------
+    Order or None
+        None without reports.
+
+    Raises
+    ------
+    ParameterError
+        If no rule is known for pairs of values under this mechanism.
+
+    Notes
+    -----
+    The sum of all shares is 1. So the mean and the cumulative shares are differences from it: what the estimates leave is taken
+    from each value alike. Variances come from the covariance of all estimates.
+    """
+    if not estimate.n:
+        return None
+    size, f, n = len(estimate.frequency), estimate.plausible, estimate.n
+    covariance = estimates_covariance(mechanism, f, n, repeats=repeats, kept=kept)
+    even = np.eye(size) - 1 / size  # takes from each estimate an equal part of what all of them are above 1
+    shares, spread = even @ estimate.frequency + 1 / size, even @ covariance @ even
+    positions, sums = np.arange(1, size + 1), np.tri(size)
+    below = np.maximum(np.einsum("ij,jk,ik->i", sums, spread, sums), 0.0)
+    variance = max(float(positions @ spread @ positions), 0.0)
+    return Order(float(positions @ shares), float(np.sqrt(variance)), sums @ shares, np.sqrt(below))

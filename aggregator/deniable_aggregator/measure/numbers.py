@@ -1,0 +1,163 @@
+"""Estimates of numbers, ordered answers and sets, as they are shown."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import isnan
+from typing import TYPE_CHECKING, NamedTuple
+
+from scipy.special import ndtri
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.sampled_option import SampledPair
+from deniable_aggregator import decode
+from deniable_aggregator.decode import options
+from deniable_aggregator.decode.distribution import distribution
+from deniable_aggregator.decode.estimate import finite, tail
+from deniable_aggregator.decode.mean import mean
+from deniable_aggregator.decode.order import order
+from deniable_aggregator.measure.measurement import (
+    Chosen,
+    NumberEstimate,
+    OrderEstimate,
+    PairEstimate,
+    Part,
+    QuantileEstimate,
+    ValuesBelow,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable.declared import Declared
+    from deniable.registry import Metric
+    from deniable_aggregator.decode.distribution import Distribution
+    from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["QUANTILES", "chosen_of", "number_of", "order_of"]
+
+QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+_MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page
+_MOST_PAIRS = 500
+
+
+class _MeanPlace(NamedTuple):
+    """A mean place on the axis, with its intervals for the population and for the answers that came."""
+
+    place: float
+    stderr: float
+    interval: tuple[float, float]
+    respondents: tuple[float, float]
+
+
+def number_of(declared: Declared, counted: Tally, repeats: float, level: float) -> NumberEstimate | None:
+    """Estimate a number, or the mean of an ordinal; None for other metrics."""
+    metric = declared.metric
+    if not metric.axis and not metric.estimate:
+        return None
+    number = _number(metric)
+    low, high = number(0.0), number(1.0)
+    spread = None
+    if metric.estimate == "distribution":
+        spread = distribution(declared.mechanism, counted, repeats=repeats, kept=metric.kept)
+    found = _of_parts(declared, counted, repeats, level) if metric.binned else _of_scores(declared, counted, repeats, level)
+    linear = metric.scale == "linear"
+    each = tuple(number(end) for end in found.respondents)
+    n = counted.n
+    return NumberEstimate(
+        unit=metric.unit,
+        range=(low, high),
+        scale=metric.scale,
+        mean=number(found.place),
+        stderr=found.stderr * (high - low) if linear else float("nan"),
+        interval=(number(found.interval[0]), number(found.interval[1])),
+        respondents=(each[0], each[1]),
+        sum=(n * number(found.place), (n * each[0], n * each[1])) if linear and n else None,
+        quantiles=[] if spread is None else _quantiles(spread, number, level),
+        parts=[] if spread is None else _parts(spread, number, level),
+    )
+
+
+def _number(metric: Metric) -> Callable[[float], float]:
+    """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on."""
+    return metric.axis.number if metric.axis else lambda place: 1 + place * (len(metric.values) - 1)
+
+
+def _of_scores(declared: Declared, counted: Tally, repeats: float, level: float) -> _MeanPlace:
+    found = mean(declared.mechanism, counted, repeats=repeats, kept=declared.metric.kept)
+    return _MeanPlace(found.place, found.stderr, found.interval(level), found.interval(level, target="respondents"))
+
+
+def _of_parts(declared: Declared, counted: Tally, repeats: float, level: float) -> _MeanPlace:
+    """Estimate the mean from the shares of equal parts of the axis, each at its middle."""
+    mechanism, kept, nan = declared.mechanism, declared.metric.kept, float("nan")
+    assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - a number in parts has one
+    shares = decode.estimate(mechanism, counted, repeats=repeats, kept=kept)
+    found = order(mechanism, shares, repeats=repeats, kept=kept)
+    if found is None:
+        return _MeanPlace(nan, nan, (nan, nan), (nan, nan))
+    size = mechanism.domain_size
+    ends = tuple((end - 0.5) / size for end in found.interval(level))
+    return _MeanPlace((found.mean - 0.5) / size, found.stderr / size, (ends[0], ends[1]), (ends[0], ends[1]))
+
+
+def _quantiles(spread: Distribution, number: Callable[[float], float], level: float) -> list[QuantileEstimate]:
+    found = (spread.quantile(share, level) for share in QUANTILES)
+    return [
+        QuantileEstimate(each.share, number(each.place), (number(each.low), number(each.high)), each.resolved) for each in found
+    ]
+
+
+def _parts(spread: Distribution, number: Callable[[float], float], level: float) -> list[Part]:
+    (low, high), (lower, upper) = spread.density_band(level), spread.cumulative_band(level)
+    edges = [number(edge) for edge in spread.edges.tolist()]
+    columns = (spread.mass, low, high, spread.cumulative[1:], lower[1:], upper[1:])
+    rows = zip(edges, edges[1:], *(column.tolist() for column in columns), strict=False)
+    return [
+        Part(begin, end, share, (least, most), below, (under, over))
+        for begin, end, share, least, most, below, under, over in rows
+    ]
+
+
+def order_of(declared: Declared, estimate: Estimate, repeats: float, level: float) -> OrderEstimate | None:
+    """Estimate mean, median and cumulative shares of an ordinal; None for other metrics, and where they are not known."""
+    metric, mechanism = declared.metric, declared.mechanism
+    if metric.type != "ordinal" or not isinstance(mechanism, FrequencyOracle) or len(metric.values) > _MOST_ORDERED:
+        return None
+    try:
+        found = order(mechanism, estimate, repeats=repeats, kept=metric.kept)
+    except ParameterError:  # the mechanism declared has no covariance
+        return None
+    if found is None:
+        return None
+    middle, first, last = (metric.label(place) for place in found.median(level))
+    below = zip(found.below.tolist(), found.below_stderr.tolist(), strict=True)
+    return OrderEstimate(
+        mean=found.mean,
+        stderr=found.stderr,
+        interval=found.interval(level),
+        median=middle,
+        median_between=(first, last),
+        below=[ValuesBelow(metric.label(place), share, stderr) for place, (share, stderr) in enumerate(below)],
+    )
+
+
+def chosen_of(declared: Declared, counted: Tally, repeats: float, level: float) -> Chosen | None:
+    """Estimate how many options people choose, and which together; None for other metrics than sets."""
+    metric, mechanism = declared.metric, declared.mechanism
+    if metric.type != "set":
+        return None
+    average, stderr = options.chosen(mechanism, counted, repeats=repeats)
+    reach = -float(ndtri(tail(level))) * stderr
+    pairs = []
+    if isinstance(mechanism, SampledPair):
+        for row, (first, second) in enumerate(combinations(metric.values, 2)):
+            if row == _MOST_PAIRS:
+                break
+            table = options.pair(mechanism, counted, row, repeats=repeats)
+            both, error = float(table.raw[1, 1]), float(table.stderr[1, 1])
+            p_value = None if isnan(both) else finite(table.independence().p_value)
+            pairs.append(PairEstimate((str(first), str(second)), both, error, p_value))
+    return Chosen(average, stderr, (average - reach, average + reach), pairs)

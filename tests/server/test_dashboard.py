@@ -17,7 +17,7 @@ from deniable_aggregator.measure.measurement import ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
-from deniable_server.pages import chart, dashboard
+from deniable_server.pages import chart, dashboard, number
 from deniable_server.service import service
 from deniable_server.settings import Settings
 
@@ -561,9 +561,9 @@ def test_a_cookie_is_not_enough(locked, redis):
     """A cookie that is rightly signed, by whoever got the secret, opens nothing: not even with what the store holds."""
     locked.post("/login", data={"token": token(locked), "key": READ_KEY})
     (kept,) = redis.scan_iter("{shop}:session:*")
-    for number in ("", "guessed", kept.decode().rpartition(":")[2]):
+    for each in ("", "guessed", kept.decode().rpartition(":")[2]):
         with locked.session_transaction() as session:
-            session["number"] = number
+            session["number"] = each
         assert locked.get("/").location == "/login"
 
 
@@ -694,3 +694,165 @@ def test_a_value_is_muted_when_it_was_not_detected(detected):
     """Whether a value stands out from 0 is judged among all values, not by its own interval."""
     row = ValueEstimate("a", "a", 0.1, 0.03, (0.04, 0.16), (0.01, 0.2), "pointwise", consistent=0.1, count=10, detected=detected)
     assert chart.chart([row]).rows[0].faint is not detected
+
+
+# Numbers, ordered answers, sets
+
+NUMBERS = """
+format = 1
+app = "shop"
+
+[publication]
+min_reports = 1
+
+[metrics."startup"]
+type = "number"
+range = [10, 60000]
+unit = "ms"
+scale = "log"
+estimate = "distribution"
+epsilon = 2.0
+description = "How long it takes to start"
+owner = "o@shop.example"
+
+[metrics."session"]
+type = "number"
+range = [0, 240]
+unit = "min"
+estimate = "mean"
+epsilon = 1.0
+description = "How long it lasts"
+owner = "o@shop.example"
+
+[metrics."rating"]
+type = "ordinal"
+values = ["bad", "fair", "good"]
+estimate = "mean"
+epsilon = 1.0
+description = "The rating"
+owner = "o@shop.example"
+
+[metrics."mood"]
+type = "ordinal"
+values = ["bad", "fair", "good"]
+epsilon = 1.0
+description = "How it feels"
+owner = "o@shop.example"
+
+[metrics."used"]
+type = "set"
+values = ["search", "share", "sync"]
+joint = true
+epsilon = 2.0
+description = "What was used"
+owner = "o@shop.example"
+"""
+
+
+@pytest.fixture
+def numbers(make) -> Flask:
+    """Make a server of such metrics, each with reports that stand for a known distribution."""
+    app = make(NUMBERS)
+    with app.app_context():
+        declared = service().apps["shop"].highest
+    startup, session, rating = (declared[id_].mechanism for id_ in ("startup", "session", "rating"))
+    places = np.clip(np.random.default_rng(7).normal(0.45, 0.05, 40_000), 0, 1)  # about 500 ms
+    for id_, mechanism, at in (
+        ("startup", startup, places),
+        ("session", session, np.full(9_000, 0.25)),
+        ("rating", rating, np.full(9_000, 0.5)),
+    ):
+        points = (at * (mechanism.points - 1)).round().astype(int)
+        held = np.bincount(points, minlength=mechanism.points) / len(points)
+        cells = float(mechanism.outside) + float(mechanism.inside - mechanism.outside) * np.convolve(
+            held, np.ones(mechanism.length)
+        )
+        fill(app, id_, (len(points) * cells).round().astype(int).tolist())
+    fill(app, "mood", [1000, 2000, 1000])
+    fill(app, "used", [500, 100, 100, 500] * 3)
+    publish(app)
+    return app
+
+
+@pytest.mark.parametrize(
+    "page", ["/", *(f"/m/{id_}" for id_ in ("startup", "session", "rating", "mood", "used")), "/m/startup?view=cumulative"]
+)
+@pytest.mark.parametrize("filled", [False, True])
+def test_pages_of_numbers_are_safe_html(request, make, page, filled):
+    """With reports and without: no script, no style, no number that is none."""
+    app = request.getfixturevalue("numbers") if filled else make(NUMBERS)
+    html = app.test_client().get(page).get_data(as_text=True)
+    assert not re.search(r"<script|style=|<style|\son\w+=|https?:|src=|href=\"//", html)
+    assert not re.search(r"\b(nan|inf|None)\b", html)
+    assert html.count("<h1") == 1
+    assert "Nothing is published yet" not in html if filled else "Nothing is published yet" in html
+
+
+def test_a_distribution_in_words_and_picture(numbers):
+    """Median first, then the geometric mean, the band, and the quantiles of the API; what is not resolved is muted."""
+    client = numbers.test_client()
+    told = client.get("/api/v1/metrics/startup", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()["number"]
+    html = client.get("/m/startup").get_data(as_text=True)
+    median = next(each for each in told["quantiles"] if each["share"] == 0.5)
+    assert 450 < median["value"] < 550
+    assert html.index("Median <b>") < html.index("Geometric mean")
+    rows = Rows(html.partition("quantiles")[2]).rows
+    assert [row[0] for row in rows] == [
+        f"{100 * each['share']:g}%" + ("" if each["resolved"] else "(not resolved)") for each in told["quantiles"]
+    ]
+    shown = [float(row[1].split("\u202f")[0].replace(",", "")) for row in rows]
+    assert shown == pytest.approx([each["value"] for each in told["quantiles"]], rel=0.1)
+    missing = [row[0].removesuffix("(not resolved)") for row in rows if row[0].endswith("(not resolved)")]
+    assert all(each in html.partition("not resolved by")[0][-80:] for each in missing)
+    for view in ("density", "cumulative"):
+        paths = re.findall(r'd="M([^"]+)"', client.get(f"/m/startup?view={view}").get_data(as_text=True).partition("density")[2])
+        for x, y in (map(float, pair.split(" ")) for path in paths[:2] for pair in path.rstrip("Z").split("L")):
+            assert 0 <= x <= 100
+            assert -0.01 <= y <= 100.01
+    assert len(html.encode()) < 40_000
+
+
+def test_means_in_words(numbers):
+    """The mean with its interval and the sum; of an ordinal as a position between its first and its last value."""
+    client = numbers.test_client()
+    html = client.get("/m/session").get_data(as_text=True)
+    assert re.search(r"Mean <b>(5|6)\d(\.\d)?\u202fmin</b>, between 5\d", html)
+    assert "Sum over the answers" in html
+    assert "<table" not in html
+    rating = client.get("/m/rating").get_data(as_text=True)
+    assert "Mean position <b>" in rating
+    assert "Position 1 is bad, position 3 is good." in rating
+
+
+def test_ordered_answers_and_sets(numbers):
+    """An ordinal tells its median and mean position; a set how many options people chose, and which together."""
+    client = numbers.test_client()
+    mood = client.get("/m/mood").get_data(as_text=True)
+    assert "Half are at or below <bdi>fair</bdi>" in mood
+    assert "The mean position is 2.0" in mood
+    used = client.get("/m/used").get_data(as_text=True)
+    assert "options each, on average" in used
+    assert re.search(r"<bdi>search and share</bdi>: \d+\.?\d*% of people, not by chance", used)
+
+
+def test_cards_of_numbers(numbers):
+    """The list shows the median or the mean, with its interval and a picture."""
+    html = numbers.test_client().get("/").get_data(as_text=True)
+    assert re.search(r"<b>\d+\u202fms</b> median, between \d+ and \d+\u202fms", html)
+    assert re.search(r"<b>\d+(\.\d)?\u202fmin</b> mean", html)
+    assert html.count('class="density"') == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "interval", "text"),
+    [
+        (412.3, (398, 431), "412"),
+        (3394112.3, (3073898, 3714326), "3,390,000"),
+        (-0.00012, (-0.1, 0.1), "0.00"),
+        (-2.5, (-3, -2), f"{MINUS}2.50"),
+        (5, (5, 5), "5.00"),
+    ],
+)
+def test_digits_follow_the_interval(value, interval, text):
+    """A number has as many digits as half of its interval has two of; what rounds to 0 has no sign."""
+    assert number.written(value, interval) == text

@@ -26,6 +26,8 @@ __all__ = ["Distribution", "Quantile", "distribution"]
 RESAMPLES = 200
 _GAIN = 1e-3  # the fit ends when a step gains less log-likelihood than e^epsilon times this; stopping early is what smooths it
 _MOST_STEPS = 10_000
+_BLURRED = 0.5
+_FEWEST = 8  # parts of a grouped distribution
 _RESOLVED = 4  # standard errors that a share must be away from 0 and 1
 
 
@@ -89,6 +91,19 @@ class Distribution:
     def cumulative_band(self, level: float = 0.95) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return a band of the cumulative share at each edge, (parts + 1,) each."""
         return self._band(_below(self.resampled), self.cumulative, level)
+
+    def grouped(self) -> Distribution:
+        """Return the distribution over parts that are as fine as these reports can show.
+
+        Two, four, eight or more neighbours are joined, until the standard errors of all parts add up to at most a half.
+        """
+        size, edges, mass, others = 1, self.edges, self.mass, self.resampled
+        while others.std(axis=0).sum() > _BLURRED and len(mass) > _FEWEST:
+            size *= 2
+            starts = np.arange(0, len(self.mass), size)
+            edges = np.append(self.edges[starts], 1.0)
+            mass, others = np.add.reduceat(self.mass, starts), np.add.reduceat(self.resampled, starts, axis=1)
+        return Distribution(self.n, edges, mass, others)
 
     def quantile(self, share: float, level: float = 0.95) -> Quantile:
         """Estimate a quantile.

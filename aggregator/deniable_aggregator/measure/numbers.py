@@ -58,7 +58,7 @@ def number_of(declared: Declared, counted: Tally, repeats: float, level: float) 
     if not metric.axis and not metric.estimate:
         return None
     number = _number(metric)
-    low, high = number(0.0), number(1.0)
+    low, high = (float(metric.axis.low), float(metric.axis.high)) if metric.axis else (1.0, float(len(metric.values)))
     spread = None
     if metric.estimate == "distribution":
         spread = distribution(declared.mechanism, counted, repeats=repeats, kept=metric.kept)
@@ -76,7 +76,7 @@ def number_of(declared: Declared, counted: Tally, repeats: float, level: float) 
         respondents=(each[0], each[1]),
         sum=(n * number(found.place), (n * each[0], n * each[1])) if linear and n else None,
         quantiles=[] if spread is None else _quantiles(spread, number, level),
-        parts=[] if spread is None else _parts(spread, number, level),
+        parts=[] if spread is None else _parts(spread.grouped(), number, level),
     )
 
 

@@ -30,7 +30,7 @@ from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.pages import chart, shown, visitor
+from deniable_server.pages import chart, number, shown, visitor
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -155,9 +155,10 @@ def _estimates(app: App, measured: Estimates, told: dict[str, Any], period: str 
     order = request.args.get("order", "")
     if order not in _ORDERS:
         order = "domain" if measured.type in ("boolean", "ordinal") else "estimate"
+    views = _VIEWS if measured.number is None else number.VIEWS
     view = request.args.get("view", "")
-    if view not in _VIEWS:
-        view = _VIEWS[0]
+    if view not in views:
+        view = views[0]
     chosen = {"period": period, "segment": segment} | {name: request.args.get(name) for name in ("level", "order", "view")}
     return _page(
         "metric.html",
@@ -165,7 +166,7 @@ def _estimates(app: App, measured: Estimates, told: dict[str, Any], period: str 
         m=told | shown.described(app, measured),
         orders=_ORDERS,
         order=order,
-        views=_VIEWS,
+        views=views,
         view=view,
         chosen={name: value for name, value in chosen.items() if value},
         compact=len(measured.estimates) > _COMPACT,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict, replace
 
 from deniable_aggregator.measure.refusal import awaited
-from deniable_server.pages import chart
+from deniable_server.pages import chart, number
 
 if TYPE_CHECKING:
+    from deniable.registry import Metric
     from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.measure.measurement import Estimates, Latest, Merged, ValueEstimate
 
@@ -21,6 +22,7 @@ _MOST_ROWS = 500  # a domain may have 65,536 values; they are all shown on reque
 _UNDETECTED_ROWS = 10
 _PREVIEW_ROWS = 4
 _PREVIEW_COLUMNS = 64
+_MOST_PAIRS = 20
 
 
 def together(merged: Merged | None) -> dict[str, Any] | None:
@@ -32,7 +34,9 @@ def together(merged: Merged | None) -> dict[str, Any] | None:
 
 
 def picture(measured: Estimates, order: str, view: str, *, whole: bool) -> dict[str, Any]:
-    """Draw the values in a view; if there are very many, the first `_MOST_ROWS`, unless all are wanted."""
+    """Draw the values in a view; if there are very many, the first `_MOST_ROWS`, unless all are wanted. Or draw the number."""
+    if measured.number is not None:
+        return {"drawn": number.shown(measured.number, view), "chart": None, "left_out": 0}
     estimated = _estimated(measured)
     if view == "consistent":
         estimated = [_consistent(row, measured.n) for row in estimated]
@@ -59,7 +63,8 @@ def _consistent(row: ValueEstimate, n: int) -> ValueEstimate:
 
 def card(app: Collection, measured: Latest) -> dict[str, Any]:
     """Describe a metric for the list, with its largest values, or with all values if they are ordered."""
-    told = asdict(measured) | described(app, measured) | {"rows": (), "columns": (), "peak": None}
+    drawn = None if measured.number is None else number.shown(measured.number)
+    told = asdict(measured) | described(app, measured) | {"rows": (), "columns": (), "peak": None, "drawn": drawn}
     rows = _estimated(measured)
     if not rows:
         return told
@@ -73,6 +78,7 @@ def card(app: Collection, measured: Latest) -> dict[str, Any]:
 def described(app: Collection, measured: Estimates) -> dict[str, Any]:
     """Return the texts about a metric for its page."""
     found = app.versions[measured.id, measured.version]
+    metric = found.metric
     size, limit, rest = len(measured.estimates), measured.detection_frequency, measured.unallocated
     between = [] if rest is None or isnan(rest.stderr) else [chart.share(end, rest.stderr) for end in rest.interval]
     # Rounded up, because "at most" must stay true of the number shown.
@@ -80,12 +86,54 @@ def described(app: Collection, measured: Estimates) -> dict[str, Any]:
     return {
         "labels": [row.label for row in measured.estimates],
         "size": size,
-        "what": f"{chart.count(size)} {'candidate' if measured.candidates else 'value'}{'s' if size != 1 else ''}",
+        "what": _domain(metric, size, candidates=bool(measured.candidates)),
         "detected": sum(row.detected for row in measured.estimates),
         "limit": None if isnan(limit) else chart.share(limit, limit),
         "rest": " to ".join(between),
         "odds": f"{odds:,.2f}",
-        "kept": found.metric.kept,
-        "expired": found.metric.expired(datetime.now(UTC).date()),
+        "kept": metric.kept,
+        "expired": metric.expired(datetime.now(UTC).date()),
+        "unit": metric.unit,
+        "example": metric.range[0] if metric.range else "",
+        "first_label": metric.label(0) if metric.values else "",
+        "last_label": metric.label(len(metric.values) - 1) if metric.values else "",
+        **_more(measured),
         "awaited": awaited(app, found),
     }
+
+
+def _domain(metric: Metric, size: int, *, candidates: bool) -> str:
+    """Say in a few words what answers there are."""
+    if metric.axis:
+        return f"{metric.range[0]} to {metric.range[1]} {metric.unit}"
+    if metric.estimate:
+        return f"{len(metric.values)} positions"
+    kind = "candidate" if candidates else "option" if metric.type == "set" else "value"
+    return f"{chart.count(size)} {kind}{'s' if size != 1 else ''}"
+
+
+def _more(measured: Estimates) -> dict[str, Any]:
+    """Return the texts about the order of an ordinal, and about the options of a set."""
+    told: dict[str, Any] = {}
+    if measured.order is not None:
+        told["mean_position"] = _with_interval(measured.order.mean, measured.order.interval)
+    if measured.chosen is not None:
+        told["options_chosen"] = _with_interval(measured.chosen.mean, measured.chosen.interval)
+        level = 0.05 / max(len(measured.chosen.pairs), 1)
+        pairs = sorted((each for each in measured.chosen.pairs if not isnan(each.both)), key=lambda each: -each.both)
+        told["pairs"] = [
+            {
+                "names": " and ".join(each.options),
+                "both": chart.share(each.both, each.stderr),
+                "linked": each.p_value is not None and each.p_value < level,
+            }
+            for each in pairs[:_MOST_PAIRS]
+        ]
+    return told
+
+
+def _with_interval(value: float, interval: tuple[float, float]) -> str:
+    if isnan(value):
+        return "?"
+    low, high = (number.written(end, interval) for end in interval)
+    return f"{number.written(value, interval)} ({low} to {high})"

@@ -1,0 +1,235 @@
+"""What a page shows of a number: its mean or median in words, its distribution as a picture, and its quantiles.
+
+Pictures are 100 units wide and high, and stretched to the place where they stand. So they need no script.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil, floor, isnan, log, log10
+from typing import TYPE_CHECKING
+
+from deniable_server.pages.chart import Tick
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable_aggregator.measure.measurement import NumberEstimate
+
+__all__ = ["VIEWS", "Figure", "Picture", "Quantile", "Shown", "shown", "written"]
+
+VIEWS = ("density", "cumulative")
+_MOST_TICKS = 6
+_MINUS = "\N{MINUS SIGN}"
+_THIN = "\N{NARROW NO-BREAK SPACE}"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number with its interval, as text.
+
+    Parameters
+    ----------
+    name
+        What it is, such as ``Median``.
+    value, low, high
+        As text, with the unit.
+    at, interval
+        Its position and those of its interval, in percent of the axis.
+    """
+
+    name: str
+    value: str
+    low: str
+    high: str
+    at: float
+    interval: tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Quantile:
+    """A row of the table of quantiles.
+
+    Parameters
+    ----------
+    share
+        The share of answers below it, as text.
+    value, between
+        The quantile and its band, as text.
+    resolved
+        Whether there are enough reports for it.
+    """
+
+    share: str
+    value: str
+    between: str
+    resolved: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A distribution: a line within its band.
+
+    Parameters
+    ----------
+    line, band
+        Paths in a square of 100 by 100 units.
+    top
+        What the upper end stands for: a cumulative share; empty for a density, whose height has no unit.
+    """
+
+    line: str
+    band: str
+    top: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A number on a page.
+
+    Parameters
+    ----------
+    first
+        What stands first: the median if the distribution is estimated, else the mean.
+    figures
+        All figures: this one, the mean, the sum.
+    ticks
+        Of the axis.
+    picture
+        None if only the mean is estimated.
+    quantiles
+        Likewise none.
+    unresolved
+        The shares of the quantiles that have too few reports, as text.
+    """
+
+    first: Figure
+    figures: tuple[Figure, ...]
+    ticks: tuple[Tick, ...]
+    picture: Picture | None
+    quantiles: tuple[Quantile, ...]
+    unresolved: str
+
+
+def shown(number: NumberEstimate, view: str = VIEWS[0]) -> Shown | None:
+    """Describe what a page shows of a number; None without an estimate.
+
+    Parameters
+    ----------
+    number
+        The estimate.
+    view
+        One of `VIEWS`.
+    """
+    if isnan(number.mean):
+        return None
+    mean = _figure(number, "Geometric mean" if number.scale == "log" else "Mean", number.mean, number.interval)
+    figures = [mean]
+    for each in number.quantiles:
+        if each.share == 0.5:  # noqa: PLR2004
+            figures.insert(0, _figure(number, "Median", each.value, each.interval))
+    if number.sum is not None:
+        total, ends = number.sum
+        figures.append(_figure(number, "Sum over the answers", total, ends))
+    table = tuple(
+        Quantile(
+            f"{100 * each.share:g}%",
+            written(each.value, each.interval, number.unit),
+            _between(each.interval, number.unit),
+            each.resolved,
+        )
+        for each in number.quantiles
+    )
+    return Shown(
+        first=figures[0],
+        figures=tuple(figures),
+        ticks=tuple(_ticks(number)),
+        picture=_picture(number, view) if number.parts else None,
+        quantiles=table,
+        unresolved=_listed([each.share for each in table if not each.resolved]),
+    )
+
+
+def written(value: float, interval: tuple[float, float], unit: str = "") -> str:
+    """Write a number with its unit, and with as many digits as its interval allows: two of half its length.
+
+    Examples
+    --------
+    >>> written(412.345, (398.2, 431.0), "ms")
+    '412\u202fms'
+    """
+    reach = abs(interval[1] - interval[0]) / 2
+    digits = 1 - floor(log10(reach)) if reach > 0 else 2
+    text = f"{abs(round(value, digits)):,.{min(max(digits, 0), 6)}f}"
+    sign = _MINUS if value < 0 and float(text.replace(",", "")) else ""
+    return f"{sign}{text}{_THIN + unit if unit else ''}"
+
+
+def _between(interval: tuple[float, float], unit: str) -> str:
+    low, high = (written(end, interval) for end in interval)
+    return f"{low} to {high}{_THIN + unit if unit else ''}"
+
+
+def _figure(number: NumberEstimate, name: str, value: float, interval: tuple[float, float]) -> Figure:
+    low, high = interval
+    ends = (_place(number, low), _place(number, high))
+    return Figure(
+        name,
+        written(value, interval, number.unit),
+        written(low, interval),
+        written(high, interval, number.unit),
+        _place(number, value),
+        ends,
+    )
+
+
+def _place(number: NumberEstimate, value: float) -> float:
+    """Return the position of a number on the axis in percent, clipped to it."""
+    low, high = number.range
+    value = min(max(value, low), high)
+    share = log(value / low) / log(high / low) if number.scale == "log" else (value - low) / (high - low)
+    return round(100 * share, 3)
+
+
+def _ticks(number: NumberEstimate) -> Iterator[Tick]:
+    low, high = number.range
+    if number.scale == "log":
+        powers = range(ceil(log10(low) - 1e-9), floor(log10(high) + 1e-9) + 1)
+        every = ceil(max(len(powers), 1) / _MOST_TICKS)
+        values = [10.0**power for power in powers if power % every == 0]
+        values = values if len(values) > 1 else [low, high]
+    else:
+        step = 10.0 ** floor(log10((high - low) / _MOST_TICKS))
+        step = next(step * times for times in (1, 2, 5, 10) if (high - low) / (step * times) <= _MOST_TICKS)
+        values = [step * place for place in range(ceil(low / step - 1e-9), floor(high / step + 1e-9) + 1)]
+    for value in values:
+        yield Tick(_place(number, value), f"{value:,.6g}" if abs(value) < 1e6 else f"{value:.3g}")  # noqa: PLR2004
+
+
+def _picture(number: NumberEstimate, view: str) -> Picture:
+    parts = number.parts
+    edges = [0.0, *(_place(number, each.high) for each in parts)]
+    if view == "cumulative":
+        below = [(0.0, 0.0, 0.0), *((each.below_interval[0], each.below, each.below_interval[1]) for each in parts)]
+        return _drawn(edges, below, 1.0, "100%")
+    places, heights = [], []  # a step for each part
+    for each, (begin, end) in zip(parts, pairwise(edges), strict=True):
+        width = end - begin
+        places += [begin, end]
+        heights += 2 * [(each.interval[0] / width, each.share / width, each.interval[1] / width)]
+    return _drawn(places, heights, max(high for _, _, high in heights) or 1.0, "")
+
+
+def _drawn(places: Sequence[float], heights: Sequence[tuple[float, float, float]], top: float, name: str) -> Picture:
+    """Draw a line and its band from (low, middle, high) at each place."""
+    low, middle, high = ([(x, each[side]) for x, each in zip(places, heights, strict=True)] for side in range(3))
+    return Picture(_path(middle, top), _path([*high, *reversed(low)], top) + "Z", name)
+
+
+def _path(points: Sequence[tuple[float, float]], top: float) -> str:
+    return "M" + "L".join(f"{x:.2f} {100 - 100 * y / top:.2f}" for x, y in points)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))

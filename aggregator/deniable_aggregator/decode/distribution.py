@@ -100,7 +100,7 @@ class Distribution:
         size, edges, mass, others = 1, self.edges, self.mass, self.resampled
         while others.std(axis=0).sum() > _BLURRED and len(mass) > _FEWEST:
             size *= 2
-            starts = np.arange(0, len(self.mass), size)
+            starts = np.arange(0, len(self.mass) - size // 2, size)  # the last part has what is left, too
             edges = np.append(self.edges[starts], 1.0)
             mass, others = np.add.reduceat(self.mass, starts), np.add.reduceat(self.resampled, starts, axis=1)
         return Distribution(self.n, edges, mass, others)

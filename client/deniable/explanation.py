@@ -181,8 +181,8 @@ class Explanation:
 
 def _value(metric: Metric, answer: object) -> int:
     """Return the value that a device randomises for an answer; for a rounded one, with a fresh point."""
-    place = metric.position(answer)
-    return metric.round_at(place, OS.below(metric.axis.steps)) if metric.axis and metric.rounded else place
+    position = metric.position(answer)
+    return metric.round_at(position, OS.below(metric.axis.steps)) if metric.axis and metric.rounded else position
 
 
 def _says(metric: Metric, mechanism: Mechanism) -> str:

@@ -98,7 +98,7 @@ class Window(Scored):
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise ParameterError(f"{name} of a window is a whole number of at least 1", number)
         kept, w, steps = weight(self.requested), self.length, self.blocks * self.length
-        total = w * kept + steps * UNIT
+        total = w * (kept + self.blocks * UNIT)
         layout = Layout(1, steps + w, "index")
         return {
             "ratio": Fraction(kept, UNIT),
@@ -131,7 +131,7 @@ class Window(Scored):
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw, for each report, the rounding and the shift around the ring of cells."""
         w, steps = self.length, self.points - 1
-        keep = source.bits(w * self._kept, w * self._kept + steps * UNIT, count)
+        keep = source.bits(self._kept, self._kept + self.blocks * UNIT, count)
         insides, outsides = source.indices(w, count), source.indices(steps, count)
         rounding = source.indices(self.domain_size - 1, count)
         return [(r, a if digit == _KEPT else w + b) for r, digit, a, b in zip(rounding, keep, insides, outsides, strict=True)]

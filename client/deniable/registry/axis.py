@@ -98,6 +98,11 @@ class Axis:
         scale = 2 * under * bottom  # number * slope - offset, rounded, halves up
         return (2 * (top * slope - offset * bottom) + under * bottom) // scale
 
+    def covers(self, number: float | Fraction) -> bool:
+        """Return whether a number is within the range."""
+        low, high = self._ends
+        return low <= number <= high
+
     def share(self, number: float) -> float:
         """Return how far along the axis a number is: 0 at the low end, 1 at the high end."""
         low, high = float(self.low), float(self.high)

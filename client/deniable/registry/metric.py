@@ -238,6 +238,9 @@ class Metric:
         """Return the position of a number on its axis, or its bin; None has that of `none`."""
         if value is None:
             return self._absent(axis)
+        return self._binned(axis, axis.position(self._number(value)))
+
+    def _number(self, value: Any) -> float | Fraction:
         number: float | Fraction
         kind = type(value)
         if kind is int or kind is float:
@@ -252,13 +255,23 @@ class Metric:
             raise ParameterError(f"an answer to {self.id} is a number", kind.__name__)
         if isinstance(number, float) and isnan(number):
             raise ParameterError(f"an answer to {self.id} is a number", "nan")
-        return self._binned(axis, axis.position(number))
+        return number
 
     def _absent(self, axis: Axis) -> int:
         return self._binned(axis, axis.position(Fraction(self.none)) if self.none else 0)
 
     def _binned(self, axis: Axis, position: int) -> int:
         return min(position * BINS // axis.steps, BINS - 1) if self.binned else position
+
+    def clips(self, value: object) -> bool:
+        """Return whether an answer is a number beyond the range, which is reported as the nearer end.
+
+        Raises
+        ------
+        ParameterError
+            If it is no number.
+        """
+        return self.axis is not None and value is not None and not self.axis.covers(self._number(value))
 
     def _set_position(self, value: object) -> int:
         """Return the number whose bit i is 1 if the answer has option i."""

@@ -187,13 +187,14 @@ def _value(metric: Metric, answer: object) -> int:
 
 def _says(metric: Metric, mechanism: Mechanism) -> str:
     """Tell what one report says, and what happens to the answer before."""
+    beyond = f"Numbers beyond {' to '.join(metric.range)} {metric.unit} count as the nearer end. " if metric.axis else ""
     if metric.rounded:
-        return (
+        return beyond + (
             "Your number is rounded to one end of its range, at a point that this device drew once and tells nobody. "
             + mechanism.says.replace("your true answer", "this end").replace("any one wrong answer", "the other end")
         )
-    first = f"Your number is reported as one of {BINS} equal parts of its range. " if metric.binned else ""
-    return first + mechanism.says
+    first = f"Your number counts as one of {BINS} equal parts of its range. " if metric.binned else ""
+    return beyond + first + mechanism.says
 
 
 def _odds(epsilon: float) -> str:

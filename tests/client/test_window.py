@@ -91,7 +91,10 @@ def test_a_window_has_blocks_and_a_length(options):
 
 def test_words_for_people():
     """The sentence has the probability of the window."""
-    assert "one of 8 parts of the range. With probability 0.475 it is one of the 2 around" in small(3, 2).says
+    assert (
+        "one of 8 parts, in order from the least answer to the greatest. With probability 0.475 it is one of the 2 around"
+        in small(3, 2).says
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3)])

@@ -79,7 +79,7 @@ class Window(Scored):
     """
 
     name = "window"
-    summary = "name a part of the range: one around the answer with odds e^epsilon, any other with odds 1"
+    summary = "name a part of the range: one near the answer with odds e^epsilon, any other with odds 1"
     options = ("blocks", "length")
 
     blocks: int = 0
@@ -124,8 +124,8 @@ class Window(Scored):
         """What one report says, in words."""
         near = float(self.length * self.inside)
         return (
-            f"A report names one of {self.layout.width} parts of the range. With probability {near:.3f} it is one of the "
-            f"{self.length} around your answer, else one of all others, each as likely."
+            f"A report names one of {self.layout.width} parts, in order from the least answer to the greatest. With probability "
+            f"{near:.3f} it is one of the {self.length} around your answer, else any of the others, each as likely."
         )
 
     def noise(self, source: Source, count: int) -> list[Any]:

@@ -84,6 +84,16 @@ per_period = 1_000_000
 description = "Which of many"
 owner = "bench@shop.example"
 
+[metrics."ui.number"]
+type = "number"
+range = [0, 1000]
+unit = "ms"
+estimate = "distribution"
+epsilon = 1.0
+per_period = 1_000_000
+description = "How many"
+owner = "bench@shop.example"
+
 [metrics."ui.once"]
 type = "categorical"
 values = [{values}]
@@ -94,7 +104,7 @@ owner = "bench@shop.example"
 """
 
 
-def ours(mechanism: str) -> Library:
+def ours(mechanism: str, metric: str = "ui.choice", value: str = "values[i]") -> Library:
     """Set up our side, with no budget that would end before the loop."""
     registry = REGISTRY.format(values=", ".join(f'"v{i}"' for i in range(VALUES)), mechanism=mechanism)
     start = (
@@ -108,7 +118,7 @@ def ours(mechanism: str) -> Library:
         load="import deniable",
         start=start + "begin(None)",
         quiet=start + "begin(deniable.SenderSettings(flush_at=10_000_000, flush_interval=36_000, queue_size=10_000_000))",
-        record="assert deniable.record('ui.choice', values[i])",
+        record=f"assert deniable.record('{metric}', {value})",
         flush="assert deniable.flush(10), deniable.stats()",
         repeat="assert not deniable.record('ui.once', values[i]) or not i",
     )
@@ -117,6 +127,8 @@ def ours(mechanism: str) -> Library:
 LIBRARIES = {
     "deniable": ours("subset"),
     "deniable oue": ours("oue"),
+    "deniable grr": ours("grr"),
+    "deniable number": ours("grr", "ui.number", "i + 0.37"),
     "sentry-sdk": Library(
         load="import sentry_sdk",
         start="sentry_sdk.init(url.replace('//', '//key@') + '/1')",

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from deniable.limits.caps import Caps
     from deniable.registry import Registry
     from deniable.registry.tables import Budget
+    from deniable.stopwatch import Stopwatch
     from deniable.transport import SenderSettings
 
 __all__ = [
@@ -49,6 +50,7 @@ __all__ = [
     "SenderSettings",
     "ServedRegistryError",
     "StateError",
+    "Stopwatch",
     "aflush",
     "close",
     "explain",
@@ -59,6 +61,7 @@ __all__ = [
     "record",
     "set_consent",
     "stats",
+    "timed",
 ]
 
 __version__ = "0.1.0"
@@ -80,6 +83,7 @@ _HOMES = {
     "SenderSettings": "transport",
     "ServedRegistryError": "errors",
     "StateError": "errors",
+    "Stopwatch": "stopwatch",
 }
 """The module of each public class, imported when it is first asked for."""
 
@@ -138,7 +142,22 @@ def metric(id_: str) -> MetricHandle:
     """Return a handle that records one metric with the current client. It may be made before `init`."""
     from deniable.handle import MetricHandle  # noqa: PLC0415 - imports no client
 
-    return MetricHandle(record, id_)
+    return MetricHandle(record, _record_time, id_)
+
+
+def timed(metric: str) -> Stopwatch:
+    """Return a stopwatch for a block or a function. See `Client.timed`. It may be made before `init`."""
+    from deniable.stopwatch import Stopwatch  # noqa: PLC0415 - imports no client
+
+    return Stopwatch(_record_time, metric)
+
+
+def _record_time(metric: str, seconds: float) -> bool:
+    try:
+        return _client.record_time(metric, seconds) if _client else False
+    except BaseException:
+        metric = seconds = None  # type: ignore[assignment] # as above
+        raise
 
 
 def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is

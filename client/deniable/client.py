@@ -28,6 +28,7 @@ from deniable.process.notice import warn_once
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
 from deniable.source import OS
+from deniable.stopwatch import PER_SECOND, Stopwatch
 from deniable.transport import Batch, Post, Sender, SenderSettings
 from deniable.transport.spool import Spool
 from deniable.wire.report import Report
@@ -261,6 +262,8 @@ class Client:
             self._counts.recorded += 1
             if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile
                 sender.purge()
+        if prepared.clipped(position, value):
+            self._counts.clipped += 1
         if fault is not None:
             self._counts.undeclared += 1
             if self.strict or not isinstance(fault, ParameterError):
@@ -325,7 +328,53 @@ class Client:
 
     def metric(self, id_: str) -> MetricHandle:
         """Return a handle that records one metric."""
-        return MetricHandle(self.record, id_)
+        return MetricHandle(self.record, self.record_time, id_)
+
+    def timed(self, metric: str) -> Stopwatch:
+        """Return a stopwatch, which records how long a block or a function takes, in the unit of the metric.
+
+        It never changes what the block does: it records also if the block raises, and the error goes on.
+
+        Parameters
+        ----------
+        metric
+            Id of a number metric whose unit is us, ms, s, min or h.
+
+        Examples
+        --------
+        >>> with client.timed("search.ms"):  # doctest: +SKIP
+        ...     search()
+        >>> @client.timed("search.ms")  # doctest: +SKIP
+        ... def search(): ...
+        """
+        return Stopwatch(self.record_time, metric)
+
+    @guarded(bool)
+    def record_time(self, metric: str, seconds: float) -> bool:
+        """Record a time in the unit of a metric. For a time that was measured otherwise than by `timed`.
+
+        Parameters
+        ----------
+        metric
+            Id of a number metric whose unit is us, ms, s, min or h.
+        seconds
+            The time.
+
+        Returns
+        -------
+        bool
+            Whether a report was queued.
+
+        Raises
+        ------
+        ParameterError
+            If strict and the unit is another one.
+        """
+        prepared = self._prepared.get(metric)
+        unit = prepared.metric.unit if prepared else "s"
+        if unit not in PER_SECOND:
+            return self._drop("unit", ParameterError(f"the unit of {metric} is one of {', '.join(PER_SECOND)}", unit))
+        return self.record(metric, seconds * PER_SECOND[unit])
 
     @guarded(lambda: None)
     def set_consent(self, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
@@ -381,6 +430,7 @@ class Client:
             - ``spooled``: those kept on disk for later. Another process may send them.
             - ``repeated``: those that repeat an earlier answer, because the metric has no room for another one.
             - ``undeclared``: answers that their metric does not declare.
+            - ``clipped``: numbers beyond the range of their metric, reported as its nearer end.
             - ``dropped``: answers and reports that were dropped, by reason.
             - ``faults``: errors that cost no report, by kind.
             - ``reserved``: nats that each metric may spend in a window and over a lifetime. None means no bound.
@@ -392,6 +442,7 @@ class Client:
         return {
             "recorded": self._counts.recorded,
             "undeclared": self._counts.undeclared,
+            "clipped": self._counts.clipped,
             "repeated": self._permanent_responses.repeated if sender else 0,
             **delivery(self._counts, sender),
             "reserved": reserved(self._prepared),

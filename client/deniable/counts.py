@@ -20,6 +20,7 @@ __all__ = ["REASONS", "Counts", "delivery", "reserved", "spent"]
 
 REASONS = (
     *("disabled", "no_consent", "expired", "unknown_metric", "not_sampled", "this_period", "budget", "state"),
+    "unit",
     *("queue_full", "closed", "refused_key", "no_thread", "interrupted", "error"),
 )
 """Reasons why an answer is not reported."""
@@ -36,15 +37,18 @@ class Counts:
         Reports that were queued.
     undeclared : int
         Answers that their metric does not declare.
+    clipped : int
+        Numbers beyond the range of their metric.
     dropped : Counter
         Answers that were not reported, by reason.
     """
 
-    __slots__ = ("dropped", "recorded", "undeclared")
+    __slots__ = ("clipped", "dropped", "recorded", "undeclared")
 
     def __init__(self) -> None:
         self.recorded = 0
         self.undeclared = 0
+        self.clipped = 0
         # All reasons exist from the start. The first `dropped[reason] += 1` of a missing one would run Python code between
         # reading and writing, and two threads could lose a count there.
         self.dropped: Counter[str] = Counter(dict.fromkeys(REASONS, 0))

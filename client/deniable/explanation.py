@@ -181,19 +181,20 @@ class Explanation:
 
 def _value(metric: Metric, answer: object) -> int:
     """Return the value that a device randomises for an answer; for a rounded one, with a fresh point."""
-    place = metric.position(answer)
-    return metric.round_at(place, OS.below(metric.axis.steps)) if metric.axis and metric.rounded else place
+    position = metric.position(answer)
+    return metric.round_at(position, OS.below(metric.axis.steps)) if metric.axis and metric.rounded else position
 
 
 def _says(metric: Metric, mechanism: Mechanism) -> str:
     """Tell what one report says, and what happens to the answer before."""
+    beyond = f"Numbers beyond {' to '.join(metric.range)} {metric.unit} count as the nearer end. " if metric.axis else ""
     if metric.rounded:
-        return (
+        return beyond + (
             "Your number is rounded to one end of its range, at a point that this device drew once and tells nobody. "
             + mechanism.says.replace("your true answer", "this end").replace("any one wrong answer", "the other end")
         )
-    first = f"Your number is reported as one of {BINS} equal parts of its range. " if metric.binned else ""
-    return first + mechanism.says
+    first = f"Your number counts as one of {BINS} equal parts of its range. " if metric.binned else ""
+    return beyond + first + mechanism.says
 
 
 def _odds(epsilon: float) -> str:

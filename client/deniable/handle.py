@@ -6,6 +6,8 @@ TYPE_CHECKING = False  # type checkers take it for True; importing `typing` woul
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from deniable.stopwatch import Stopwatch
+
 __all__ = ["MetricHandle"]
 
 
@@ -16,14 +18,17 @@ class MetricHandle:
     ----------
     record
         `Client.record`, or `deniable.record` for the current client.
+    record_time
+        `Client.record_time`, or that of the current client.
     id_
         The metric's id.
     """
 
-    __slots__ = ("_id", "_record")
+    __slots__ = ("_id", "_record", "_record_time")
 
-    def __init__(self, record: Callable[[str, object], bool], id_: str) -> None:
+    def __init__(self, record: Callable[[str, object], bool], record_time: Callable[[str, float], bool], id_: str) -> None:
         self._record = record
+        self._record_time = record_time
         self._id = id_
 
     def record(self, value: object) -> bool:
@@ -33,3 +38,9 @@ class MetricHandle:
         except BaseException:
             value = None  # no answer stays in the frames of an error
             raise
+
+    def timed(self) -> Stopwatch:
+        """Return a stopwatch for a block or a function; see `Client.timed`."""
+        from deniable.stopwatch import Stopwatch  # noqa: PLC0415 - most handles need none
+
+        return Stopwatch(self._record_time, self._id)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
-from math import ceil, exp, log, prod, sqrt
+from math import ceil, prod
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry
 from deniable.errors import Fault, ParameterError, RegistryError
+from deniable.expectation import expected
 from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
 from deniable.limits.caps import Caps
 from deniable.limits.exposure import Exposure
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.mechanisms.window import Window
+from deniable.registry.axis import read_number
 from deniable.registry.lookalike import alike, spelt
 from deniable.registry.period import touched
 from deniable.registry.places import placed
@@ -44,9 +45,6 @@ FEW_REPORTS = 20
 
 MANY_VALUES = 3
 """Fewest equal values for which two metrics may ask the same question. Many have fewer, such as yes and no."""
-
-EXPECTED_REPORTS = 10_000
-"""The number of reports for which lint tells the error of a mean."""
 
 _USUAL = {"us": 100_000, "ms": 10_000, "s": 60, "bytes": 1_000_000, "kB": 10_000, "MB": 100, "percent": 100}
 """By unit, the least upper end of a range that is not suspiciously narrow."""
@@ -183,7 +181,7 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
     if metric.open:
         return {"mechanism": plain, "answers": f"{candidates} candidates" if candidates else "to be discovered"}
     if metric.axis or not isinstance(mechanism, FrequencyOracle):
-        return {"mechanism": plain} | _expected(metric, mechanism)
+        return {"mechanism": plain} | expected(metric, mechanism)
     if metric.mechanism != "auto":
         return {"mechanism": f"{plain}, as declared"}
     chosen = mechanisms.choose(
@@ -193,29 +191,6 @@ def _resolved(metric: Metric, mechanism: Mechanism, candidates: int) -> dict[str
         permanent=metric.epsilon_permanent,
     )
     return {"mechanism": f"{mechanism.name}: {chosen.figures}", "chosen for": chosen.reason, "others' error": chosen.others}
-
-
-def _expected(metric: Metric, mechanism: Mechanism) -> dict[str, str]:
-    """Return what a number, or the mean of an ordinal, is estimated with, and the error to expect, in words."""
-    if not isinstance(mechanism, Window):
-        if metric.rounded:
-            floor = "an average over many periods keeps the error of rounding each device at one point"
-            return {"answers": _range(metric), "averages": floor}
-        return {"answers": _range(metric) if metric.axis else f"any of {len(metric.values)} options"}
-    share = sqrt((float(mechanism.worst_variance) + 0.25) / EXPECTED_REPORTS)
-    told = {"answers": _range(metric) if metric.axis else f"the mean position of {len(metric.values)} values"}
-    if metric.axis is None:
-        error = f"{share * (len(metric.values) - 1):.3g} positions"
-    elif metric.scale == "log":
-        error = f"a factor of {exp(share * log(metric.axis.high / metric.axis.low)):.3g}, of the geometric mean"
-    else:
-        error = f"{share * float(metric.axis.high - metric.axis.low):.3g} {metric.unit}"
-    return told | {"error": f"of the mean of {EXPECTED_REPORTS:,} reports at most {error}"}
-
-
-def _range(metric: Metric) -> str:
-    low, high = metric.range
-    return f"{low} to {high} {metric.unit}{', on a logarithmic scale' if metric.scale == 'log' else ''}; beyond, the nearer end"
 
 
 def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> dict[str, str]:
@@ -246,7 +221,8 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
         yield f"an epsilon above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1", metric.epsilon
     yield from _number_doubts(metric)
     if metric.type in ("categorical", "set") and metric.other is None:
-        yield 'declare which value is reported for answers that are not listed, as in other = "something else"', None
+        what = "option is reported for options" if metric.type == "set" else "value is reported for answers"
+        yield f'declare which {what} that are not listed, as in other = "something else"', None
     if metric.epsilon_permanent is not None and float(metric.epsilon_permanent) > STRONG_EPSILON:
         odds = f"above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1, over all reports of it"
         yield f"an epsilon_permanent {odds}", metric.epsilon_permanent
@@ -271,14 +247,13 @@ def _number_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if not metric.axis:
         return
     if metric.scale == "log" and metric.estimate == "mean":
-        yield (
-            "on a logarithmic scale the geometric mean is estimated, which is below the mean: is that what you want?",
-            metric.scale,
-        )
-    high = float(metric.axis.high)
-    if metric.unit in _USUAL and high < _USUAL[metric.unit]:
-        rule = f"numbers above the range are reported as its end: {metric.unit} often exceed {high:g}; a wide range costs little"
-        yield f"{rule} on a logarithmic scale", metric.range
+        yield "on a logarithmic scale the geometric mean is estimated, which is less than the mean", metric.scale
+    low, high = metric.range
+    if metric.unit in _USUAL and metric.axis.high < _USUAL[metric.unit]:
+        rule = f"numbers above {high} are reported as {high}, and {metric.unit} often exceed it: a wide range costs little"
+        yield f"{rule}{'' if metric.scale == 'log' else ' on a logarithmic scale'}", f"{low} to {high}"
+    if metric.none is not None and not metric.axis.covers(read_number(metric.none)):
+        yield "none is beyond the range, so it is reported as the nearer end", metric.none
 
 
 def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:

@@ -62,7 +62,7 @@ class Prepared:
         The same mechanism if permanent responses are kept, else None.
     """
 
-    __slots__ = ("_made", "_sample", "allowance", "mechanism", "metric", "permanent", "segment")
+    __slots__ = ("_ends", "_made", "_sample", "allowance", "mechanism", "metric", "permanent", "segment")
 
     def __init__(self, metric: Metric, allowance: Allowance, segment: str) -> None:
         self.metric = metric
@@ -71,6 +71,7 @@ class Prepared:
         self.mechanism = mechanisms.of(metric)
         self.permanent = self.mechanism if metric.kept and isinstance(self.mechanism, Permanent) else None
         self._sample = Fraction(metric.sample)
+        self._ends = (0, metric.domain_size - 1) if metric.axis else ()
         self._made: tuple[tuple[int, int, int, int], Occasion] | None = None
 
     def sampled(self, source: Source = OS) -> bool:
@@ -87,6 +88,15 @@ class Prepared:
             return None, ParameterError(f"an answer to {self.metric.id} is a plain value", "another object")
         except BaseException as error:  # noqa: BLE001 - the program must end; raised in any mode after the report is queued
             return None, error
+
+    def clipped(self, position: int | None, value: object) -> bool:
+        """Return whether a number is beyond the range, so that its position is that of the nearer end."""
+        if position not in self._ends:
+            return False
+        try:
+            return self.metric.clips(value)
+        except Exception:  # noqa: BLE001 - an object of the host app that is a number only once
+            return False
 
     def occasion(self, now: datetime) -> Occasion:
         """Return the occasion of a report made now."""

@@ -179,7 +179,7 @@ def prove(mechanism: Mechanism, values: Sequence[int] | None = None) -> Proof:
     - The worst likelihood ratio is the declared one. Its logarithm is at most the requested epsilon.
     - Payloads have the declared size and unpack.
     - A payload supports the true value and every other one with the declared probabilities. So the estimator is unbiased and has
-      the declared variance. Of a mechanism that scores, the mean of each score is the target.
+      the declared variance. Of a mechanism that scores, the mean of each score is its quantity.
 
     A permanent mechanism also claims:
 
@@ -332,14 +332,14 @@ def _support(mechanism: FrequencyOracle, payload: bytes) -> dict[int, int]:
 
 
 def _biased_scores(mechanism: Scored, values: Sequence[int], masses: list[_Masses], payloads: set[bytes]) -> list[str]:
-    """Return the values of which a mean score is not the target, in words."""
+    """Return the values of which a mean score is not the quantity, in words."""
     scores = {payload: mechanism.scores(payload) for payload in payloads}
     faults = []
     for value, mass in zip(values, masses, strict=True):
-        for number, target in enumerate(mechanism.targets(value)):
+        for number, quantity in enumerate(mechanism.quantities(value)):
             mean = sum((share * scores[payload][number] for payload, share in mass.items()), Fraction(0))
-            if mean != target:
-                faults.append(f"score {number} of answer {value} is {float(mean):.12g} on average, not {float(target):.12g}")
+            if mean != quantity:
+                faults.append(f"score {number} of answer {value} is {float(mean):.12g} on average, not {float(quantity):.12g}")
     return faults
 
 

@@ -1,4 +1,4 @@
-"""The axis of a number: every number has one place, and whole numbers keep their meaning."""
+"""The axis of a number: every number has one position, and whole numbers keep their meaning."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ ENDS = st.fractions(min_value=-10_000, max_value=10_000, max_denominator=1000)
     ("low", "high"), [(0, 1), (0, 10), (1, 60_000), (-5, 5), (0, FINEST), (0, 1_000_003), (-(1 << 31), 1 << 31)]
 )
 def test_whole_numbers_are_exact(low, high):
-    """Every whole number of a range of whole numbers has a place that stands for it."""
+    """Every whole number of a range of whole numbers has a position that stands for it."""
     axis = Axis(Fraction(low), Fraction(high))
     assert axis.steps >= min(FINEST, high - low)
     for number in {low, low + 1, (low + high) // 2, low + (high - low) // 3, high - 1, high}:
-        assert Fraction(axis.place(number), axis.steps) == Fraction(number - low, high - low)
+        assert Fraction(axis.position(number), axis.steps) == Fraction(number - low, high - low)
 
 
 @given(ENDS, ENDS, st.fractions(min_value=-20_000, max_value=20_000, max_denominator=10**6))
-def test_the_nearest_place(one, other, number):
-    """A number has the place nearest to it; beyond the range, that of the nearer end."""
+def test_the_nearest_position(one, other, number):
+    """A number has the position nearest to it; beyond the range, that of the nearer end."""
     low, high = sorted((one, other))
     if low == high:
         return
     axis = Axis(low, high)
-    place = axis.place(number)
+    position = axis.position(number)
     exact = (min(max(number, low), high) - low) / (high - low) * axis.steps
-    assert abs(place - exact) <= Fraction(1, 2)
-    assert place == axis.place(Fraction(number))
+    assert abs(position - exact) <= Fraction(1, 2)
+    assert position == axis.position(Fraction(number))
     assert axis.steps >= FINEST
 
 
@@ -45,24 +45,24 @@ def test_the_nearest_place(one, other, number):
 def test_floats_are_exact_fractions(number, low):
     """A float is the fraction that it stands for, also one that is huge, tiny or infinite."""
     axis = Axis(Fraction(low), Fraction(low + 7))
-    place = axis.place(number)
+    position = axis.position(number)
     if number in (inf, -inf):
-        assert place == (axis.steps if number > 0 else 0)
+        assert position == (axis.steps if number > 0 else 0)
     else:
-        assert place == axis.place(Fraction(number))
+        assert position == axis.position(Fraction(number))
 
 
 @given(st.floats(min_value=1e-3, max_value=1e6))
-def test_logarithmic_places(number):
-    """On a logarithmic scale equal ratios are equal steps, and a place stands for a number within half a step."""
+def test_logarithmic_positions(number):
+    """On a logarithmic scale equal ratios are equal steps, and a position stands for a number within half a step."""
     axis = Axis(Fraction(1, 1000), Fraction(10**6), "log")
-    back = axis.number(axis.place(number) / axis.steps)
+    back = axis.number(axis.position(number) / axis.steps)
     assert back == pytest.approx(number, rel=9 * 2.3026 / axis.steps)
-    assert axis.place(0) == axis.place(-3) == axis.place(0.0005) == 0
-    assert axis.place(10**400) == axis.place(inf) == axis.steps
+    assert axis.position(0) == axis.position(-3) == axis.position(0.0005) == 0
+    assert axis.position(10**400) == axis.position(inf) == axis.steps
 
 
-def test_places_stand_for_numbers():
+def test_positions_stand_for_numbers():
     """`number` undoes `share`, also beyond the range, where estimates may lie."""
     for axis in (Axis(Fraction(-2), Fraction(6)), Axis(Fraction(1), Fraction(100), "log")):
         for share in (-0.5, 0.0, 0.25, 1.0, 1.5):

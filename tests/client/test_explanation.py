@@ -86,3 +86,35 @@ def test_words_on_time():
     plain = Explanation.of(parse(KEPT.replace("epsilon_permanent = 2.0\n", "")), "ui.theme", Budget())
     assert (plain.epsilon_permanent, plain.answers_per_window, plain.reserved_window) == (None, 0, 31)
     assert "The reports of any 30 days, which can touch 31 days, together" in str(plain)
+
+
+def explained(declared, value=None):
+    text = f'format = 1\napp = "shop"\n[metrics.m]\n{declared}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    return Explanation.of(parse(text), "m", Budget(), value)
+
+
+def test_a_number_in_words():
+    """What a report names of a number; where one is kept, what happens to it first."""
+    number = 'type = "number"\nrange = [0, 1000]\nunit = "ms"\n'
+    told = explained(f'{number}estimate = "mean"', 412)
+    assert "Numbers beyond 0 to 1000 ms count as the nearer end. A report names one of 32 parts, in order" in told.says
+    assert len(told.report) == 2
+    kept = f"{number}epsilon_permanent = 2\n"
+    told = explained(f'{kept}estimate = "mean"', 412)
+    assert "rounded to one end of its range, at a point that this device drew once and tells nobody." in told.says
+    assert told.says.endswith("A report points to this end with probability 0.731, and to the other end with 0.269.")
+    assert told.report in ("00", "01")
+    assert (
+        "counts as one of 16 equal parts of its range. A report points to" in explained(f'{kept}estimate = "distribution"').says
+    )
+    with pytest.raises(ParameterError, match="an answer to m is a number"):
+        explained(f'{number}estimate = "mean"', "412")
+
+
+def test_a_set_in_words():
+    """What a report names of a set, or of two of its options."""
+    declared = 'type = "set"\nvalues = ["a", "b", "c"]\n'
+    told = explained(declared, ["a", "c"])
+    assert told.says.startswith("A report is about one of 3 options, drawn at random.")
+    assert "one of 3 pairs" in explained(f"{declared}joint = true").says
+    assert "01" in {explained(declared, ["a"]).report for _ in range(100)}

@@ -442,3 +442,92 @@ def test_what_takes_much_room_is_told(linted, tmp_path, keys, retention, told):
     rules = [warning.rule for warning in found.warnings if warning.rule.startswith("up to")]
     assert len(rules) == bool(told)
     assert all(rule.startswith(told) and "[retention]" in rule for rule in rules)
+
+
+NUMBER = f'type = "number"\nunit = "ms"\nexpires = 2999-01-01\nperiod = "month"\n{BODY}'
+
+
+def note_of(linted, text):
+    found = linted(f"[metrics.a]\n{text}")
+    assert found.faults == ()
+    return found.notes[0].facts, [each.rule for each in found.warnings]
+
+
+def test_the_error_of_a_mean(linted):
+    """Lint tells what the mean of 10,000 reports may be off by: at epsilon 1, of a range of 1000, about 11."""
+    facts, doubts = note_of(linted, f'{NUMBER}range = [0, 60000]\nestimate = "mean"\nepsilon = 1\n')
+    assert facts["mechanism"] == "window: epsilon 1, 1 byte a report"
+    assert facts["answers"] == "0 to 60000 ms; beyond, the nearer end"
+    assert facts["error"] == "of the mean of 10,000 reports at most 672 ms"
+    assert {"distribution", "quantiles"}.isdisjoint(facts)
+    assert doubts == []
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "quantiles"),
+    [
+        ("0.5", "p90 is resolved from about 80,000 reports, p99 from about 2,000,000 (rough)"),
+        ("1", "p90 is resolved from about 20,000 reports, p99 from about 600,000 (rough)"),
+        ("2", "p90 is resolved from about 7,000 reports, p99 from about 200,000 (rough)"),
+        ("4", "p90 is resolved from about 400 reports, p99 from about 10,000 (rough)"),
+        ("4.5", "p90 is resolved from about 400 reports, p99 from about 10,000 (rough)"),
+    ],
+)
+def test_the_error_of_a_distribution(linted, epsilon, quantiles):
+    """Lint tells how far quantiles are off, and from how many reports high ones are resolved."""
+    facts, _ = note_of(linted, f'{NUMBER}range = [0, 60000]\nestimate = "distribution"\nepsilon = {epsilon}\n')
+    assert facts["quantiles"] == quantiles
+    if epsilon == "1":
+        assert facts["distribution"] == "quantiles of 10,000 reports are off by about 878 ms on average"
+
+
+def test_the_error_on_a_logarithmic_scale(linted):
+    """There it is a factor."""
+    facts, _ = note_of(linted, f'{NUMBER}range = [1, 60000]\nscale = "log"\nestimate = "distribution"\nepsilon = 1\n')
+    assert facts["answers"] == "1 to 60000 ms, on a logarithmic scale; beyond, the nearer end"
+    assert facts["error"] == "of the geometric mean of 10,000 reports at most a factor of 1.14"
+    assert facts["distribution"] == "quantiles of 10,000 reports are off by about a factor of 1.17 on average"
+
+
+def test_the_error_of_kept_numbers(linted):
+    """Of a mean it is that of one bit, with a floor; of a distribution, that of one of its parts."""
+    kept = f"{NUMBER}range = [0, 60000]\nepsilon = 1\nepsilon_permanent = 2\n"
+    facts, _ = note_of(linted, f'{kept}estimate = "mean"\n')
+    assert facts["error"] == "of the mean of 10,000 reports at most 649 ms"
+    assert facts["averages"].endswith("so the error of an average over many periods has a floor")
+    facts, _ = note_of(linted, f'{kept}estimate = "distribution"\n')
+    assert facts["error"] == "of one of 16 equal parts, of 10,000 reports 1.9 points"
+
+
+@pytest.mark.parametrize(
+    ("joint", "error"),
+    [("false", "of an option, of 10,000 reports at most 2.2 points"),
+     ("true", "of each case of a pair of options, of 10,000 reports at most 4.1 points")],
+)  # fmt: skip
+def test_the_error_of_a_set(linted, joint, error):
+    """It grows with the number of options, or of their pairs."""
+    text = f'type = "set"\nvalues = ["a", "b", "c", "d"]\njoint = {joint}\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n'
+    facts, doubts = note_of(linted, text + BODY)
+    assert (facts["answers"], facts["error"]) == ("any of 4 options", error)
+    assert doubts == ['declare which option is reported for options that are not listed, as in other = "something else"']
+
+
+def test_the_error_of_a_mean_position(linted):
+    """Of ordered answers it is told in positions."""
+    text = 'type = "ordinal"\nvalues = ["bad", "fair", "good"]\nestimate = "mean"\nepsilon = 1\n'
+    text += 'expires = 2999-01-01\nperiod = "month"\n'
+    facts, doubts = note_of(linted, text + BODY)
+    assert facts["error"] == "of the mean of 10,000 reports at most 0.022 positions"
+    assert doubts == []
+
+
+def test_doubtful_numbers(linted):
+    """A range that many numbers exceed, the mean of logarithms, and a `none` beyond the range."""
+    _, doubts = note_of(linted, f'{NUMBER}range = [1, 600]\nscale = "log"\nestimate = "mean"\nnone = 5000\nepsilon = 1\n')
+    assert doubts == [
+        "on a logarithmic scale the geometric mean is estimated, which is less than the mean",
+        "numbers above 600 are reported as 600, and ms often exceed it: a wide range costs little",
+        "none is beyond the range, so it is reported as the nearer end",
+    ]
+    _, doubts = note_of(linted, f'{NUMBER}range = [0, 600]\nestimate = "mean"\nnone = 0\nepsilon = 1\n')
+    assert [each[-40:] for each in doubts] == ["range costs little on a logarithmic scale"[-40:]]

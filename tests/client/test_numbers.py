@@ -42,7 +42,7 @@ def test_as_it_is_declared():
     ],
     ids=range(19),
 )  # fmt: skip
-def test_numbers_have_places(answer, share):
+def test_numbers_have_positions(answer, share):
     """Exactly, where they have one; beyond the range at its end, however large."""
     metric = number()
     assert Fraction(metric.position(answer), metric.axis.steps) == share
@@ -84,8 +84,8 @@ def test_mechanisms():
         mechanisms.of(number(mechanism="grr"))
 
 
-def test_parts_of_a_kept_distribution():
-    """Sixteen equal ones, the last with the high end."""
+def test_bins_of_a_kept_distribution():
+    """Sixteen equal parts, the last with the high end."""
     metric = number(range=("0", "16"), estimate="distribution", epsilon_permanent="2")
     assert [metric.position(each) for each in (0, 0.99, 1, 15.99, 16, 99, None)] == [0, 0, 1, 15, 15, 15, 0]
 
@@ -94,17 +94,17 @@ def test_rounding_keeps_the_mean():
     """Over all points of the device, an answer is rounded up as often as its share of the range says."""
     metric = number(range=("0", "10"), epsilon_permanent="2")
     for answer in (0, 1, 3.7, 10):
-        place = metric.position(answer)
-        ups = sum(metric.round_at(place, point) for point in range(metric.axis.steps))
-        assert ups == place
+        position = metric.position(answer)
+        ups = sum(metric.round_at(position, point) for point in range(metric.axis.steps))
+        assert ups == position
 
 
 def test_the_mean_of_an_ordinal():
-    """Its values are the places of a window."""
+    """Its values are the positions of a window."""
     metric = Metric(id="o", type="ordinal", values=("bad", "fair", "good"), epsilon="1", estimate="mean")
     mechanism = mechanisms.of(metric)
     assert (mechanism.name, mechanism.domain_size) == ("window", 3)
-    assert [mechanism.targets(metric.position(each)) for each in metric.values] == [(0,), (Fraction(1, 2),), (1,)]
+    assert [mechanism.quantities(metric.position(each)) for each in metric.values] == [(0,), (Fraction(1, 2),), (1,)]
 
 
 def test_the_meaning_is_in_the_fingerprint():

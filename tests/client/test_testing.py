@@ -16,6 +16,7 @@ import requests
 import deniable
 from deniable import Budget, Caps, Client, ConfigurationError, ParameterError, RegistryError, SenderSettings
 from deniable.dsn import Dsn
+from deniable.registry import parse
 from deniable.testing import Attempt, Capture, Captured, StubServer
 
 SEGMENTS = {"platform": "linux"}
@@ -223,6 +224,104 @@ def test_threads(capture):
     for thread in threads:
         thread.join()
     assert sorted(capture.values("n")) == list(range(20))
+
+
+NUMBERS = """
+format = 1
+app = "shop"
+
+[metrics."search.ms"]
+type = "number"
+range = [0, 60000]
+unit = "ms"
+estimate = "distribution"
+epsilon = 1
+period = "month"
+description = "How long a search takes"
+owner = "search@shop.example"
+
+[metrics."steps"]
+type = "number"
+range = [0, 20000]
+unit = "steps"
+estimate = "mean"
+epsilon = 1
+epsilon_permanent = 2
+description = "Steps a day"
+owner = "core@shop.example"
+
+[metrics."plugins"]
+type = "set"
+values = ["git", "spelling", "other"]
+other = "other"
+epsilon = 1
+period = "month"
+description = "Which plugins are on"
+owner = "core@shop.example"
+
+[metrics."tools"]
+type = "set"
+values = ["pen", "brush"]
+joint = true
+epsilon = 1
+period = "month"
+description = "Which tools are used"
+owner = "core@shop.example"
+
+[metrics."mood"]
+type = "ordinal"
+values = ["bad", "fair", "good"]
+estimate = "mean"
+epsilon = 1
+period = "month"
+description = "How it went"
+owner = "core@shop.example"
+"""
+GIVEN = {"search.ms": 412.5, "steps": 7041, "plugins": ["git"], "tools": {"pen", "brush"}, "mood": "fair"}
+
+
+def test_numbers_and_sets_are_captured():
+    """As they were given, and times in the unit of their metric; what is no number and no option is a fault."""
+    with Capture(parse(NUMBERS)) as capture:
+        for metric, value in GIVEN.items():
+            assert deniable.record(metric, value)
+        with deniable.timed("search.ms"):
+            pass
+        assert {metric: capture.values(metric)[0] for metric in GIVEN} == GIVEN
+        assert 0 <= capture.values("search.ms")[1] < 60_000
+        assert deniable.record("plugins", ["nosuch"])  # an option that is not listed is the option `other`
+        assert capture.faults == []
+        for metric, value in (
+            ("search.ms", "412"),
+            ("steps", float("nan")),
+            ("tools", ["pencil"]),
+            ("tools", "pen"),
+            ("mood", 1),
+        ):
+            with pytest.raises(ParameterError, match=f"{metric} is "):
+                deniable.record(metric, value)
+        with pytest.raises(ParameterError, match="the unit of steps is one of us, ms, s, min, h"), deniable.timed("steps"):
+            pass
+        assert len(capture.faults) == 5
+
+
+def test_numbers_and_sets_are_received(tmp_path):
+    """The stub takes their reports; the journal, `deniable sent` and `stats` tell of them."""
+    registry, state = parse(NUMBERS), tmp_path / "state"
+    with StubServer(registry) as server:
+        with Client(dsn=server.dsn, registry=registry, consent=True, settings=QUICK, state=state, strict=True) as client:
+            for metric, value in GIVEN.items():
+                assert client.record(metric, value)
+            assert not client.record("steps", 10)
+            assert client.flush(10)
+            assert sorted(entry.metric for entry in client.journal()) == sorted(GIVEN)
+            stats = client.stats()
+            assert (stats["sent"], stats["dropped"], stats["refusals"]) == (5, {"this_period": 1}, {})
+        assert {report.stratum.metric: len(report.payload) for report in server.reports} == dict.fromkeys(GIVEN, 1)
+    command = [sys.executable, "-m", "deniable", "sent", str(state / "shop")]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout
+    assert all(metric in listed for metric in GIVEN)
+    assert not any(value in listed for value in ("412", "7041", "git", "pen", "fair"))
 
 
 def test_production_code_does_not_know_of_it():

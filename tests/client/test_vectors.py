@@ -31,9 +31,34 @@ def noise_of(noise):
 @pytest.mark.parametrize("vector", load("mechanisms.json"), ids=lambda v: v["seed"][:40])
 def test_mechanisms(vector):
     """Parameters, canonical text and the response to each noise are what they were."""
+    m, last = responding(vector)
+    assert (m.p, m.q) == (Fraction(vector["p"]), Fraction(vector["q"]))
+    if vector["supports"]:
+        assert [sorted(m.supported(payload)) for payload in last[:2]] == vector["supports"]
+
+
+@pytest.mark.parametrize("vector", load("scores.json"), ids=lambda v: v["seed"][:40])
+def test_scores(vector):
+    """So are they of mechanisms whose reports are scored, and the scores."""
+    m, last = responding(vector)
+    assert [list(map(str, m.scores(payload)[:8])) for payload in last[:2]] == vector["scores"]
+
+
+@pytest.mark.parametrize("vector", load("numbers.json"), ids=lambda v: "-".join(map(str, [*v["range"], v["epsilon"]])))
+def test_numbers(vector):
+    """The mechanism, the fingerprint and the positions of a number are what they were."""
+    given = {key: vector[key] for key in ("estimate", "epsilon", "scale", "epsilon_permanent") if key in vector}
+    metric = Metric(id="n", type="number", values=(), unit="ms", range=tuple(vector["range"]), **given)
+    assert mechanisms.of(metric).canonical == vector["canonical"]
+    assert fingerprint(metric, vector["canonical"]) == vector["fingerprint"]
+    assert [metric.position(answer) for answer in vector["answers"]] == vector["positions"]
+
+
+def responding(vector):
+    """Make the mechanism of a vector, and check its responses; return it and the responses to the last value."""
     options = vector.get("options", {})
     m = mechanisms.make(vector["mechanism"], domain_size=vector["domain_size"], epsilon=vector["epsilon"], **options)
-    assert (m.p, m.q, m.ratio) == tuple(Fraction(vector[key]) for key in ("p", "q", "ratio"))
+    assert m.ratio == Fraction(vector["ratio"])
     assert m.epsilon == pytest.approx(vector["spent"], abs=1e-12)
     assert m.layout == Layout(*vector["layout"])
     assert m.layout.payload_size == vector["payload_size"]
@@ -41,9 +66,7 @@ def test_mechanisms(vector):
     for response in vector["responses"]:
         noise = noise_of(response["noise"])
         assert [m.respond(value, noise).hex() for value in vector["values"]] == response["payloads"]
-    last = [bytes.fromhex(response["payloads"][-1]) for response in vector["responses"]]
-    if vector["supports"]:
-        assert [sorted(m.supported(payload)) for payload in last[:2]] == vector["supports"]
+    return m, [bytes.fromhex(response["payloads"][-1]) for response in vector["responses"]]
 
 
 @pytest.mark.parametrize("limit", [256, 4])
@@ -90,6 +113,7 @@ def test_every_mechanism_has_vectors():
     """No mechanism is without vectors, and auto's grid meets each that it can choose."""
     others = {"google_rappor", "pem", "tree_hist"}  # which need parameters, or search
     assert {vector["mechanism"] for vector in load("mechanisms.json")} == {*mechanisms.names(), *others}
+    assert {vector["mechanism"] for vector in load("scores.json")} == {*mechanisms._NUMBERS, *mechanisms._SETS}
     chosen = {vector["canonical"].split()[0] for vector in load("auto.json")}
     assert {"binary", "grr", "subset", "pgr"} <= chosen
 

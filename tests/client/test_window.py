@@ -22,7 +22,7 @@ def small(blocks, length, domain_size=5, epsilon="1") -> Window:
 
 @pytest.mark.parametrize(("shape", "domain_size", "epsilon"), list(product(SHAPES, (2, 3, 8), ("0.3", "1", "4"))))
 def test_every_draw(shape, domain_size, epsilon):
-    """The ratio is attained exactly, for any rounding, and the mean score of every value is its place."""
+    """The ratio is attained exactly, for any rounding, and the mean score of every value is its share of the range."""
     proof = prove(small(*shape, domain_size, epsilon))
     assert proof.faults == ()
     assert proof.ratio == Fraction(weight(Fraction(epsilon)), UNIT)
@@ -30,14 +30,14 @@ def test_every_draw(shape, domain_size, epsilon):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_variance_is_exact(shape):
-    """For every value; the worst variance is not below any, and attained at some place."""
+    """For every value; the worst variance is not below any, and attained somewhere."""
     mechanism = small(*shape, domain_size=4 * shape[0] * shape[1] + 1)
     found = []
     for value in range(mechanism.domain_size):
-        place = Fraction(value, mechanism.domain_size - 1)
+        at = Fraction(value, mechanism.domain_size - 1)
         mass = distribution(lambda tape, v=value: mechanism.randomize(v, source=tape))
-        exact = sum(share * mechanism.scores(payload)[0] ** 2 for payload, share in mass.items()) - place**2
-        assert mechanism.score_variance(float(place)) == pytest.approx(float(exact), rel=1e-12)
+        exact = sum(share * mechanism.scores(payload)[0] ** 2 for payload, share in mass.items()) - at**2
+        assert mechanism.score_variance(float(at)) == pytest.approx(float(exact), rel=1e-12)
         found.append(exact)
     assert max(found) <= mechanism.worst_variance <= max(found) * Fraction(102, 100)
 
@@ -91,7 +91,10 @@ def test_a_window_has_blocks_and_a_length(options):
 
 def test_words_for_people():
     """The sentence has the probability of the window."""
-    assert "one of 8 parts of the range. With probability 0.475 it is one of the 2 around" in small(3, 2).says
+    assert (
+        "one of 8 parts, in order from the least answer to the greatest. With probability 0.475 it is one of the 2 around"
+        in small(3, 2).says
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 3)])

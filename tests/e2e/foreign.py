@@ -14,7 +14,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from hashlib import md5, sha256
-from math import lcm
+from itertools import combinations
+from math import floor, lcm, log
 
 N = 1 << 32
 
@@ -64,13 +65,55 @@ def word_of(metric, position):
 def domain(metric):
     if metric["type"] == "string":
         return 256 ** metric["max_length"]
+    if metric["type"] == "number":
+        return 2 if metric["rounded"] else metric["bins"] or metric["steps"] + 1
+    if metric["type"] == "set":
+        return 1 << len(metric["values"])
     return 1 << 64 if metric["type"] == "key" else len(metric["values"])
 
 
+def step_of(metric, number):
+    """Return the step of a range that is nearest to a number."""
+    low, high = map(Fraction, metric["range"])
+    if number <= low:
+        return 0
+    if number >= high:
+        return metric["steps"]
+    if metric["scale"] == "log":
+        return round(metric["steps"] * log(number / low) / log(high / low))
+    return floor(metric["steps"] * (Fraction(number) - low) / (high - low) + Fraction(1, 2))
+
+
+def number_position(metric, answer):
+    """Return the position of a number, before it is rounded to an end, or None of what is no number."""
+    if answer is None:
+        answer = Fraction(metric["none"] or metric["range"][0])
+    if isinstance(answer, bool) or not isinstance(answer, int | float | Fraction) or str(answer) == "nan":
+        return None
+    step = step_of(metric, answer)
+    return step if metric["bins"] is None else min(step * metric["bins"] // metric["steps"], metric["bins"] - 1)
+
+
+def set_position(metric, answer):
+    if not isinstance(answer, list):
+        return None
+    bits = 0
+    for option in answer:
+        known = option if option in metric["values"] else metric["other"]
+        if known is None:
+            return None
+        bits |= 1 << metric["values"].index(known)
+    return bits
+
+
 def position(metric, answer):
-    """Return the place of an answer, or None of one that is not declared."""
+    """Return the position of an answer, or None of one that is not declared."""
+    if metric["type"] == "number":
+        return number_position(metric, answer)
     if answer is None:
         answer = metric["none"]
+    if metric["type"] == "set":
+        return set_position(metric, answer)
     if metric["type"] == "string":
         if not isinstance(answer, str):
             return None
@@ -95,8 +138,8 @@ def segment(metric, own):
 
 
 def fingerprint(id_, metric):
-    meaning = [id_, metric["version"], metric["type"], metric["values"] or [], metric["period"], metric["segments"]]
-    meaning.append(metric["canonical"])
+    answers = [*metric["range"], metric["unit"], metric["scale"]] if metric["type"] == "number" else metric["values"] or []
+    meaning = [id_, metric["version"], metric["type"], answers, metric["period"], metric["segments"], metric["canonical"]]
     return sha256(written(meaning).encode()).hexdigest()[:16]
 
 
@@ -161,6 +204,8 @@ def expected_at_once(metric, e):  # noqa: PLR0911 - one for each line of the tab
     if name == "google_rappor":
         p, q, half = (Fraction(given[each]) for each in ("other_again", "one_again", "flip_permanent"))
         return {"one": q - (q - p) * half, "other": p + (q - p) * half}
+    if name in ("window", "sampled_option", "sampled_pair"):
+        return {"keep": Fraction(w, w + given["blocks"] * N) if name == "window" else keep(w, metric["layout"]["width"])}
     if name in ("coin", "hadamard", "subset"):
         size = given.get("size", 1)
         keeps = {"hadamard": keep(w, 2), "subset": Fraction(size * w, size * w + (d - size) * N)}
@@ -405,14 +450,29 @@ def pgr(metric, v, chance):
     return 0, x
 
 
+def window(metric, v, chance):
+    blocks, length, d = metric["constants"]["blocks"], metric["constants"]["length"], domain(metric)
+    inside, a, b = chance.event(p_of(metric, "keep")), chance.below(length), chance.below(blocks * length)
+    point = (v * blocks * length + chance.below(d - 1)) // (d - 1)
+    return 0, (point + (a if inside else length + b)) % metric["layout"]["width"]
+
+
+def sampled(metric, v, chance):
+    options, r = domain(metric).bit_length() - 1, chance.below(metric["layout"]["rows"])
+    chosen = (r,) if metric["mechanism"] == "sampled_option" else list(combinations(range(options), 2))[r]
+    cell = sum((v >> option & 1) << i for i, option in enumerate(chosen))
+    return r, shifted(cell, metric["layout"]["width"], p_of(metric, "keep"), chance)
+
+
 AT_ONCE = {
     **dict.fromkeys(("binary", "grr", "l_grr"), grr),
     **dict.fromkeys(("sue", "oue", "l_osue"), unary),
     **dict.fromkeys(("local_hash", "fast_local_hash", "loloha"), local_hash),
     **dict.fromkeys(("pem", "tree_hist"), prefix),
+    **dict.fromkeys(("sampled_option", "sampled_pair"), sampled),
     **{
         each.__name__: each
-        for each in (coin, subset, cms, hcms, dbitflip, rappor, google_rappor, hadamard, general_hadamard, pgr)
+        for each in (coin, subset, cms, hcms, dbitflip, rappor, google_rappor, hadamard, general_hadamard, pgr, window)
     },
 }
 
@@ -424,6 +484,11 @@ def randomize(metric, v, chance):
 
 def bucket(metric, r, v):
     return min((v - r * metric["constants"]["stride"]) % domain(metric), metric["layout"]["width"])
+
+
+def rounded(p, point):
+    """Round a number to the low end (0) or the high end (1) of its range."""
+    return int(p > point)
 
 
 def flipped(metric, r, v, z):
@@ -575,7 +640,7 @@ class Device:
         assert sheet["format"] == 1
         self.sheet, self.own, self.chance = sheet, own, chance or System()
         self.ledger, self.secret, self.place = Ledger(sheet["budget"]), os.urandom(32), (0, 1)
-        self.responses, self.stand_ins, self.last = {}, {}, {}
+        self.responses, self.stand_ins, self.points, self.last = {}, {}, {}, {}
         self.waiting = []
 
     def record(self, id_, answer, now=None):
@@ -600,13 +665,21 @@ class Device:
         return "reported"
 
     def _stand_in(self, metric):
-        return self.chance.below(domain(metric)) if metric["other"] is None else position(metric, metric["other"])
+        if metric["type"] == "number":
+            return position(metric, None)
+        if metric["other"] is None:
+            return self.chance.below(domain(metric))
+        return position(metric, [metric["other"]] if metric["type"] == "set" else metric["other"])
 
     def _again(self, id_, metric, v, now):
         row, self.place = row_of(self.place, metric["layout"]["rows"], self.chance)
         if id_ not in self.stand_ins:
             self.stand_ins[id_] = self._stand_in(metric)
         v = self.stand_ins[id_] if v is None else v
+        if metric["rounded"]:
+            if id_ not in self.points:
+                self.points[id_] = self.chance.below(metric["steps"])
+            v = rounded(v, self.points[id_])
         own, allowance = self.responses.setdefault(id_, {}), metric["allowance"]
         key = stored_under(self.secret, metric, response_key(metric, row, v))
         begin = now - timedelta(days=self.sheet["budget"]["window_days"])

@@ -27,7 +27,7 @@ from deniable.device.state import State
 from deniable.exact import hashing
 from deniable.limits.allowance import MICRO, Allowance
 from deniable.prepared import Prepared
-from deniable.registry import load, parse, period, text
+from deniable.registry import load, parse, period, rules, text
 from deniable.registry.tables import Budget
 from deniable.source import Source
 from deniable.wire import layout as layouts
@@ -64,6 +64,7 @@ def rows(marker):
 def document_sheet():
     """Put the sheet together from the page's own tables, as a reader without our code would."""
     constants, canonical = tables("constants")
+    axes = {row["metric"]: row for row in rows("axes")}
     metrics = {}
     for about, drawn, agreed in zip(rows("metrics"), constants, canonical, strict=True):
         layout = {name: int(drawn[name]) for name in ("rows", "width", "row_bytes", "payload_bytes")}
@@ -72,6 +73,9 @@ def document_sheet():
             "type": about["type"],
             "values": json.loads(about["values"]),
             "max_length": json.loads(about["max_length"]),
+            "bins": None,
+            "rounded": False,
+            **{name: json.loads(value) for name, value in axes.get(about["metric"], {}).items() if name != "metric"},
             "period": about["period"],
             "segments": json.loads(about["segments"]),
             "mechanism": drawn["mechanism"],
@@ -88,6 +92,7 @@ def document_sheet():
 
 PAGES_SHEET = document_sheet()
 METRICS = PAGES_SHEET["metrics"]
+PRINTED = sheet(REGISTRY)["metrics"]
 
 
 class Tape:
@@ -144,7 +149,7 @@ def test_the_page_has_each_mechanism_and_type():
     """No kind of metric is left out of the vectors."""
     told = sheet(REGISTRY)["metrics"]
     assert {each["mechanism"] for each in told.values()} == set(mechanisms._ALL)
-    assert {each["type"] for each in told.values()} == {"boolean", "categorical", "ordinal", "product", "string", "key"}
+    assert {each["type"] for each in told.values()} == set(rules.TYPES)
     assert {each["period"] for each in told.values()} == set(period.LENGTHS)
     vectors = {row["metric"] for row in rows("reports") + rows("geometry")}
     assert vectors == set(told)
@@ -183,7 +188,14 @@ def test_what_is_hashed():
     for row in rows("meaning"):
         assert sha256(row["what is hashed"].encode()).hexdigest()[:16] == row["fingerprint"]
     by_digest = {told["fingerprint"]: id_ for id_, told in METRICS.items()}
-    assert {by_digest[row["fingerprint"]] for row in rows("meaning")} == {"binary", "grr", "subset", "fast_local_hash"}
+    assert {by_digest[row["fingerprint"]] for row in rows("meaning")} == {
+        "binary",
+        "grr",
+        "subset",
+        "fast_local_hash",
+        "mean",
+        "set",
+    }
 
 
 def test_texts():
@@ -196,6 +208,23 @@ def test_texts():
         assert place == foreign.position(metric, given) == text.encode(text.fit(given, length), length)
         key = int(row["key for a `pool`, hexadecimal"], 16)
         assert key == foreign.pool_key(metric, place) == hashing.key(place, 256**length)
+
+
+def test_positions():
+    """Numbers and sets become positions, whatever is given."""
+    for row in rows("positions"):
+        told, metric, answer = PRINTED[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
+        assert foreign.position(told, answer) == metric.position(answer) == int(row["position"])
+    assert {told["type"] for told in map(PRINTED.get, {row["metric"] for row in rows("positions")})} == {"number", "set"}
+
+
+def test_rounding():
+    """A number whose mean is kept is rounded to an end, at the device's point."""
+    for row in rows("rounding"):
+        told, metric, answer = METRICS[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
+        at, point = int(row["p"]), int(row["t"])
+        assert foreign.position(told, answer) == metric.position(answer) == at
+        assert foreign.rounded(at, point) == metric.round_at(at, point) == int(row["v"])
 
 
 def test_layouts():
@@ -385,7 +414,7 @@ def test_an_upload_follows_from_the_page():
     reports, ours = [], []
     for row in rows("recorded"):
         told, metric, answer = METRICS[row["metric"]], REGISTRY.metrics[row["metric"]], json.loads(row["answer, as JSON"])
-        told = told | {"none": None}
+        told = {"none": None} | told
         tape, source = both(row["draws"])
         made = foreign.payload(told["layout"], *foreign.randomize(told, foreign.position(told, answer), tape))
         assert tape.left == []
@@ -463,6 +492,22 @@ WIDER = [
     ("dbitflip", ("categorical", 100, 2, 'mechanism = "dbitflip"\nepsilon_permanent = 2')),
     ("dbitflip", ("categorical", 12, 1, 'mechanism = "dbitflip"\nepsilon_permanent = 1\nparameters = { buckets = 1 }')),
     ("rappor", ("string", 0, 2, 'candidates = "c"\nepsilon_permanent = 4')),
+    ("window", ("ordinal", 2, 3, 'estimate = "mean"')),
+    ("window", ("number", 0, 0.1, 'range = [0, "0.3"]\nunit = "s"\nestimate = "distribution"')),
+    ("window", ("number", 0, 8, 'range = [-2147483648, 2147483648]\nunit = "s"\nestimate = "mean"')),
+    (
+        "window",
+        (
+            "number",
+            0,
+            1,
+            'range = [1, 9]\nunit = "s"\nestimate = "mean"\nmechanism = "window"\nparameters = { blocks = 5, length = 2 }',
+        ),
+    ),
+    ("l_grr", ("number", 0, 2, 'range = [1, 9]\nunit = "s"\nscale = "log"\nestimate = "mean"\nepsilon_permanent = 2')),
+    ("l_osue", ("number", 0, 2, 'range = [1, 9]\nunit = "s"\nestimate = "distribution"\nepsilon_permanent = 2')),
+    ("sampled_option", ("set", 300, 3)),
+    ("sampled_pair", ("set", 2, 0.1, "joint = true")),
 ]
 
 
@@ -472,12 +517,12 @@ WIDER = [
 def test_both_clients_are_one_function_of_their_draws(name, given):
     """Of other sizes and epsilons, too, the sheet is enough, the constants follow from the page, and payloads are the same."""
     registry = declared(*given)
-    told, metric, ours = sheet(registry)["metrics"]["m"], registry.metrics["m"], mechanisms.of(registry.metrics["m"])
+    told, ours = sheet(registry)["metrics"]["m"], mechanisms.of(registry.metrics["m"])
     assert told["mechanism"] == name
     assert foreign.fingerprint("m", told) == told["fingerprint"]
     assert {member: Fraction(told["constants"][member]) for member in foreign.expected(told)} == foreign.expected(told)
     for seed in range(40):
-        value = Random(seed).randrange(metric.domain_size)
+        value = Random(seed).randrange(ours.domain_size)
         if name == "pgr":
             on, x = value in ours.supported(ours.layout.pack(0, seed)) if seed < ours.layout.width else None, seed
             assert on is None or foreign.supports(told["constants"], x, value) == on

@@ -172,3 +172,32 @@ def test_without_a_registry(served):
     assert stub.answer(headers, json.dumps(batch(group)).encode())[0] == 202
     stub.use(Registry("shop", {}))
     assert stub.answer(headers | {"Idempotency-Key": "2"}, json.dumps(batch(group)).encode())[0] == 422
+
+
+@pytest.mark.parametrize(
+    ("declared", "good", "beyond"),
+    [
+        ('type = "number"\nrange = [0, 10]\nunit = "s"\nestimate = "mean"', b"\x1f", b"\x20"),
+        ('type = "number"\nrange = [0, 10]\nunit = "s"\nestimate = "mean"\nepsilon_permanent = 2', b"\x01", b"\x02"),
+        ('type = "number"\nrange = [0, 10]\nunit = "s"\nestimate = "distribution"\nepsilon_permanent = 2', b"\xff\xff", b"\xff"),
+        ('type = "set"\nvalues = ["a", "b", "c"]', b"\x05", b"\x06"),
+        ('type = "set"\njoint = true\nvalues = ["a", "b", "c"]', b"\x0b", b"\x0c"),
+        ('type = "ordinal"\nvalues = ["a", "b", "c"]\nestimate = "mean"', b"\x1f", b"\x20"),
+    ],
+)
+def test_numbers_and_sets(serve, tmp_path, declared, good, beyond):
+    """Both take the last cell of a number or a set, and refuse the next one."""
+    text = f'format = 1\napp = "shop"\n[metrics.m]\n{declared}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    served = serve(text)
+    stub = StubServer(tmp_path / "another.toml", key="pk_test_12345678")
+    for payload, status in ((good, 202), (beyond, 422)):
+        body = json.dumps(batch(served.group("m", [0], payloads=b64encode(payload).decode()))).encode()
+        headers = {
+            "Authorization": "Bearer pk_test_12345678",
+            "Idempotency-Key": payload.hex(),
+            "Content-Type": "application/json",
+        }
+        real = served.http.post("/v1/reports", data=body, headers=headers)
+        mine, _, answer = stub.answer(headers, body)
+        assert (real.status_code, mine) == (status, status)
+        assert [each["code"] for each in real.get_json()["errors"]] == [each["code"] for each in answer["errors"]]

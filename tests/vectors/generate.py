@@ -17,6 +17,7 @@ from typing import Any
 from deniable import mechanisms
 from deniable.declared import fingerprint
 from deniable.errors import ParameterError
+from deniable.mechanisms.base import FrequencyOracle, Scored
 from deniable.mechanisms.permanent import Permanent
 from deniable.registry import Metric
 from deniable.source import Source
@@ -90,6 +91,18 @@ PERMANENT: list[tuple[str, int, str, dict[str, Any]]] = [
     ("rappor", 1 << 512, "1", {"permanent": 3}),
     ("google_rappor", 6, "4.5", {"preset": "UMA_RAPPOR_TYPE", "cohorts": 4}),
 ]
+SCORED: list[tuple[str, int, str, dict[str, Any]]] = [
+    ("window", 5, "1", {}),
+    ("window", 2, "0.1", {}),
+    ("window", 65_537, "4", {}),
+    ("window", 66_001, "2", {"blocks": 3, "length": 43}),
+    ("window", (1 << 32) + 1, "8", {"blocks": 128, "length": 1}),
+    ("sampled_option", 2, "1", {}),
+    ("sampled_option", 1 << 7, "0.5", {}),
+    ("sampled_option", 1 << 300, "3", {}),
+    ("sampled_pair", 1 << 2, "1", {}),
+    ("sampled_pair", 1 << 20, "2", {}),
+]
 MADE_SO = [(name, domain_size, epsilon, dict[str, Any]()) for name, domain_size, epsilon in MADE] + CHOSEN
 NOISES = 6
 DOMAINS = (2, 3, 4, 5, 6, 8, 10, 16, 20, 32, 50, 100, 256, 500, 1000, 2048, 2049, 5000)
@@ -123,38 +136,63 @@ def values_of(domain_size: int) -> list[int]:
 
 
 def mechanism_vectors() -> list[dict[str, Any]]:
-    """Parameters, canonical text, and responses to fixed noise."""
+    """Parameters, canonical text, responses to fixed noise, and what they support."""
     vectors = []
-    for name, domain_size, epsilon, options in MADE_SO:
-        mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
-        layout = mechanism.layout
-        seed = f"{name} {domain_size} {epsilon}"
-        values = values_of(domain_size)
-        noises = mechanism.noise(Script(seed), NOISES)
-        vectors.append(
-            {
-                "mechanism": name,
-                "domain_size": domain_size,
-                "epsilon": epsilon,
-                "p": str(mechanism.p),
-                "q": str(mechanism.q),
-                "ratio": str(mechanism.ratio),
-                "spent": round(mechanism.epsilon, 12),  # the last digit of a logarithm differs between systems
-                "layout": [layout.rows, layout.width, layout.kind],
-                "payload_size": layout.payload_size,
-                "canonical": mechanism.canonical,
-                "seed": seed,
-                "values": values,
-                "responses": [
-                    {"noise": noise, "payloads": [mechanism.respond(value, noise).hex() for value in values]} for noise in noises
-                ],
-                "supports": [sorted(mechanism.supported(mechanism.respond(values[-1], noise))) for noise in noises[:2]]
-                if domain_size <= 1 << 16
-                else [],  # nobody lists the values of such a domain
-            }
-            | ({"options": options} if options else {})
-        )
+    for given in MADE_SO:
+        mechanism = made(*given)
+        assert isinstance(mechanism, FrequencyOracle)
+        vector = response_vector(mechanism, given, {"p": str(mechanism.p), "q": str(mechanism.q)})
+        listed = mechanism.domain_size <= 1 << 16  # nobody lists the values of a larger domain
+        vector["supports"] = [sorted(mechanism.supported(payload)) for payload in last_payloads(vector)] if listed else []
+        vectors.append(vector | ({"options": given[3]} if given[3] else {}))
     return vectors
+
+
+def score_vectors() -> list[dict[str, Any]]:
+    """Write down the same of mechanisms whose reports are scored, and the first scores of some responses."""
+    vectors = []
+    for given in SCORED:
+        mechanism = made(*given)
+        assert isinstance(mechanism, Scored)
+        vector = response_vector(mechanism, given, {}) | {"options": given[3]}
+        vector["scores"] = [list(map(str, mechanism.scores(payload)[:8])) for payload in last_payloads(vector)]
+        vectors.append(vector)
+    return vectors
+
+
+def made(name: str, domain_size: int, epsilon: str, options: dict[str, Any]) -> mechanisms.Mechanism:
+    """Make the mechanism of a vector."""
+    return mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
+
+
+def response_vector(
+    mechanism: mechanisms.Mechanism, given: tuple[str, int, str, dict[str, Any]], claims: dict[str, str]
+) -> dict[str, Any]:
+    """Write down parameters, canonical text, and responses to fixed noise."""
+    name, domain_size, epsilon, _ = given
+    layout, seed, values = mechanism.layout, f"{name} {domain_size} {epsilon}", values_of(domain_size)
+    return {
+        "mechanism": name,
+        "domain_size": domain_size,
+        "epsilon": epsilon,
+        **claims,
+        "ratio": str(mechanism.ratio),
+        "spent": round(mechanism.epsilon, 12),  # the last digit of a logarithm differs between systems
+        "layout": [layout.rows, layout.width, layout.kind],
+        "payload_size": layout.payload_size,
+        "canonical": mechanism.canonical,
+        "seed": seed,
+        "values": values,
+        "responses": [
+            {"noise": noise, "payloads": [mechanism.respond(value, noise).hex() for value in values]}
+            for noise in mechanism.noise(Script(seed), NOISES)
+        ],
+    }
+
+
+def last_payloads(vector: dict[str, Any]) -> list[bytes]:
+    """Return the first two payloads of the last value."""
+    return [bytes.fromhex(response["payloads"][-1]) for response in vector["responses"][:2]]
 
 
 def auto_vectors() -> list[dict[str, Any]]:
@@ -241,6 +279,29 @@ METRICS = [
 ]
 
 
+NUMBERS: list[dict[str, Any]] = [
+    *({"range": ("0", "1000"), "estimate": "mean", "epsilon": epsilon} for epsilon in EPSILONS),
+    *({"range": ("1", "60000"), "estimate": "distribution", "scale": "log", "epsilon": epsilon} for epsilon in EPSILONS),
+    {"range": ("-2.5", "10"), "estimate": "mean", "epsilon": "1", "epsilon_permanent": "2"},
+    {"range": ("0", "100"), "estimate": "distribution", "epsilon": "1", "epsilon_permanent": "3"},
+    {"range": ("0", "4294967296"), "estimate": "mean", "epsilon": "1"},
+    {"range": ("0", "1e-9"), "estimate": "mean", "epsilon": "1"},
+]
+ANSWERS = [-1, 0, 1, 3.7, 412, 59_999, 1e-10, 1e12]
+
+
+def number_vectors() -> list[dict[str, Any]]:
+    """Write down the mechanisms and fingerprints of numbers, and the positions of some."""
+    vectors = []
+    for given in NUMBERS:
+        metric = Metric(id="n", type="number", values=(), unit="ms", **given)
+        canonical = mechanisms.of(metric).canonical
+        positions = [metric.position(answer) for answer in ANSWERS]
+        tag = fingerprint(metric, canonical)
+        vectors.append({**given, "canonical": canonical, "fingerprint": tag, "answers": ANSWERS, "positions": positions})
+    return vectors
+
+
 def report_vectors() -> dict[str, Any]:
     """Fingerprints of metrics, and the body of a batch."""
     tags = [
@@ -311,14 +372,16 @@ def layout_vectors() -> dict[str, Any]:
 
 def documents() -> dict[str, str]:
     """Return the text of each file, by its name."""
-    made = {
+    written = {
         "mechanisms.json": mechanism_vectors(),
+        "scores.json": score_vectors(),
+        "numbers.json": number_vectors(),
         "auto.json": auto_vectors(),
         "permanent.json": permanent_vectors(),
         "reports.json": report_vectors(),
         "layouts.json": layout_vectors(),
     }
-    return {name: json.dumps(content, indent=1) + "\n" for name, content in made.items()}
+    return {name: json.dumps(content, indent=1) + "\n" for name, content in written.items()}
 
 
 if __name__ == "__main__":

@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
 __all__ = ["prove"]
 
+_ALL = (*mechanisms.names(), "window", "sampled_option", "sampled_pair")
+_CHOOSY = ("coin", "binary", "sampled_option", "sampled_pair")
+"""Mechanisms that exist for some domains only: for two values, or for the sets of some options. The coin needs ln 3, too."""
+
 
 def prove(parser: argparse.ArgumentParser) -> Run:
     """``deniable prove [MECHANISM...] [--domain-size D] [--epsilon E] [--option NAME=VALUE]``."""
-    parser.add_argument("mechanisms", nargs="*", metavar="MECHANISM", help=f"by default all: {', '.join(mechanisms.names())}")
+    parser.add_argument("mechanisms", nargs="*", metavar="MECHANISM", help=f"by default all: {', '.join(_ALL)}")
     parser.add_argument("--domain-size", type=int, nargs="+", default=[2, 3, 4, 5], metavar="D", help="small; default 2 3 4 5")
     parser.add_argument("--epsilon", nargs="+", default=["0.5", "1", "2"], metavar="E", help="nats; default 0.5 1 2")
     parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE", help="of the mechanism, e.g. rows=8")
@@ -29,7 +33,7 @@ def prove(parser: argparse.ArgumentParser) -> Run:
         options = dict(map(_option, arguments.option))
         verdicts = [
             _prove(name, domain_size, epsilon, options, as_json=arguments.json)
-            for name in arguments.mechanisms or mechanisms.names()
+            for name in arguments.mechanisms or _ALL
             for domain_size in arguments.domain_size
             for epsilon in arguments.epsilon
         ]
@@ -50,7 +54,7 @@ def _prove(name: str, domain_size: int, epsilon: str, options: dict[str, Any], *
     try:
         mechanism = mechanisms.make(name, domain_size=domain_size, epsilon=epsilon, **options)
     except ParameterError as error:
-        if name in ("coin", "binary"):  # these exist for two values, and the coin for ln 3, only
+        if name in _CHOOSY:
             return None
         print(f"{name} d={domain_size} epsilon={epsilon}: {error}")
         return False

@@ -61,7 +61,7 @@ def _metric(metric: Metric, budget: Budget) -> dict[str, Any]:
     return {
         "version": metric.version,
         "type": metric.type,
-        "values": None if metric.open else [list(value) if isinstance(value, tuple) else value for value in metric.values],
+        "values": [list(value) if isinstance(value, tuple) else value for value in metric.values] or None,
         "factors": [name for name, _ in metric.factors] or None,
         "max_length": metric.max_length or None,
         "range": list(metric.range) or None,

@@ -298,18 +298,18 @@ class FrequencyOracle(Mechanism):
 class Scored(Mechanism):
     """A mechanism from whose reports means are estimated, not the shares of single values.
 
-    Each answer has *targets*: numbers whose means over all people are wanted. Each report has *scores*, one for each target. For
-    every answer, the mean of a score over the draws of the device is the target. So the mean score of all reports is an unbiased
-    estimate of the mean target.
+    Each answer has *quantities*: numbers whose means over all people are wanted. Each report has *scores*, one for each quantity.
+    For every answer, the mean of a score over the draws of the device is the quantity. So the mean score of all reports is an
+    unbiased estimate of the mean quantity.
     """
 
     @abstractmethod
-    def targets(self, value: int) -> tuple[Fraction, ...]:
+    def quantities(self, value: int) -> tuple[Fraction, ...]:
         """Return the numbers of a value in [0, domain_size) whose means are estimated."""
 
     @abstractmethod
     def scores(self, payload: bytes) -> tuple[Fraction, ...]:
-        """Return the unbiased estimates of all targets from one payload. This is the plain definition, and slow."""
+        """Return the unbiased estimates of all quantities from one payload. This is the plain definition, and slow."""
 
     @property
     @abstractmethod

@@ -85,13 +85,13 @@ class _Sampled(Scored):
 
     def index(self, value: int, row: int) -> int:
         """Return what an answer has in a row: bit k is 1 if it has the row's option k."""
-        return sum((value >> option & 1) << place for place, option in enumerate(self.groups[row]))
+        return sum((value >> option & 1) << bit for bit, option in enumerate(self.groups[row]))
 
     def bounds(self) -> Bounds:
         """Return the probability of another index, and of the true one."""
         return Bounds(self.other, self.keep)
 
-    def targets(self, value: int) -> tuple[Fraction, ...]:
+    def quantities(self, value: int) -> tuple[Fraction, ...]:
         """Return, for each cell, whether the answer has just this index in this row: 1 or 0."""
         rows, width = self.layout.rows, self.layout.width
         return tuple(Fraction(self.index(value, row) == index) for row in range(rows) for index in range(width))

@@ -42,7 +42,7 @@ def for_distribution(epsilon: float | str | Fraction) -> dict[str, int]:
 class Window(Scored):
     """A report names a cell: one within a window around the answer with larger odds, any other with smaller ones.
 
-    The domain is ordered: value v stands for the place ``v / (domain_size - 1)`` between 0 and 1. There are fewer *points* than
+    The domain is ordered: value v stands for the share ``v / (domain_size - 1)`` of the range. There are fewer *points* than
     values: K w + 1 points for K blocks of w cells. A value between two points is rounded to one of them at random, so that its
     mean is kept. Point i has the cells i to i + w - 1 as its window. With W = e^epsilon, each of these cells is named with
     probability W / Z, and each of the other K w with probability 1 / Z.
@@ -79,7 +79,7 @@ class Window(Scored):
     """
 
     name = "window"
-    summary = "name a part of the range: one around the answer with odds e^epsilon, any other with odds 1"
+    summary = "name a part of the range: one near the answer with odds e^epsilon, any other with odds 1"
     options = ("blocks", "length")
 
     blocks: int = 0
@@ -98,7 +98,7 @@ class Window(Scored):
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise ParameterError(f"{name} of a window is a whole number of at least 1", number)
         kept, w, steps = weight(self.requested), self.length, self.blocks * self.length
-        total = w * kept + steps * UNIT
+        total = w * (kept + self.blocks * UNIT)
         layout = Layout(1, steps + w, "index")
         return {
             "ratio": Fraction(kept, UNIT),
@@ -124,14 +124,14 @@ class Window(Scored):
         """What one report says, in words."""
         near = float(self.length * self.inside)
         return (
-            f"A report names one of {self.layout.width} parts of the range. With probability {near:.3f} it is one of the "
-            f"{self.length} around your answer, else one of all others, each as likely."
+            f"A report names one of {self.layout.width} parts, in order from the least answer to the greatest. With probability "
+            f"{near:.3f} it is one of the {self.length} around your answer, else any of the others, each as likely."
         )
 
     def noise(self, source: Source, count: int) -> list[Any]:
         """Draw, for each report, the rounding and the shift around the ring of cells."""
         w, steps = self.length, self.points - 1
-        keep = source.bits(w * self._kept, w * self._kept + steps * UNIT, count)
+        keep = source.bits(self._kept, self._kept + self.blocks * UNIT, count)
         insides, outsides = source.indices(w, count), source.indices(steps, count)
         rounding = source.indices(self.domain_size - 1, count)
         return [(r, a if digit == _KEPT else w + b) for r, digit, a, b in zip(rounding, keep, insides, outsides, strict=True)]
@@ -145,8 +145,8 @@ class Window(Scored):
         """Return the probability of a cell outside the window, and of one inside."""
         return Bounds(self.outside, self.inside)
 
-    def targets(self, value: int) -> tuple[Fraction, ...]:
-        """Return the place of a value between 0 and 1. Its mean is estimated."""
+    def quantities(self, value: int) -> tuple[Fraction, ...]:
+        """Return how far along the range a value is, between 0 and 1. Its mean is estimated."""
         return (Fraction(value, self.domain_size - 1),)
 
     def scores(self, payload: bytes) -> tuple[Fraction, ...]:
@@ -165,7 +165,7 @@ class Window(Scored):
 
     @cached_property
     def cell_scores(self) -> tuple[Fraction, ...]:
-        """The score of each cell. The mean score of the reports of a value is its place between 0 and 1."""
+        """The score of each cell. The mean score of the reports of a value is its share of the range."""
         steps = self.points - 1
         return tuple(score / steps for score in self._scores(self.tilt))
 
@@ -174,11 +174,11 @@ class Window(Scored):
         """The variance of one score, for the value with the largest."""
         return self._worst([score * (self.points - 1) for score in self.cell_scores]) / (self.points - 1) ** 2
 
-    def score_variance(self, place: float) -> float:
-        """Compute the variance of one score for an answer at a place in [0, 1]."""
+    def score_variance(self, share: float) -> float:
+        """Compute the variance of one score for an answer so far along the range; `share` is in [0, 1]."""
         steps = self.points - 1
-        at = min(int(place * steps), steps - 1)
-        part = place * steps - at
+        at = min(int(share * steps), steps - 1)
+        part = share * steps - at
         squares = self._squares([score * steps for score in self.cell_scores])
         return float((1 - part) * float(squares[at]) + part * float(squares[at + 1]) - (at + part) ** 2) / steps**2
 

@@ -1,4 +1,4 @@
-"""The axis of a number: its range, and the places of numbers on it, as whole numbers."""
+"""The axis of a number: its range, and the positions of numbers on it, as whole numbers."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def read_number(written: object) -> Fraction:
 class Axis:
     """The range of a number metric, from `low` to `high`.
 
-    Place p stands for the number ``low + p / steps * (high - low)``. On a logarithmic scale it stands for
-    ``low * (high / low) ** (p / steps)``. On a linear scale, every whole number has a place exactly if both ends are whole
+    Position p stands for the number ``low + p / steps * (high - low)``. On a logarithmic scale it stands for
+    ``low * (high / low) ** (p / steps)``. On a linear scale, every whole number has a position exactly if both ends are whole
     numbers less than 2^32 apart.
 
     Parameters
@@ -56,7 +56,7 @@ class Axis:
     Attributes
     ----------
     steps : int
-        Number of steps from low to high. Places are 0 to `steps`.
+        Number of steps from low to high. Positions are 0 to `steps`.
     """
 
     low: Fraction
@@ -78,8 +78,8 @@ class Axis:
         object.__setattr__(self, "_ends", tuple(int(end) if end.denominator == 1 else end for end in (self.low, self.high)))
         object.__setattr__(self, "_line", (int(slope * under), int(offset * under), under))
 
-    def place(self, number: float | Fraction) -> int:
-        """Return the place nearest to a number. A number out of range has the place of the nearer end.
+    def position(self, number: float | Fraction) -> int:
+        """Return the position nearest to a number. A number out of range has that of the nearer end.
 
         Parameters
         ----------
@@ -97,6 +97,11 @@ class Axis:
         top, bottom = number.as_integer_ratio()
         scale = 2 * under * bottom  # number * slope - offset, rounded, halves up
         return (2 * (top * slope - offset * bottom) + under * bottom) // scale
+
+    def covers(self, number: float | Fraction) -> bool:
+        """Return whether a number is within the range."""
+        low, high = self._ends
+        return low <= number <= high
 
     def share(self, number: float) -> float:
         """Return how far along the axis a number is: 0 at the low end, 1 at the high end."""

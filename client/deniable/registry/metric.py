@@ -169,7 +169,7 @@ class Metric:
 
     @property
     def domain_size(self) -> int:
-        """Number of possible answers. Of a number: places on its axis, or parts of it."""
+        """Number of possible answers. Of a number: positions on its axis, or bins of it."""
         if self.open:
             return KEY_SPACE if self.type == "key" else text.domain_size(self.max_length)
         if self.axis:
@@ -235,9 +235,12 @@ class Metric:
         raise ParameterError(f"an answer to {self.id} is {kind}", type(value).__name__)
 
     def _number_position(self, axis: Axis, value: Any) -> int:
-        """Return the place of a number on its axis, or the part of it; anything else has that of `none`."""
+        """Return the position of a number on its axis, or its bin; None has that of `none`."""
         if value is None:
             return self._absent(axis)
+        return self._binned(axis, axis.position(self._number(value)))
+
+    def _number(self, value: Any) -> float | Fraction:
         number: float | Fraction
         kind = type(value)
         if kind is int or kind is float:
@@ -252,13 +255,23 @@ class Metric:
             raise ParameterError(f"an answer to {self.id} is a number", kind.__name__)
         if isinstance(number, float) and isnan(number):
             raise ParameterError(f"an answer to {self.id} is a number", "nan")
-        return self._part(axis, axis.place(number))
+        return number
 
     def _absent(self, axis: Axis) -> int:
-        return self._part(axis, axis.place(Fraction(self.none)) if self.none else 0)
+        return self._binned(axis, axis.position(Fraction(self.none)) if self.none else 0)
 
-    def _part(self, axis: Axis, place: int) -> int:
-        return min(place * BINS // axis.steps, BINS - 1) if self.binned else place
+    def _binned(self, axis: Axis, position: int) -> int:
+        return min(position * BINS // axis.steps, BINS - 1) if self.binned else position
+
+    def clips(self, value: object) -> bool:
+        """Return whether an answer is a number beyond the range, which is reported as the nearer end.
+
+        Raises
+        ------
+        ParameterError
+            If it is no number.
+        """
+        return self.axis is not None and value is not None and not self.axis.covers(self._number(value))
 
     def _set_position(self, value: object) -> int:
         """Return the number whose bit i is 1 if the answer has option i."""
@@ -268,23 +281,23 @@ class Metric:
         other = -1 if self.other is None else self._positions[self.other]
         found = 0
         for option in base.__iter__(value):  # a method of its base class: a subclass of the host app may define its own
-            place = self._positions.get(option, other) if type(option) is str else other
-            if place < 0:
+            position = self._positions.get(option, other) if type(option) is str else other
+            if position < 0:
                 raise ParameterError(f"an option of {self.id} is one of the {len(self.values)} declared", type(option).__name__)
-            found |= 1 << place
+            found |= 1 << position
         return found
 
-    def round_at(self, place: int, point: int) -> int:
-        """Round a place of the axis to its low end (0) or its high end (1).
+    def round_at(self, position: int, point: int) -> int:
+        """Round a position on the axis to its low end (0) or its high end (1).
 
         Parameters
         ----------
-        place
+        position
             In [0, steps].
         point
-            Drawn uniformly from [0, steps). So the mean over all points is the place, as a share of the axis.
+            Drawn uniformly from [0, steps). So the mean over all points is the position, as a share of the axis.
         """
-        return int(place > point)
+        return int(position > point)
 
     def stand_in(self, source: Source) -> int:
         """Return the position of the answer that is reported for an undeclared one. The device calls this.

@@ -1,0 +1,110 @@
+"""The error to expect of the estimates of a number, of a set, or of the mean of ordered answers, in words for lint."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from math import exp, log, sqrt
+from typing import TYPE_CHECKING
+
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.window import Window
+from deniable.registry.axis import BINS
+
+if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric
+
+__all__ = ["REPORTS", "expected"]
+
+REPORTS = 10_000
+"""The number of reports for which the error is told."""
+
+_SPREAD = 0.25
+"""The largest variance of answers between 0 and 1. The people who answer are a sample, whose mean has this variance, too."""
+
+_P99_FROM = ((1.0, 600_000), (2.0, 220_000), (4.0, 12_000))
+"""By epsilon, from about how many reports the 99th percentile is resolved. Simulated, and rough: it depends on the answers."""
+
+_P90 = 30
+"""The 90th percentile is resolved from about so many times fewer reports."""
+
+
+def expected(metric: Metric, mechanism: Mechanism) -> dict[str, str]:
+    """Tell what is estimated of a metric that is scored or has an axis, and the error to expect.
+
+    Parameters
+    ----------
+    metric
+        A number, a set, or an ordinal whose mean is estimated.
+    mechanism
+        Its mechanism.
+
+    Returns
+    -------
+    dict
+        Sentences, by what they are about.
+    """
+    told = {"answers": _answers(metric)}
+    if isinstance(mechanism, SampledOption | SampledPair):
+        worst = mechanism.layout.rows / (4 * REPORTS * float(mechanism.keep - mechanism.other) ** 2)
+        what = "of each case of a pair of options" if metric.joint else "of an option"
+        return told | {"error": f"{what}, of {REPORTS:,} reports at most {100 * sqrt(worst):.2g} points"}
+    if isinstance(mechanism, Window):
+        told |= {"error": _of_the_mean(metric, float(mechanism.worst_variance))}
+        return told | (_of_the_distribution(metric, mechanism.epsilon) if metric.estimate == "distribution" else {})
+    if isinstance(mechanism, FrequencyOracle) and metric.rounded:
+        floor = "each device rounds at one point for good, so the error of an average over many periods has a floor"
+        return told | {"error": _of_the_mean(metric, mechanism.variance(0.5, 1)), "averages": floor}
+    if isinstance(mechanism, FrequencyOracle):
+        error = 100 * sqrt(float(mechanism.mean_variance) / REPORTS)
+        return told | {"error": f"of one of {BINS} equal parts, of {REPORTS:,} reports {error:.2g} points"}
+    return told
+
+
+def _answers(metric: Metric) -> str:
+    if metric.type == "set":
+        return f"any of {len(metric.values)} options"
+    if metric.axis is None:
+        return f"the mean position of {len(metric.values)} values"
+    low, high = metric.range
+    return f"{low} to {high} {metric.unit}{', on a logarithmic scale' if metric.scale == 'log' else ''}; beyond, the nearer end"
+
+
+def _of_the_mean(metric: Metric, worst: float) -> str:
+    what = "geometric mean" if metric.scale == "log" else "mean"
+    return f"of the {what} of {REPORTS:,} reports at most {_length(metric, sqrt((worst + _SPREAD) / REPORTS))}"
+
+
+def _of_the_distribution(metric: Metric, epsilon: float) -> dict[str, str]:
+    distance = _length(metric, 0.7 * epsilon**-0.9 * REPORTS**-0.42)
+    p99 = _p99_from(epsilon)
+    return {
+        "distribution": f"quantiles of {REPORTS:,} reports are off by about {distance} on average",
+        "quantiles": f"p90 is resolved from about {_rough(p99 / _P90)} reports, p99 from about {_rough(p99)} (rough)",
+    }
+
+
+def _p99_from(epsilon: float) -> float:
+    """Interpolate between the simulated epsilons. Below them, reports are worth the square of epsilon; above, the last holds."""
+    (least, most), *_ = _P99_FROM
+    if epsilon < least:
+        return most * (least / epsilon) ** 2
+    for (a, before), (b, after) in pairwise(_P99_FROM):
+        if epsilon <= b:
+            return exp(log(before) + (epsilon - a) / (b - a) * log(after / before))
+    return _P99_FROM[-1][1]
+
+
+def _rough(number: float) -> str:
+    return f"{float(f'{number:.1g}'):,.0f}"
+
+
+def _length(metric: Metric, share: float) -> str:
+    """Write a share of the range in the unit of the metric."""
+    if metric.axis is None:
+        return f"{share * (len(metric.values) - 1):.2g} positions"
+    if metric.scale == "log":
+        return f"a factor of {exp(share * log(metric.axis.high / metric.axis.low)):.3g}"
+    length = share * float(metric.axis.high - metric.axis.low)
+    return f"{f'{length:,.0f}' if length >= 100 else f'{length:.2g}'} {metric.unit}"  # noqa: PLR2004

@@ -80,9 +80,9 @@ def pooled(mechanism, support, reports, *, kept):
     return apart, Panel(apart.n, apart, repeats(reports), mechanism if kept else None)
 
 
-def coverage(estimate, truth, target="population", level=0.95):
+def coverage(estimate, truth, target="population", level=0.95, times=None):
     low, high = estimate.interval(level, **({} if target == "population" else {"target": target}))
-    return ((low <= truth) & (truth <= high)).mean()
+    return np.average((low <= truth) & (truth <= high), weights=times)
 
 
 def enough(hits, of=REPLAYS, level=0.95):
@@ -368,7 +368,8 @@ def test_coverage_over_a_grid(name):
         for drawn, target in ((True, "population"), (False, "respondents")):
             support, told = replay(mechanism, share, counts, rng, kept=kept, drawn=drawn, replays=1000)
             truth = share if drawn else told
-            covered = coverage(pooled(mechanism, support, counts, kept=kept)[1], truth, target)
+            support, times = np.unique(support, return_counts=True)  # an interval follows from the support alone
+            covered = coverage(pooled(mechanism, support, counts, kept=kept)[1], truth, target, times=times)
             # A share of the answers has normal intervals, which are rougher where few reports support a value.
             least = 0.95 if drawn else 0.94
             if not enough(covered, 1000, least):

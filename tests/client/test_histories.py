@@ -54,6 +54,7 @@ class Device:
         self.mechanism, self.row = mechanism, row
         self.first: dict[int, dict[bytes, Fraction]] = {}
         self.second: dict[bytes, dict[bytes, Fraction]] = {}
+        self.parts: dict[tuple[int, tuple[bytes, ...]], Fraction] = {}
 
     def pattern(self, history: tuple[int, ...]) -> tuple[int, ...]:
         """Return which response each report is made from, by numbers given in the order of first use."""
@@ -86,13 +87,20 @@ class Device:
             holders.setdefault(key, value)
         whole = Fraction(1)
         for key, some in seen.items():
-            part = Fraction(0)
-            for response, share in self.kept(holders[key]).items():
-                for report in some:
-                    share *= self.copies(response).get(report, Fraction(0))  # noqa: PLW2901
-                part += share
-            whole *= part
+            whole *= self.part(holders[key], tuple(sorted(some)))
         return whole
+
+    def part(self, value: int, reports: tuple[bytes, ...]) -> Fraction:
+        """Return the probability of these reports, in any one order, from the response that is kept for a value."""
+        found = self.parts.get((value, reports))
+        if found is None:
+            found = Fraction(0)
+            for response, share in self.kept(value).items():
+                for report in reports:
+                    share *= self.copies(response).get(report, Fraction(0))  # noqa: PLW2901
+                found += share
+            self.parts[value, reports] = found
+        return found
 
     def all_reports(self) -> list[tuple[bytes, ...]]:
         """Return every sequence of reports that is possible for some history."""

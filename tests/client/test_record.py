@@ -89,13 +89,26 @@ def way(monkeypatch):
                 client.record("m", answer)
                 client.record("m", answer)  # the same day: nothing comes of it
                 now[0] += DAY
-            dropped = client.stats()["dropped"]
-            assert len(queued) + sum(dropped.values()) == 2 * len(answers)
-            return repr((queued, client.stats()["spent"], sorted(dropped))).encode()
+            stats = client.stats()
+            assert len(queued) + sum(stats["dropped"].values()) == 2 * len(answers)
+            return repr((queued, stats["spent"], sorted(stats["dropped"]))).encode()
 
         return distribution(once) if make is Tape else {once(make()): Fraction(1)}
 
     return run
+
+
+def drawn(number: int, of: int):
+    """Make tapes on which a draw of so many outcomes has a certain one, and any other its first."""
+
+    class Drawn(Tape):
+        def __init__(self) -> None:
+            super().__init__([])
+
+        def below(self, n: int) -> int:
+            return number if n == of else super().below(n)
+
+    return Drawn
 
 
 def worst(masses: list[dict[bytes, Fraction]]) -> Fraction:
@@ -109,6 +122,12 @@ def silent(mass: dict[bytes, Fraction]) -> Fraction:
     return sum((share for outcome, share in mass.items() if outcome.startswith(b"([],")), Fraction(0))
 
 
+def mixture(metric: Metric, declared: list[dict[bytes, Fraction]]) -> dict[bytes, Fraction]:
+    """Return what is queued for an undeclared answer, from what is queued for each declared one."""
+    stands = declared if metric.other is None else [declared[metric.position(metric.other)]]
+    return {each: sum(mass[each] for mass in stands) / len(stands) for each in stands[0]}
+
+
 @pytest.mark.parametrize(("domain", "rest"), PLAIN, ids=name)
 def test_one_report(way, domain, rest):
     """Declared or not, one report is queued as likely as any other answer's, and tells at most epsilon."""
@@ -120,9 +139,7 @@ def test_one_report(way, domain, rest):
     declared, undeclared = masses[: metric.domain_size], masses[metric.domain_size :]
     if metric.none is not None:
         assert undeclared.pop() == declared[metric.position(None)]
-    stands = declared if metric.other is None else [declared[metric.position(metric.other)]]
-    mixture = {each: sum(mass[each] for mass in stands) / len(stands) for each in stands[0]}
-    assert all(mass == mixture for mass in undeclared)
+    assert all(mass == mixture(metric, declared) for mass in undeclared)
 
 
 @pytest.mark.parametrize(("domain", "rest"), KEPT, ids=name)
@@ -135,8 +152,15 @@ def test_kept_responses(way, domain, rest):
     assert worst([way(metric, [answer]) for answer in some]) == mechanism.ratio
     if metric.factors:  # two days of that are too many walks
         return
-    days = [way(metric, [answer, answer]) for answer in (*metric.values, UNDECLARED[0], None)]
-    assert worst(days) <= mechanism.permanent_ratio
+    days = [way(metric, [answer, answer]) for answer in metric.values]
+    if metric.none is None:  # one stand-in is drawn once, for whatever is undeclared
+        some = [UNDECLARED[0], None]
+    else:
+        some = [UNDECLARED[0]] * 2
+        assert way(metric, [None, None]) == days[metric.position(None)]
+    undeclared = way(metric, some)
+    assert undeclared == mixture(metric, days)
+    assert worst([*days, undeclared]) <= mechanism.permanent_ratio
     assert len({silent(mass) for mass in days}) == 1
 
 
@@ -153,29 +177,24 @@ def test_texts(way, rest):
     metric = declare(TEXT, rest)
     texts = [way(metric, [answer]) for answer in ("", "a", "b", "\0", "a rather long one", "\ud800")]
     assert texts[1] == texts[4]  # as far as there is room for it
-    others = [way(metric, [answer]) for answer in (7, None)]
-    assert all(mass == others[0] for mass in others)
-    assert worst([*texts, others[0]]) <= mechanisms.of(metric).ratio
-    assert {silent(mass) for mass in (*texts, *others)} == {0}
+    other = way(metric, [7])
+    assert worst([*texts, other]) <= mechanisms.of(metric).ratio
+    assert {silent(mass) for mass in (*texts, other)} == {0}
+    for number in range(256):  # another that is no text draws the same text, and is reported as the first
+        draw = drawn(number, 256)
+        assert way(metric, [None], draw) == way(metric, [7], draw)
 
 
 @pytest.mark.parametrize("key", [0, 17, KEY_SPACE - 1])
 @pytest.mark.parametrize("kept", [False, True])
 def test_keys(way, key, kept):
     """What is no key is reported as a random one, as that one would be, draw for draw."""
-
-    class Drawn(Tape):
-        def __init__(self) -> None:
-            super().__init__([])
-
-        def below(self, n: int) -> int:
-            return key if n == KEY_SPACE else super().below(n)
-
+    draw = drawn(key, KEY_SPACE)
     rest = {"mechanism": "rappor", "parameters": (("bits", 4), ("cohorts", 2), ("hashes", 1))}
     metric = declare({"type": "key", "values": (), "candidates": "c.txt"}, rest, **({"epsilon_permanent": "2"} if kept else {}))
-    expected = way(metric, [key, key], Drawn)
+    expected = way(metric, [key, key], draw)
     for answer in (-1, KEY_SPACE, True, "17", 1.0, None, Odd()):
-        assert way(metric, [answer, answer], Drawn) == expected
+        assert way(metric, [answer, answer], draw) == expected
 
 
 NUMBER = {"type": "number", "values": (), "range": ("0", "4"), "unit": "ms"}

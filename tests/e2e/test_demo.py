@@ -29,6 +29,14 @@ def demo_inside(*arguments):
     return demo(*arguments) if done.returncode == 1 else done
 
 
+@pytest.fixture
+def own(tmp_path):
+    """Write a small table of one's own, read in less time than the flights, and return the options that take it."""
+    path = tmp_path / "small.csv"
+    path.write_text("Theme\n" + "dark\nlight\nlight\n" * 200, "utf-8")
+    return ["--input", str(path), "--column", "Theme"]
+
+
 def test_flights_are_recovered():
     """Every true share of 2,000 flights lies in its interval, errors are as predicted, and every report was counted."""
     done = demo_inside("--devices", 2000)
@@ -91,9 +99,9 @@ def test_a_column_of_strings(tmp_path):
         (["--redis-url", "redis://127.0.0.1:1", "--devices", "10"], "the store cannot be reached"),
     ],
 )
-def test_bad_arguments_are_explained(arguments, message):
+def test_bad_arguments_are_explained(arguments, message, own):
     """A bad argument ends with status 2 and says what is wrong, without a traceback."""
-    done = demo(*arguments, timeout=60)
+    done = demo(*arguments, *(own if "--redis-url" in arguments else ()), timeout=60)
     assert done.returncode == 2, done.stderr
     assert message in done.stderr
     assert "Traceback" not in done.stderr
@@ -123,21 +131,21 @@ def test_a_wrong_estimate_fails_the_demo(monkeypatch, capsys):
     assert "OUTSIDE" in capsys.readouterr().out
 
 
-def test_a_given_store_may_be_used_twice(start_store):
+def test_a_given_store_may_be_used_twice(start_store, own):
     """Two demos in one store count apart, each its own devices."""
     for _ in range(2):
-        done = demo_inside("--devices", 300, "--redis-url", start_store("wheel"))
+        done = demo_inside(*own, "--devices", 300, "--redis-url", start_store("wheel"))
         assert done.returncode == 0, done.stderr
         outcome = json.loads(done.stdout)
         assert {metric["n"] for metric in outcome["metrics"]} == {300}
         assert outcome["store"].startswith("given URL")
 
 
-def test_a_port_in_use_gets_no_reports():
+def test_a_port_in_use_gets_no_reports(own):
     """Where somebody else listens the demo ends with one line, and sends nothing there."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         taken.settimeout(0)
-        done = demo("--devices", 10, "--port", taken.getsockname()[1], timeout=60)
+        done = demo(*own, "--devices", 10, "--port", taken.getsockname()[1], timeout=60)
         assert done.returncode == 2
         assert "is in use by another program" in done.stderr
         with pytest.raises(BlockingIOError):
@@ -145,10 +153,10 @@ def test_a_port_in_use_gets_no_reports():
 
 
 @pytest.mark.parametrize("stays", [True, False])
-def test_the_page_stays_in_a_terminal(stays):
+def test_the_page_stays_in_a_terminal(stays, own):
     """In a terminal the page stays until Ctrl-C, and each long step is announced; with --no-keep the demo ends."""
     screen, theirs = pty.openpty()
-    command = [sys.executable, "-m", "deniable", "demo", "--devices", "300", *([] if stays else ["--no-keep"])]
+    command = [sys.executable, "-m", "deniable", "demo", *own, "--devices", "300", *([] if stays else ["--no-keep"])]
     told = {"stdin": subprocess.DEVNULL, "stdout": theirs, "stderr": theirs, "env": os.environ | {"TERM": "dumb"}}
     process = subprocess.Popen(command, start_new_session=True, **told)
     os.close(theirs)
@@ -166,14 +174,14 @@ def test_the_page_stays_in_a_terminal(stays):
     assert "Traceback" not in said
 
 
-def test_ctrl_c_shows_no_traceback():
+def test_ctrl_c_shows_no_traceback(own):
     """Ctrl-C, which goes to every process of the terminal, ends the demo with a word."""
-    command = [sys.executable, "-m", "deniable", "demo", "--devices", "300000"]
+    command = [sys.executable, "-m", "deniable", "demo", *own, "--devices", "300000"]
     told = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "stdin": subprocess.DEVNULL}
     process = subprocess.Popen(command, start_new_session=True, **told)
     while "Watch:" not in (line := process.stderr.readline()):
         assert line
-    time.sleep(2)  # amid what the devices answer
+    time.sleep(1)  # amid what the devices answer
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HEAVY = ("llvmlite", "markdown_it", "matplotlib", "numba", "opendp", "rich", "scipy")
 
 TAKE = """
@@ -69,9 +71,15 @@ def test_the_heavy_modules_are_those_of_no_ingest():
         assert any(Path(place, name).is_dir() for place in sys.path), name
 
 
-def test_to_decode_is_to_load_little():
-    """A server with pages, a worker and each command that decodes are ready half a second sooner for this."""
-    modules = "deniable_aggregator.decode.discovery, deniable_aggregator.measure.merge, deniable_server.app"
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "deniable_aggregator.decode.discovery, deniable_aggregator.measure.merge, deniable_server.app",
+        "deniable_aggregator.commands.account, deniable_server.commands.report",
+    ],
+)
+def test_to_decode_is_to_load_little(modules):
+    """A server with pages, a worker and each command that decodes or accounts are ready half a second sooner for this."""
     code = f"import sys, {modules}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not {"numba", "scipy.optimize", "scipy.stats"} & set(done.stdout.split())

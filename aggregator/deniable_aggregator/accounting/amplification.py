@@ -10,8 +10,6 @@ from math import exp, expm1, log1p, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.stats import binom
 
 from deniable.errors import ParameterError
 from deniable_aggregator.accounting import checks
@@ -70,6 +68,9 @@ def shuffled(epsilon: float, reports: int, delta: float) -> float:
     ----------
     V. Feldman, A. McMillan, K. Talwar: Hiding among the clones. FOCS 2021, theorem 3.2.
     """
+    from scipy.optimize import brentq  # noqa: PLC0415 - slow to import, and most statements name no shuffler
+    from scipy.stats import binom  # noqa: PLC0415
+
     checks.positive("epsilon", epsilon)
     checks.count("reports", reports)
     checks.delta(delta)
@@ -90,6 +91,8 @@ def _delta(total: float, epsilon: float, clones: NDArray[np.int64], weights: NDA
     Of the clones and the report, x are of the first kind. The likelihood ratio of the two answers depends on the share x /
     (clones + 1) alone, and rises with it.
     """
+    from scipy.stats import binom  # noqa: PLC0415
+
     true = 1 / (1 + exp(-epsilon))
     odds = exp(total)
     wanted = (odds * true - (1 - true)) / ((2 * true - 1) * (odds + 1))  # the share at which the ratio is e^total

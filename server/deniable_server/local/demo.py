@@ -15,7 +15,7 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import sqrt
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
@@ -27,14 +27,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from deniable import Budget, Caps, Client, mechanisms, registry, terminal
+from deniable import mechanisms, registry, terminal
 from deniable.errors import ConfigurationError
-from deniable.exact.epsilon import MAX_EPSILON, exact
+from deniable.exact.epsilon import exact
 from deniable.mechanisms.base import FrequencyOracle
-from deniable.transport import SenderSettings
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect
-from deniable_server.local import population
+from deniable_server.local import devices, population
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
@@ -131,7 +130,7 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
         answered = progress.add_task("devices answered", total=len(people.rows))
         counted = progress.add_task("reports counted", total=reports)
         with _spared():
-            futures = {pool.submit(_answer, dsn, settings.registry, names, chunk): len(chunk) for chunk in chunks}
+            futures = {pool.submit(devices.answer, dsn, settings.registry, names, chunk): len(chunk) for chunk in chunks}
         try:
             for number, future in enumerate(as_completed(futures)):
                 future.result()
@@ -160,25 +159,6 @@ def _spared() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-def _answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answer, ...]]) -> None:
-    """Simulate some devices: record each one's answers, and send them."""
-    for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):  # the simulated people are not this user
-        os.environ.pop(name, None)
-    settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
-    # One process records for many devices, which the SDK treats as one: so it may answer as often, without a budget or a state.
-    caps = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
-    loaded = registry.load(registry_path)
-    of_all = replace(loaded, metrics={id_: replace(metric, per_period=len(rows)) for id_, metric in loaded.metrics.items()})
-    with Client(dsn=dsn, registry=of_all, consent=True, settings=settings, caps=caps, state=None, strict=True) as client:
-        for row in rows:
-            for name, value in zip(names, row, strict=True):
-                client.record(name, value)
-        client.flush(60.0)
-        stats = client.stats()
-    if stats["sent"] != len(rows) * len(names):
-        raise ConfigurationError(f"not every report was accepted: {stats}")
 
 
 def _get(stack: Stack, settings: Settings, path: str) -> Any:

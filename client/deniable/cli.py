@@ -57,7 +57,7 @@ def _main(given: list[str]) -> int:
     run: Run | None = None
     for name in sorted(commands):
         about = CATALOGUE.get(name, _UNKNOWN)
-        subparser = subparsers.add_parser(name, help=about.summary, description=about.summary)
+        subparser = subparsers.add_parser(name, help=about.summary)
         if name != chosen:  # only the chosen command is imported
             continue
         found = _load(commands[name], about)

@@ -60,6 +60,7 @@ def test_every_help_has_an_example_that_is_read(name):
     """Each command and each of its actions shows an example in its help, and the command reads all of them."""
     parser = built(name)
     for each in below(parser):
+        assert each is parser or each.description, each.prog
         assert "examples:\n  deniable " in each.format_help(), each.prog
     for example in CATALOGUE[name].examples:
         parser.parse_args(shlex.split(example)[2:])

@@ -18,6 +18,13 @@ Run = Callable[[argparse.Namespace], int]
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
+class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001 - argparse names it nowhere else
+    """The actions of a command. What a list of them says of one, its own help says as well."""
+
+    def add_parser(self, name: str, **told: Any) -> Any:
+        return super().add_parser(name, description=told["help"], **told)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose options stand before an action or after it."""
 
@@ -34,7 +41,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_subparsers(self, **told: Any) -> Any:
         """Add actions."""
-        made = super().add_subparsers(**told)
+        made = super().add_subparsers(action=_Actions, **told)
         self._actions_below = made.choices
         return made
 

@@ -342,10 +342,13 @@ class Client:
         Returns
         -------
         bool
-            Whether nothing of it waits any more. Each report was then sent, or kept on disk for later, or refused by the server,
-            or lost; `stats` counts each kind. False says that some still waits, and will be sent later.
+            Whether the server took every report that this process has recorded. It is False if there was none, or if any still
+            waits, or was kept on disk for later, refused or lost. `stats` counts each kind.
         """
-        return self._sender.flush(timeout) if self._sender else True
+        if self._sender is None:
+            return False
+        self._sender.flush(timeout)
+        return self._sender.arrived
 
     async def aflush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
         """Do the same as `flush` without blocking the event loop."""
@@ -359,14 +362,20 @@ class Client:
 
     @guarded(bool)
     def close(self, timeout: float = 2.0) -> bool:
-        """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start."""
+        """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start.
+
+        Returns
+        -------
+        bool
+            As of `flush`.
+        """
         if self._sender is None:
-            return True
-        done = self._sender.close(timeout)
+            return False
+        self._sender.close(timeout)
         if self._journal.clearing:
             self._journal.clear()
         self._ledger.return_leases()
-        return done
+        return self._sender.arrived
 
     @guarded(dict)
     def stats(self) -> dict[str, Any]:

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from deniable.prepared import Occasion
+    from deniable.registry import Metric
     from deniable.source import Source
 
 __all__ = ["Client"]
@@ -129,6 +130,7 @@ class Client:
         self._recording = local()  # whether this thread is in `record`
         self._prepared: dict[str, Prepared] = {}
         self._sender: Sender | None = None
+        self._local = False
         self.disabled: str | None = switched_off()
         try:
             self._open(dsn or os.environ.get("DENIABLE_DSN") or None, registry, settings, state, registry_key, post)
@@ -160,14 +162,17 @@ class Client:
         self._permanent_responses = PermanentResponses(self._state, self._ledger, self._source or OS)
         self._journal = Journal(self._state)
         if self.disabled:  # the user has opted out
+            log.warning("deniable is off: %s", self.disabled)
             if spool:
                 spool.purge()
             self._journal.clear()
             return
         if dsn is None:
             self.disabled = "no DSN was given"
+            log.warning("deniable is off: %s", self.disabled)
             return
         parsed = Dsn.parse(dsn, allow_http=self._allow_http)
+        self._local = parsed.local
         if parsed.app != loaded.app:
             raise ConfigurationError(f"the DSN is for app {parsed.app!r} and the registry for app {loaded.app!r}")
         chore = self._fetcher(parsed, registry_key, loaded, directory) if registry_key else None
@@ -263,6 +268,7 @@ class Client:
                 sender.purge()
         if fault is not None:
             self._counts.undeclared += 1
+            self._warn_of_undeclared(prepared.metric)
             if self.strict or not isinstance(fault, ParameterError):
                 raise fault
         return not dropped
@@ -317,6 +323,16 @@ class Client:
             warn_once(near[0], "unknown_metric", "record was given a similar name, which the registry does not declare")
         else:
             warn_once("record", "unknown_metric", "the registry does not declare the metric; strict=True shows which")
+
+    def _warn_of_undeclared(self, metric: Metric) -> None:
+        """Warn about an undeclared answer, without it, while the app is developed.
+
+        Elsewhere nothing is logged: a log can leave the device, and this line depends on the answer and has no noise.
+        """
+        if self._local and not self.strict:
+            instead = "a random one" if metric.other is None else "its other"
+            words = f"an answer is none that the registry declares, so {instead} was reported instead"
+            warn_once(metric.id, "undeclared", f"{words}; strict=True shows where, and stats() counts such answers")
 
     def count_error(self, error: Exception, where: str) -> None:
         """Count an error that the app does not see. Only its type is logged: the message might contain an answer."""

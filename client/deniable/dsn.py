@@ -71,14 +71,21 @@ class Dsn:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(f"{parts.scheme}://{host}{port}{prefix}", parts.username, app)
 
+    @property
+    def local(self) -> bool:
+        """Whether it leads to this machine, as while an app is developed."""
+        return _is_loopback(urlsplit(self.url).hostname or "")
+
     def __repr__(self) -> str:
         return f"Dsn({self.url}/{self.app})"
 
 
 def _is_loopback(host: str) -> bool:
-    from ipaddress import ip_address  # noqa: PLC0415 - only http:// asks
+    if ":" not in host and not host[-1:].isdigit():
+        return host == "localhost"
+    from ipaddress import ip_address  # noqa: PLC0415 - most hosts have names
 
     try:
-        return host == "localhost" or ip_address(host).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
         return False

@@ -243,6 +243,42 @@ def test_strings_keys_and_products(client_of, caplog, capsys):
     assert str(client.explain("found", CANARY)).count(CANARY) == 0
 
 
+# undeclared answers
+
+
+@pytest.mark.parametrize("host", ["http://canary-key@localhost:8080", "http://canary-key@127.0.0.1", "https://canary-key@[::1]"])
+def test_an_undeclared_answer_is_told_while_developing(client_of, registry_text, caplog, host):
+    """Where reports stay on this machine, each metric's first undeclared answer is told: what stood in, and where to look."""
+    text = registry_text.replace('"dark", "system"]', '"dark", "else"]\nother = "else"')
+    client = client_of(dsn=f"{host}/shop", registry=parse(text))
+    for answer in (CANARY, f"{CANARY}!", [CANARY]):
+        assert client.record("ui.theme", answer)
+        assert client.record("ui.dark", answer)
+    rule, where = "an answer is none that the registry declares", "strict=True shows where, and stats() counts such answers"
+    assert [record.message for record in caplog.records] == [
+        f"deniable: ui.theme: undeclared: {rule}, so its other was reported instead; {where}",
+        f"deniable: ui.dark: undeclared: {rule}, so a random one was reported instead; {where}",
+    ]
+    assert client.stats()["undeclared"] == 6
+
+
+def test_an_undeclared_answer_is_not_told_elsewhere(client_of, caplog):
+    """A log can leave a device without any noise, so nothing that depends on the answer is written there."""
+    caplog.set_level(logging.DEBUG)
+    client = client_of()
+    assert client.record("ui.theme", CANARY)
+    assert client.stats()["undeclared"] == 1
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(("dsn", "why"), [(None, "no DSN was given"), (DSN, "DO_NOT_TRACK is set")])
+def test_why_a_client_is_off_is_told(client_of, monkeypatch, caplog, dsn, why):
+    """Whoever wonders where nothing arrives finds the reason in the log."""
+    monkeypatch.setenv("DO_NOT_TRACK", "" if dsn is None else "1")
+    client_of(dsn=dsn)
+    assert [(record.levelname, record.message) for record in caplog.records] == [("WARNING", f"deniable is off: {why}")]
+
+
 # arrival
 
 

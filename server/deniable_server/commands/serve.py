@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import running
+from deniable_server.commands.needed import require
 
 if TYPE_CHECKING:
     import argparse
@@ -30,6 +31,7 @@ def serve(parser: argparse.ArgumentParser) -> Run:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    require()
     served = running.find(arguments.data)
     if served is not None:
         named = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"

@@ -167,18 +167,18 @@ def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - i
 
 
 def flush(timeout: float = 5.0) -> bool:
-    """Send what is queued; return whether nothing of it waits after `timeout` seconds. See `Client.flush`."""
-    return _client.flush(timeout) if _client else True
+    """Send what is queued within `timeout` seconds; return whether all that was recorded has arrived. See `Client.flush`."""
+    return _client.flush(timeout) if _client else False
 
 
 async def aflush(timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
     """Do the same as `flush` without blocking the event loop."""
-    return await _client.aflush(timeout) if _client else True
+    return await _client.aflush(timeout) if _client else False
 
 
 def close(timeout: float = 2.0) -> bool:
-    """Send what is queued within `timeout` seconds and stop for good."""
-    return _client.close(timeout) if _client else True
+    """Send what is queued within `timeout` seconds and stop for good; return whether all that was recorded has arrived."""
+    return _client.close(timeout) if _client else False
 
 
 def stats() -> dict[str, Any]:

@@ -6,19 +6,19 @@ subcommand (`Run`). A subcommand whose extra is not installed says which ``pip i
 
 from __future__ import annotations
 
+import argparse
 import sys
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 import deniable
 from deniable import terminal
-from deniable.commands.catalogue import CATALOGUE, NOT_ON_WINDOWS, Entry
+from deniable.commands.catalogue import CATALOGUE, GROUPS, NOT_ON_WINDOWS, Entry, actions
 from deniable.commands.parser import Parser
 from deniable.errors import DeniableError
 
 if TYPE_CHECKING:
-    import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from importlib.metadata import EntryPoint
 
     from deniable.commands.parser import Run
@@ -30,7 +30,6 @@ __all__ = ["main"]
 _UNKNOWN = Entry("", "", ())  # of a command that another package brings
 _INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctrl-C
 _COMMANDS = "https://deniable.github.io/deniable/commands/"
-_EXAMPLES = ("deniable init", "deniable serve")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,14 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(given: list[str]) -> int:
     commands = {point.name: point for point in entry_points(group="deniable.commands")}
     parser = Parser(prog="deniable", description="Telemetry that nobody can hold against the person who sent it.")
-    parser.epilog = "\n".join(["examples:", *(f"  {line}" for line in _EXAMPLES)])
+    parser.elsewhere = actions()
+    parser.epilog = _listed(commands)
     parser.add_argument("--version", action="version", version=f"deniable {deniable.__version__}")
-    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    told = {"help": argparse.SUPPRESS, "prog": parser.prog}  # the epilog lists them
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", **told)
+    parser.usage = f"{parser.prog} [-h] [--version] COMMAND ..."
     chosen = given[0] if given else ""
     run: Run | None = None
     for name in sorted(commands):
         about = CATALOGUE.get(name, _UNKNOWN)
-        subparser = subparsers.add_parser(name, help=about.summary, description=about.summary)
+        subparser = subparsers.add_parser(name, help=about.summary)
         if name != chosen:  # only the chosen command is imported
             continue
         found = _load(commands[name], about)
@@ -78,6 +80,16 @@ def _main(given: list[str]) -> int:
     except ModuleNotFoundError as error:  # of a command that imports what it needs once it has said something
         print(f"deniable {chosen} {_lack(error, CATALOGUE.get(chosen, _UNKNOWN))}", file=sys.stderr)
     return 2
+
+
+def _listed(commands: Collection[str]) -> str:
+    """List the commands in their groups, and those of other packages after them."""
+    groups = {**GROUPS, "more": tuple(sorted(set(commands) - CATALOGUE.keys()))}
+    lines = []
+    for group, names in groups.items():
+        known = [f"  {name:<12}  {CATALOGUE.get(name, _UNKNOWN).summary}".rstrip() for name in names if name in commands]
+        lines += ["", f"{group}:", *known] if known else []
+    return "\n".join([*lines[1:], "", "Options and examples of a command: deniable COMMAND --help"])
 
 
 def _load(point: EntryPoint, about: Entry) -> Command | str:

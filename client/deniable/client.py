@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from deniable.prepared import Occasion
+    from deniable.registry import Metric
     from deniable.source import Source
 
 __all__ = ["Client"]
@@ -130,6 +131,7 @@ class Client:
         self._recording = local()  # whether this thread is in `record`
         self._prepared: dict[str, Prepared] = {}
         self._sender: Sender | None = None
+        self._local = False
         self.disabled: str | None = switched_off()
         try:
             self._open(dsn or os.environ.get("DENIABLE_DSN") or None, registry, settings, state, registry_key, post)
@@ -161,14 +163,17 @@ class Client:
         self._permanent_responses = PermanentResponses(self._state, self._ledger, self._source or OS)
         self._journal = Journal(self._state)
         if self.disabled:  # the user has opted out
+            log.warning("deniable is off: %s", self.disabled)
             if spool:
                 spool.purge()
             self._journal.clear()
             return
         if dsn is None:
             self.disabled = "no DSN was given"
+            log.warning("deniable is off: %s", self.disabled)
             return
         parsed = Dsn.parse(dsn, allow_http=self._allow_http)
+        self._local = parsed.local
         if parsed.app != loaded.app:
             raise ConfigurationError(f"the DSN is for app {parsed.app!r} and the registry for app {loaded.app!r}")
         chore = self._fetcher(parsed, registry_key, loaded, directory) if registry_key else None
@@ -266,6 +271,7 @@ class Client:
             self._counts.clipped += 1
         if fault is not None:
             self._counts.undeclared += 1
+            self._warn_of_undeclared(prepared.metric)
             if self.strict or not isinstance(fault, ParameterError):
                 raise fault
         return not dropped
@@ -320,6 +326,16 @@ class Client:
             warn_once(near[0], "unknown_metric", "record was given a similar name, which the registry does not declare")
         else:
             warn_once("record", "unknown_metric", "the registry does not declare the metric; strict=True shows which")
+
+    def _warn_of_undeclared(self, metric: Metric) -> None:
+        """Warn about an undeclared answer, without it, while the app is developed.
+
+        Elsewhere nothing is logged: a log can leave the device, and this line depends on the answer and has no noise.
+        """
+        if self._local and not self.strict:
+            instead = "a random one" if metric.other is None else "its other"
+            words = f"an answer is none that the registry declares, so {instead} was reported instead"
+            warn_once(metric.id, "undeclared", f"{words}; strict=True shows where, and stats() counts such answers")
 
     def count_error(self, error: Exception, where: str) -> None:
         """Count an error that the app does not see. Only its type is logged: the message might contain an answer."""
@@ -391,10 +407,13 @@ class Client:
         Returns
         -------
         bool
-            Whether nothing of it waits any more. Each report was then sent, or kept on disk for later, or refused by the server,
-            or lost; `stats` counts each kind. False says that some still waits, and will be sent later.
+            Whether the server took every report that this process has recorded. It is False if there was none, or if any still
+            waits, or was kept on disk for later, refused or lost. `stats` counts each kind.
         """
-        return self._sender.flush(timeout) if self._sender else True
+        if self._sender is None:
+            return False
+        self._sender.flush(timeout)
+        return self._sender.arrived
 
     async def aflush(self, timeout: float = 5.0) -> bool:  # noqa: ASYNC109 - as for `flush`
         """Do the same as `flush` without blocking the event loop."""
@@ -408,14 +427,20 @@ class Client:
 
     @guarded(bool)
     def close(self, timeout: float = 2.0) -> bool:
-        """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start."""
+        """Stop for good: send what is queued within `timeout` seconds, and keep the rest for the next start.
+
+        Returns
+        -------
+        bool
+            As of `flush`.
+        """
         if self._sender is None:
-            return True
-        done = self._sender.close(timeout)
+            return False
+        self._sender.close(timeout)
         if self._journal.clearing:
             self._journal.clear()
         self._ledger.return_leases()
-        return done
+        return self._sender.arrived
 
     @guarded(dict)
     def stats(self) -> dict[str, Any]:

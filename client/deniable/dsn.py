@@ -9,6 +9,8 @@ from deniable.errors import ConfigurationError
 
 __all__ = ["Dsn"]
 
+_SECRET = {"rk_": "a read key", "ak_": "an admin key"}  # how the keys begin that no app may hold
+
 
 @dataclass(frozen=True, slots=True)
 class Dsn:
@@ -42,7 +44,7 @@ class Dsn:
         Raises
         ------
         ConfigurationError
-            If a part is missing, or ``http://`` is not allowed. The message does not repeat the key.
+            If a part is missing, ``http://`` is not allowed, or the key is no ingest key. The message does not repeat the key.
         """
         shape = "a DSN is written https://PUBLIC_KEY@host/app"
         try:
@@ -54,6 +56,10 @@ class Dsn:
             raise ConfigurationError(f"{shape}; got the scheme {parts.scheme!r}")
         if not parts.username or parts.password:
             raise ConfigurationError(f"{shape}; the part before @ is the public key alone")
+        start = parts.username[:3]
+        if start in _SECRET:
+            wrong = f"the key of this DSN is {_SECRET[start]} ({start}...), which no app may hold"
+            raise ConfigurationError(f"{wrong}: write the app's ingest key (pk_...), which is public")
         if not parts.hostname:
             raise ConfigurationError(f"{shape}; the host is missing")
         if parts.scheme == "http" and not allow_http and not _is_loopback(parts.hostname):
@@ -65,14 +71,21 @@ class Dsn:
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
         return cls(f"{parts.scheme}://{host}{port}{prefix}", parts.username, app)
 
+    @property
+    def local(self) -> bool:
+        """Whether it leads to this machine, as while an app is developed."""
+        return _is_loopback(urlsplit(self.url).hostname or "")
+
     def __repr__(self) -> str:
         return f"Dsn({self.url}/{self.app})"
 
 
 def _is_loopback(host: str) -> bool:
-    from ipaddress import ip_address  # noqa: PLC0415 - only http:// asks
+    if ":" not in host and not host[-1:].isdigit():
+        return host == "localhost"
+    from ipaddress import ip_address  # noqa: PLC0415 - most hosts have names
 
     try:
-        return host == "localhost" or ip_address(host).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
         return False

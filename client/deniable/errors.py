@@ -91,7 +91,7 @@ class Fault:
     rule
         What must hold.
     value
-        The value in the file; None if it is missing.
+        The value in the file; None if it is missing. Without one the rule says all.
     line
         Its line; 0 if unknown.
     """
@@ -99,13 +99,16 @@ class Fault:
     file: str
     metric: str
     rule: str
-    value: object
+    value: object = ...
     line: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        got = "nothing" if self.value is None else repr(self.value)
         where = f"{self.file}{f':{self.line}' if self.line else ''}"
-        return f"{where}: {'' if self.metric == '-' else f'{self.metric}: '}{self.rule}; got {got}"
+        said = f"{where}: {'' if self.metric == '-' else f'{self.metric}: '}{self.rule}"
+        if self.value is ...:
+            return said
+        written = str(self.value).lower() if isinstance(self.value, bool) else repr(self.value)  # as TOML has it
+        return f"{said}; got {'nothing' if self.value is None else written}"
 
 
 class RegistryError(DeniableError, ValueError):

@@ -140,7 +140,8 @@ def test_a_store_is_named_once(monkeypatch, tmp_path):
     monkeypatch.delenv("DENIABLE_REDIS_URL", raising=False)
     with pytest.raises(ConfigurationError, match=r"no store is named: set DENIABLE_REDIS_URL, or give --redis-url, or --data"):
         named()
-    with running.keep({"DENIABLE_REDIS_URL": "unix:///here"}, running.FOLDER), running.keep({}, tmp_path / "none"):
+    here = running.Running("http://here", 1, {"DENIABLE_REDIS_URL": "unix:///here"})
+    with running.keep(here, running.FOLDER):
         assert named() == "unix:///here"
         assert named(data=tmp_path / ".deniable") == "unix:///here"
         assert named(redis_url="redis://option") == "redis://option"
@@ -154,12 +155,40 @@ def test_a_store_is_named_once(monkeypatch, tmp_path):
         named(data=tmp_path / ".deniable")
 
 
-@pytest.mark.parametrize("text", ["[]", '{"DENIABLE_REDIS_URL": 1}', "{", "\\xff"])
-def test_what_is_no_environment_is_said(tmp_path, text):
-    """A file that no server wrote is named, without a traceback."""
-    (tmp_path / "serving.json").write_bytes(text.encode("latin-1"))
-    with pytest.raises(ConfigurationError, match=r"serving\.json"):
-        running.read(tmp_path)
+KILLED = """
+import os, sys
+from pathlib import Path
+from deniable_aggregator.process import running
+
+with running.keep(running.Running("http://killed", 1, {}), Path(sys.argv[1])):
+    os._exit(0)
+"""
+
+
+def test_what_a_killed_server_left_tells_of_nothing(tmp_path):
+    """A server is found while it runs and not after it was killed; the next one takes its place."""
+    subprocess.run([sys.executable, "-c", KILLED, tmp_path], timeout=60, check=True)
+    assert (tmp_path / "serving.json").exists()
+    assert running.find(tmp_path) is None
+    here = running.Running("http://here", 1, {"A": "b"})
+    with running.keep(here, tmp_path):
+        assert running.find(tmp_path) == here
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_tells_of_a_server_is_its_own(tmp_path):
+    """A folder that cannot be made, or a file that cannot be read, is said; a server that came later keeps its file."""
+    (tmp_path / "file").touch()
+    with running.keep(running.Running("", 1, {}), tmp_path / "file" / "below"):
+        pass
+    (tmp_path / "data" / "serving.json").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=r"serving\.json cannot be read: Is a directory"):
+        running.find(tmp_path / "data")
+    later = running.Running("http://later", 2, {})
+    with running.keep(running.Running("http://first", 1, {}), tmp_path / "two"):
+        with running.keep(later, tmp_path / "two"):
+            assert running.find(tmp_path / "two") == later
+        assert running.find(tmp_path / "two") is None
 
 
 def test_a_worker_goes_by_its_variables(monkeypatch, registry_file, start_store):

@@ -12,7 +12,7 @@ import pytest
 
 import deniable
 from deniable import cli
-from deniable.commands.catalogue import CATALOGUE, NOT_ON_WINDOWS
+from deniable.commands.catalogue import CATALOGUE, GROUPS, NOT_ON_WINDOWS, actions
 from deniable.commands.parser import Parser
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
@@ -55,11 +55,33 @@ def test_the_catalogue_has_every_command():
         assert bool(entry.extra) != COMMANDS[name].startswith("deniable."), name
 
 
+def test_the_help_lists_every_command_once_in_its_group(capsys):
+    """The commands stand in groups, the first steps first, each with its summary in a line of a narrow terminal."""
+    with pytest.raises(SystemExit):
+        cli.main(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    assert "usage: deniable [-h] [--version] COMMAND ..." in lines
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(COMMANDS)
+    listed = [line.split()[0] for line in lines if re.match(r"  [a-z]", line) and not line.startswith("  deniable")]
+    assert listed == [name for names in GROUPS.values() for name in names]
+    assert listed[:3] == ["demo", "init", "serve"]
+    assert max(map(len, lines)) <= 80
+    assert all(any(line.endswith(f" {entry.summary}") for line in lines) for entry in CATALOGUE.values())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_actions_of_a_command_are_known_before_it_is_imported(name):
+    """The catalogue tells the actions of each command, as its parser has them."""
+    known = {action for action, commands in actions().items() if name in commands}
+    assert known == set(built(name)._actions_below)
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_help_has_an_example_that_is_read(name):
     """Each command and each of its actions shows an example in its help, and the command reads all of them."""
     parser = built(name)
     for each in below(parser):
+        assert each is parser or each.description, each.prog
         assert "examples:\n  deniable " in each.format_help(), each.prog
     for example in CATALOGUE[name].examples:
         parser.parse_args(shlex.split(example)[2:])
@@ -91,6 +113,10 @@ def test_options_stand_before_an_action_or_after_it(line, expected):
         ("explian", "explain"),
         ("regsitry lint x", "registry"),
         ("registry lnit", "lint"),
+        ("lint", "registry lint"),
+        ("lnt", "registry lint"),
+        ("decode x", "rappor decode"),
+        ("list", "audit-log list, dlq list or keys list"),
         ("version", "--version"),
         ("help", "--help"),
     ],
@@ -103,6 +129,13 @@ def test_a_mistyped_word_gets_the_nearest(capsys, typed, meant):
     err = capsys.readouterr().err
     assert f"did you mean {meant}?" in err
     assert "choose from" not in err
+
+
+def test_a_missing_action_gets_all_that_there_are(capsys):
+    """Whoever gives a command without its action learns the actions."""
+    with pytest.raises(SystemExit):
+        cli.main(["registry"])
+    assert capsys.readouterr().err.endswith("required: ACTION, one of lint, diff, publish, show, keygen, sign, verify\n")
 
 
 def test_a_word_like_no_other_gets_none(capsys):

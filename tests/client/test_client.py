@@ -245,6 +245,97 @@ def test_strings_keys_and_products(client_of, caplog, capsys):
     assert str(client.explain("found", CANARY)).count(CANARY) == 0
 
 
+# undeclared answers
+
+
+@pytest.mark.parametrize("host", ["http://canary-key@localhost:8080", "http://canary-key@127.0.0.1", "https://canary-key@[::1]"])
+def test_an_undeclared_answer_is_told_while_developing(client_of, registry_text, caplog, host):
+    """Where reports stay on this machine, each metric's first undeclared answer is told: what stood in, and where to look."""
+    text = registry_text.replace('"dark", "system"]', '"dark", "else"]\nother = "else"')
+    client = client_of(dsn=f"{host}/shop", registry=parse(text))
+    for answer in (CANARY, f"{CANARY}!", [CANARY]):
+        assert client.record("ui.theme", answer)
+        assert client.record("ui.dark", answer)
+    rule, where = "an answer is none that the registry declares", "strict=True shows where, and stats() counts such answers"
+    assert [record.message for record in caplog.records] == [
+        f"deniable: ui.theme: undeclared: {rule}, so its other was reported instead; {where}",
+        f"deniable: ui.dark: undeclared: {rule}, so a random one was reported instead; {where}",
+    ]
+    assert client.stats()["undeclared"] == 6
+
+
+def test_an_undeclared_answer_is_not_told_elsewhere(client_of, caplog):
+    """A log can leave a device without any noise, so nothing that depends on the answer is written there."""
+    caplog.set_level(logging.DEBUG)
+    client = client_of()
+    assert client.record("ui.theme", CANARY)
+    assert client.stats()["undeclared"] == 1
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize(("dsn", "why"), [(None, "no DSN was given"), (DSN, "DO_NOT_TRACK is set")])
+def test_why_a_client_is_off_is_told(client_of, monkeypatch, caplog, dsn, why):
+    """Whoever wonders where nothing arrives finds the reason in the log."""
+    monkeypatch.setenv("DO_NOT_TRACK", "" if dsn is None else "1")
+    client_of(dsn=dsn)
+    assert [(record.levelname, record.message) for record in caplog.records] == [("WARNING", f"deniable is off: {why}")]
+
+
+# arrival
+
+
+@pytest.mark.parametrize("status", [401, 422, 500])
+def test_flush_says_whether_all_arrived(client_of, status):
+    """True is said once the server took all that was recorded; not where nothing was, and never after a loss."""
+    post = Fake()
+    client = client_of(post)
+    assert not client.flush(5)
+    client.record("ui.dark", value=True)
+    assert client.flush(5)
+    assert client.flush(5)
+    post.status = status
+    client.record("ui.dark", value=True)
+    assert not client.flush(5)
+    post.status = 202
+    client.record("ui.dark", value=True)
+    assert not client.flush(5)
+    assert not client.close(5)
+
+
+def test_a_report_that_the_server_takes_in_part_did_not_arrive(client_of):
+    """Of a batch that was accepted, a report may have been rejected."""
+    client = client_of(lambda *_: (202, {}, {"accepted": 1}))
+    client.record("ui.dark", value=True)
+    client.record("ui.dark", value=True)
+    assert not client.flush(5)
+    assert client.stats()["rejected"] == 1
+
+
+def test_what_is_kept_for_later_did_not_arrive(client_of, tmp_path):
+    """A report on disk waits for another start; what is closed with all arrived says so."""
+
+    def away(*_):
+        raise OSError
+
+    client = client_of(away, state=tmp_path / "away", settings=SenderSettings(max_tries=1))
+    client.record("ui.dark", value=True)
+    assert not client.flush(5)
+    assert not client.close(5)
+    assert client.stats()["spooled"] == 1
+    client = client_of(state=tmp_path / "there")
+    client.record("ui.dark", value=True)
+    assert client.close(5)
+
+
+def test_nothing_arrives_from_a_client_that_is_off(client_of):
+    """Nor before `init`."""
+    client = client_of(dsn=None)
+    client.record("ui.dark", value=True)
+    assert not client.flush(5)
+    assert not client.close(5)
+    assert not deniable.flush(1)
+
+
 # consent
 
 
@@ -253,7 +344,7 @@ def test_nothing_without_consent(client_of, sending_threads):
     post = Fake()
     client = client_of(post, consent=False)
     assert not client.record("ui.dark", value=True)
-    assert client.flush(5)
+    assert not client.flush(5)
     assert client.stats()["dropped"] == {"no_consent": 1}
     assert client.stats()["spent"]["lifetime"] == 0
     assert not post.raw
@@ -279,7 +370,7 @@ def test_consent_taken_back_while_a_report_is_made(client_of):
     client = client_of(post, source=Slow())
     client.record("ui.dark", value=True)
     client.set_consent(True)
-    assert client.flush(5)
+    assert not client.flush(5)
     assert not post.raw
 
 
@@ -325,7 +416,7 @@ def test_a_consent_that_fails_is_none(client_of):
     client = client_of(post, consent=fail)
     assert client.record("ui.dark", value=True)
     assert not client.record("ui.dark", value=True)
-    assert client.flush(5)
+    assert not client.flush(5)
     assert client.stats()["dropped"] == {"no_consent": 1, "purged": 1}
     assert not post.raw
 
@@ -341,7 +432,7 @@ def test_strict_refuses_an_odd_consent_and_takes_it_for_a_no(client_of, no, func
     ask = (lambda: client.record("ui.dark", value=True)) if function and not callable(no) else (lambda: client.set_consent(no))
     with pytest.raises((ConfigurationError, ZeroDivisionError)):
         ask()
-    assert client.flush(5)
+    assert not client.flush(5)
     assert not post.raw
 
 
@@ -351,7 +442,7 @@ def test_a_function_is_asked_at_once(client_of):
     client = client_of(post)
     assert client.record("ui.dark", value=True)
     client.set_consent(lambda: False)
-    assert client.flush(5)
+    assert not client.flush(5)
     assert not post.raw
     assert client.stats()["dropped"] == {"purged": 1}
 
@@ -364,12 +455,12 @@ def test_consent_taken_back(client_of, no):
     client.record("ui.dark", value=True)
     client.set_consent(no)
     assert not client.record("ui.dark", value=True)
-    assert client.flush(5)
+    assert not client.flush(5)
     assert not post.raw
     assert client.stats()["dropped"] == {"purged": 1, "no_consent": 1}
     client.set_consent(True)
     assert client.record("ui.dark", value=True)
-    assert client.flush(10)
+    assert not client.flush(10)
     assert sum(group["count"] for group in post.groups) == 1
 
 
@@ -384,7 +475,7 @@ def test_switches(monkeypatch, client_of, name, value, off):
     post = Fake()
     client = client_of(post)
     assert client.record("ui.dark", value=True) is not off
-    assert client.flush(10)
+    assert client.flush(10) is not off
     assert bool(post.raw) is not off
     assert client.stats()["disabled"] == (f"{name} is set" if off else None)
     assert client.stats()["dropped"] == ({"disabled": 1} if off else {})
@@ -394,8 +485,8 @@ def test_no_dsn(client_of):
     """Without a DSN everything works and nothing is sent."""
     client = client_of(dsn=None)
     assert not client.record("ui.dark", value=True)
-    assert client.flush(1)
-    assert client.close(1)
+    assert not client.flush(1)
+    assert not client.close(1)
     assert client.stats()["disabled"] == "no DSN was given"
     assert "no DSN was given" in repr(client)
 
@@ -441,7 +532,7 @@ def test_an_unusable_configuration_is_off(client_of, caplog, options, error):
     client = client_of(**options)
     assert not client.record("ui.dark", value=True)
     assert not client.record("nosuch", value=True)
-    assert client.flush(1)
+    assert not client.flush(1)
     assert client.stats()["disabled"].startswith(error.__name__)
     assert client.stats()["dropped"] == {"disabled": 2}
     assert "nosuch" not in caplog.text
@@ -711,7 +802,7 @@ def test_a_stale_registry_is_told(client_of, registry_text, caplog):
         for _ in range(2):
             client.record("ui.theme", "dark")
             client.record("ui.dark", value=True)
-            assert client.flush(10)
+            assert not client.flush(10)
     assert client.stats()["refusals"] == {"ui.dark: unknown_metric": 2, "ui.theme: definition_mismatch": 2}
     told = [record.message for record in caplog.records]
     assert [line.rpartition(": ")[0] for line in told] == [
@@ -727,7 +818,7 @@ def test_a_wrong_key_is_told(client_of, registry, caplog):
         client = client_of(HttpPost(f"{Dsn.parse(server.dsn).url}/v1/reports"), dsn=dsn)
         for _ in range(2):
             client.record("ui.theme", "dark")
-            assert client.flush(10)
+            assert not client.flush(10)
     assert client.stats()["dropped"] == {"refused_key": 2}
     (record,) = caplog.records
     assert record.message.startswith("deniable: status 401: unknown_key: ")
@@ -749,7 +840,7 @@ def test_the_answer_is_nowhere(client_of, registry_text, caplog, capsys):
         handle.record(value)
         client.record("ui.dark", value)
         client.record("nosuch", value)
-    assert client.flush(10)
+    assert not client.flush(10)
     out, err = capsys.readouterr()
     assert client.stats()["recorded"] == 18
     assert client.stats()["undeclared"] == 16
@@ -897,7 +988,7 @@ def test_explain_sends_nothing(client_of):
     told = client.explain("ui.theme", "dark")
     assert told.report
     assert client.stats()["recorded"] == 0
-    assert client.flush(1)
+    assert not client.flush(1)
     assert not post.raw
 
 
@@ -935,8 +1026,8 @@ def test_before_init(module):
     """Before `init` everything is a no-op that says so."""
     assert module.record("ui.dark", value=True) is False
     assert module.metric("ui.dark").record(value=True) is False
-    assert module.flush(1)
-    assert module.close(1)
+    assert not module.flush(1)
+    assert not module.close(1)
     module.set_consent(True)
     assert module.stats() == {"disabled": "deniable.init was not called"}
     assert module.explain("ui.dark") is None
@@ -971,6 +1062,6 @@ def test_a_consent_that_ends_takes_back_what_is_queued(client_of):
     assert client.record("ui.theme", "dark")
     agreed[0] = False
     assert not client.record("ui.theme", "dark")
-    assert client.flush(10)
+    assert not client.flush(10)
     assert not post.groups
     assert client.stats()["dropped"]["purged"] == 1

@@ -90,6 +90,15 @@ def test_missing_parts(text, rule):
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(("start", "role"), [("rk", "read"), ("ak", "admin")])
+def test_a_key_of_another_role(start, role):
+    """A key that opens more than an app may hold is refused, and the message says which key an app takes, and shows none."""
+    with pytest.raises(ConfigurationError) as caught:
+        Dsn.parse(f"https://{start}_{KEY}@t.example/shop")
+    words = f"the key of this DSN is {'an' if role == 'admin' else 'a'} {role} key ({start}_...), which no app may hold"
+    assert str(caught.value) == f"{words}: write the app's ingest key (pk_...), which is public"
+
+
 def test_repr_hides_the_key():
     """Printing a DSN does not print the key."""
     assert repr(Dsn.parse(f"https://{KEY}@t.example/shop")) == "Dsn(https://t.example/shop)"

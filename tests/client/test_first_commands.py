@@ -16,8 +16,10 @@ from deniable.commands.parser import Parser
 from deniable.device.journal import Journal
 from deniable.device.state import State
 from deniable.errors import ConfigurationError, RegistryError
+from deniable.limits.allowance import MICRO, reserved
 from deniable.lint import lint
 from deniable.registry import load
+from deniable.registry.tables import Budget
 from deniable.wire.report import Report, Stratum
 
 
@@ -43,6 +45,16 @@ def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys
     ]
     assert cli.main(shlex.split(lines[1], comments=True)[1:]) == 0
     assert cli.main(shlex.split(lines[2], comments=True)[1:]) == 0
+
+
+def test_init_says_why_its_budget_is_what_it_is(tmp_path, monkeypatch):
+    """The budget's comment has what the metrics need, and the bounds without the table."""
+    monkeypatch.chdir(tmp_path)
+    run(init)
+    text = (tmp_path / "metrics.toml").read_text("utf-8")
+    (numbers,) = re.findall(r"need (\d+) nats in .* without this table: (\d+) and (\d+)", text)
+    needed = sum(each.window for each in reserved(load("metrics.toml"), Budget()).values()) / MICRO
+    assert [float(number) for number in numbers] == [needed, Budget().per_window, Budget().lifetime]
 
 
 def test_init_needs_no_segments_of_an_app(tmp_path, monkeypatch):

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from deniable.commands.catalogue import CATALOGUE
+from deniable_server.commands.needed import _MODULES
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
 COMMANDS = PROJECT["entry-points"]["deniable.commands"]
@@ -77,20 +78,38 @@ def foreign(extra):
     }
 
 
+def without(modules, *command):
+    """Run a command where modules are missing."""
+    code = f"{IMPORT.format(foreign=modules, modules=[])}\nfrom deniable.cli import main\nraise SystemExit(main({command!r}))"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
+
+
 @pytest.mark.parametrize("name", LATE)
 def test_the_options_of_the_first_commands_need_no_extra(name):
-    """The commands of the first minutes show their options in the base install, and say something before they import the rest."""
-    code = IMPORT.format(foreign=foreign(""), modules=[])
-    for arguments, status, words in (
-        (["--help"], 0, "--redis-url"),
-        ([], 2, f"deniable {name} needs"),
-    ):
-        main = f"{code}\nfrom deniable.cli import main\nraise SystemExit(main({[name, *arguments]!r}))"
-        done = subprocess.run([sys.executable, "-c", main], capture_output=True, text=True, timeout=120, check=False)
-        assert (done.returncode, words in done.stdout + done.stderr) == (status, True), done
-    first, lack = done.stderr.splitlines()
-    assert first.endswith(" ...")
-    assert lack.endswith(f"pip install 'deniable[{CATALOGUE[name].extra}]'")
+    """The commands of the first minutes show their options in the base install."""
+    done = without(foreign(""), name, "--help")
+    assert (done.returncode, "--redis-url" in done.stdout) == (0, True), done
+
+
+@pytest.mark.parametrize("name", LATE)
+@pytest.mark.parametrize("missing", ["numpy", "gunicorn", "markdown_it"])
+def test_what_is_missing_is_said_before_anything_else(name, missing):
+    """A command that starts others says which extra it needs before it says what it begins."""
+    done = without({missing}, name)
+    remedy = f"pip install 'deniable[{CATALOGUE[name].extra}]'"
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"deniable {name} needs {missing}, which is not installed: {remedy}\n"
+
+
+def test_every_module_of_a_server_is_looked_for():
+    """What is looked for is what the extra brings, but for what signs, which few servers need."""
+    direct = {
+        canonicalize_name(Requirement(each).name)
+        for extra in ("common", "ingest", "aggregator", "server")
+        for each in EXTRAS[extra]
+    }
+    brought = {module for module, names in packages_distributions().items() if direct & set(map(canonicalize_name, names))}
+    assert {module for module in brought if not module.startswith(("deniable", "_"))} == set(_MODULES)
 
 
 @pytest.mark.parametrize("extra", sorted({entry.extra for entry in CATALOGUE.values()}))

@@ -15,10 +15,7 @@ def interrupted(command, ready):
     screen, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "deniable", *command],
-        stdin=subprocess.DEVNULL,
-        stdout=theirs,
-        stderr=theirs,
-        start_new_session=True,
+        preexec_fn=lambda: os.login_tty(theirs),  # noqa: PLW1509 - no other thread runs here
     )
     os.close(theirs)
     try:
@@ -56,16 +53,20 @@ def test_a_worker(start_store):
 
     url = start_store("wheel")
 
-    def alive(process, _):
+    def alive(process, screen):
         with Redis.from_url(url) as client:
             deadline = time.monotonic() + 120
             while not health.read(Store(client, "interrupted")).workers:
                 assert process.poll() is None
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-        return b""
+        said = b""
+        while b"Ctrl-C" not in said:
+            said += os.read(screen, 4096)
+        return said
 
     status, said = interrupted(["worker", "--redis-url", url, "--app", "interrupted"], alive)
     assert status == 0, said
+    assert "Counts reports of interrupted, and waits for more until Ctrl-C." in said.splitlines()
     assert "Stopping ..." in said
     assert "Traceback" not in said

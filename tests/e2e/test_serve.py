@@ -132,6 +132,53 @@ def test_an_address_that_is_none_is_one_line(bind, tmp_path):
     assert re.search("such as 127.0.0.1:8080|choose an address of this machine", done.stderr), done.stderr
 
 
+def test_a_second_server_of_a_folder_is_told_of_the_first(trial, tmp_path):
+    """Whoever serves a folder twice learns where it is served, how to look at that, and how to stop it."""
+    data = tmp_path / "data"
+    with serving(trial, data) as (_, _, url):
+        done = serve("--data", data, "--bind", "127.0.0.1:0", cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        (line,) = done.stderr.splitlines()
+        look = f"to look at it: deniable status --data {data};"
+        assert line.startswith(f"deniable serve: {data} is served already, at {url}/; {look}")
+        assert re.search(r"to stop it: Ctrl-C where it was started, or kill \d+$", line)
+
+
+def test_what_is_exported_is_the_dsn(trial, tmp_path):
+    """The line to copy sets the variable that the SDK reads to the DSN."""
+    with serving(trial, tmp_path / "data") as (dsn, _, _):
+        (line,) = re.findall(r"^ +(export .*)$", (tmp_path / "said").read_text("utf-8"), re.MULTILINE)
+        read = subprocess.run(["sh", "-c", f"{line}; printenv DENIABLE_DSN"], capture_output=True, text=True, check=True)
+        assert read.stdout.strip() == dsn
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not end a killed process's children")
+def test_nothing_is_left_of_a_killed_server(trial, tmp_path):
+    """Once the command is killed its address is free within seconds, no command takes it for running, and it starts anew."""
+    data = tmp_path / "data"
+    bind = f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "deniable", "serve", "--registry", trial, "--bind", bind, "--data", data]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        while "Ctrl-C" not in (line := process.stdout.readline()):
+            assert line, process.stderr.read()
+        process.kill()
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", int(bind.partition(":")[2]))).close()
+        except ConnectionRefusedError:
+            break
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    status = [sys.executable, "-m", "deniable", "status", "--data", data]
+    done = subprocess.run(status, capture_output=True, text=True, timeout=60, check=False, env=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no `deniable serve` runs with --data" in done.stderr
+    with serving(trial, data):
+        pass
+
+
 def test_ctrl_c_stops_with_a_word(trial, tmp_path):
     """Ctrl-C ends all in order, says so, and shows no traceback."""
     with serving(trial, tmp_path / "data", end=signal.SIGINT):

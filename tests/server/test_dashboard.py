@@ -479,13 +479,19 @@ def test_the_key_opens_the_page_that_was_wanted(locked):
     assert locked.get("/").location == "/login"
 
 
+def test_a_key_of_another_role_is_told_apart(locked):
+    """Whoever takes the address's key for the page's is told which key the page takes."""
+    html = locked.post("/login", data={"token": token(locked), "key": "pk_not_the_one"}).get_data(as_text=True)
+    assert "This takes a key that begins with rk_; the one given begins with pk_, as ingest keys do." in html
+
+
 @pytest.mark.parametrize("key", ["", "wrong-key", "gone-reads", "ключ 🗝"])
 def test_a_wrong_key_is_refused(locked, key):
     """A key that opens no app served here is 401 on the same form, and is not repeated there."""
     response = locked.post("/login", data={"token": token(locked), "key": key})
     html = response.get_data(as_text=True)
     assert response.status_code == 401
-    assert "This read key is unknown" in html
+    assert "The read key is not known here" in html
     assert not key or key not in html
     assert response.headers["Content-Security-Policy"]
     assert locked.get("/").location == "/login"

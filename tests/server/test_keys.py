@@ -12,10 +12,11 @@ import pytest
 import redis
 
 from deniable.cli import main
-from deniable.errors import ParameterError
+from deniable.dsn import Dsn
+from deniable.errors import ConfigurationError, ParameterError
 from deniable_aggregator.store import Store
 from deniable_server.access.key_ring import FRESH_SECONDS, STALE_SECONDS, Ring
-from deniable_server.access.keys import Key, KeyStore
+from deniable_server.access.keys import ROLES, Key, KeyStore, draw, why_unknown
 
 TODAY = datetime.now(UTC).date()
 
@@ -43,6 +44,33 @@ def make(command):
         return text.strip(), re.search(r"id ([0-9a-f]{16})", said)[1]
 
     return run
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_an_app_takes_no_key_but_an_ingest_key(role):
+    """The SDK knows keys of other roles by how they begin, and refuses them."""
+    dsn = f"https://{draw(role)}@t.example/shop"
+    if role == "ingest":
+        assert Dsn.parse(dsn).app == "shop"
+        return
+    with pytest.raises(ConfigurationError, match=f"{role} key"):
+        Dsn.parse(dsn)
+
+
+@pytest.mark.parametrize(
+    ("text", "role", "words"),
+    [
+        ("pk_a", "read", "begins with rk_; the one given begins with pk_, as ingest keys do"),
+        ("rk_a", "ingest", "begins with pk_; the one given begins with rk_, as read keys do"),
+        ("rk_a", "admin", "begins with ak_; the one given begins with rk_, as read keys do"),
+        ("rk_a", "read", "the read key is not known here"),
+        ("ak_a", "read", "the read key is not known here"),
+        ("mine", "ingest", "the ingest key is not known here"),
+    ],
+)
+def test_why_a_key_is_unknown(text, role, words):
+    """A key of another role shows itself by how it begins, unless it would open as much."""
+    assert words in why_unknown(text, role)
 
 
 class Clock:

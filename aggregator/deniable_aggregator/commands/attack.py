@@ -33,7 +33,7 @@ def attack(parser: argparse.ArgumentParser) -> Run:
     """``deniable attack averaging``: guess the answers of devices from all their reports, with and without a kept response."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     about = "guess each device's answer from its first 1, 2, 5, ... reports, with and without a kept permanent response"
-    found = actions.add_parser("averaging", help=about, description=about)
+    found = actions.add_parser("averaging", help=about)
     found.add_argument("--mechanism", nargs="+", default=["l_grr", "rappor"], metavar="NAME", help="default: l_grr rappor")
     found.add_argument("--domain-size", type=int, default=2, metavar="D", help=f"values, up to {LARGEST_DOMAIN} (default 2)")
     found.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of a report in nats (default 1)")

@@ -60,10 +60,12 @@ def environment(arguments: argparse.Namespace) -> dict[str, str]:
     if arguments.data and arguments.redis_url:
         raise ConfigurationError("--redis-url and --data both name a store: leave one of them out")
     told = dict(os.environ)
-    if arguments.data:
-        told = running.read(arguments.data)
-    elif not (arguments.redis_url or told.get(_URL)) and running.runs(running.FOLDER):
-        told = running.read(running.FOLDER)
+    if arguments.data or not (arguments.redis_url or told.get(_URL)):
+        served = running.find(arguments.data or running.FOLDER)
+        if served is not None:
+            told = served.environment
+        elif arguments.data:
+            raise ConfigurationError(f"no `deniable serve` runs with --data {arguments.data}: start one, or leave --data out")
     for option, variable in (("redis_url", _URL), ("registry", _REGISTRY)):
         told[variable] = getattr(arguments, option, None) or told.get(variable, "")
     if not told[_URL]:

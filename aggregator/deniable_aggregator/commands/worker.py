@@ -86,6 +86,9 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
             tally.count(layout, b"\0")  # compile the kernels now, not while reports wait
         set_bits.count(layout, b"\0")
+        if os.isatty(2) and not arguments.burst and _is_in_front():
+            names = ", ".join(store.app for store in stores)
+            print(f"Counts reports of {names}, and waits for more until Ctrl-C.", file=sys.stderr)
         counter.run(stop, burst=arguments.burst)
         said = f"counted {counter.counted} reports, put aside {counter.buried} batches"
         if log_settings.format == "json":  # readers of the log expect nothing else in it
@@ -95,6 +98,14 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         return options.STORE_STATUS if counter.cut_off else 0
 
     return run
+
+
+def _is_in_front() -> bool:
+    """Tell whether somebody started this process at a terminal, rather than `deniable serve`, in a session of its own."""
+    try:
+        return os.tcgetpgrp(2) == os.getpgrp()
+    except OSError:
+        return False
 
 
 def _chores(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Chore]:

@@ -1,20 +1,26 @@
-"""The environment of a running ``deniable serve``, kept in its data folder: other commands find its store and apps there."""
+"""A running ``deniable serve``, told of in a file of its data folder: other commands find its store and apps there.
+
+The file is locked while the server runs. The system ends the lock with the process, so a file that a killed server left behind
+tells of nothing.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
-__all__ = ["FOLDER", "keep", "read", "runs"]
+__all__ = ["FOLDER", "Running", "find", "keep"]
 
 log = logging.getLogger("deniable.serve")
 
@@ -24,53 +30,90 @@ FOLDER = Path(".deniable")
 _NAME = "serving.json"
 
 
-@contextmanager
-def keep(environment: Mapping[str, str], folder: Path) -> Iterator[None]:
-    """Keep an environment in a file that only its owner can read, while the block runs.
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A running ``deniable serve``.
 
     Parameters
     ----------
+    url
+        The address of its pages.
+    process
+        Its process id.
     environment
-        Of the server, with its store.
+        The variables of the server, with its store.
+    """
+
+    url: str
+    process: int
+    environment: dict[str, str]
+
+
+@contextmanager
+def keep(running: Running, folder: Path) -> Iterator[None]:
+    """Tell of a server in a file that only its owner can read, while the block runs.
+
+    Parameters
+    ----------
+    running
+        The server.
     folder
         As given with ``--data``.
     """
     path = folder / _NAME
-    text = json.dumps(dict(environment), indent=2)
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123
-            file.write(f"{text}\n")
-    except OSError as error:  # no reason not to serve
-        log.warning("%s cannot be written (%s): commands with --data will not find this server", path, error.strerror)
-    try:
+    with ExitStack() as undo:
+        try:
+            file = undo.enter_context(_locked(folder / f"{_NAME}.{os.getpid()}"))
+            json.dump(asdict(running), file, indent=2)
+            file.flush()
+            Path(file.name).replace(path)  # whoever sees the file sees all of it, locked
+            undo.callback(_remove, path, file)
+        except OSError as error:  # no reason not to serve
+            log.warning("%s cannot be written (%s): commands with --data will not find this server", path, error.strerror)
         yield
-    finally:
-        with suppress(OSError):
-            if path.read_text("utf-8") == f"{text}\n":  # else it is of another server
-                path.unlink()
 
 
-def runs(folder: Path) -> bool:
-    """Tell whether a ``deniable serve`` keeps its environment in a folder."""
-    return (folder / _NAME).is_file()
-
-
-def read(folder: Path) -> dict[str, str]:
-    """Read the environment of the ``deniable serve`` that runs with a folder.
+def find(folder: Path) -> Running | None:
+    """Return the ``deniable serve`` that runs with a folder; None if none runs.
 
     Raises
     ------
     ConfigurationError
-        If none runs.
+        If the file cannot be read.
     """
+    path = folder / _NAME
     try:
-        environment = json.loads((folder / _NAME).read_text("utf-8"))
+        with path.open(encoding="utf-8") as file:
+            return Running(**json.load(file)) if _is_locked(file) else None
     except FileNotFoundError:
-        raise ConfigurationError(f"no `deniable serve` runs with --data {folder}: start one, or leave --data out") from None
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{folder / _NAME} cannot be read: {error}") from None
-    if not isinstance(environment, dict) or not all(isinstance(value, str) for value in environment.values()):
-        raise ConfigurationError(f"{folder / _NAME} is no environment of a `deniable serve`: stop that, and start it again")
-    return environment
+        return None
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _locked(path: Path) -> IO[str]:
+    """Open a new file that only its owner can read, and lock it as long as it is open."""
+    import fcntl  # noqa: PLC0415 - not on Windows, where nothing is served
+
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    file = open(path, "x", encoding="utf-8", opener=partial(os.open, mode=0o600))  # noqa: SIM115 - it stays open
+    fcntl.flock(file, fcntl.LOCK_EX)
+    return file
+
+
+def _is_locked(file: IO[str]) -> bool:
+    import fcntl  # noqa: PLC0415 - as above
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _remove(path: Path, file: IO[str]) -> None:
+    """Remove a file, unless another one has its name by now."""
+    with suppress(OSError):
+        if os.path.samestat(path.stat(), os.fstat(file.fileno())):
+            path.unlink()

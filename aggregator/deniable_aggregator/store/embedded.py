@@ -8,23 +8,18 @@ directly, because the wheel's API allows one server per process.
 from __future__ import annotations
 
 import atexit
-import ctypes
 import fcntl
 import logging
 import os
 import platform
 import secrets
 import shutil
-import signal
 import socket
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -36,6 +31,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.process import children
 
 if TYPE_CHECKING:
     from deniable_aggregator.store import durability as durability_
@@ -54,7 +50,6 @@ _LOG = "server.log"
 _LONGEST_SOCKET = 100  # bytes of its path; the kernel allows 104 on macOS and 108 on Linux
 _LOCK_TRIES = 40
 _STOP_SECONDS = 10.0
-_PR_SET_PDEATHSIG = 1  # <sys/prctl.h>
 
 
 @dataclass(eq=False)
@@ -248,9 +243,6 @@ def _runnable(binary: Path, folder: Path) -> Path:
 
 def _launch(binary: Path, folder: Path, settings: str, lock: int) -> subprocess.Popen[bytes]:
     """Start the server. It reads its settings from a pipe, so that a password is neither in a file nor in its arguments."""
-    tie = None
-    if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
-        tie = partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGTERM))
     (folder / _LOG).touch(0o600)
     reader, writer = os.pipe()
     with open(reader, "rb") as given, (folder / _LOG).open("ab") as log:  # noqa: PTH123 - a descriptor, not a path
@@ -266,7 +258,7 @@ def _launch(binary: Path, folder: Path, settings: str, lock: int) -> subprocess.
             umask=0o077,
             pass_fds=[lock],  # locked until the server ends, even if this process ends first
             start_new_session=True,  # this process handles Ctrl-C, and may have something to store yet
-            preexec_fn=tie,  # noqa: PLW1509 - one system call, which no other thread's lock can block
+            preexec_fn=children.tied(),  # noqa: PLW1509 - one system call, which no other thread's lock can block
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["CATALOGUE", "NOT_ON_WINDOWS", "Entry"]
+__all__ = ["CATALOGUE", "GROUPS", "NOT_ON_WINDOWS", "Entry", "actions"]
 
 
 class Entry(NamedTuple):
@@ -33,12 +33,12 @@ _STORE = "--redis-url redis://localhost --app shop"
 
 CATALOGUE: dict[str, Entry] = {
     "account": Entry(
-        "add up what all reports of a device tell, in every way, and say which total to quote",
+        "add up what all reports of a device tell, and which sum to quote",
         "aggregator",
         ("deniable account --registry metrics.toml --days 365", "deniable account --epsilon 1 --reports 30"),
     ),
     "attack": Entry(
-        "guess what devices hold from all their reports, with and without a kept permanent response",
+        "guess what devices hold from all their reports, in a simulation",
         "aggregator",
         ("deniable attack averaging", "deniable attack averaging --mechanism l_grr --epsilon 1 --plot averaging.svg"),
     ),
@@ -53,17 +53,17 @@ CATALOGUE: dict[str, Entry] = {
         ),
     ),
     "check-config": Entry(
-        "tell what a server would make of this environment, and every fault in it",
+        "tell what a server would make of this environment",
         "ingest",
         ("deniable check-config", "deniable check-config --json"),
     ),
     "demo": Entry(
-        "real devices' answers through real processes, with the truth beside the estimates",
+        "real devices' answers through real processes, beside the truth",
         "demo",
         ("deniable demo", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
     ),
     "dlq": Entry(
-        "look at batches that could not be counted, and have them counted after all",
+        "list batches that could not be counted, and count them after all",
         "aggregator",
         (
             f"deniable dlq list {_STORE}",
@@ -73,7 +73,7 @@ CATALOGUE: dict[str, Entry] = {
         ),
     ),
     "doctor": Entry(
-        "look at a live installation, and tell what is wrong and what to do",
+        "look at a live installation; tell what is wrong, and what to do",
         "ingest",
         ("deniable doctor", "deniable doctor --data data"),
     ),
@@ -135,7 +135,7 @@ CATALOGUE: dict[str, Entry] = {
         ),
     ),
     "report": Entry(
-        "write what a privacy reviewer needs to know of a registry, and of what was published",
+        "write what a privacy reviewer needs to know",
         "server",
         ("deniable report privacy --registry metrics.toml --output report.html",),
     ),
@@ -145,12 +145,12 @@ CATALOGUE: dict[str, Entry] = {
         ("deniable sent", "deniable sent ~/.local/state/deniable/shop --json"),
     ),
     "serve": Entry(
-        "run the ingest server, the query API and the dashboard, with a store and a worker",
+        "run a server, its pages, a store and a worker on this machine",
         "serve",
         ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
     "status": Entry(
-        "tell how much waits to be counted, and whether anybody works on it",
+        "tell how much waits to be counted, and whether anybody counts",
         "aggregator",
         ("deniable status", "deniable status --data data", f"deniable status {_STORE} --json"),
     ),
@@ -161,3 +161,21 @@ CATALOGUE: dict[str, Entry] = {
     ),
 }
 """By name; a command that another package brings stands in no catalogue."""
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "first steps": ("demo", "init", "serve"),
+    "for your app": ("registry", "explain", "sent"),
+    "run the service": ("status", "doctor", "keys", "publish", "worker", "check-config", "dlq", "erase", "audit-log"),
+    "review and research": ("report", "account", "prove", "attack", "rappor"),
+}
+"""The commands in the order of the help, the most needed first."""
+
+
+def actions() -> dict[str, list[str]]:
+    """Return the commands that have each action, such as ``lint``. The examples tell them: each names its action first."""
+    found: dict[str, list[str]] = {}
+    for name, entry in CATALOGUE.items():
+        seconds = [f"{example} ".split(" ")[2] for example in entry.examples]
+        for action in dict.fromkeys(seconds) if all(second.isalpha() for second in seconds) else ():
+            found.setdefault(action, []).append(name)
+    return found

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 __all__ = ["Parser", "Run"]
 
@@ -18,8 +18,18 @@ Run = Callable[[argparse.Namespace], int]
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
 
 
+class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001 - argparse names it nowhere else
+    """The actions of a command. What a list of them says of one, its own help says as well."""
+
+    def add_parser(self, name: str, **told: Any) -> Any:
+        return super().add_parser(name, description=told["help"], **told)
+
+
 class Parser(argparse.ArgumentParser):
     """A parser whose options stand before an action or after it."""
+
+    elsewhere: Mapping[str, Sequence[str]] = {}
+    """Words that are actions of a command, each with the commands that have it."""
 
     def __init__(self, **told: Any) -> None:
         self._shared: list[tuple[tuple[str, ...], dict[str, Any]]] = []
@@ -34,7 +44,7 @@ class Parser(argparse.ArgumentParser):
 
     def add_subparsers(self, **told: Any) -> Any:
         """Add actions."""
-        made = super().add_subparsers(**told)
+        made = super().add_subparsers(action=_Actions, **told)
         self._actions_below = made.choices
         return made
 
@@ -60,10 +70,21 @@ class Parser(argparse.ArgumentParser):
         """End with status 2; of a mistyped word, name the nearest, or the option that it is the name of."""
         found = _CHOICE.search(message)
         if found:
-            from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistyped command needs it
-
-            option = f"--{found[1]}"
-            near = get_close_matches(found[1], re.findall(r"[^\s',]+", found[2]), 1)
-            near = [option] if option in self._option_string_actions else near
-            message = f"{message.partition(' (choose')[0]}; did you mean {near[0]}?" if near else message
+            meant = self._meant(found[1], re.findall(r"[^\s',]+", found[2]))
+            message = f"{message.partition(' (choose')[0]}; did you mean {meant}?" if meant else message
+        elif self._actions_below and "required" in message:
+            message = f"{message}, one of {', '.join(self._actions_below)}"
         super().error(message)
+
+    def _meant(self, word: str, choices: Sequence[str]) -> str:
+        """Return what a mistyped word may have meant: an option, an action of a command, or what is spelt alike."""
+        from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistyped command needs it
+
+        if f"--{word}" in self._option_string_actions:
+            return f"--{word}"
+        near = () if word in self.elsewhere else get_close_matches(word, choices, 1)
+        if near:
+            return near[0]
+        action = (word if word in self.elsewhere else "") or "".join(get_close_matches(word, self.elsewhere, 1))
+        *others, last = sorted(f"{command} {action}" for command in self.elsewhere.get(action, ())) or [""]
+        return f"{', '.join(others)} or {last}" if others else last

@@ -240,7 +240,7 @@ def read(path: str | Path) -> str:
         return Path(path).read_bytes().decode()
     except FileNotFoundError:
         rule = "the registry is missing: name another file, or have `deniable init` write one"
-        raise RegistryError([Fault(str(path), "-", rule, "no such file")]) from None
+        raise RegistryError([Fault(str(path), "-", rule)]) from None
     except (OSError, UnicodeDecodeError) as error:
         raise RegistryError([Fault(str(path), "-", "the registry is a readable UTF-8 file", str(error))]) from None
 

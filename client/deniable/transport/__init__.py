@@ -146,6 +146,12 @@ class Sender:
             return "refused_key"
         return "queue_full" if self._outbox.full else None
 
+    @property
+    def arrived(self) -> bool:
+        """Whether the server took all reports that were queued, and there were any."""
+        with self._orders.changed:
+            return 0 < self._outbox.submitted == self._outbox.arrived
+
     def submit(self, report: Report, process: int | None = None) -> str | None:
         """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too."""
         outbox = self._outbox  # if a signal handler forks now, the child uses this outbox, which is never sent there

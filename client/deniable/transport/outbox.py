@@ -37,6 +37,7 @@ class Outbox:
         self.refusals: Counter[str] = Counter()  # reports that the server refused, by metric and reason
         self.submitted = 0  # reports that were ever queued
         self.settled = 0  # those of them that are no longer queued or in flight
+        self.arrived = 0  # those of them that the server took, unless they were on disk meanwhile
 
     def __len__(self) -> int:
         return len(self._queue)
@@ -90,6 +91,7 @@ class Outbox:
         if reports:
             self.counts[outcome] += reports
             self.settled += reports
+            self.arrived += reports if outcome == "sent" else 0
             self._orders.changed.notify_all()
 
     def refuse(self, refusals: Counter[str]) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.change import Change
 
-__all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of"]
+__all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of", "why_unknown"]
 
 ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
 """Roles of keys, and how a key begins. An ingest key is in every app and not secret. An admin key can do what a read key can;
@@ -39,6 +39,14 @@ _ID = re.compile(r"[0-9a-f]{16}")
 def draw(role: str) -> str:
     """Draw a key."""
     return f"{ROLES[role]}_{token_urlsafe(24)}"
+
+
+def why_unknown(text: str, role: str) -> str:
+    """Tell why a key may not be known where a role is asked for. A key of another role shows itself by how it begins."""
+    for other, start in ROLES.items():
+        if text.startswith(f"{start}_") and other != role and (other, role) != ("admin", "read"):
+            return f"this takes a key that begins with {ROLES[role]}_; the one given begins with {start}_, as {other} keys do"
+    return f"the {role} key is not known here; check for a typo, and that it was not revoked"
 
 
 def id_of(digest: bytes) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flask import g, request
 
 from deniable_aggregator.process import logs
-from deniable_server.access.keys import ROLES
+from deniable_server.access.keys import ROLES, why_unknown
 from deniable_server.http.problem import Problem
 from deniable_server.service import App, service
 
@@ -90,7 +90,7 @@ def _app(role: str) -> tuple[App, list[Limit]]:
         limits.stranger()  # stops guessing of keys before the store is asked for new ones
         key = ring.find(text, *roles, anew=True)
     if key is None:
-        raise Problem(401, "unknown_key", f"the {role} key is not known here; check for a typo, and that it was not revoked")
+        raise Problem(401, "unknown_key", why_unknown(text, role))
     logs.note(app=key.app)
     g.app, g.actor, g.key = key.app, f"key:{key.id}", key
     counts_for = limits.of(key.app, key.id)

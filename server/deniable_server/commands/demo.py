@@ -6,6 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
+from deniable_server.commands.needed import require
+
 if TYPE_CHECKING:
     from deniable.commands.parser import Run
 
@@ -30,6 +32,7 @@ def demo(parser: argparse.ArgumentParser) -> Run:
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    require("rich")
     print("Reading what the devices will answer ...", file=sys.stderr, flush=True)
     from deniable_server.local.demo import run  # noqa: PLC0415 - slow to import
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.process.running import FOLDER
+from deniable.errors import ConfigurationError
+from deniable_aggregator.process import running
+from deniable_server.commands.needed import require
 
 if TYPE_CHECKING:
     import argparse
@@ -21,13 +24,19 @@ def serve(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--registry", metavar="FILE", help="default: DENIABLE_REGISTRY, else metrics.toml")
     parser.add_argument("--bind", default="127.0.0.1:8080", metavar="HOST:PORT", help="default 127.0.0.1:8080")
     parser.add_argument("--redis-url", metavar="URL", help="store to use (default: DENIABLE_REDIS_URL, else one of our own)")
-    about = f"where keys and a store of our own are kept (default {FOLDER})"
-    parser.add_argument("--data", type=Path, default=FOLDER, metavar="DIR", help=about)
+    about = f"where keys and a store of our own are kept (default {running.FOLDER})"
+    parser.add_argument("--data", type=Path, default=running.FOLDER, metavar="DIR", help=about)
     parser.add_argument("--web-workers", type=int, default=2, metavar="N", help="processes that answer requests (default 2)")
     return _run
 
 
 def _run(arguments: argparse.Namespace) -> int:
+    require()
+    served = running.find(arguments.data)
+    if served is not None:
+        named = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
+        remedy = f"to look at it: deniable status{named}; to stop it: Ctrl-C where it was started, or kill {served.process}"
+        raise ConfigurationError(f"{arguments.data} is served already, at {served.url}/; {remedy}")
     print("Starting a store, a server and a worker, for some seconds ...", file=sys.stderr, flush=True)
     from deniable_server.local.serve import run  # noqa: PLC0415 - slow to import
 

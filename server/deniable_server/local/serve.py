@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -22,6 +23,7 @@ __all__ = ["run"]
 
 def run(arguments: argparse.Namespace) -> int:
     """Serve until Ctrl-C; return the exit status."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that it ends like Ctrl-C from the start
     settings = Settings.from_environment()
     settings.log_settings.apply()
     variables.warn()
@@ -37,12 +39,14 @@ def run(arguments: argparse.Namespace) -> int:
     if kept:
         settings = replace(settings, ingest_keys=_joined(kept, "ingest"), read_keys=_joined(kept, "read"))
     served = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
-    with served as stack, running.keep(_environment(settings, stack), arguments.data):
+    with served as stack, running.keep(_running(settings, stack), arguments.data):
         print(f"Store:     {stack.origin}")
         print(f"Dashboard: {stack.url}/")
         for app, keys in kept.items():
-            print(f"DSN:       http://{keys['ingest']}@{stack.bind}/{app}")
             print(f"Read key:  {keys['read']}")
+            dsn = f"http://{keys['ingest']}@{stack.bind}/{app}"
+            print(f"DSN:       {dsn}")
+            print(f"           export DENIABLE_DSN={shlex.quote(dsn)}")
         if kept:
             print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
         data = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
@@ -55,10 +59,11 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _environment(settings: Settings, stack: Stack) -> dict[str, str]:
-    """Return the variables by which other commands find what is served, from whatever folder."""
+def _running(settings: Settings, stack: Stack) -> running.Running:
+    """Return what other commands find this server by, from whatever folder."""
     paths = (os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100 - no link is followed
-    return replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(paths)).environment()
+    settings = replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(paths))
+    return running.Running(stack.url, os.getpid(), settings.environment())
 
 
 def _joined(kept: dict[str, dict[str, str]], role: str) -> str:

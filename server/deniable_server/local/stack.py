@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Self
 from urllib.request import ProxyHandler, build_opener
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.process import variables
+from deniable_aggregator.process import children, variables
 from deniable_aggregator.store import embedded
 from deniable_server.local import address
 
@@ -125,6 +125,7 @@ class Stack:
                 stderr=log_,
                 start_new_session=True,  # this process handles Ctrl-C, and stops them in order
                 pass_fds=() if descriptor is None else (descriptor,),
+                preexec_fn=children.tied(),  # noqa: PLW1509 - one system call, which no other thread's lock can block
             )
         self._processes[name] = process
         self._undo.callback(_terminate, process)

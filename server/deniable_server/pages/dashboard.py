@@ -26,6 +26,7 @@ from deniable_aggregator.measure.refusal import awaited
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
+from deniable_server.access.keys import why_unknown
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals
@@ -196,9 +197,10 @@ def enter() -> BaseResponse:
         page = _page("login.html", problem.status, error="Too many attempts came from your address. Please wait a while.")
         page.headers["Retry-After"] = str(problem.retry_after)
         return page
-    key = service().ring.find(request.form.get("key", "").strip(), "read", anew=True)
+    text = request.form.get("key", "").strip()
+    key = service().ring.find(text, "read", anew=True)
     if key is None:
-        return _page("login.html", 401, error="This read key is unknown. Check for a typo, and that it was not revoked.")
+        return _page("login.html", 401, error=f"{why_unknown(text, 'read').capitalize()}.")
     return redirect(visitor.sign_in(key), 303)
 
 

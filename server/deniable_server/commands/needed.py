@@ -1,0 +1,34 @@
+"""What a server on this machine needs to be installed, looked for before anything is begun."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+__all__ = ["require"]
+
+_MODULES = (
+    "numpy",
+    "flask",
+    "gunicorn",
+    "jinja2",
+    "markdown_it",
+    "msgspec",
+    "numba",
+    "packaging",
+    "prometheus_client",
+    "redis",
+    "scipy",
+)
+
+
+def require(*more: str) -> None:
+    """Find every module of a server without importing it, and some more.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        For the first that is missing; the command line names the extra that brings it.
+    """
+    for name in (*_MODULES, *more):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)

@@ -74,6 +74,16 @@ def test_a_common_value_confuses_no_others(name, options, shape):
         assert 0.7 < ratio < 1.1
 
 
+def test_clearing_a_few_reports_of_each_row_leaves_no_bias():
+    """With half a report in a row on average, the estimates of absent values have mean 0 beside a value that everybody holds."""
+    mechanism = mechanisms.make("fast_local_hash", domain_size=1 << 64, epsilon=4)
+    rng = np.random.default_rng(26)
+    keys = rng.integers(0, 1 << 64, 3001, np.uint64, endpoint=False)
+    estimate = decode.estimate(mechanism, draw(mechanism, keys[:1], [1.0], 8000, rng), keys.tolist())
+    assert estimate.cleared[1] == pytest.approx(1, abs=0.1)
+    assert abs((estimate.frequency / estimate.stderr)[1:].mean()) < 0.09  # five standard errors
+
+
 def test_few_reports_have_the_binomial_tail():
     """With one report in a row the support of an absent value is binomial."""
     cells = np.zeros((300, 56))

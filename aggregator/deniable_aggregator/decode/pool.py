@@ -44,7 +44,6 @@ _WORTH = 0.01  # confusion below this share of the variance is not worth another
 _GLANCE = 8  # one of this many rows is enough to show the most common values
 _FEW = 128  # rows that are always looked at
 _PRECISE = 1e-6  # relative error of the shares that are cleared
-_FINE = 256  # cleared counts are whole multiples of this part of a report
 _STEP = 0.7  # between scores, within which the relation of sums and scores is nearly linear
 _SMOOTH = 2.5  # standard deviations of noise that smooth a step
 _FAR = 8.0  # a score that nothing needs to exceed
@@ -310,13 +309,7 @@ class Cells:
 
     def lookup(self, keys: NDArray[np.uint64]) -> NDArray[np.float64]:
         """Sum the cells that each key hashes to."""
-        return self.lookup_by_row(keys)[0]
-
-    def lookup_by_row(self, keys: NDArray[np.uint64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Sum the cells that each key hashes to over all rows, and those of each row over all keys."""
-        fine = np.rint(_FINE * self.counts).astype(np.int64)
-        by_key, by_row = hash_lookup.lookup_by_row(self._family, fine, keys)
-        return by_key / _FINE, by_row / _FINE
+        return hash_lookup.lookup(self.family, self.counts, keys)
 
     def plain(self, support: NDArray[np.float64], candidates: int) -> NDArray[np.intp]:
         """Return the places of supports that noise alone would hardly show among all candidates, in ascending order."""
@@ -334,7 +327,7 @@ class Cells:
         """Estimate the shares of values jointly, by least squares, and subtract from the cells what they add."""
         rows, width = self.counts.shape
         numbers = np.arange(rows)[:, None]
-        places = (numbers * width + hash_lookup.hashes(self._family, numbers, keys)).T.ravel()
+        places = (numbers * width + hash_lookup.hashes(self.family, numbers, keys)).T.ravel()
         held = csc_array((np.ones(len(places)), places, np.arange(0, len(places) + 1, rows)), (rows * width, len(keys)))
         odds = float(self.mechanism.p - self.mechanism.other) * self.reports[:, None]
 
@@ -346,7 +339,8 @@ class Cells:
         return shares, Cells(self.mechanism, self.counts - added(shares), self.reports)
 
     @property
-    def _family(self) -> PoolFamily:
+    def family(self) -> PoolFamily:
+        """The hash functions."""
         assert isinstance(self.mechanism.family, PoolFamily)  # noqa: S101 - complete families confuse nothing
         return self.mechanism.family
 
@@ -355,9 +349,8 @@ def estimate(cells: Cells, values: Sequence[int]) -> Pooled:
     """Estimate the frequencies of candidates."""
     keys = hash_lookup.keys(values, cells.mechanism.domain_size)
     plain, shares, left = _clear(cells, keys)
-    support, by_row = left.lookup_by_row(keys)
-    if len(plain):  # how the rows differ says how far the sum is off, unless some of it was taken from all of them
-        _, by_row = cells.lookup_by_row(keys)
+    # How the rows differ says how far the sum is off, unless some of it was taken from all of them.
+    support, by_row = hash_lookup.lookup_by_row(cells.family, left.counts, cells.counts, keys)
     noise = len(keys) * cells.n * float(cells.mechanism.q)
     rest = 1 - float(by_row.sum() - noise) / cells.scale, stderr_of_mean(by_row, cells.reports) * cells.n / cells.scale
     cleared = np.full(len(keys), shares.sum())

@@ -101,12 +101,14 @@ def _kernel() -> Callable[..., None] | None:
         half, low, width = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(table.shape[1])
         for row in range(len(table)):
             a, b, c = numbers[row]
+            total = 0  # in a register
             for at in range(len(keys)):
                 word = keys[at]
                 high = (a * (word >> half) + b * (word & low) + c) >> half
                 place = (high * width) >> half
                 by_key[at] += table[row, place]
-                by_row[row] += counts[row, place]
+                total += counts[row, place]
+            by_row[row] = total
 
     try:
         return numba.njit(nogil=True, error_model="numpy", cache=True)(look_up)

@@ -84,6 +84,20 @@ def test_clearing_a_few_reports_of_each_row_leaves_no_bias():
     assert abs((estimate.frequency / estimate.stderr)[1:].mean()) < 0.09  # five standard errors
 
 
+def test_standard_errors_where_few_reports_support_a_value():
+    """Over all of very many candidates the stated variance is the mean squared error, as with complete families."""
+    mechanism = mechanisms.make("fast_local_hash", domain_size=1 << 64, epsilon=4, rows=300)
+    rng = np.random.default_rng(27)
+    shares = 1 / np.arange(1, 1001) / (1 / np.arange(1, 1001)).sum()
+    error = stated = 0.0
+    for _ in range(30):
+        keys = rng.integers(0, 1 << 64, 1000, np.uint64, endpoint=False)
+        estimate = decode.estimate(mechanism, draw(mechanism, keys, shares, 100, rng), keys.tolist())
+        error += np.square(estimate.frequency - shares).mean()
+        stated += np.square(estimate.stderr).mean()
+    assert np.sqrt(error / stated) == pytest.approx(1, abs=0.05)
+
+
 def test_few_reports_have_the_binomial_tail():
     """With one report in a row the support of an absent value is binomial."""
     cells = np.zeros((300, 56))

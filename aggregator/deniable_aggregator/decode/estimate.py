@@ -132,7 +132,8 @@ def plausible(frequency: NDArray[np.float64], noise: NDArray[np.float64]) -> NDA
 
     What is surely no noise counts as it is. Of the rest the largest count, as far as there is room for them in a whole. If shares
     were only cut at 0, those of many values with few reports would sum to much more than 1, and errors computed from them would
-    be too large. From shares that sum to 1 they are right on average, since a variance is nearly linear in the share.
+    be too large. A variance is nearly linear in the share. So errors from shares that sum to 1 are right over all values. They
+    are not right for each: a value that people hold may look like noise, and then it may count as 0.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ from scipy.special import bdtrik, ndtr, ndtri
 
 from deniable.exact.hashing import PoolFamily
 from deniable_aggregator.decode import hash_lookup
-from deniable_aggregator.decode.estimate import Estimate, clopper_pearson, stderr_of_mean
+from deniable_aggregator.decode.estimate import Estimate, clopper_pearson, plausible, stderr_of_mean
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,6 +171,11 @@ class Pooled(Estimate):
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each value, ``(support / n - q) / (p - q)``."""
         return (self.support / self.n - self._q) / self._gain
+
+    @cached_property
+    def plausible(self) -> NDArray[np.float64]:
+        """Shares from which errors can be computed."""
+        return plausible(self.frequency, self.absent_stderr)
 
     @property
     def unallocated(self) -> tuple[float, float]:

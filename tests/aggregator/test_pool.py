@@ -11,7 +11,8 @@ from scipy.stats import binom
 
 from deniable import mechanisms
 from deniable_aggregator import decode, tally
-from deniable_aggregator.decode import hash_lookup, pool, transforms
+from deniable_aggregator.decode import hash_lookup, transforms
+from deniable_aggregator.decode.absent_support import Absent
 
 ZIPF = 1 / np.arange(1, 201) / (1 / np.arange(1, 201)).sum()
 RARE = 1e-4
@@ -149,7 +150,7 @@ def test_few_reports_have_the_binomial_tail():
     """With one report in a row the support of an absent value is binomial."""
     cells = np.zeros((300, 56))
     cells[:, 3] = 1
-    absent = pool.Absent(cells)
+    absent = Absent(cells)
     supports = np.arange(4, 30)
     assert absent.mean == pytest.approx(300 / 56)
     assert absent.variance == pytest.approx(300 * 55 / 56**2)
@@ -165,7 +166,7 @@ def test_the_tails_of_an_absent_value(common):
     chances = np.ones(1)
     for row in cells:  # the exact distribution, by convolution
         chances = np.convolve(chances, np.bincount(row) / len(row))
-    absent = pool.Absent(cells)
+    absent = Absent(cells)
     for score in (-4.5, -3, -2, 2, 3, 4.5):
         support = absent.support(score)
         whole = int(np.floor(support))

@@ -137,8 +137,9 @@ def test_lookups_with_and_without_numba(monkeypatch, numba):
     keys = rng.integers(0, 1 << 64, 20, np.uint64, endpoint=False)
     plain = [sum(int(table[row, family.hash(row + 1, int(key))]) for row in range(5)) for key in keys]
     assert hash_lookup.lookup(family, table, keys, first=1).tolist() == plain
-    by_row = [sum(int(table[row, family.hash(row + 1, int(key))]) for key in keys) for row in range(5)]
-    assert [each.tolist() for each in hash_lookup.lookup_by_row(family, table, keys, first=1)] == [plain, by_row]
+    counts = rng.integers(0, 1000, (5, 10))
+    by_row = [sum(int(counts[row, family.hash(row + 1, int(key))]) for key in keys) for row in range(5)]
+    assert [each.tolist() for each in hash_lookup.lookup_by_row(family, table, counts, keys, first=1)] == [plain, by_row]
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_collisions_are_cleared():
     frequency, _ = part.closer(keys, 1e-6)
     assert np.allclose(frequency, list(truth.values()), atol=1e-6)
     table, _ = part.cleared(keys, frequency)
-    left = part.lookup(keys, table) / 256 / part.n - float(mechanism.q)
+    left = part.lookup(keys, table) / part.n - float(mechanism.q)
     assert np.abs(left).max() < 1e-6
 
 

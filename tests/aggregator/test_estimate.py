@@ -11,7 +11,8 @@ from scipy.stats import binomtest
 from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable_aggregator.decode import multiple_testing
-from deniable_aggregator.decode.estimate import Supported, plausible
+from deniable_aggregator.decode.estimate import plausible
+from deniable_aggregator.decode.support_estimate import Supported
 
 REPLAYS = 4000
 

@@ -16,9 +16,9 @@ from deniable.source import OS
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode.bucket_estimate import Partial
 from deniable_aggregator.decode.combination import combine
-from deniable_aggregator.decode.estimate import Supported
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.panel import Panel, overlap, repeats
+from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.tally import Tally
 
 REPLAYS = 2000

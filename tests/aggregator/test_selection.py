@@ -9,8 +9,9 @@ from deniable import mechanisms
 from deniable.mechanisms.prefix import Pem, TreeHist
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import hash_lookup
+from deniable_aggregator.decode.clusters import stderr_of_mean
 from deniable_aggregator.decode.discovery import discover
-from deniable_aggregator.decode.estimate import Supported, stderr_of_mean
+from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.tally import Tally
 
 from .test_discovery import simulate

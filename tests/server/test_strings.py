@@ -11,7 +11,7 @@ import pytest
 
 from deniable.errors import RegistryError
 from deniable_aggregator import tally
-from deniable_aggregator.decode.estimate import Supported
+from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.measure.estimates import estimated
 
 WORDS = ["duckduckgo.com", "google.com", "größer.example", "例え.jp", *(f"absent-{i}.example" for i in range(20))]

@@ -17,7 +17,7 @@ from deniable.mechanisms.permanent import Permanent
 from deniable.source import OS
 from deniable_aggregator.attack.devices import Forgetful, Losing, Remembering
 from deniable_aggregator.attack.observer import Observer
-from deniable_aggregator.decode.estimate import clopper_pearson
+from deniable_aggregator.decode.binomial import clopper_pearson
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -26,8 +26,9 @@ from deniable.mechanisms.sketch import Cms, FastLocalHash, Hcms, Sketch
 from deniable.mechanisms.unary import members
 from deniable.wire.layout import MAX_CELLS
 from deniable_aggregator.decode import bucket_estimate, hash_lookup, pool
-from deniable_aggregator.decode.estimate import Estimate, Fitted, Supported
+from deniable_aggregator.decode.bloom_estimate import Fitted
 from deniable_aggregator.decode.panel import Panel
+from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.decode.transforms import hyperplane_sums, walsh_hadamard
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
     from deniable.mechanisms import Mechanism
+    from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
 __all__ = ["bloom_design", "estimate", "squared_mass", "supports"]

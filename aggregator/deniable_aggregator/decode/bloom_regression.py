@@ -42,7 +42,7 @@ from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable_aggregator.decode.bloom_fit import Cells, Model, bit_noise, solve
-from deniable_aggregator.decode.estimate import stderr_of_mean
+from deniable_aggregator.decode.clusters import stderr_of_mean
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import betainc
 
-from deniable_aggregator.decode.estimate import Estimate, clopper_pearson, half_significant, plausible
+from deniable_aggregator.decode.binomial import clopper_pearson, half_significant
+from deniable_aggregator.decode.channel import Channel
+from deniable_aggregator.decode.estimate import Estimate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,35 +55,36 @@ class Partial(Estimate):
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each value; nan where there are no reports."""
-        return (self.support - self._q * self.told) / (self._n * self._share * self._gain)
+        return (self.support - self.channel.q * self.told) / (self._n * self._share * self.channel.gain)
 
     @cached_property
     def plausible(self) -> NDArray[np.float64]:
         """Shares from which errors can be computed."""
-        return plausible(self.frequency, self.absent_stderr) if self.shares is None else self.shares
+        return super().plausible if self.shares is None else self.shares
 
     @property
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency in the population that the respondents were drawn from."""
-        f, p, q = self.plausible, float(self.mechanism.one), self._q
-        square = (f * p * (1 - p) + (1 - f) * q * (1 - q)) / self._gain**2 + f
+        f = self.plausible
+        square = self.channel.noise(f) / self.channel.gain**2 + f
         return np.sqrt((square / self._share - f * f) / self._n)
 
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
         """Standard error of the frequency of each value if nobody held it, given the number of reports that cover it."""
-        return np.asarray(np.sqrt(self._q * (1 - self._q) * self.told) / (self._n * self._share * self._gain), np.float64)
+        q = self.channel.q
+        return np.asarray(np.sqrt(q * (1 - q) * self.told) / (self._n * self._share * self.channel.gain), np.float64)
 
     @property
     def p_value(self) -> NDArray[np.float64]:
         """Chance of an estimate at least as large if nobody held the value: an exact binomial tail."""
         c = self.support
-        return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self._q), 1.0)
+        return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self.channel.q), 1.0)
 
     def _half_detected(self, chance: float) -> NDArray[np.float64]:
         """Compute the share of each value at which half of all p-values are below `chance`, from the median of its support."""
         told = np.where(self.told > 0, self.told, np.nan)
-        return np.asarray((half_significant(told, self._q, chance) - self._q) / self._gain, np.float64)
+        return self.channel.debias(half_significant(told, self.channel.q, chance))
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
@@ -93,7 +96,7 @@ class Partial(Estimate):
         """
         if not self.n:
             return self.frequency, self.frequency
-        ends = [(end - self._q) / self._gain for end in clopper_pearson(self.support, self.told, chance)]
+        ends = [self.channel.debias(end) for end in clopper_pearson(self.support, self.told, chance)]
         if target == "respondents":
             middle, narrower = (ends[0] + ends[1]) / 2, self.respondents_stderr / self.stderr
             ends = [middle + (end - middle) * narrower for end in ends]
@@ -103,13 +106,10 @@ class Partial(Estimate):
     def _n(self) -> float:
         return self.n or np.nan
 
-    @property
-    def _q(self) -> float:
-        return float(self.mechanism.other)
-
-    @property
-    def _gain(self) -> float:
-        return float(self.mechanism.one - self.mechanism.other)
+    @cached_property
+    def channel(self) -> Channel:
+        """What a report that covers a value says of it."""
+        return Channel(float(self.mechanism.one), float(self.mechanism.other))
 
     @property
     def _share(self) -> float:

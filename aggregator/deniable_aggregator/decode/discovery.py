@@ -280,10 +280,10 @@ def _step(
 
 
 def _best(
-    search: _Search, part: Part, table: NDArray[np.int64], number: int, values: list[int], keys: NDArray[np.uint64]
+    search: _Search, part: Part, table: NDArray[np.float64], number: int, values: list[int], keys: NDArray[np.uint64]
 ) -> tuple[int, _Tried]:
     """Try all continuations; return their number, and those with the most support."""
-    candidates, best, support = 0, _NOTHING, np.zeros(0, np.int64)
+    candidates, best, support = 0, _NOTHING, np.zeros(0)
     for parents, chunks in _children(search, number, values):
         candidates += len(chunks)
         block = _Tried(parents, chunks, extend(keys[parents], chunks))

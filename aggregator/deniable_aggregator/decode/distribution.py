@@ -13,7 +13,7 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.decode.consistent import consistent
-from deniable_aggregator.decode.estimate import tail
+from deniable_aggregator.decode.multiple_testing import tail
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

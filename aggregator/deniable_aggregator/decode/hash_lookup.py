@@ -40,7 +40,7 @@ def hashes(family: PoolFamily, row: int | NDArray[np.intp], keys: NDArray[np.uin
     return np.asarray(high * np.uint64(family.width) >> _HALF, np.intp)
 
 
-def lookup(family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64], first: int = 0) -> NDArray[np.int64]:
+def lookup(family: PoolFamily, table: NDArray[Any], keys: NDArray[np.uint64], first: int = 0) -> NDArray[np.float64]:
     """Sum, over rows of a table, the cell that each key hashes to.
 
     Parameters
@@ -48,7 +48,7 @@ def lookup(family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64
     family
         The functions.
     table
-        int64 array (rows, width): the counts of row `first` and the following rows.
+        (rows, width): the cells of row `first` and the following rows.
     keys
         uint64 array (keys,).
     first
@@ -56,36 +56,36 @@ def lookup(family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64
 
     Returns
     -------
-    ndarray of int64
+    ndarray of float64
         (keys,).
     """
-    return lookup_by_row(family, table, keys, first)[0]
+    return lookup_by_row(family, table, np.zeros(table.shape, np.int64), keys, first)[0]
 
 
 def lookup_by_row(
-    family: PoolFamily, table: NDArray[np.int64], keys: NDArray[np.uint64], first: int = 0
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Sum the cells that keys hash to, as `lookup` does for each key over all rows, and for each row over all keys.
+    family: PoolFamily, table: NDArray[Any], counts: NDArray[np.int64], keys: NDArray[np.uint64], first: int = 0
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Sum the cells that keys hash to: those of a table for each key over all rows, those of counts for each row over all keys.
 
     Returns
     -------
-    by_key : ndarray of int64
+    by_key : ndarray of float64
         (keys,).
     by_row : ndarray of int64
         (rows,).
     """
-    by_key, by_row = np.zeros(len(keys), np.int64), np.zeros(len(table), np.int64)
-    used = np.flatnonzero(table.any(axis=1))  # with few reports most rows of a large pool are empty
+    by_key, by_row = np.zeros(len(keys)), np.zeros(len(table), np.int64)
+    used = np.flatnonzero(table.any(axis=1) | counts.any(axis=1))  # with few reports most rows of a large pool are empty
     kernel = _kernel()
     if kernel is not None:
         sums = np.zeros(len(used), np.int64)
-        kernel(multipliers(family)[first + used], np.ascontiguousarray(table[used]), keys, by_key, sums)
+        kernel(multipliers(family)[first + used], np.ascontiguousarray(table[used], np.float64), counts[used], keys, by_key, sums)
         by_row[used] = sums
         return by_key, by_row
     for row in used.tolist():
-        found = table[row][hashes(family, first + row, keys)]
-        by_key += found
-        by_row[row] = found.sum()
+        places = hashes(family, first + row, keys)
+        by_key += table[row][places]
+        by_row[row] = counts[row][places].sum()
     return by_key, by_row
 
 
@@ -97,16 +97,18 @@ def _kernel() -> Callable[..., None] | None:
     except ImportError:
         return None
 
-    def look_up(numbers: Any, table: Any, keys: Any, by_key: Any, by_row: Any) -> None:
+    def look_up(numbers: Any, table: Any, counts: Any, keys: Any, by_key: Any, by_row: Any) -> None:
         half, low, width = np.uint64(32), np.uint64(0xFFFFFFFF), np.uint64(table.shape[1])
         for row in range(len(table)):
             a, b, c = numbers[row]
+            total = 0  # in a register
             for at in range(len(keys)):
                 word = keys[at]
                 high = (a * (word >> half) + b * (word & low) + c) >> half
-                count = table[row, (high * width) >> half]
-                by_key[at] += count
-                by_row[row] += count
+                place = (high * width) >> half
+                by_key[at] += table[row, place]
+                total += counts[row, place]
+            by_row[row] = total
 
     try:
         return numba.njit(nogil=True, error_model="numpy", cache=True)(look_up)

@@ -22,10 +22,11 @@ from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable_aggregator import decode
-from deniable_aggregator.decode.estimate import Supported, tail
 from deniable_aggregator.decode.independence import Chi2, distance, score_test
 from deniable_aggregator.decode.joint_table import Data, maximum, unconstrained
+from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.pair_support import estimates_covariance, pair_support
+from deniable_aggregator.decode.support_estimate import Supported
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Multiple testing: which of many hypotheses to reject."""
+"""Multiple testing: which of many hypotheses to reject, and how wide many intervals are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from deniable.errors import ParameterError
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["benjamini_hochberg", "holm"]
+__all__ = ["benjamini_hochberg", "holm", "tail"]
 
 
 def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
@@ -60,3 +62,16 @@ def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[n
 
     adjusted = false_discovery_control(np.minimum(np.nan_to_num(p_values, nan=1.0), 1.0))
     return np.asarray(adjusted <= alpha, np.bool_)
+
+
+def tail(level: float, intervals: int = 1) -> float:
+    """Compute the error probability on each side of intervals that hold together with a confidence (Bonferroni).
+
+    Raises
+    ------
+    ParameterError
+        If the level is not in (0, 1).
+    """
+    if not 0 < level < 1:
+        raise ParameterError("a confidence level lies between 0 and 1", level)
+    return (1 - level) / 2 / max(intervals, 1)

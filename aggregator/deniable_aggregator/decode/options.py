@@ -13,7 +13,9 @@ from scipy.special import betainc
 from deniable.errors import ParameterError
 from deniable.mechanisms.direct import Grr
 from deniable.mechanisms.sampled_option import SampledOption, SampledPair
-from deniable_aggregator.decode.estimate import Estimate, clopper_pearson, half_significant
+from deniable_aggregator.decode.binomial import clopper_pearson, half_significant
+from deniable_aggregator.decode.channel import Channel
+from deniable_aggregator.decode.estimate import Estimate
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.tally import from_cells
 
@@ -40,32 +42,30 @@ class OptionShares(Estimate):
         int64 array (options,): reports that say that the option was chosen.
     told
         int64 array (options,): reports about the option.
-    p, q
-        Probability that a report about an option says so, if it was chosen, and if not.
+    channel
+        The probabilities that a report about an option says so, if it was chosen, and if not.
     """
 
     n: int
     support: NDArray[np.int64]
     told: NDArray[np.int64]
-    p: float
-    q: float
+    channel: Channel
 
     @cached_property
     def frequency(self) -> NDArray[np.float64]:
         """Unbiased share of each option; nan where there are no reports about it."""
-        return np.asarray((self.support / self._told - self.q) / (self.p - self.q), np.float64)
+        return self.channel.debias(self.support / self._told)
 
     @property
     def stderr(self) -> NDArray[np.float64]:
         """Standard error of the share in the population that the respondents were drawn from."""
-        s = self.q + self.plausible * (self.p - self.q)
-        return np.asarray(np.sqrt(s * (1 - s) / self._told) / (self.p - self.q), np.float64)
+        return np.asarray(np.sqrt(self.channel.variance(self.plausible) / self._told) / self.channel.gain, np.float64)
 
     @property
     def respondents_stderr(self) -> NDArray[np.float64]:
         """Standard error of the share among all respondents, of whom a random part was asked about the option."""
         f = self.plausible
-        noise = (f * self.p * (1 - self.p) + (1 - f) * self.q * (1 - self.q)) / (self.p - self.q) ** 2
+        noise = self.channel.noise(f) / self.channel.gain**2
         asked = f * (1 - f) * (1 - self.told / (self.n or np.nan))
         return np.asarray(np.sqrt((noise + asked) / self._told), np.float64)
 
@@ -77,21 +77,22 @@ class OptionShares(Estimate):
     @property
     def absent_stderr(self) -> NDArray[np.float64]:
         """Standard error of the share of each option if nobody chose it."""
-        return np.asarray(np.sqrt(self.q * (1 - self.q) / self._told) / (self.p - self.q), np.float64)
+        q = self.channel.q
+        return np.asarray(np.sqrt(q * (1 - q) / self._told) / self.channel.gain, np.float64)
 
     @property
     def p_value(self) -> NDArray[np.float64]:
         """Chance of an estimate at least as large if nobody chose the option: an exact binomial tail."""
         c = self.support
-        return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self.q), 1.0)
+        return np.where(c > 0, betainc(np.maximum(c, 1), self.told - c + 1, self.channel.q), 1.0)
 
     def _half_detected(self, chance: float) -> NDArray[np.float64]:
         """Compute the share of each option at which half of all p-values are below `chance`."""
-        return np.asarray((half_significant(self._told, self.q, chance) - self.q) / (self.p - self.q), np.float64)
+        return self.channel.debias(half_significant(self._told, self.channel.q, chance))
 
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute Clopper and Pearson's intervals; for respondents narrower in proportion to the standard error."""
-        ends = [(end - self.q) / (self.p - self.q) for end in clopper_pearson(self.support, self.told, chance)]
+        ends = [self.channel.debias(end) for end in clopper_pearson(self.support, self.told, chance)]
         if target == "respondents":
             ends = [self.frequency + (end - self.frequency) * self.respondents_stderr / self.stderr for end in ends]
         return ends[0], ends[1]
@@ -131,7 +132,7 @@ def option_shares(mechanism: Mechanism, tally: Tally) -> OptionShares:
         np.add.at(support, named, tally.counts[:, yes].sum(axis=1))
         np.add.at(told, named, tally.reports)
     p, q = sets.keep + (cases // 2 - 1) * sets.other, cases // 2 * sets.other
-    return OptionShares(tally.n, support, told, float(p), float(q))
+    return OptionShares(tally.n, support, told, Channel(float(p), float(q)))
 
 
 def chosen(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> tuple[float, float]:
@@ -154,10 +155,10 @@ def chosen(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> tuple
     if not np.isfinite(total):
         return float("nan"), float("nan")
     # What each report adds, by row and index. Their mean is the total.
-    gain, cases = shares.p - shares.q, tally.layout.width
+    channel, cases = shares.channel, tally.layout.width
     ones = np.array([[index >> place & 1 for index in range(cases)] for place in range(len(sets.groups[0]))])
     weights = tally.n / shares.told[np.array(sets.groups)]
-    added = np.einsum("rk,ki->ri", weights, (ones - shares.q) / gain)
+    added = np.einsum("rk,ki->ri", weights, channel.debias(ones))
     variance = float((tally.counts * np.square(added - total)).sum()) / max(tally.n - 1, 1)
     size = len(shares.frequency)
     mean = min(max(total, 0.0), float(size))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
-from deniable_aggregator.decode.estimate import tail
+from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.pair_support import estimates_covariance
 
 if TYPE_CHECKING:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import betainc, gammaincc, ndtri
 
+from deniable_aggregator.decode.binomial import clopper_pearson
 from deniable_aggregator.decode.bucket_estimate import Partial
-from deniable_aggregator.decode.estimate import Estimate, Supported, clopper_pearson
+from deniable_aggregator.decode.estimate import Estimate
 from deniable_aggregator.decode.options import OptionShares
+from deniable_aggregator.decode.support_estimate import Supported
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms.permanent import Permanent
+    from deniable_aggregator.decode.channel import Channel
     from deniable_aggregator.decode.estimate import Target
 
 __all__ = ["Panel", "overlap", "repeats"]
@@ -140,7 +143,7 @@ class Panel(Estimate):
         told, wider = _binomial(self.apart), error / self.apart.absent_stderr
         assert told is not None  # noqa: S101 - where responses are kept it is one, or a regression
         hits, of = told.hits / wider**2, told.of / wider**2
-        binomial = np.where(hits > 0, betainc(np.maximum(hits, 1e-9), of - hits + 1, told.q), 1.0)
+        binomial = np.where(hits > 0, betainc(np.maximum(hits, 1e-9), of - hits + 1, told.channel.q), 1.0)
         q, people = float(self.permanent.permanent_support[1]), self.n / (1 + self.repeats)
         skewness = (1 - 2 * q) * (self._ends[0] / people / error**2) ** 1.5 / np.sqrt(people * q * (1 - q))
         shape = 4 / np.maximum(skewness, 1e-3) ** 2
@@ -167,7 +170,7 @@ class Panel(Estimate):
         there = [np.clip(end, 0.0, 1.0) for end in (low, high)]
         few = [told.fewer(end, self._shared_at(end) * self._more) for end in there]
         ends = [clopper_pearson(told.hits * part, told.of * part, chance)[side] for side, part in enumerate(few)]
-        return np.minimum(told.debias(ends[0]), self.frequency), np.maximum(told.debias(ends[1]), self.frequency)
+        return np.minimum(told.channel.debias(ends[0]), self.frequency), np.maximum(told.channel.debias(ends[1]), self.frequency)
 
     def _score_interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals: all shares e that are not too far from the estimate f for their own error.
@@ -209,42 +212,32 @@ class Panel(Estimate):
 
 
 class _Binomial(NamedTuple):
-    """What an estimate rests on: of some reports, those that support each value, where a share q of them is noise.
+    """What an estimate rests on: of some reports, those that support each value.
 
     Parameters
     ----------
     hits, of
         (values,) each.
-    q, gain
-        Probability that a report supports a value that nobody holds, and what a holder adds to it.
+    channel
+        What such a report says of a value.
     """
 
     hits: NDArray[np.float64]
     of: NDArray[np.float64]
-    q: float
-    gain: float
-
-    def debias(self, share: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the share of the people that a share of support stands for."""
-        return (share - self.q) / self.gain
+    channel: Channel
 
     def fewer(self, frequency: NDArray[np.float64], more: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the part of the reports that alone has a variance that is larger by `more`, for values of these frequencies."""
-        s = self.q + frequency * self.gain
-        variance = s * (1 - s) / self.gain**2
+        variance = self.channel.variance(frequency) / self.channel.gain**2
         return variance / (variance + more * self.of)
 
 
 def _binomial(apart: Estimate) -> _Binomial | None:
-    if isinstance(apart, Partial):
-        q, p = apart.mechanism.other, apart.mechanism.one
-        return _Binomial(apart.support.astype(np.float64), apart.told.astype(np.float64), float(q), float(p - q))
-    if isinstance(apart, OptionShares):
-        return _Binomial(apart.support.astype(np.float64), apart.told.astype(np.float64), apart.q, apart.p - apart.q)
+    if isinstance(apart, Partial | OptionShares):
+        return _Binomial(apart.support.astype(np.float64), apart.told.astype(np.float64), apart.channel)
     if not isinstance(apart, Supported) or apart.touched is not None:
         return None
-    q, p = apart.mechanism.q, apart.mechanism.p
-    return _Binomial(apart.support.astype(np.float64), np.full(len(apart.support), float(apart.n)), float(q), float(p - q))
+    return _Binomial(apart.support.astype(np.float64), np.full(len(apart.support), float(apart.n)), apart.channel)
 
 
 def _with(stderr: NDArray[np.float64], variance: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 __all__ = ["Joint", "Part", "part_of"]
 
 _PLAIN = 128  # most prefixes that are cleared
-_FINE = 256  # cleared counts are whole multiples of this part of a report
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,16 +118,16 @@ class Part:
         z = -float(ndtri(chance))
         return z * stderr + max(z * z - 1, 0.0) / (6 * self.n * self.gain)
 
-    def lookup(self, keys: NDArray[np.uint64], table: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    def lookup(self, keys: NDArray[np.uint64], table: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Count the reports that support each key, by default in the tally itself."""
         return hash_lookup.lookup(self.mechanism.family, self.counts if table is None else table, keys, self.first)
 
-    def cleared(self, keys: NDArray[np.uint64], frequency: NDArray[np.float64]) -> tuple[NDArray[np.int64], float]:
+    def cleared(self, keys: NDArray[np.uint64], frequency: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
         """Subtract from the counts what prefixes add.
 
         Returns
         -------
-        table : ndarray of int64
+        table : ndarray of float64
             (rows, width), to look up the keys with the most support.
         stderr : float
             Remaining standard error of a prefix that nobody has.
@@ -138,8 +137,7 @@ class Part:
         np.add.at(added, (rows, self._hashes(keys)), np.broadcast_to(frequency, (len(rows), len(keys))))
         added -= frequency.sum() / self.mechanism.width
         added *= self._odds * self.reports[:, None]
-        table = np.rint(_FINE * (self.counts - added)).astype(np.int64)
-        return table, self.stderr(self.squares - float(np.square(frequency).sum()))
+        return self.counts - added, self.stderr(self.squares - float(np.square(frequency).sum()))
 
     def closer(self, keys: NDArray[np.uint64], chance: float) -> tuple[NDArray[np.float64], float]:
         """Estimate frequencies, cleared of what significant prefixes add.

@@ -17,8 +17,9 @@ from deniable_aggregator import decode
 from deniable_aggregator.decode import panel
 from deniable_aggregator.decode.consistent import consistent
 from deniable_aggregator.decode.discovery import discover
-from deniable_aggregator.decode.estimate import finite, tail
+from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.joint import from_product
+from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.options import option_shares
 from deniable_aggregator.measure.measurement import Association, Description, Estimates, Unallocated, ValueEstimate
 from deniable_aggregator.measure.numbers import chosen_of, number_of, order_of

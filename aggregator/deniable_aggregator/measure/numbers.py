@@ -14,8 +14,9 @@ from deniable.mechanisms.sampled_option import SampledPair
 from deniable_aggregator import decode
 from deniable_aggregator.decode import options
 from deniable_aggregator.decode.distribution import distribution
-from deniable_aggregator.decode.estimate import finite, tail
+from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.mean import mean
+from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
 from deniable_aggregator.measure.measurement import (
     Chosen,

@@ -14,8 +14,8 @@ from deniable.registry import text
 from deniable.wire.layout import Layout
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import likelihood
-from deniable_aggregator.decode.estimate import Estimate, Supported
 from deniable_aggregator.decode.joint import Joint, joint
+from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.rappor import files
 from deniable_aggregator.tally import Tally
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from deniable.mechanisms.google_rappor import Params
+    from deniable_aggregator.decode.estimate import Estimate
 
 __all__ = ["OTHER", "Variable", "associate", "bits", "load_candidates", "load_tally", "strings"]
 

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from deniable import mechanisms
 from deniable.commands.catalogue import CATALOGUE
 from deniable.commands.parser import Parser
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.window import Window
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
@@ -30,6 +32,12 @@ DECISIONS = Path(__file__).parent / "decisions"
 ACCURACY = Path(__file__).parent / "accuracy.json"
 _EPSILONS = [step / 4 for step in range(2, 25)]
 _VALUES = 16
+_SCORED = {
+    "window": ("65,537 positions", "a mean", "% of the range"),
+    "sampled_option": (f"{_VALUES} options", "an option's share", " points"),
+    "sampled_pair": (f"{_VALUES} options", "the share of a case of two options", " points"),
+}
+"""What is estimated with mechanisms that do not estimate the share of each value: of how many answers, what, and its unit."""
 
 
 def write(folder: Path) -> None:
@@ -102,6 +110,7 @@ def _mechanisms() -> Iterator[tuple[str, str]]:
         "",
         '`mechanism = "auto"`, the default, takes the smallest report among mechanisms within 1% of the least exact error.',
         "For texts and keys it takes `fast_local_hash`, or `pem` where answers are to be discovered.",
+        "Numbers, and means of ordered answers, have `window`. Sets have `sampled_option`, or, if joint, `sampled_pair`.",
         "",
         "| mechanism | what the device does |",
         "|---|---|",
@@ -123,55 +132,75 @@ def _mechanism(name: str, cls: Any) -> Iterator[tuple[str, str]]:
     lines += ["```{eval-rst}", f".. autoclass:: {cls.__module__}.{cls.__name__}", "   :no-index:", "```"]
     rows = [(epsilon, made) for epsilon in (0.5, 1.0, 2.0, 4.0) if (made := _make(name, epsilon))]
     if rows:
+        answers, estimate, unit = _SCORED.get(name, (f"{_values(name)} values", "a share", " points"))
         lines += [
             "",
-            f"## Figures, for {_values(name)} values",
+            f"## Figures, for {answers}",
             "",
-            "| epsilon asked for | worst ratio of two answers | standard error of a share, 10,000 reports | bytes a report |",
+            f"| epsilon asked for | worst ratio of two answers | standard error of {estimate}, 10,000 reports | bytes a report |",
             "|---|---|---|---|",
             *(
-                f"| {epsilon if name != 'coin' else 'ln 3'} | {float(made.ratio):.4f} | {100 * _error(made):.2f} points "
+                f"| {epsilon if name != 'coin' else 'ln 3'} | {float(made.ratio):.4f} | {100 * _error(made):.2f}{unit} "
                 f"| {made.layout.payload_size} |"
                 for epsilon, made in rows
             ),
             "",
             f"`deniable prove {name}` walks every draw. It checks the ratio, the total mass, the unbiasedness and the size.",
         ]
-    if len(rows) > 1:
-        lines += ["", f"![Standard error of {name} over epsilon, beside the least of all mechanisms]({name}.svg)"]
+    if len(rows) > 1 and name in (*mechanisms.names(), "window"):
+        beside = "one bit and Laplace noise" if name == "window" else "the least of all mechanisms"
+        lines += ["", f"![Standard error of {name} over epsilon, beside {beside}]({name}.svg)"]
         yield f"mechanisms/{name}.svg", _plot(name)
     yield f"mechanisms/{name}.md", "\n".join(lines)
 
 
 def _values(name: str) -> int:
-    return 2 if name in ("coin", "binary") else _VALUES
+    return {"coin": 2, "binary": 2, "window": 1 << 16 | 1}.get(name, 1 << _VALUES if name in _SCORED else _VALUES)
 
 
 @cache
 def _make(name: str, epsilon: float) -> Any:
     """Make a mechanism for the figures; None where there is none."""
-    if name not in mechanisms.names() or (name == "coin" and epsilon != 1.0):
+    if name not in (*mechanisms.names(), *_SCORED) or (name == "coin" and epsilon != 1.0):
         return None
     return mechanisms.make(name, domain_size=_values(name), epsilon=None if name == "coin" else epsilon)
 
 
 def _error(mechanism: Any) -> float:
-    """Return the standard error of a share among 10,000 reports, as the mean over all values."""
+    """Return the standard error of a share among 10,000 reports, as the mean over all values; of what is scored, the worst."""
+    if isinstance(mechanism, Window):
+        return sqrt(float(mechanism.worst_variance) / 10_000)
+    if isinstance(mechanism, SampledOption | SampledPair):
+        return sqrt(mechanism.layout.rows / 40_000) / float(mechanism.keep - mechanism.other)
     return sqrt(float(mechanism.mean_variance) / 10_000)
 
 
 def _plot(name: str) -> str:
-    """Draw the standard error over epsilon, beside the least of all mechanisms for as many values."""
+    """Draw the standard error over epsilon, beside that of others."""
     plt = _pyplot(name)
-    rivals = [each for each in mechanisms.names() if each != "coin" and _values(each) == _values(name)]
     figure, axes = plt.subplots(figsize=(6, 3))
-    least = [100 * min(_error(_make(each, epsilon)) for each in rivals) for epsilon in _EPSILONS]
-    axes.plot(_EPSILONS, least, color="grey", linestyle="--", label="least of all")
+    for (label, errors), style in zip(_others(name), ("--", ":"), strict=False):
+        axes.plot(_EPSILONS, [100 * error for error in errors], color="grey", linestyle=style, label=label)
     axes.plot(_EPSILONS, [100 * _error(_make(name, epsilon)) for epsilon in _EPSILONS], color="teal", label=name)
-    axes.set(xlabel="epsilon, nats", ylabel="standard error, points", yscale="log")
+    axes.set(
+        xlabel="epsilon, nats",
+        ylabel="standard error, % of the range" if name == "window" else "standard error, points",
+        yscale="log",
+    )
     axes.legend(frameon=False)
     axes.grid(visible=True, alpha=0.3)
     return _written(figure)
+
+
+def _others(name: str) -> Iterator[tuple[str, list[float]]]:
+    """Compute the errors of others: of the best for as many values; of a mean, those of one bit and of Laplace noise."""
+    if name == "window":
+        bits = (mechanisms.make(name, domain_size=2, epsilon=epsilon, blocks=1, length=1) for epsilon in _EPSILONS)
+        yield "one bit", list(map(_error, bits))
+        yield "Laplace noise", [sqrt(2 / epsilon**2 / 10_000) for epsilon in _EPSILONS]
+    else:
+        rivals = [each for each in mechanisms.names() if each != "coin" and _values(each) == _values(name)]
+        yield "least of all", [min(_error(_make(each, epsilon)) for each in rivals) for epsilon in _EPSILONS]
 
 
 def _pyplot(name: str) -> Any:

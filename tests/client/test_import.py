@@ -60,9 +60,19 @@ def test_a_handle_is_as_light():
     assert len(more) <= MODULES_MORE + 1, more
 
 
+def test_a_stopwatch_is_as_light():
+    """So may it time blocks and functions; to decorate takes `functools`, which hardly any app is without."""
+    more = modules_after("import deniable\nwith deniable.metric('search.ms').timed(): pass")
+    assert not more & HEAVY
+    assert len(more) <= MODULES_MORE + 2, more
+    more = modules_after("import deniable\ndeniable.timed('search.ms')(lambda: 1)()")
+    assert not more & HEAVY
+    assert "deniable.client" not in more
+
+
 @pytest.mark.parametrize(
     "call",
-    ["close()", "explain('a')", "flush()", "journal()", "record('a', 1)", "set_consent(True)", "stats()"],
+    ["close()", "explain('a')", "flush()", "journal()", "record('a', 1)", "set_consent(True)", "stats()", "timed('a')(len)('b')"],
 )
 def test_before_init_nothing_is_loaded(call):
     """No function but `init` loads the client."""

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ import requests
 
 from deniable import mechanisms, registry
 from deniable.client import Client
+from deniable.limits.caps import Caps
 from deniable.lint import lint
 from deniable.registry import rules, tables
 from deniable.registry.metric import Metric
@@ -30,6 +31,7 @@ PAGES = {path.relative_to(DOCS).as_posix(): path.read_text("utf-8") for path in 
 HEAD = 'format = 1\napp = "shop"\n'
 SEGMENTS = '[segments]\nplatform = ["linux", "macos"]\n'
 METRIC = '[metrics."any"]\ntype = "boolean"\nepsilon = 1.0\ndescription = "Any"\nowner = "core@shop.example"\n'
+FREE = Caps(budget=tables.Budget(per_window=None, lifetime=None))
 DECLARE, TUTORIAL = PAGES["declare.md"], PAGES["tutorial.md"]
 
 
@@ -99,14 +101,16 @@ def test_each_key_of_a_table_is_in_the_guide():
 
 
 def test_each_type_is_in_the_guide_and_recorded_as_it_says():
-    """The guide has a row for every type; what it records is an answer to the metric of the example registry."""
+    """The guide has a row for every type; what it records is an answer to the metric of the example registry, or its own."""
     table = DECLARE[DECLARE.index("## Kinds") : DECLARE.index("## Keys of a metric")]
     rows = dict(re.findall(r"^\| `(\w+)` \|.* \| `(record\(.*\))` \|$", table, re.MULTILINE))
     assert set(rows) == set(rules.TYPES)
-    declared = registry.load(ROOT / "deploy" / "metrics.toml")
+    declared = replace(registry.load(ROOT / "deploy" / "metrics.toml"), budget=FREE.budget)
+    for example in re.findall(r"```toml\n(\[metrics.*?)```", DECLARE, re.DOTALL):
+        declared = replace(declared, metrics=declared.metrics | registry.parse(HEAD + example).metrics)
     with StubServer(declared) as server:
         segments = {name: values[0] for name, values in declared.segments.items()}
-        client = Client(dsn=server.dsn, registry=declared, consent=True, segments=segments, state=None, strict=True)
+        client = Client(dsn=server.dsn, registry=declared, consent=True, segments=segments, state=None, strict=True, caps=FREE)
         for type_, call in rows.items():
             taken = []
             eval(call, {"record": lambda metric, answer, taken=taken: taken.append((metric, answer))})
@@ -115,6 +119,14 @@ def test_each_type_is_in_the_guide_and_recorded_as_it_says():
             client.record(metric, answer)
         assert client.stats()["undeclared"] == 0
         client.close()
+
+
+def test_what_an_estimate_costs_the_mean():
+    """The guide's figures of both estimates of a number are what the exact variance says."""
+    for estimate, percent in re.findall(r'^\| `"(mean|distribution)"` \|.*\| ([\d.]+)% of the range', DECLARE, re.MULTILINE):
+        number = Metric(id="n", type="number", values=(), range=("0", "1"), unit="s", estimate=estimate, epsilon="1")
+        worst = float(mechanisms.of(number).worst_variance) + 0.25
+        assert f"{100 * (worst / 10_000) ** 0.5:.1f}" == percent
 
 
 def test_the_tutorial(tmp_path):
@@ -153,11 +165,14 @@ def test_every_mechanism_has_a_page(monkeypatch):
     import made
 
     assert "</svg>" in made._plot("grr")
+    assert "</svg>" in made._plot("window")
     monkeypatch.setattr(
         made, "_plot", lambda name: f"the plot of {name}"
     )  # all of them take half a minute: `just docs` draws them
     pages = dict(made.made())
-    assert {f"mechanisms/{name}.md" for name in mechanisms.names()} <= set(pages)
+    assert {f"mechanisms/{name}.md" for name in mechanisms._ALL} <= set(pages)
+    assert "| 1.0 | 2.7183 | 1.00% of the range | 1 |" in pages["mechanisms/window.md"]
+    assert "| 1.0 | 2.7183 | 4.33 points | 1 |" in pages["mechanisms/sampled_option.md"]
     assert "| ln 3 | 3.0000 | 0.87 points | 1 |" in pages["mechanisms/coin.md"]
     assert "## `registry`" in pages["commands.md"]
     assert "| `DENIABLE_DSN` |" in pages["variables.md"]

@@ -41,6 +41,7 @@ from deniable import (
     SenderSettings,
     ServedRegistryError,
     StateError,
+    Stopwatch,
 )
 from deniable.testing import Attempt, Capture, Captured, Received, StubServer
 
@@ -82,6 +83,26 @@ def use() -> None:
     assert_type([entry.payload for entry in deniable.journal()], list[str])
     version: str = deniable.__version__
     print(version)
+
+
+@deniable.timed("search.ms")
+def search(words: str, *, most: int = 10) -> list[str]:
+    return words.split()[:most]
+
+
+@deniable.metric("fetch.ms").timed()
+async def fetch(address: str) -> bytes:
+    return address.encode()
+
+
+async def measure(client: Client) -> None:
+    with deniable.timed("search.ms") as watch:
+        assert_type(watch, Stopwatch)
+        assert_type(search("a b", most=1), list[str])
+    assert_type(await fetch("a"), bytes)
+    assert_type(client.record_time("search.ms", 0.25), bool)
+    with client.timed("search.ms"), client.metric("search.ms").timed():
+        print("timed")
 
 
 async def stop() -> None:

@@ -553,6 +553,87 @@ def test_doubts_are_those_of_lint(written, registry_file):
     assert "asks for more than the budget has" in text
 
 
+NUMBERS = """
+format = 1
+app = "shop"
+[metrics."search.ms"]
+type = "number"
+range = [1, 60000]
+unit = "ms"
+scale = "log"
+estimate = "distribution"
+epsilon = 1
+period = "month"
+description = "How long a search takes"
+owner = "search@shop.example"
+[metrics."steps"]
+type = "number"
+range = [0, 20000]
+unit = "steps"
+estimate = "mean"
+epsilon = 1
+epsilon_permanent = 2
+description = "Steps a day"
+owner = "core@shop.example"
+[metrics."load"]
+type = "number"
+range = [0, 100]
+unit = "percent"
+estimate = "distribution"
+epsilon = 1
+epsilon_permanent = 2
+description = "Load"
+owner = "core@shop.example"
+[metrics."plugins"]
+type = "set"
+values = ["git", "spelling", "preview", "other"]
+other = "other"
+epsilon = 1
+period = "month"
+description = "Which plugins are on"
+owner = "core@shop.example"
+[metrics."tools"]
+type = "set"
+values = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"]
+joint = true
+epsilon = 1
+period = "month"
+description = "Which tools go together"
+owner = "core@shop.example"
+[metrics."mood"]
+type = "ordinal"
+values = ["bad", "fair", "good"]
+estimate = "mean"
+epsilon = 1
+period = "month"
+description = "How it went"
+owner = "core@shop.example"
+"""
+
+
+def test_numbers_and_sets(written):
+    """What is asked of a number and a set is told in words; each is proved; guesses of a number are not among all numbers."""
+    facts = gather(written(NUMBERS))
+    proved = [attempt(each.metric, each.mechanism) for each in facts.metrics]
+    made = compose(facts, made=MADE, software="1", proved=proved)
+    told = {row[0]: row[5] for row in table(made, "What is asked")}
+    assert told["search.ms"] == "a number of ms from 1 to 60000; what is beyond counts as the nearer end"
+    assert told["steps"].endswith("the nearer end; rounded to an end of the range on the device")
+    assert told["load"].endswith("the nearer end; told as one of equal parts of the range")
+    assert told["plugins"] == "any of 4 options: git, spelling, preview, other"
+    assert told["mood"] == "3: bad; fair; good"
+    found = {row[0]: row for row in table(made, "Proofs by enumeration")}
+    assert {row[5] for row in found.values()} == {"proved"}
+    assert "window, 3 answers: fewer answers" in found["search.ms"][1]
+    assert "sampled_pair, 8 answers: fewer answers" in found["tools"][1]
+    assert {each.metric: each.own for each in proved} == {
+        "search.ms": False, "steps": True, "load": False, "plugins": True, "tools": False, "mood": True,
+    }  # fmt: skip
+    guessed = [row for row in table(made, "How often the best") if row[0] in ("search.ms", "steps", "load")]
+    assert {row[4] for row in guessed} == {"none"}
+    assert squeezed("a number of ms from 1 to 60000") in Page(page(made)).text
+
+
 TEXTS = """
 format = 1
 app = "shop"

@@ -71,6 +71,10 @@ class Window(Scored):
     The score of a cell is ``(G (j div w - K/2) + tilt (j mod w - (w-1)/2) + K w / 2) / (K w)``. Here G = Z / (W - 1), and j is
     the cell. With K = 1 and w = 1 the mechanism is that of Duchi et al.; with a long window it is like the piecewise mechanism.
 
+    With K = 1 and many cells, the variance of a score is nearly the same for every answer. With E = e^epsilon it is
+    ``((E + 7) / (3 (E + 1)) + 2 (E + 3) / ((E - 1) (E + 1)) + 4 / (E - 1)^2) / 4``. That of a mean of n reports is the n-th
+    part, plus the variance of the answers if those who answer are a sample.
+
     References
     ----------
     J. Duchi, M. Jordan, M. Wainwright: Minimax optimal procedures for locally private estimation. JASA 113(521), 2018,

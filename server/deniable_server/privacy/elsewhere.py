@@ -33,6 +33,7 @@ DEVICE = (
     Kept("permanent responses", "a noisy answer for each answer to a metric with kept responses, under a digest", "for good"),
     Kept("ledger", "what was spent, by window and in all", "for good; single spends for 400 days at least"),
     Kept("row", "the cohort, hash function or set of buckets that the device uses for a metric", "for good"),
+    Kept("rounding point", "where the device rounds a number whose mean is estimated from kept responses", "for good"),
     Kept(
         "journal",
         "the last 1,000 reports sent, as they were sent, for the person to look at",

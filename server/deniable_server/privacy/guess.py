@@ -76,7 +76,7 @@ def posterior(prior: float, epsilon: float) -> float:
 
 def guesses(metric: Metric, mechanism: Mechanism) -> tuple[Guess, ...]:
     """Bound the guesses from no report, from one, and from all reports of one answer of a device in a year."""
-    size = None if metric.open else metric.domain_size
+    size = None if metric.open or metric.axis else metric.domain_size
     found = [Guess(0, epsilon=0.0, even=0.5, alike=None if size is None else 1 / size, sure=SURE)]
     if metric.kept:
         return (*found, _fresh(mechanism, 1, size), _kept(mechanism, size))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
 from deniable.errors import ParameterError
+from deniable.mechanisms.window import Window
 from deniable.proof import prove
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ __all__ = ["Proved", "attempt"]
 
 _PAYLOADS = 1 << 14  # times values: this is walked in a few seconds
 _FEW = 3  # answers of the smaller mechanism
+_FEW_SETS = 8  # those of sets of three options
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +42,12 @@ class Proved:
 
 
 def attempt(metric: Metric, mechanism: Mechanism) -> Proved:
-    """Prove a metric's mechanism by walking all draws; if these are too many, the same one with three answers."""
+    """Prove a metric's mechanism by walking all draws; if these are too many, the same one with few answers."""
     if _walkable(mechanism):
         return Proved(metric.id, prove(mechanism), own=True)
     try:
-        few = mechanisms.make(mechanism.name, domain_size=_FEW, epsilon=mechanism.requested, **_options(mechanism))
+        size = _FEW_SETS if metric.type == "set" else _FEW
+        few = mechanisms.make(mechanism.name, domain_size=size, epsilon=mechanism.requested, **_options(mechanism))
     except ParameterError:
         return Proved(metric.id, None, own=False)
     return Proved(metric.id, prove(few) if _walkable(few) else None, own=False)
@@ -52,6 +55,8 @@ def attempt(metric: Metric, mechanism: Mechanism) -> Proved:
 
 def _options(mechanism: Mechanism) -> dict[str, Any]:
     """Return the options that do not depend on the number of answers."""
+    if isinstance(mechanism, Window):
+        return mechanism.chosen
     return {name: value for name, value in mechanism.chosen.items() if name == "permanent"}
 
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
-from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
     from deniable.commands.parser import Run
+    from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
 
 __all__ = ["dlq"]
 
@@ -47,6 +47,8 @@ def dlq(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store.dead_letters import DeadLetters
+
         stores = options.stores(options.environment(arguments), arguments.app)
         if len(stores) > 1:
             raise ConfigurationError("dlq looks at one --app at a time")

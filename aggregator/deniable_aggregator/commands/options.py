@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import running
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
     from deniable.commands.parser import Run
-    from deniable_aggregator.store import Client
+    from deniable_aggregator.store import Client, Store
 
 __all__ = ["STORE_STATUS", "add", "add_apps", "add_store", "answered", "environment", "opened", "stores"]
 
@@ -88,6 +86,8 @@ def stores(told: Mapping[str, str], apps: Sequence[str] | None) -> list[Store]:
     ConfigurationError
         If no app is named, or the URL is invalid.
     """
+    from deniable_aggregator.store import Store
+
     apps = apps or _apps(told)
     if not apps:
         raise ConfigurationError(f"this needs --app, the name in the registry, or {_APPS} or {_REGISTRY}")
@@ -102,7 +102,7 @@ def _apps(told: Mapping[str, str]) -> list[str]:
         return list(filter(None, named))
     if not told.get(_REGISTRY):
         return []
-    from deniable.registry import published  # noqa: PLC0415 - not needed if the apps are named
+    from deniable.registry import published
 
     return list(published.load_all(told[_REGISTRY]))
 
@@ -122,6 +122,8 @@ def opened(url: str, *, timeout: float = 10.0) -> Client:
     ConfigurationError
         If the URL is invalid.
     """
+    from deniable_aggregator.store import connect
+
     try:
         return connect(url, timeout=timeout)
     except ValueError:  # its text may contain a password
@@ -133,6 +135,8 @@ def answered(run: Run) -> Run:
 
     @wraps(run)
     def answering(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store.errors import StoreError
+
         try:
             return run(arguments)
         except StoreError as error:

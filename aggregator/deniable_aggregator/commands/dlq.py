@@ -11,7 +11,7 @@ from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from deniable.commands.parser import Run
     from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
@@ -54,7 +54,7 @@ def dlq(parser: argparse.ArgumentParser) -> Run:
             raise ConfigurationError("dlq looks at one --app at a time")
         letters = DeadLetters(stores[0])
         if arguments.action == "list":
-            return _list(letters)
+            return _list(list(letters))
         if arguments.action == "show":
             return _show(letters.get(_checked(arguments.id)))
         if bool(arguments.ids) == arguments.all:
@@ -75,7 +75,9 @@ def _checked(id_: str) -> str:
     return id_
 
 
-def _list(letters: Iterable[DeadLetter]) -> int:
+def _list(letters: Sequence[DeadLetter]) -> int:
+    if not letters:
+        print("no dead letters: every batch could be counted so far, or was removed", file=sys.stderr)
     for letter in letters:
         size = "-" if letter.size is None else letter.size
         print(f"{letter.id}  {size:>8} bytes  {letter.reports:>8} reports  {letter.reason}")

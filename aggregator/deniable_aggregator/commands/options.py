@@ -67,7 +67,9 @@ def environment(arguments: argparse.Namespace) -> dict[str, str]:
     for option, variable in (("redis_url", _URL), ("registry", _REGISTRY)):
         told[variable] = getattr(arguments, option, None) or told.get(variable, "")
     if not told[_URL]:
-        raise ConfigurationError(f"no store is named: set {_URL}, or give --redis-url, or --data of a running `deniable serve`")
+        raise ConfigurationError(
+            f"no store is named, and no `deniable serve` runs in this folder: set {_URL}, or give --redis-url, or --data of one"
+        )
     return told
 
 

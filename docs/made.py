@@ -71,7 +71,7 @@ def _commands() -> str:
         about = CATALOGUE[point.name]
         parser = Parser(prog=f"deniable {point.name}", description=about.summary)
         point.load()(parser)
-        parser.complete(about.examples)
+        parser.complete(about.examples, about.extra)
         lines += [f"## `{point.name}`", "", "```text", parser.format_help().rstrip(), "```", ""]
         for action in parser._actions:  # noqa: SLF001 - argparse has no other way to tell its subcommands
             if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001

@@ -1,7 +1,8 @@
 """The ``deniable`` command: a thin front that finds its subcommands by entry point.
 
 Each subcommand is a function that takes an argparse parser and adds its arguments. It returns the function that runs the
-subcommand (`Run`). A subcommand whose extra is not installed says which ``pip install`` adds it.
+subcommand (`Run`). A subcommand imports what an extra brings when it runs. Without the extra it shows its options all the same,
+and says which ``pip install`` adds it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from deniable.errors import DeniableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
-    from importlib.metadata import EntryPoint
 
     from deniable.commands.parser import Run
 
@@ -29,7 +29,6 @@ __all__ = ["main"]
 
 _UNKNOWN = Entry("", "", ())  # of a command that another package brings
 _INTERRUPTED = 130  # the status that a shell reports for a program ended by Ctrl-C
-_COMMANDS = "https://deniable.github.io/deniable/commands/"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,22 +61,23 @@ def _main(given: list[str]) -> int:
         subparser = subparsers.add_parser(name, help=about.summary)
         if name != chosen:  # only the chosen command is imported
             continue
-        found = _load(commands[name], about)
-        if isinstance(found, str):
-            return _excuse(subparser, about, found, given)
-        run = found(subparser)
-        subparser.complete(about.examples)
+        command: Command = commands[name].load()
+        run = command(subparser)
+        subparser.complete(about.examples, about.extra)
     if not given:
         parser.print_help()
         return 2
     parsed = parser.parse_args(given)
     if run is None:
         return 2
+    if chosen in NOT_ON_WINDOWS and sys.platform == "win32":
+        print(f"deniable {chosen} does not run on Windows; use Linux, macOS, WSL or a container", file=sys.stderr)
+        return 2
     try:
         return run(parsed)
     except DeniableError as error:
         print(f"deniable {chosen}: {error}", file=sys.stderr)
-    except ModuleNotFoundError as error:  # of a command that imports what it needs once it has said something
+    except ModuleNotFoundError as error:
         print(f"deniable {chosen} {_lack(error, CATALOGUE.get(chosen, _UNKNOWN))}", file=sys.stderr)
     return 2
 
@@ -92,31 +92,8 @@ def _listed(commands: Collection[str]) -> str:
     return "\n".join([*lines[1:], "", "Options and examples of a command: deniable COMMAND --help"])
 
 
-def _load(point: EntryPoint, about: Entry) -> Command | str:
-    """Import a command. If it cannot run here, return the reason instead."""
-    if point.name in NOT_ON_WINDOWS and sys.platform == "win32":
-        return "does not run on Windows; use Linux, macOS, WSL or a container"
-    try:
-        command: Command = point.load()
-    except ModuleNotFoundError as error:
-        return _lack(error, about)
-    return command
-
-
 def _lack(error: ModuleNotFoundError, about: Entry) -> str:
     """Tell which extra brings a module; raise where none does."""
     if not about.extra or (error.name or "").startswith("deniable"):
         raise error
     return f"needs {error.name}, which is not installed: pip install 'deniable[{about.extra}]'"
-
-
-def _excuse(parser: Parser, about: Entry, lack: str, given: Sequence[str]) -> int:
-    """Print why a command cannot run; with ``--help``, also print what it is for. Return the exit status."""
-    if not {"-h", "--help"}.intersection(given):
-        print(f"{parser.prog} {lack}", file=sys.stderr)
-        return 2
-    parser.add_argument("...", nargs="*", help=f"its options are listed where it can run, and at {_COMMANDS}")
-    parser.complete(about.examples)
-    parser.print_help()
-    print(f"\nThis command {lack}")
-    return 0

@@ -8,7 +8,6 @@ import sys
 from base64 import b64decode
 from collections import Counter
 from fractions import Fraction
-from importlib.metadata import EntryPoint
 from itertools import pairwise
 from math import comb, e, exp, log
 
@@ -455,19 +454,6 @@ def test_a_plot_without_matplotlib(run, monkeypatch):
     status, out, err = run("--plot", "averaging.svg")
     assert (status, out) == (2, "")
     assert err == "deniable attack: --plot needs matplotlib, which is not installed: pip install 'deniable[plots]'\n"
-
-
-def test_the_command_without_its_extra(run, monkeypatch):
-    """Without what the aggregator extra brings the command says which install does."""
-
-    class Point(EntryPoint):
-        def load(self):
-            raise ModuleNotFoundError(name="numpy")
-
-    point = Point("attack", "deniable_aggregator.commands.attack:attack", "deniable.commands")
-    monkeypatch.setattr(cli, "entry_points", lambda **_: [point])
-    status, _, err = run()
-    assert (status, err) == (2, "deniable attack needs numpy, which is not installed: pip install 'deniable[aggregator]'\n")
 
 
 @pytest.mark.parametrize(

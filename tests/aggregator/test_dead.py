@@ -109,6 +109,13 @@ def test_commands_show_structure_only(letters, dlq, capsys):
     assert dlq("show", "1-1") == 1
 
 
+def test_an_empty_list_says_so(store, dlq, capsys):  # noqa: ARG001 - its store is empty
+    """Where there is none the output is empty, for programs, and people are told."""
+    assert dlq("list") == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "no dead letters: every batch could be counted so far, or was removed\n")
+
+
 def test_commands_give_back_and_remove(store, letters, dlq, capsys):
     """`requeue` and `purge` act on ids or on all, and the exit status tells what was not there."""
     first, second = letters

@@ -138,7 +138,7 @@ def test_a_store_is_named_once(monkeypatch, tmp_path):
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DENIABLE_REDIS_URL", raising=False)
-    with pytest.raises(ConfigurationError, match=r"no store is named: set DENIABLE_REDIS_URL, or give --redis-url, or --data"):
+    with pytest.raises(ConfigurationError, match=r"and no .* runs in this folder: set DENIABLE_REDIS_URL, or give --redis-url"):
         named()
     here = running.Running("http://here", 1, {"DENIABLE_REDIS_URL": "unix:///here"})
     with running.keep(here, running.FOLDER):

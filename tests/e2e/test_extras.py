@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -84,11 +87,17 @@ def without(modules, *command):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)
 
 
-@pytest.mark.parametrize("name", LATE)
-def test_the_options_of_the_first_commands_need_no_extra(name):
-    """The commands of the first minutes show their options in the base install."""
+@pytest.mark.parametrize("name", [name for name, entry in CATALOGUE.items() if entry.extra])
+def test_options_need_no_extra(name):
+    """Every command shows its options in the base install; run, it names its extra, and nothing that would need it."""
+    extra = f"pip install 'deniable[{CATALOGUE[name].extra}]'"
     done = without(foreign(""), name, "--help")
-    assert (done.returncode, "--redis-url" in done.stdout) == (0, True), done
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(f"\nbrought by: {extra}\n")
+    assert re.search(r"^  (--\w|\w+ )", done.stdout, re.MULTILINE)
+    done = without(foreign(""), *shlex.split(CATALOGUE[name].examples[0])[1:])
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(rf"deniable {name} needs \w+, which is not installed: {re.escape(extra)}\n", done.stderr)
 
 
 @pytest.mark.parametrize("name", LATE)
@@ -112,10 +121,21 @@ def test_every_module_of_a_server_is_looked_for():
     assert {module for module in brought if not module.startswith(("deniable", "_"))} == set(_MODULES)
 
 
+def imported_late(module):
+    """Find what the functions of a module import, but for plots, which an extra of their own brings."""
+    tree = ast.parse(Path(importlib.util.find_spec(module).origin).read_text("utf-8"))
+    for function in ast.walk(tree):
+        for node in ast.walk(function) if isinstance(function, ast.FunctionDef) else ():
+            if isinstance(node, ast.ImportFrom) and not node.module.endswith(".plot"):
+                yield node.module
+
+
 @pytest.mark.parametrize("extra", sorted({entry.extra for entry in CATALOGUE.values()}))
 def test_an_extra_brings_what_its_commands_import(extra):
-    """The extra that a command names is enough to import it."""
+    """The extra that a command names is enough to import it, and all that it imports when it runs."""
     modules = [COMMANDS[name].partition(":")[0] for name, entry in CATALOGUE.items() if entry.extra == extra]
+    modules += [late for module in modules for late in imported_late(module)]
+    assert not extra or len(modules) > 1
     modules += [f"deniable_server.local.{name}" for name in LATE if CATALOGUE[name].extra == extra]
     code = IMPORT.format(foreign=foreign(extra), modules=modules)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False)

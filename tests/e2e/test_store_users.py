@@ -37,7 +37,8 @@ from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, connect, embedded
 from deniable_server import create_app
-from deniable_server.access.keys import ROLES, KeyStore
+from deniable_server.access.keys import KeyStore
+from deniable_server.access.roles import ROLES
 from deniable_server.local.stack import free_port
 from deniable_server.settings import Settings
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from deniable_aggregator.process import logs, variables
-from deniable_server.access.keys import ROLES
+from deniable_server.access.roles import ROLES
 from deniable_server.doctor import config
 from deniable_server.settings import VARIABLES, Settings
 

@@ -16,7 +16,8 @@ from deniable.dsn import Dsn
 from deniable.errors import ConfigurationError, ParameterError
 from deniable_aggregator.store import Store
 from deniable_server.access.key_ring import FRESH_SECONDS, STALE_SECONDS, Ring
-from deniable_server.access.keys import ROLES, Key, KeyStore, draw, why_unknown
+from deniable_server.access.keys import Key, KeyStore
+from deniable_server.access.roles import ROLES, draw, why_unknown
 
 TODAY = datetime.now(UTC).date()
 

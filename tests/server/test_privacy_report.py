@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from hashlib import sha256
 from html.parser import HTMLParser
+from inspect import signature
 from itertools import combinations, pairwise
 from math import comb, exp, log
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from deniable import cli, mechanisms, registry
+from deniable.commands.parser import Parser
 from deniable.lint import lint
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
@@ -23,7 +25,8 @@ from deniable.registry.text import visible
 from deniable_aggregator.accounting.plan import plan
 from deniable_aggregator.accounting.statement import statement
 from deniable_aggregator.attack.observer import Observer
-from deniable_server.access.keys import ROLES
+from deniable_server.access.roles import ROLES
+from deniable_server.commands.report import report as command
 from deniable_server.privacy import compose, gather, page, words
 from deniable_server.privacy.compose import escape
 from deniable_server.privacy.guess import SURE, guesses, posterior
@@ -247,6 +250,15 @@ def many(number):
     """Write a registry of so many metrics, with long descriptions and much that lint warns of; the last one tells most."""
     words = "a long description of a question " * 20
     return MANY + "".join(ONE_OF_MANY.format(number=n, epsilon=4 + n / 1000, words=words) for n in range(number))
+
+
+def test_the_command_has_the_defaults_of_the_report():
+    """What the options say is what is computed where nothing is given."""
+    parser = Parser(prog="deniable report")
+    command(parser)
+    given = parser.parse_args(["privacy"])
+    defaults = {name: each.default for name, each in signature(gather).parameters.items() if name != "path"}
+    assert defaults == {name: getattr(given, name) for name in ("delta", "devices")}
 
 
 def test_the_first_page_is_short(report):

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING
 from deniable import mechanisms
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.registry.published import newest
-from deniable_aggregator.accounting import checks, library
-from deniable_aggregator.accounting.plan import plan
-from deniable_aggregator.accounting.spend import Spend
-from deniable_aggregator.accounting.statement import Statement, statement
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
     from deniable_aggregator.accounting.plan import Plan
+    from deniable_aggregator.accounting.spend import Spend
+    from deniable_aggregator.accounting.statement import Statement
 
 __all__ = ["account"]
 
@@ -59,6 +57,9 @@ def account(parser: argparse.ArgumentParser) -> Callable[[Namespace], int]:
 
 
 def _account(arguments: Namespace) -> int:
+    from deniable_aggregator.accounting import library
+    from deniable_aggregator.accounting.statement import statement
+
     draw = _drawing() if arguments.plot else None  # a missing library is reported before the work
     planned = None if arguments.epsilon else _plan(arguments)
     spends = planned.spends if planned else _given(arguments)
@@ -108,6 +109,8 @@ def _plan(arguments: Namespace) -> Plan:
 
 
 def _planned(arguments: Namespace, days: int | None, reports: int | None) -> Plan:
+    from deniable_aggregator.accounting.plan import plan
+
     registry = newest(arguments.registry or "metrics.toml")
     return plan(registry, metrics=arguments.metric, days=days, reports=reports, answers=arguments.answers)
 
@@ -130,6 +133,9 @@ def _given(arguments: Namespace) -> list[Spend]:
 
 
 def _spend(arguments: Namespace, epsilon: str, count: int) -> Spend:
+    from deniable_aggregator.accounting import checks
+    from deniable_aggregator.accounting.spend import Spend
+
     checks.count("--reports" if arguments.reports else "--days", count)
     if arguments.epsilon_permanent is not None and count > 1:
         answers = checks.count("--answers", 1 if arguments.answers is None else arguments.answers)
@@ -172,6 +178,8 @@ def _next(found: Statement, arguments: Namespace) -> Iterator[str]:
 
 def _series(arguments: Namespace) -> tuple[str, list[tuple[int, Statement]]]:
     """Make statements by reports or days for a plot: the name of the axis, and each place on it."""
+    from deniable_aggregator.accounting.statement import statement
+
     deltas = arguments.delta[:1]
     if arguments.epsilon:
         fresh = _given(Namespace(**(vars(arguments) | {"epsilon_permanent": None, "answers": None})))
@@ -196,7 +204,7 @@ def _kept(spend: Spend) -> str:
 
 def _drawing() -> Callable[[str, Sequence[tuple[int, Statement]], str, Sequence[tuple[str, float]]], None]:
     try:
-        from deniable_aggregator.accounting.plot import draw  # noqa: PLC0415 - a table needs no matplotlib
+        from deniable_aggregator.accounting.plot import draw
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("deniable"):
             raise

@@ -11,8 +11,6 @@ from deniable import mechanisms, terminal
 from deniable.errors import ConfigurationError
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.permanent import Permanent
-from deniable_aggregator.attack.averaging import averaging
-from deniable_aggregator.attack.observer import LARGEST_DOMAIN, Observer
 
 if TYPE_CHECKING:
     import argparse
@@ -35,7 +33,7 @@ def attack(parser: argparse.ArgumentParser) -> Run:
     about = "guess each device's answer from its first 1, 2, 5, ... reports, with and without a kept permanent response"
     found = actions.add_parser("averaging", help=about)
     found.add_argument("--mechanism", nargs="+", default=["l_grr", "rappor"], metavar="NAME", help="default: l_grr rappor")
-    found.add_argument("--domain-size", type=int, default=2, metavar="D", help=f"values, up to {LARGEST_DOMAIN} (default 2)")
+    found.add_argument("--domain-size", type=int, default=2, metavar="D", help="values (default 2)")
     found.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of a report in nats (default 1)")
     found.add_argument("--epsilon-permanent", default="2", metavar="E", help="of the kept response (default 2)")
     found.add_argument("--preset", metavar="NAME", help="parameters of google_rappor")
@@ -49,6 +47,9 @@ def attack(parser: argparse.ArgumentParser) -> Run:
 
 
 def _averaging(arguments: argparse.Namespace) -> int:
+    from deniable_aggregator.attack.averaging import averaging
+    from deniable_aggregator.attack.observer import Observer
+
     if arguments.plot:
         _drawing()  # a missing library is reported before the work
     observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
@@ -93,7 +94,7 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
 
 def _drawing() -> Callable[[Sequence[Result], str], None]:
     try:
-        from deniable_aggregator.attack.plot import draw  # noqa: PLC0415 - a table needs no matplotlib
+        from deniable_aggregator.attack.plot import draw
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("deniable"):
             raise

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable_aggregator.audit import files
 from deniable_aggregator.audit.entry import EVENTS, whole
-from deniable_aggregator.audit.log import AuditLog, Rotated
 from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_aggregator.audit.files import Verification
+    from deniable_aggregator.audit.log import AuditLog
 
 __all__ = ["audit_log"]
 
@@ -53,6 +52,8 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.audit.log import AuditLog, Rotated
+
         stores = options.stores(options.environment(arguments), arguments.app)
         if len(stores) > 1:
             raise ConfigurationError("audit-log looks at one --app at a time")
@@ -92,6 +93,8 @@ def _days(text: str) -> float:
 
 
 def _verify(log: AuditLog, folder: Path | None, anchors: dict[int, str], *, as_json: bool) -> int:
+    from deniable_aggregator.audit import files
+
     found = files.verify(log, folder, anchors)
     if as_json:
         print(json.dumps({"app": log.app, "whole": not found.faults} | asdict(found)))
@@ -136,6 +139,8 @@ def _head(log: AuditLog) -> int:
 
 
 def _rotate(log: AuditLog, folder: Path, older_than: float, retain: float | None) -> int:
+    from deniable_aggregator.audit import files
+
     if retain is not None and retain < older_than:
         raise ConfigurationError(f"--retain is not less than --older-than; got {retain:g} and {older_than:g} days")
     now = int(time.time())

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
-from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from deniable.commands.parser import Run
+    from deniable_aggregator.store.dead_letters import DeadLetter, DeadLetters
 
 __all__ = ["dlq"]
 
@@ -47,12 +47,14 @@ def dlq(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store.dead_letters import DeadLetters
+
         stores = options.stores(options.environment(arguments), arguments.app)
         if len(stores) > 1:
             raise ConfigurationError("dlq looks at one --app at a time")
         letters = DeadLetters(stores[0])
         if arguments.action == "list":
-            return _list(letters)
+            return _list(list(letters))
         if arguments.action == "show":
             return _show(letters.get(_checked(arguments.id)))
         if bool(arguments.ids) == arguments.all:
@@ -73,7 +75,9 @@ def _checked(id_: str) -> str:
     return id_
 
 
-def _list(letters: Iterable[DeadLetter]) -> int:
+def _list(letters: Sequence[DeadLetter]) -> int:
+    if not letters:
+        print("no dead letters: every batch could be counted so far, or was removed", file=sys.stderr)
     for letter in letters:
         size = "-" if letter.size is None else letter.size
         print(f"{letter.id}  {size:>8} bytes  {letter.reports:>8} reports  {letter.reason}")

@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from deniable.errors import ConfigurationError
 from deniable.registry import published
 from deniable_aggregator.audit.entry import LONGEST
-from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.commands import options
-from deniable_aggregator.deletion.erase import Removal
 
 if TYPE_CHECKING:
     from deniable.commands.parser import Run
-    from deniable_aggregator.deletion.erase import Found
+    from deniable_aggregator.deletion.erase import Found, Removal
     from deniable_aggregator.store import Store
 
 __all__ = ["erase"]
@@ -38,6 +36,8 @@ def erase(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.deletion.erase import Removal
+
         told = options.environment(arguments)
         stores = options.stores(told, arguments.app)
         if len(stores) > 1:
@@ -88,6 +88,8 @@ def _print(store: Store, what: str, found: Found) -> None:
 
 
 def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found: Found, highest: int) -> None:
+    from deniable_aggregator.audit.log import AuditLog
+
     details: dict[str, str | int] = {"metric": arguments.metric, "keys": found.keys + len(found.letters)}
     if arguments.version:
         details["version"] = arguments.version

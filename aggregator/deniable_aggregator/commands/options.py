@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import running
-from deniable_aggregator.store import Store, connect
-from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
     from deniable.commands.parser import Run
-    from deniable_aggregator.store import Client
+    from deniable_aggregator.store import Client, Store
 
 __all__ = ["STORE_STATUS", "add", "add_apps", "add_store", "answered", "environment", "opened", "stores"]
 
@@ -69,7 +67,9 @@ def environment(arguments: argparse.Namespace) -> dict[str, str]:
     for option, variable in (("redis_url", _URL), ("registry", _REGISTRY)):
         told[variable] = getattr(arguments, option, None) or told.get(variable, "")
     if not told[_URL]:
-        raise ConfigurationError(f"no store is named: set {_URL}, or give --redis-url, or --data of a running `deniable serve`")
+        raise ConfigurationError(
+            f"no store is named, and no `deniable serve` runs in this folder: set {_URL}, or give --redis-url, or --data of one"
+        )
     return told
 
 
@@ -88,6 +88,8 @@ def stores(told: Mapping[str, str], apps: Sequence[str] | None) -> list[Store]:
     ConfigurationError
         If no app is named, or the URL is invalid.
     """
+    from deniable_aggregator.store import Store
+
     apps = apps or _apps(told)
     if not apps:
         raise ConfigurationError(f"this needs --app, the name in the registry, or {_APPS} or {_REGISTRY}")
@@ -102,7 +104,7 @@ def _apps(told: Mapping[str, str]) -> list[str]:
         return list(filter(None, named))
     if not told.get(_REGISTRY):
         return []
-    from deniable.registry import published  # noqa: PLC0415 - not needed if the apps are named
+    from deniable.registry import published
 
     return list(published.load_all(told[_REGISTRY]))
 
@@ -122,6 +124,8 @@ def opened(url: str, *, timeout: float = 10.0) -> Client:
     ConfigurationError
         If the URL is invalid.
     """
+    from deniable_aggregator.store import connect
+
     try:
         return connect(url, timeout=timeout)
     except ValueError:  # its text may contain a password
@@ -133,6 +137,8 @@ def answered(run: Run) -> Run:
 
     @wraps(run)
     def answering(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store.errors import StoreError
+
         try:
             return run(arguments)
         except StoreError as error:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from deniable.errors import ConfigurationError
 from deniable.registry import published
 from deniable_aggregator.commands import options
-from deniable_aggregator.publish.publisher import Publisher
 
 if TYPE_CHECKING:
     import argparse
@@ -29,6 +28,8 @@ def publish(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.publish.publisher import Publisher
+
         told = options.environment(arguments)
         loaded = published.load_all(told["DENIABLE_REGISTRY"])
         if not loaded:

@@ -7,11 +7,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from deniable.errors import ConfigurationError
-from deniable_aggregator.decode.estimate import finite
-from deniable_aggregator.rappor import decode, files
 
 if TYPE_CHECKING:
     import argparse
@@ -63,6 +59,8 @@ def rappor(parser: argparse.ArgumentParser) -> Run:
         action.add_argument("--params", metavar="CSV", required=True, help="with the header k,h,m,p,q,f; or JSON")
 
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.rappor import decode, files
+
         if arguments.action == "associate":
             return _associate(arguments)
         params = files.load_params(arguments.params)
@@ -83,6 +81,8 @@ def rappor(parser: argparse.ArgumentParser) -> Run:
 
 def _candidates(arguments: argparse.Namespace, params: Params, counted: Tally) -> tuple[Sequence[str], Estimate]:
     """Read the names of the candidates, and estimate them."""
+    from deniable_aggregator.rappor import decode, files
+
     if arguments.boolean:
         if params.bits != 1:
             raise ConfigurationError(f"--boolean is for parameters of one bit; these have k = {params.bits}")
@@ -99,6 +99,11 @@ def _candidates(arguments: argparse.Namespace, params: Params, counted: Tally) -
 
 
 def _decode(arguments: argparse.Namespace, params: Params) -> None:
+    import numpy as np
+
+    from deniable_aggregator.decode.estimate import finite
+    from deniable_aggregator.rappor import decode
+
     counted = decode.load_tally(params, counts=arguments.counts, reports=arguments.reports)
     names, estimate = _candidates(arguments, params, counted)
     detected = estimate.detected(arguments.alpha, control=arguments.control)
@@ -146,6 +151,11 @@ def _decode(arguments: argparse.Namespace, params: Params) -> None:
 
 
 def _associate(arguments: argparse.Namespace) -> int:
+    import numpy as np
+
+    from deniable_aggregator.decode.estimate import finite
+    from deniable_aggregator.rappor import decode, files
+
     if len(arguments.variable) < 2:  # noqa: PLR2004
         raise ConfigurationError("an association is between two variables or more: repeat --variable")
     variables = [

@@ -7,7 +7,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.commands import options
-from deniable_aggregator.store import health
 
 if TYPE_CHECKING:
     import argparse
@@ -37,6 +36,8 @@ def status(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store import health
+
         stores = options.stores(options.environment(arguments), arguments.app)
         state = {store.app: health.read(store) for store in stores}
         rows = [{"app": app} | asdict(each) for app, each in state.items()]

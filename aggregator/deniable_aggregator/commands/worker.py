@@ -12,14 +12,8 @@ from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 from deniable.wire.layout import Layout
-from deniable_aggregator import tally
 from deniable_aggregator.commands import options
-from deniable_aggregator.counting.chores import Chore
-from deniable_aggregator.counting.faults import Faults
-from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.process import logs, variables
-from deniable_aggregator.store import compaction, consumers
-from deniable_aggregator.tally import set_bits
 
 if TYPE_CHECKING:
     import argparse
@@ -28,7 +22,9 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
     from deniable.registry import Registry
+    from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.counting.events import Events
+    from deniable_aggregator.counting.faults import Faults
     from deniable_aggregator.store import Store
 
 __all__ = ["worker"]
@@ -66,6 +62,10 @@ def worker(parser: argparse.ArgumentParser) -> Run:
     )
 
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator import tally
+        from deniable_aggregator.counting.worker import Worker, WorkerSettings
+        from deniable_aggregator.tally import set_bits
+
         if not arguments.redis_url:
             raise ConfigurationError("this needs --redis-url; `deniable serve` starts a store and a worker of its own")
         told = {**os.environ, "DENIABLE_REDIS_URL": arguments.redis_url, "DENIABLE_REGISTRY": arguments.registry or ""}
@@ -110,7 +110,10 @@ def _is_in_front() -> bool:
 
 def _chores(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Chore]:
     """Return the chores: those of the store, of each app, and of each app whose registry is given."""
-    from deniable.registry import published  # noqa: PLC0415 - a worker that only counts needs neither registries nor decoders
+    from deniable.registry import published
+    from deniable_aggregator.counting.chores import Chore
+    from deniable_aggregator.counting.faults import Faults
+    from deniable_aggregator.store import compaction, consumers
 
     yield Chore("compaction", compaction.EVERY_SECONDS, compaction.Compaction(stores[0]).run, Faults(stores[0], events))
     loaded = published.load_all(paths or "")
@@ -125,9 +128,10 @@ def _chores(stores: list[Store], paths: str | None, events: Events | None) -> It
 
 def _published(store: Store, registry: Registry, faults: Faults) -> Iterator[Chore]:
     """Return the chores of an app with a registry: the watch, the publisher and retention."""
-    from deniable_aggregator.alarms import watcher  # noqa: PLC0415
-    from deniable_aggregator.deletion import retention  # noqa: PLC0415
-    from deniable_aggregator.publish import publisher  # noqa: PLC0415
+    from deniable_aggregator.alarms import watcher
+    from deniable_aggregator.counting.chores import Chore
+    from deniable_aggregator.deletion import retention
+    from deniable_aggregator.publish import publisher
 
     publishing = publisher.Publisher(store, registry, faults=faults)
     often = publisher.TRIAL_SECONDS if registry.publication.trial else publisher.EVERY_SECONDS
@@ -141,7 +145,7 @@ def _events(stores: list[Store], bind: str | None) -> Events | None:
     """Serve the numbers of this process, if an address is given."""
     if not bind:
         return None
-    from deniable_aggregator.counting.prometheus import Vitals  # noqa: PLC0415 - not needed by a worker that serves no numbers
+    from deniable_aggregator.counting.prometheus import Vitals
 
     vitals = Vitals([store.app for store in stores])
     vitals.serve(bind)

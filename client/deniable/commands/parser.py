@@ -48,23 +48,26 @@ class Parser(argparse.ArgumentParser):
         self._actions_below = made.choices
         return made
 
-    def complete(self, examples: Sequence[str]) -> None:
+    def complete(self, examples: Sequence[str], extra: str = "") -> None:
         """Give each action the options that stand before it, and each parser the examples that are of it.
 
         Parameters
         ----------
         examples
             Command lines.
+        extra
+            What brings all that the command needs; empty where the base install does.
         """
         own = [line for line in examples if f"{line} ".startswith(f"{self.prog} ")]
         if own:
-            self.epilog = "\n".join(["examples:", *(f"  {line}" for line in own)])
+            brought = ["", f"brought by: pip install 'deniable[{extra}]'"] if extra else []
+            self.epilog = "\n".join(["examples:", *(f"  {line}" for line in own), *brought])
         for below in self._actions_below.values():
             taken = {name for names, _ in below._shared for name in names}  # noqa: SLF001 - of our own class
             for names, told in self._shared:
                 if not taken.intersection(names):
                     below.add_argument(*names, **told | {"default": argparse.SUPPRESS, "required": False})
-            below.complete(examples)
+            below.complete(examples, extra)
 
     def error(self, message: str) -> NoReturn:
         """End with status 2; of a mistyped word, name the nearest, or the option that it is the name of."""
@@ -78,7 +81,7 @@ class Parser(argparse.ArgumentParser):
 
     def _meant(self, word: str, choices: Sequence[str]) -> str:
         """Return what a mistyped word may have meant: an option, an action of a command, or what is spelt alike."""
-        from difflib import get_close_matches  # noqa: PLC0415 - slow to import, and only a mistyped command needs it
+        from difflib import get_close_matches
 
         if f"--{word}" in self._option_string_actions:
             return f"--{word}"

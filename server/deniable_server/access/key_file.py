@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
-from deniable_server.access.keys import ROLES, draw
+from deniable_server.access.roles import ROLES, draw
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

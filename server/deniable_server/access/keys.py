@@ -13,40 +13,22 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from hashlib import sha256
-from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Self
 
 from deniable.errors import ParameterError
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import schema
+from deniable_server.access.roles import ROLES, draw
 
 if TYPE_CHECKING:
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.change import Change
 
-__all__ = ["ROLES", "Key", "KeyStore", "draw", "id_of", "why_unknown"]
-
-ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
-"""Roles of keys, and how a key begins. An ingest key is in every app and not secret. An admin key can do what a read key can;
-it also shows what is not published yet, and lists and revokes keys.
-"""
+__all__ = ["Key", "KeyStore", "id_of"]
 
 _START = 7
 _LONGEST_NAME = 100
 _ID = re.compile(r"[0-9a-f]{16}")
-
-
-def draw(role: str) -> str:
-    """Draw a key."""
-    return f"{ROLES[role]}_{token_urlsafe(24)}"
-
-
-def why_unknown(text: str, role: str) -> str:
-    """Tell why a key may not be known where a role is asked for. A key of another role shows itself by how it begins."""
-    for other, start in ROLES.items():
-        if text.startswith(f"{start}_") and other != role and (other, role) != ("admin", "read"):
-            return f"this takes a key that begins with {ROLES[role]}_; the one given begins with {start}_, as {other} keys do"
-    return f"the {role} key is not known here; check for a typo, and that it was not revoked"
 
 
 def id_of(digest: bytes) -> str:

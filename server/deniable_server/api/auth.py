@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from flask import g, request
 
 from deniable_aggregator.process import logs
-from deniable_server.access.keys import ROLES, why_unknown
+from deniable_server.access.roles import ROLES, why_unknown
 from deniable_server.http.problem import Problem
 from deniable_server.service import App, service
 

@@ -14,7 +14,7 @@ from flask import Blueprint, jsonify
 from flask import Response as FlaskResponse
 
 import deniable
-from deniable_server.access.keys import ROLES
+from deniable_server.access.roles import ROLES
 from deniable_server.api import schemas
 from deniable_server.http.trace import HEADER
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from deniable_server.access.keys import ROLES
+from deniable_server.access.roles import ROLES
 from deniable_server.api.ingest import Batch
 
 __all__ = ["components", "ref"]

@@ -6,8 +6,6 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from deniable_server.doctor.config import inspect
-
 if TYPE_CHECKING:
     import argparse
 
@@ -27,6 +25,8 @@ def check_config(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--json", action="store_true", help="for programs")
 
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_server.doctor.config import inspect
+
         found = inspect()
         if arguments.json:
             print(json.dumps(asdict(found), indent=2))

@@ -34,6 +34,6 @@ def demo(parser: argparse.ArgumentParser) -> Run:
 def _run(arguments: argparse.Namespace) -> int:
     require("rich")
     print("Reading what the devices will answer ...", file=sys.stderr, flush=True)
-    from deniable_server.local.demo import run  # noqa: PLC0415 - slow to import
+    from deniable_server.local.demo import run
 
     return run(arguments)

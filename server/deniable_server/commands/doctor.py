@@ -10,10 +10,6 @@ from typing import TYPE_CHECKING
 
 from deniable import terminal
 from deniable_aggregator.commands import options
-from deniable_aggregator.store.embedded import redacted
-from deniable_aggregator.store.errors import AWAY
-from deniable_server.doctor import examine
-from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
@@ -36,6 +32,11 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--json", action="store_true", help="one JSON object for each finding, by line")
 
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store.embedded import redacted
+        from deniable_aggregator.store.errors import AWAY
+        from deniable_server.doctor import examine
+        from deniable_server.settings import Settings
+
         settings = Settings.from_environment(options.environment(arguments))
         registries = settings.registries()
         client = options.opened(settings.redis_url, timeout=_SECONDS)

@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from deniable.errors import ConfigurationError
 from deniable.terminal import print_table
 from deniable_aggregator.commands import options
-from deniable_aggregator.store import Store
-from deniable_server.access.key_ring import FRESH_SECONDS
-from deniable_server.access.keys import ROLES, KeyStore
-from deniable_server.settings import Settings
+from deniable_server.access.roles import ROLES
 
 if TYPE_CHECKING:
     import argparse
     from datetime import date
 
     from deniable.commands.parser import Run
+    from deniable_server.access.keys import KeyStore
+    from deniable_server.settings import Settings
 
 __all__ = ["keys"]
 
@@ -41,6 +40,10 @@ def keys(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store import Store
+        from deniable_server.access.keys import KeyStore
+        from deniable_server.settings import Settings
+
         settings = Settings.from_environment(options.environment(arguments))
         app = _app(arguments.app, settings)
         store = KeyStore(Store(options.opened(settings.redis_url), app))
@@ -91,6 +94,8 @@ def _list(store: KeyStore, *, as_json: bool) -> int:
 
 
 def _revoke(store: KeyStore, id_: str) -> int:
+    from deniable_server.access.key_ring import FRESH_SECONDS
+
     if not store.revoke(id_):
         print(f"no key of {store.app} has this id: {id_}", file=sys.stderr)
         return 1

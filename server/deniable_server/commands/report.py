@@ -11,12 +11,6 @@ from typing import TYPE_CHECKING
 import deniable
 from deniable.errors import ConfigurationError
 from deniable_aggregator.commands import options
-from deniable_aggregator.questions.budgets import Budgets
-from deniable_aggregator.store import Store
-from deniable_server.privacy import compose, gather, page
-from deniable_server.privacy.facts import DELTA, DEVICES
-from deniable_server.privacy.proofs import attempt
-from deniable_server.privacy.published import read_published
 
 if TYPE_CHECKING:
     import argparse
@@ -27,6 +21,7 @@ __all__ = ["report"]
 
 _HTML, _MARKDOWN = (".html", ".htm"), (".md", ".markdown")
 _LEAST_DEVICES = 2
+_DELTA, _DEVICES = 1e-6, 4
 
 
 def report(parser: argparse.ArgumentParser) -> Run:
@@ -46,15 +41,21 @@ def report(parser: argparse.ArgumentParser) -> Run:
     privacy.add_argument("--offline", action="store_true", help="read the registry only, whatever DENIABLE_REDIS_URL says")
     privacy.add_argument("--prove", action="store_true", help="prove each mechanism by walking all draws, if that takes seconds")
     privacy.add_argument(
-        "--delta", type=float, default=DELTA, metavar="P", help=f"of totals below the plain sum (default {DELTA:g})"
+        "--delta", type=float, default=_DELTA, metavar="P", help=f"of totals below the plain sum (default {_DELTA:g})"
     )
-    about = f"of a person or a household, {_LEAST_DEVICES} or more (default {DEVICES})"
-    privacy.add_argument("--devices", type=int, default=DEVICES, metavar="N", help=about)
+    about = f"of a person or a household, {_LEAST_DEVICES} or more (default {_DEVICES})"
+    privacy.add_argument("--devices", type=int, default=_DEVICES, metavar="N", help=about)
     return _privacy
 
 
 @options.answered
 def _privacy(arguments: argparse.Namespace) -> int:
+    from deniable_aggregator.questions.budgets import Budgets
+    from deniable_aggregator.store import Store
+    from deniable_server.privacy import compose, gather, page
+    from deniable_server.privacy.proofs import attempt
+    from deniable_server.privacy.published import read_published
+
     html = _is_html(arguments.output)
     if os.pathsep in arguments.registry:
         raise ConfigurationError("a report is about one registry; name it with --registry")

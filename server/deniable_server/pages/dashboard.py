@@ -26,7 +26,7 @@ from deniable_aggregator.measure.refusal import awaited
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
-from deniable_server.access.keys import why_unknown
+from deniable_server.access.roles import why_unknown
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals

@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
 
-__all__ = ["DELTA", "DEVICES", "SPANS", "Doubt", "Facts", "MetricFacts", "gather"]
+__all__ = ["SPANS", "Doubt", "Facts", "MetricFacts", "gather"]
 
-DELTA = 1e-6
-"""Default delta of totals below the plain sum."""
-DEVICES = 4
-"""Default number of devices of a person or a household."""
 SPANS = (1, 30, 365)
 """Days that totals cover."""
 
@@ -129,7 +125,7 @@ class Facts:
         return found
 
 
-def gather(path: Path, *, delta: float = DELTA, devices: int = DEVICES) -> Facts:
+def gather(path: Path, *, delta: float = 1e-6, devices: int = 4) -> Facts:
     """Read a registry file, and compute all figures.
 
     Parameters

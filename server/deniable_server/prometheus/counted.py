@@ -26,7 +26,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from deniable_server.access.keys import ROLES
+from deniable_server.access.roles import ROLES
 from deniable_server.api.auth import bearer
 from deniable_server.api.ingest import REJECTIONS
 from deniable_server.api.openapi import OPERATIONS

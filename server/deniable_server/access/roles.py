@@ -1,0 +1,25 @@
+"""The roles of keys, and how a key of each begins."""
+
+from __future__ import annotations
+
+from secrets import token_urlsafe
+
+__all__ = ["ROLES", "draw", "why_unknown"]
+
+ROLES = {"ingest": "pk", "read": "rk", "admin": "ak"}
+"""Roles of keys, and how a key begins. An ingest key is in every app and not secret. An admin key can do what a read key can;
+it also shows what is not published yet, and lists and revokes keys.
+"""
+
+
+def draw(role: str) -> str:
+    """Draw a key."""
+    return f"{ROLES[role]}_{token_urlsafe(24)}"
+
+
+def why_unknown(text: str, role: str) -> str:
+    """Tell why a key may not be known where a role is asked for. A key of another role shows itself by how it begins."""
+    for other, start in ROLES.items():
+        if text.startswith(f"{start}_") and other != role and (other, role) != ("admin", "read"):
+            return f"this takes a key that begins with {ROLES[role]}_; the one given begins with {start}_, as {other} keys do"
+    return f"the {role} key is not known here; check for a typo, and that it was not revoked"

@@ -132,9 +132,9 @@ def estimate(cells: Cells, values: Sequence[int]) -> Pooled:
     support, by_row = hash_lookup.lookup_by_row(cells.family, left.counts, cells.counts, keys)
     noise = len(keys) * cells.n * float(cells.mechanism.q)
     rest = 1 - float(by_row.sum() - noise) / cells.scale, stderr_of_mean(by_row, cells.reports) * cells.n / cells.scale
-    cleared = np.full(len(keys), shares.sum())
+    cleared = np.full(len(keys), np.square(shares).sum())
     support[plain] += cells.scale * shares
-    cleared[plain] -= shares
+    cleared[plain] -= np.square(shares)
     return Pooled(cells.mechanism, cells.n, support, np.clip(cleared, 0, 1), left.absent, rest)
 
 

@@ -36,7 +36,7 @@ class Pooled(Estimate):
     support
         float array (values,): reports that support each value, less what other values add that were cleared.
     cleared
-        float array (values,): the share of people whose value is another one that was cleared.
+        float array (values,): the sum of the squared shares of other values that were cleared.
     absent
         The distribution of the support of a value that nobody holds.
     rest
@@ -91,16 +91,15 @@ class Pooled(Estimate):
     def _interval(self, chance: float, target: Target) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute intervals.
 
-        Noise alone gives Clopper and Pearson's interval, or for respondents a normal one. Confusion adds what makes the tails of
-        `absent` longer than those of the noise. Their squares are added, as if both were normal; if not, this is the safe side.
+        Noise alone gives Clopper and Pearson's interval; for respondents each end is nearer, as in `Supported`. Confusion adds
+        what makes the tails of `absent` longer than those of the noise. Their squares are added, as if both were normal; if not,
+        this is the safe side.
         """
-        support, noise = np.clip(self.support, 0, self.n), self._noise(target)
-        if target == "population":
-            low, high = (self.n * end for end in clopper_pearson(support, self.n, chance))
-            known = np.sqrt(noise / (self.n * self.channel.variance(self.plausible)))
-            below, above = known * (support - low), known * (high - support)
-        else:
-            below = above = -ndtri(chance) * np.sqrt(noise)
+        support, people = np.clip(self.support, 0, self.n), self.n * self.channel.variance(self.plausible)
+        known = np.sqrt(self._noise("population") / people)
+        ends = clopper_pearson(support, self.n, chance)
+        nearer = [self.channel.narrowing(self.channel.debias(end)) if target == "respondents" else 1.0 for end in ends]
+        below, above = (known * part * abs(self.n * end - support) for part, end in zip(nearer, ends, strict=True))
         fewer, more = self._excess(chance)
         return self.frequency - np.hypot(below, more) / self._scale, self.frequency + np.hypot(above, fewer) / self._scale
 
@@ -114,9 +113,11 @@ class Pooled(Estimate):
         return fewer, more
 
     def _noise(self, target: Target) -> NDArray[np.float64]:
-        """Compute the variance of each support without confusion."""
-        variance = self.channel.variance if target == "population" else self.channel.noise
-        return self.n * variance(self.plausible) - self._allocation * self.cleared
+        """Compute the variance of each support without confusion. It is at least that of the devices in known rows."""
+        f, p = self.plausible, self.channel.p
+        whole = self.channel.variance(f) if target == "population" else self.channel.noise(f)
+        devices = Channel(p, float(self.mechanism.other)).noise(f)
+        return self.n * np.maximum(whole - self._allocation * self.cleared, devices)
 
     def _stderr(self, noise: NDArray[np.float64] | float) -> NDArray[np.float64]:
         """Return the standard error of a frequency whose support has this variance without confusion."""
@@ -125,16 +126,16 @@ class Pooled(Estimate):
     @property
     def _absent_noise(self) -> float:
         q = self.channel.q
-        return self.n * q * (1 - q) - self._allocation * float(self.cleared.max(initial=0.0))
+        return self.n * (q * (1 - q) - self._allocation * float(self.cleared.max(initial=0.0)))
 
     @property
     def _allocation(self) -> float:
-        """Variance of a support if all others hold one value, because the number of reports in the rows of collisions varies.
+        """Variance of a report's support, if all others hold one value, because it is drawn whether they collide in its row.
 
-        For a cleared value these numbers are known.
+        Of cleared values it is known. If they are several, each has this variance times its squared share.
         """
         width = self.mechanism.width
-        return self.n * float(self.mechanism.p - self.mechanism.other) ** 2 * (width - 1) / width**2
+        return float(self.mechanism.p - self.mechanism.other) ** 2 * (width - 1) / width**2
 
     @property
     def _confusion(self) -> float:

@@ -45,14 +45,15 @@ class Tape(Source):
     ----------
     taken : list of (int, int)
         Of each draw, the number of its outcome and how many outcomes it had.
-    probability : Fraction
-        The probability of the whole walk.
+    chance : tuple of (int, int)
+        The probability of the whole walk, as a numerator and a denominator. They are not reduced: that would take most of the
+        time.
     """
 
     def __init__(self, prescribed: list[int]) -> None:
         self._prescribed = prescribed
         self.taken: list[tuple[int, int]] = []
-        self.probability = Fraction(1)
+        self.chance = (1, 1)
 
     def _take(self, outcomes: int) -> int:
         position = len(self.taken)
@@ -67,7 +68,8 @@ class Tape(Source):
         if num in (0, den):
             return num == den
         happened = self._take(2) == 0
-        self.probability *= Fraction(num if happened else den - num, den)
+        part, whole = self.chance
+        self.chance = (part * (num if happened else den - num), whole * den)
         return happened
 
     def below(self, n: int) -> int:
@@ -76,7 +78,8 @@ class Tape(Source):
             raise ParameterError("a uniform draw has at least one outcome", n)
         if n == 1:
             return 0
-        self.probability /= n
+        part, whole = self.chance
+        self.chance = (part, whole * n)
         return self._take(n)
 
     def next(self) -> list[int] | None:
@@ -102,17 +105,19 @@ def distribution(randomize: Callable[[Source], bytes]) -> dict[bytes, Fraction]:
     ParameterError
         If there are more than two million walks. Use a smaller domain.
     """
-    masses: dict[bytes, Fraction] = defaultdict(Fraction)
+    masses: dict[bytes, dict[int, int]] = defaultdict(lambda: defaultdict(int))  # numerators, by the denominators that they have
     walk: list[int] | None = []
     walks = 0
     while walk is not None:
         tape = Tape(walk)
-        masses[randomize(tape)] += tape.probability
+        output = randomize(tape)
+        part, whole = tape.chance
+        masses[output][whole] += part
         walk = tape.next()
         walks += 1
         if walks > MAX_WALKS:
             raise ParameterError(f"a proof by exhaustion takes at most {MAX_WALKS} walks: use a smaller domain", walks)
-    return dict(masses)
+    return {output: sum((Fraction(part, whole) for whole, part in mass.items()), Fraction(0)) for output, mass in masses.items()}
 
 
 @dataclass(frozen=True, slots=True)

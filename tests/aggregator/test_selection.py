@@ -76,8 +76,7 @@ def test_selected_intervals_by_the_share_selected():
 def draw(mechanism, keys, held, rng):
     """Draw the tally of a sketch from the probabilities of its mechanism, faster than devices do."""
     rows = rng.integers(mechanism.rows, size=len(held))
-    hashes = np.array([hash_lookup.hashes(mechanism.family, row, keys) for row in range(mechanism.rows)])
-    places, shape = hashes[rows, held], (mechanism.rows, mechanism.width)
+    places, shape = hash_lookup.hashes(mechanism.family, rows, keys[held]), (mechanism.rows, mechanism.width)
     reports, keep = np.bincount(rows, minlength=mechanism.rows), rng.random(len(held)) < float(mechanism.p)
     if mechanism.name == "cms":
         own = np.bincount(rows * shape[1] + places, minlength=shape[0] * shape[1]).reshape(shape)

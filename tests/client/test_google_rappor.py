@@ -155,7 +155,7 @@ def test_p_star_and_q_star_by_enumeration(monkeypatch, p, q, f):
             walk = []
             while walk is not None:
                 tape = Tape(walk)
-                total += google_rappor.instantaneous(response, collection, tape) * tape.probability / 256
+                total += google_rappor.instantaneous(response, collection, tape) * Fraction(*tape.chance) / 256
                 walk = tape.next()
         assert total == expected
 

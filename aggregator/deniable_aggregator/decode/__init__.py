@@ -314,7 +314,6 @@ def _filters(mechanism: Bloom, values: Sequence[int]) -> tuple[NDArray[np.int64]
         table = np.array(cells, np.int64).reshape(-1, 2)
         return table[:, 0], table[:, 1]
     keys = hash_lookup.keys(values, mechanism.domain_size)
-    rows = np.concatenate(
-        [number // mechanism.hashes * mechanism.bits + hash_lookup.hashes(family, number, keys) for number in range(family.rows)]
-    )
-    return rows.astype(np.int64), np.tile(np.arange(len(values)), family.rows)
+    numbers = np.arange(family.rows)[:, None]
+    rows = numbers // mechanism.hashes * mechanism.bits + hash_lookup.hashes(family, numbers, keys)
+    return rows.ravel().astype(np.int64), np.tile(np.arange(len(values)), family.rows)

@@ -14,6 +14,7 @@ from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from random import Random
+from statistics import mean, stdev
 
 import foreign
 import pytest
@@ -92,7 +93,7 @@ def document_sheet():
 
 PAGES_SHEET = document_sheet()
 METRICS = PAGES_SHEET["metrics"]
-PRINTED = sheet(REGISTRY)["metrics"]
+PRINTED, PRINTED_BUDGET = (sheet(REGISTRY)[name] for name in ("metrics", "budget"))
 
 
 class Tape:
@@ -540,6 +541,47 @@ def test_both_clients_are_one_function_of_their_draws(name, given):
             assert foreign.response_key(told, row, value) == ours.response_key(row, value)
             assert foreign.respond(told, row, value, tape) == kept
             assert foreign.payload(told["layout"], row, foreign.again(told, kept, tape)) == made
+
+
+class Seeded:
+    """Draws by a seed."""
+
+    def __init__(self, seed):
+        self.random = Random(seed)
+
+    def below(self, n):
+        return self.random.randrange(n)
+
+    def event(self, probability):
+        return int(self.below(probability.denominator) < probability.numerator)
+
+
+@pytest.mark.parametrize(
+    ("metric", "answer"),
+    [("mean", 412), ("log_distribution", 412), ("ordinal_mean", "good"), ("set", ["a", "c"]), ("joint_set", ["a", "e"])],
+)
+def test_scores_of_the_foreign_client_are_unbiased(metric, answer):
+    """The mean scores of its reports of a number or a set are near the quantities of the answer, by their standard errors."""
+    told, ours, chance = PRINTED[metric], mechanisms.of(REGISTRY.metrics[metric]), Seeded(metric)
+    place = foreign.position(told, answer)
+    made = (foreign.payload(told["layout"], *foreign.randomize(told, place, chance)) for _ in range(4000))
+    for quantity, scores in zip(ours.quantities(place), zip(*map(ours.scores, made), strict=True), strict=True):
+        numbers = list(map(float, scores))
+        assert abs(mean(numbers) - quantity) < 5 * stdev(numbers) / len(numbers) ** 0.5
+
+
+def test_the_foreign_device_rounds_at_one_point():
+    """It keeps the response to the end on the side of its point, and the same point at the next answer."""
+    told = PRINTED["kept_mean"]
+    ends = []
+    for seed in range(200):
+        device = foreign.Device({"format": 1, "budget": PRINTED_BUDGET, "metrics": {"kept_mean": told}}, {}, Seeded(seed))
+        for day, answer in enumerate((3.7, 9.9, 3.7)):
+            assert device.record("kept_mean", answer, datetime(2026, 11, 21 + day, tzinfo=UTC)) == "reported"
+            end = int(foreign.position(told, answer) > device.points["kept_mean"])
+            assert device.last["kept_mean"] == foreign.stored_under(device.secret, told, end)
+        ends.append(end)
+    assert abs(mean(ends) - (3.7 + 2.5) / 12.5) < 5 * 0.5 / len(ends) ** 0.5
 
 
 # On a real server

@@ -104,7 +104,11 @@ CATALOGUE: dict[str, Entry] = {
     "prove": Entry(
         "prove each mechanism's privacy by walking every draw it can make",
         "",
-        ("deniable prove", "deniable prove grr oue --domain-size 3 4 --epsilon 1 2"),
+        (
+            "deniable prove",
+            "deniable prove grr oue --domain-size 3 4 --epsilon 1 2",
+            "deniable prove window --domain-size 6 --option blocks=2 --option length=3",
+        ),
     ),
     "publish": Entry(
         "publish what was counted, as far as it may be",

@@ -92,7 +92,7 @@ GOOD = {"format": 1, "registry": "x", "signature": b64encode(bytes(64)).decode()
         ({"registry": None}, "an envelope has"),
         ({"seed": 7}, "nothing else; got 'format, registry, seed, signature'"),
         ({"format": 2}, "the format of an envelope is 1; got 2"),
-        ({"format": True}, "the format of an envelope is 1; got True"),
+        ({"format": True}, "the format of an envelope is 1; got true"),
         ({"registry": {"app": "shop"}}, "registry and signature are texts"),
         ({"signature": 5}, "registry and signature are texts"),
         ({"signature": ""}, "a signature is the base64 of 64 bytes"),

@@ -113,7 +113,7 @@ deniable.close(1)
 """
     )
     recorded, dropped, later = json.loads(printed)
-    assert recorded == [False, False, True, True, False, True]
+    assert recorded == [False, False, True, False, False, True]
     assert dropped == {"state": 2}
     assert later == {"state": 1, "spool_failed": 1}
     assert host.run(TRY + "start()\nprint(attempt(*BOTH)[0])") == "[True, True]\n"

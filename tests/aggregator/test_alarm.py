@@ -8,8 +8,10 @@ from itertools import product
 import forgery
 import numpy as np
 import pytest
+import tallies
 
 from deniable import mechanisms
+from deniable.mechanisms.window import for_distribution
 from deniable.proof import distribution
 from deniable_aggregator import tally
 from deniable_aggregator.alarms import checks, tail_bounds
@@ -203,3 +205,53 @@ def test_the_family_of_a_look():
 def test_the_influence_of_one_report():
     """At d = 128 and epsilon 1, an OUE report moves a count by 3.16 respondents, as one that supports and no other does."""
     assert checks.influence(mechanisms.make("oue", domain_size=128, epsilon=1)) == pytest.approx(3.16, abs=0.01)
+
+
+def numbers_and_sets():
+    """Return mechanisms of numbers and sets, each with made-up reports: all name one cell, one place's window, or one option."""
+    mean = mechanisms.make("window", domain_size=65_537, epsilon=1)
+    spread = mechanisms.make("window", domain_size=65_537, epsilon=2, **for_distribution(2))
+    options, pairs = (mechanisms.make(name, domain_size=64, epsilon=1) for name in ("sampled_option", "sampled_pair"))
+    last = mean.layout.width - 1
+    return [
+        (mean, [(0, last)], {"cell"}),
+        (spread, [(0, 17)], {"cell"}),
+        (spread, [(0, cell) for cell in range(20, 20 + spread.length)], {"cell"}),
+        (options, [(3, 1)], {"cell", "row"}),
+        (options, [(row, 1) for row in range(6)], {"cell"}),
+        (pairs, [(row, 3) for row in range(15)], {"cell"}),
+        (pairs, [(row, 3) for row, pair in enumerate(pairs.groups) if 2 in pair], {"cell", "row"}),
+    ]
+
+
+@pytest.mark.parametrize(("mechanism", "cells", "tests"), numbers_and_sets())
+def test_made_up_numbers_and_sets_are_seen(mechanism, cells, tests):
+    """Reports that were made to move a mean, a distribution or an option raise alarms; honest ones never do."""
+    rng = np.random.default_rng(4)
+    n, layout, few = 20_000, mechanism.layout, np.zeros(0, int)
+    if mechanism.name == "window":
+        honest = [tallies.of_places(mechanism, places, rng) for places in (np.zeros(n), rng.random(n), np.full(n, 0.3), few)]
+    else:
+        people = [np.zeros((n, 6), int), np.ones((n, 6), int), rng.integers(0, 2, (n, 6)), np.zeros((0, 6), int)]
+        honest = [tallies.of_sets(mechanism, chosen, rng) for chosen in people]
+    assert not any(checks.raised([checks.examine(mechanism, each) for each in honest]))
+    made = tally.count(layout, b"".join(layout.pack(*cell) for cell in cells) * (n // len(cells)))
+    (found,) = checks.raised([checks.examine(mechanism, made)], 1e-8)
+    assert tests <= {each.test for each in found}
+    # A fifth of all reports, among others. Spread over the options that many honest people might have, they are not seen.
+    (found,) = checks.raised([checks.examine(mechanism, tally.merge(*[honest[2]] * 4, made))], 1e-8)
+    assert bool(found) == (mechanism.name == "window" or "row" in tests)
+
+
+@pytest.mark.parametrize("mechanism", [each for each, _, _ in numbers_and_sets()])
+def test_no_report_has_more_influence(mechanism):
+    """No report moves a mean, in ranges, or the number of people with an option, by more than is said."""
+    layout = mechanism.layout
+    scores = [
+        abs(score)
+        for row in range(layout.rows)
+        for cell in range(layout.width)
+        for score in mechanism.scores(layout.pack(row, cell))
+    ]
+    assert checks.influence(mechanism) == pytest.approx(float(max(scores)))
+    assert checks.influence(mechanism) > 1

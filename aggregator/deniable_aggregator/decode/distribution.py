@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
+from math import sqrt
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -124,7 +125,8 @@ class Distribution:
         others = np.array([_invert(each, self.edges, share) for each in _below(self.resampled)])
         low, high = np.quantile(others, [tail(level), 1 - tail(level)])
         half = float(np.max(np.diff(self.edges))) / 2
-        error = float(np.interp(place, self.edges, self.cumulative_stderr))
+        # Reports that all name one cell show no error.
+        error = max(float(np.interp(place, self.edges, self.cumulative_stderr)), sqrt(share * (1 - share) / self.n))
         return Quantile(
             share,
             place,
@@ -193,7 +195,7 @@ def distribution(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, ke
     others = fit(mechanism, chance.multinomial(n, counts / n, RESAMPLES).astype(np.float64))
     # Half of the room of the two points at the ends lies outside of the axis.
     edges = np.concatenate([[0.0], (np.arange(1, mechanism.points) - 0.5) / (mechanism.points - 1), [1.0]])
-    return Distribution(n, edges, fitted, _widened(fitted, others, n, repeats))
+    return Distribution(n, edges, fitted, _of_same_people(fitted, others, n, repeats, chance))
 
 
 def fit(mechanism: Window, counts: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -210,50 +212,61 @@ def fit(mechanism: Window, counts: NDArray[np.float64]) -> NDArray[np.float64]:
     -------
     ndarray of float
         (tallies, points), each with sum 1.
+
+    Notes
+    -----
+    With probability ``d = w (inside - outside)`` a report names a cell of the window, each as likely, else any cell. A step takes
+    the points of the former reports as missing only. So it goes 1/d times as far as one that takes those of all as missing, on
+    nearly the same path. Where it ends is measured in steps of the latter.
     """
-    w, points = mechanism.length, mechanism.points
-    inside, outside = float(mechanism.inside), float(mechanism.outside)
-    found = np.full((len(counts), points), 1 / points)
-    left = np.arange(len(counts))
-    least, before = _GAIN * float(mechanism.ratio), np.full(len(counts), -np.inf)
+    w, inside, outside = mechanism.length, float(mechanism.inside), float(mechanism.outside)
+    least = _GAIN * float(mechanism.ratio) / (w * (inside - outside))
+    found = np.empty((len(counts), mechanism.points))
+    left, seen, before = np.arange(len(counts)), counts, np.full(len(counts), -np.inf)
+    mass = np.full(found.shape, 1 / mechanism.points)
     for _ in range(_MOST_STEPS):
-        mass, seen = found[left], counts[left]
-        likely = outside + (inside - outside) * _windows(mass, w, points + w - 1)
+        likely = outside + (inside - outside) * _sums(mass, w, w - 1)
         gained = np.einsum("ij,ij->i", seen, np.log(likely))
-        going = gained - before[left] >= least
-        before[left] = gained
-        left = left[going]
-        if not len(left):
-            break
-        odds = seen[going] / likely[going]
-        total = odds.sum(axis=1, keepdims=True)
-        sums = np.cumsum(np.pad(odds, ((0, 0), (1, 0))), axis=1)
-        step = outside * total + (inside - outside) * (sums[:, w:] - sums[:, :-w])
-        mass = mass[going] * step
-        found[left] = mass / mass.sum(axis=1, keepdims=True)
+        going = gained - before >= least
+        if not going.all():
+            found[left[~going]] = mass[~going]
+            left, seen, mass, likely, gained = (each[going] for each in (left, seen, mass, likely, gained))
+            if not len(left):
+                return found
+        before = gained
+        mass *= _sums(np.divide(seen, likely, out=likely), w)
+        mass /= mass.sum(axis=1, keepdims=True)
+    found[left] = mass
     return found
 
 
-def _windows(mass: NDArray[np.float64], length: int, cells: int) -> NDArray[np.float64]:
-    """Sum, for each cell, the mass of the points whose window has it: point i has the cells i to i + length - 1."""
-    sums = np.cumsum(np.pad(mass, ((0, 0), (1, 0))), axis=1)
-    points = mass.shape[1]
-    last = np.minimum(np.arange(cells) + 1, points)
-    first = np.maximum(np.arange(cells) - length + 1, 0)
-    return np.asarray(sums[:, last] - sums[:, first])
+def _sums(numbers: NDArray[np.float64], length: int, beyond: int = 0) -> NDArray[np.float64]:
+    """Sum each `length` neighbours of a row, where so many zeros lie beyond both of its ends."""
+    last = 1 + beyond + numbers.shape[1]
+    sums = np.zeros((len(numbers), last + beyond))
+    np.cumsum(numbers, axis=1, out=sums[:, 1 + beyond : last])
+    sums[:, last:] = sums[:, last - 1, None]
+    return np.asarray(sums[:, length:] - sums[:, :-length])
 
 
-def _widened(fitted: NDArray[np.float64], resampled: NDArray[np.float64], n: int, repeats: float) -> NDArray[np.float64]:
-    """Spread resampled distributions further from the fitted one, for reports of the same people.
+def _of_same_people(
+    fitted: NDArray[np.float64], resampled: NDArray[np.float64], n: int, repeats: float, chance: np.random.Generator
+) -> NDArray[np.float64]:
+    """Add to resampled distributions how people differ who each made several reports.
 
-    Their cumulative shares F have the variance that resampling shows, and F (1 - F) repeats / n more.
+    Resampling counts each report as of another person. Shares of the same people vary by ``f (1 - f) repeats / n`` more, as those
+    of a drawing of n / repeats people do. Sums of mass that then fall are sorted.
+
+    References
+    ----------
+    V. Chernozhukov, I. Fernández-Val, A. Galichon: Improving point and interval estimators of monotone functions by
+    rearrangement. Biometrika 96(3), 2009.
     """
     if not repeats:
         return resampled
-    middle, others = _below(fitted), _below(resampled)
-    variance = np.maximum(others.var(axis=0), 1e-300)
-    wider = np.sqrt(1 + middle * (1 - middle) * repeats / n / variance)
-    return np.diff(np.maximum.accumulate(np.clip(middle + (others - middle) * wider, 0.0, 1.0), axis=1), axis=1)
+    people = max(round(n / repeats), 1)
+    drawn = chance.multinomial(people, fitted / fitted.sum(), len(resampled)) / people
+    return np.diff(np.sort(np.clip(_below(resampled + drawn - fitted), 0.0, 1.0), axis=1), axis=1)
 
 
 def _below(mass: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -88,13 +88,18 @@ class Mean:
 
 @dataclass(frozen=True, eq=False)
 class _Rounded(Mean):
-    """The mean of answers that were each rounded to one end: the share of those at the high end."""
+    """The mean of answers that were each rounded to one end: the share of those at the high end.
+
+    What was rounded is not known. The rounding alone may vary as much as a drawing of people whose answers are the ends. So one
+    interval is for both targets.
+    """
 
     shares: Estimate
 
     def interval(self, level: float = 0.95, *, target: Target = "population") -> tuple[float, float]:
-        """Compute the confidence interval of the share at the high end."""
-        low, high = self.shares.interval(level, target=target)
+        """Compute the confidence interval of the share at the high end, the same for both targets."""
+        del target
+        low, high = self.shares.interval(level)
         return float(low[0]), float(high[0])
 
 
@@ -127,8 +132,8 @@ def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool
     if isinstance(mechanism, LGrr) and mechanism.domain_size == 2:  # noqa: PLR2004
         shares = decode.estimate(mechanism, tally, [1], repeats=repeats, kept=kept)
         place = float(shares.frequency[0])
-        found = (float(shares.stderr[0]), float(shares.respondents_stderr[0]), float(shares.shared[0]))
-        return _Rounded(tally.n, place, *found, tally.n / (1 + repeats), shares)
+        stderr, spread = float(shares.stderr[0]), float(shares.plausible[0] * (1 - shares.plausible[0]))
+        return _Rounded(tally.n, place, stderr, stderr, spread, tally.n / (1 + repeats), shares)
     if not isinstance(mechanism, Window):
         raise ParameterError("means are estimated from reports of a window, or of two ends", mechanism.name)
     if tally.layout != mechanism.layout:
@@ -143,10 +148,13 @@ def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool
     apart = squares - 2 * place * scores
     spread = float(seen @ apart) + place**2
     error = sqrt(max(float(seen @ apart**2) - float(seen @ apart) ** 2, 0.0) / n)
-    # If the mean is that of the ends only, the spread is largest.
-    largest = max(min(place, 1.0), 0.0) * (1 - max(min(place, 1.0), 0.0)) if n > 1 else 0.25
-    widest = min(max(spread + _SURE * error, 0.0), max(largest, 1e-12))
-    noise = min(max(whole - spread + _SURE * error, least), float(mechanism.worst_variance))
+    worst = float(mechanism.worst_variance)
+    if n == 1:  # which shows no variance
+        return Mean(1, place, sqrt(worst + 0.25), sqrt(worst), 0.25, 1.0)
+    # If all answers are at the ends, the spread is largest.
+    inside = min(max(place, 0.0), 1.0)
+    widest = min(max(spread + _SURE * error, 0.0), inside * (1 - inside))
+    noise = min(max(whole - spread + _SURE * error, least), worst)
     return Mean(n, place, sqrt((whole + repeats * widest) / n), sqrt(noise / n), widest, n / (1 + repeats))
 
 

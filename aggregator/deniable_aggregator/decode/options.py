@@ -149,20 +149,40 @@ def chosen(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0) -> tuple
     -------
     mean, stderr : float
         Of the population; nan if there are no reports about some option.
+
+    Notes
+    -----
+    The mean is the sum of all shares. So is its variance, where each report is about one option. Reports about two add the
+    covariance that they show, if it is above 0. Few reports about an option may all say the same by chance. So two of each kind
+    are added for the variance.
+
+    References
+    ----------
+    A. Agresti, B. Coull: Approximate is better than "exact" for interval estimation of binomial proportions. The American
+    Statistician 52(2), 1998.
     """
     sets, shares = _checked(mechanism, tally), option_shares(mechanism, tally)
     total = float(shares.frequency.sum())
     if not np.isfinite(total):
         return float("nan"), float("nan")
-    # What each report adds, by row and index. Their mean is the total.
-    channel, cases = shares.channel, tally.layout.width
-    ones = np.array([[index >> place & 1 for index in range(cases)] for place in range(len(sets.groups[0]))])
-    weights = tally.n / shares.told[np.array(sets.groups)]
-    added = np.einsum("rk,ki->ri", weights, channel.debias(ones))
-    variance = float((tally.counts * np.square(added - total)).sum()) / max(tally.n - 1, 1)
-    size = len(shares.frequency)
-    mean = min(max(total, 0.0), float(size))
-    return total, sqrt((variance + repeats * mean * (size - mean)) / tally.n)
+    # What two reports of a person share is how many options the person chose. It varies most if people who choose a rare option
+    # choose all that are more frequent.
+    falling = np.sort(shares.plausible)[::-1]
+    most = float(falling @ (2 * np.arange(len(falling)) + 1)) - float(falling.sum()) ** 2
+    said = (shares.support + 2) / (shares.told + 4)
+    apart = float((said * (1 - said) / shares.told).sum()) / shares.channel.gain**2
+    variance = apart + max(_together(sets, tally, shares), 0.0)
+    return total, sqrt(variance + repeats * most / tally.n)
+
+
+def _together(sets: SampledOption | SampledPair, tally: Tally, shares: OptionShares) -> float:
+    """Estimate what the variance of the sum of all shares has beyond that of each share: reports about a pair tell of two."""
+    if not isinstance(sets, SampledPair):
+        return 0.0
+    first, second = np.array(sets.groups).T
+    alone = shares.support / shares.told
+    excess = tally.counts[:, 3] - tally.reports * alone[first] * alone[second]
+    return 2 * float((excess / shares.told[first] / shares.told[second]).sum()) / shares.channel.gain**2
 
 
 def pair(mechanism: Mechanism, tally: Tally, row: int, *, repeats: float = 0.0) -> Joint:

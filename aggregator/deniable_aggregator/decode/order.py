@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import ndtri
 
+from deniable.errors import ParameterError
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.pair_support import estimates_covariance
+from deniable_aggregator.decode.panel import Panel
+from deniable_aggregator.decode.support_estimate import Supported
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +81,6 @@ def order(mechanism: FrequencyOracle, estimate: Estimate, *, repeats: float = 0.
         The shares of all values.
     repeats
         How many other reports the device of a report has made, on average, at most: see `deniable_aggregator.decode.panel`.
-
     kept
         Whether the devices keep their permanent responses.
 
@@ -90,7 +92,7 @@ def order(mechanism: FrequencyOracle, estimate: Estimate, *, repeats: float = 0.
     Raises
     ------
     ParameterError
-        If no rule is known for pairs of values under this mechanism.
+        If the estimates come from a regression, or no rule is known for pairs of values under this mechanism.
 
     Notes
     -----
@@ -99,6 +101,9 @@ def order(mechanism: FrequencyOracle, estimate: Estimate, *, repeats: float = 0.
     """
     if not estimate.n:
         return None
+    apart = estimate.apart if isinstance(estimate, Panel) else estimate
+    if not isinstance(apart, Supported) or apart.touched is not None:
+        raise ParameterError("ordered answers are estimated from reports of a pure mechanism", mechanism.name)
     size, f, n = len(estimate.frequency), estimate.plausible, estimate.n
     covariance = estimates_covariance(mechanism, f, n, repeats=repeats, kept=kept)
     even = np.eye(size) - 1 / size  # takes from each estimate an equal part of what all of them are above 1

@@ -92,7 +92,7 @@ def _of_scores(declared: Declared, counted: Tally, repeats: float, level: float)
 
 
 def _of_parts(declared: Declared, counted: Tally, repeats: float, level: float) -> _MeanPlace:
-    """Estimate the mean from the shares of equal parts of the axis, each at its middle."""
+    """Estimate the mean from the shares of equal parts of the axis, each at its middle: by at most half a part it is wrong."""
     mechanism, kept, nan = declared.mechanism, declared.metric.kept, float("nan")
     assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - a number in parts has one
     shares = decode.estimate(mechanism, counted, repeats=repeats, kept=kept)
@@ -100,8 +100,9 @@ def _of_parts(declared: Declared, counted: Tally, repeats: float, level: float) 
     if found is None:
         return _MeanPlace(nan, nan, (nan, nan), (nan, nan))
     size = mechanism.domain_size
-    ends = tuple((end - 0.5) / size for end in found.interval(level))
-    return _MeanPlace((found.mean - 0.5) / size, found.stderr / size, (ends[0], ends[1]), (ends[0], ends[1]))
+    low, high = found.interval(level)
+    ends = (low - 1) / size, high / size
+    return _MeanPlace((found.mean - 0.5) / size, found.stderr / size, ends, ends)
 
 
 def _quantiles(spread: Distribution, number: Callable[[float], float], level: float) -> list[QuantileEstimate]:

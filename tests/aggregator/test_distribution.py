@@ -1,0 +1,192 @@
+"""Distributions of numbers: the fit is the one that it replaces, and bands cover.
+
+The seeds are fixed. Bounds are such that a right estimator fails with a probability of at most 1e-4 for a random seed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tallies
+from scipy.stats import beta, binom, norm, uniform
+
+from deniable import mechanisms
+from deniable.errors import ParameterError
+from deniable.mechanisms.window import for_distribution
+from deniable_aggregator import tally
+from deniable_aggregator.decode import distribution as decode_distribution
+from deniable_aggregator.decode.distribution import distribution, fit
+from deniable_aggregator.tally import Tally
+
+SURE = 1e-4
+
+
+class Mixture:
+    """Two humps."""
+
+    def rvs(self, n, random_state):
+        first = random_state.random(n) < 0.5
+        return np.where(first, random_state.normal(0.25, 0.06, n), random_state.normal(0.7, 0.1, n))
+
+    def cdf(self, x):
+        return (norm(0.25, 0.06).cdf(x) + norm(0.7, 0.1).cdf(x)) / 2
+
+
+POPULATIONS = {"low": beta(2, 8), "even": uniform(), "two humps": Mixture()}
+
+
+def window(epsilon):
+    return mechanisms.make("window", domain_size=65_537, epsilon=epsilon, **for_distribution(epsilon))
+
+
+def quantile(population, share):
+    """Return the place of a true quantile."""
+    places = np.linspace(0, 1, 100_001)
+    return places[np.searchsorted(population.cdf(places), share)]
+
+
+def replay(mechanism, population, n, rng):
+    return tallies.of_places(mechanism, np.clip(population.rvs(n, random_state=rng), 0, 1), rng)
+
+
+def matrix(mechanism):
+    """Return the probability of each cell at each point."""
+    cells = np.arange(mechanism.layout.width)
+    return np.array(
+        [
+            np.where((cells >= point) & (cells < point + mechanism.length), float(mechanism.inside), float(mechanism.outside))
+            for point in range(mechanism.points)
+        ]
+    )
+
+
+def plain_fit(mechanism, counts):
+    """Fit by expectation maximisation as textbooks have it, with the whole matrix, until a step gains little."""
+    likely, mass, before = matrix(mechanism), np.full(mechanism.points, 1 / mechanism.points), -np.inf
+    while True:
+        cells = mass @ likely
+        gained = counts @ np.log(cells)
+        if gained - before < 1e-3 * float(mechanism.ratio):
+            return mass
+        before = gained
+        mass = mass * (likely @ (counts / cells)) / counts.sum()
+
+
+@pytest.mark.parametrize(("epsilon", "n"), [("0.5", 2000), ("1", 20_000), ("4", 20_000)])
+def test_the_fit_ends_where_plain_steps_end(epsilon, n):
+    """Longer steps lead to the same distribution, but for a fiftieth of its standard error."""
+    rng, mechanism = np.random.default_rng(31), window(epsilon)
+    counts = replay(mechanism, POPULATIONS["low"], n, rng).counts[0].astype(float)
+    others = rng.multinomial(n, counts / n, 30).astype(float)
+    fast, plain = (
+        np.cumsum(fit(mechanism, others), axis=1),
+        np.cumsum([plain_fit(mechanism, each) for each in others[:3]], axis=1),
+    )
+    assert np.abs(fast[:3] - plain).max() < fast.std(axis=0).max() / 50
+
+
+def test_each_step_raises_the_likelihood(monkeypatch):
+    """A fit that may go on gains, and comes near the greatest likelihood."""
+    rng, mechanism = np.random.default_rng(32), window("2")
+    counts = replay(mechanism, POPULATIONS["two humps"], 5000, rng).counts[0].astype(float)
+    gained = []
+    for gain in (1.0, 1e-2, 1e-4):
+        monkeypatch.setattr(decode_distribution, "_GAIN", gain)
+        gained.append(counts @ np.log(fit(mechanism, counts[None])[0] @ matrix(mechanism)))
+    assert gained == sorted(gained)
+    # For a maximum, no point's mean ratio of likelihoods is above 1.
+    ratios = matrix(mechanism) @ (counts / (fit(mechanism, counts[None])[0] @ matrix(mechanism))) / 5000
+    assert ratios.max() < 1.02
+
+
+@pytest.mark.parametrize("population", POPULATIONS)
+def test_quantiles_are_covered(population):
+    """Of 30 replays of 2,000 reports at epsilon 4, the bands of resolved quantiles hold the true ones in nearly all."""
+    runs, rng, mechanism, true = 30, np.random.default_rng(33), window("4"), POPULATIONS[population]
+    covered, resolved, distances = dict.fromkeys((0.1, 0.5, 0.9), 0), dict.fromkeys((0.1, 0.5, 0.9), 0), []
+    for _ in range(runs):
+        found = distribution(mechanism, replay(mechanism, true, 2000, rng))
+        distances.append(np.abs(found.cumulative - true.cdf(found.edges)).mean())
+        for share in covered:
+            each = found.quantile(share)
+            assert each.low <= each.place <= each.high
+            resolved[share] += each.resolved
+            covered[share] += each.resolved and each.low <= quantile(true, share) <= each.high
+    assert min(resolved.values()) > runs / 2
+    assert all(covered[share] >= binom.ppf(SURE, resolved[share], 0.9) for share in covered)
+    assert np.mean(distances) < 0.02
+
+
+def test_the_same_people_in_ten_periods():
+    """Reports of the same people add no people: bands that know of the repeats cover the median, others do not."""
+    runs, rng, mechanism, true = 30, np.random.default_rng(34), window("6"), POPULATIONS["even"]
+    covered = ignorant = 0
+    for _ in range(runs):
+        places = rng.random(200)
+        counted = tally.merge(*(tallies.of_places(mechanism, places, rng) for _ in range(10)))
+        each = distribution(mechanism, counted, repeats=9.0).quantile(0.5)
+        assert each.high - each.low < 0.25
+        covered += each.low <= quantile(true, 0.5) <= each.high
+        each = distribution(mechanism, counted).quantile(0.5)
+        ignorant += each.low <= quantile(true, 0.5) <= each.high
+    assert covered >= binom.ppf(SURE, runs, 0.93)
+    assert ignorant < covered
+
+
+@pytest.mark.parametrize("periods", [1, 5])
+def test_a_kept_distribution(periods):
+    """Of kept responses over equal parts the bands of quantiles cover, also where the same people answer in several periods."""
+    runs, people, rng = 60, 4000, np.random.default_rng(35)
+    mechanism = mechanisms.make("l_osue", domain_size=16, epsilon="2", permanent="4")
+    p1, q1 = map(float, mechanism.permanent_support)
+    p, q = float(mechanism.p), float(mechanism.q)
+    step = (p - q) / (p1 - q1)  # what a kept bit adds to the chance of a reported one
+    covered = dict.fromkeys((0.25, 0.5, 0.75), 0)
+    for _ in range(runs):
+        held = rng.multinomial(people, np.diff(beta(2, 4).cdf(np.linspace(0, 1, 17))))
+        kept = rng.binomial(held, p1) + rng.binomial(people - held, q1)
+        counts = rng.binomial(periods * kept, q - q1 * step + step) + rng.binomial(periods * (people - kept), q - q1 * step)
+        counted = Tally(mechanism.layout, counts[None], np.array([people * periods]))
+        found = distribution(mechanism, counted, repeats=periods - 1, kept=True)
+        for share in covered:
+            each = found.quantile(share)
+            covered[share] += each.low <= quantile(beta(2, 4), share) <= each.high
+    assert min(covered.values()) >= binom.ppf(SURE, runs, 0.95)
+
+
+def test_bands_hold_what_they_belong_to():
+    """Masses sum to 1, cumulative shares rise, every band holds its estimate, and equal tallies have equal bands."""
+    rng, mechanism = np.random.default_rng(36), window("1")
+    counted = replay(mechanism, POPULATIONS["low"], 500, rng)
+    found, again = distribution(mechanism, counted, repeats=2.0), distribution(mechanism, counted, repeats=2.0)
+    assert found.mass.sum() == pytest.approx(1)
+    assert (found.mass >= 0).all()
+    for (low, high), middle in ((found.density_band(), found.mass), (found.cumulative_band(), found.cumulative)):
+        assert (low <= middle).all()
+        assert (middle <= high).all()
+    assert found.quantile(0.5) == again.quantile(0.5)
+    assert found.quantile(0.5, 0.99).high >= found.quantile(0.5).high
+
+
+def test_no_reports_and_one():
+    """Without reports there is no distribution; of one report nothing is resolved."""
+    mechanism = window("1")
+    assert distribution(mechanism, tally.empty(mechanism.layout)) is None
+    found = distribution(mechanism, tally.count(mechanism.layout, mechanism.layout.pack(0, 3)))
+    assert not any(found.quantile(share).resolved for share in (0.05, 0.5, 0.95))
+    with pytest.raises(ParameterError, match="layout"):
+        distribution(mechanism, tally.empty(mechanisms.make("grr", domain_size=4, epsilon="1").layout))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("population", POPULATIONS)
+@pytest.mark.parametrize(("epsilon", "n"), [("1", 10_000), ("1", 100_000), ("2", 2000), ("2", 10_000), ("4", 10_000)])
+def test_coverage_at_length(epsilon, n, population):
+    """In 80 runs the bands of resolved quantiles cover 90%, but for chance, where a tenth of the runs resolve them."""
+    runs, rng, mechanism, true = 80, np.random.default_rng(37), window(epsilon), POPULATIONS[population]
+    found = [distribution(mechanism, replay(mechanism, true, n, rng)) for _ in range(runs)]
+    for share in (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99):
+        place = quantile(true, share)
+        bands = [each for each in (one.quantile(share) for one in found) if each.resolved]
+        if len(bands) > runs / 10:
+            assert sum(each.low <= place <= each.high for each in bands) >= binom.ppf(0.01, len(bands), 0.9), share

@@ -609,7 +609,9 @@ LISTED = {
 }
 OPEN = {"cms_text": "photograph", "hcms": 42, "fast_local_hash": "word", "rappor_text": "naïve", "google_rappor": "word"}
 FOUND = {"pem": 13907095862997510025, "tree_hist": "hello"}
-ALL = LISTED | OPEN | FOUND | {"sue": "not declared"}
+NUMBERS = {"mean": 300, "log_distribution": 500, "kept_mean": 7.5, "kept_distribution": 30, "ordinal_mean": "good"}
+SETS = {"set": ["a", "not declared"], "joint_set": ["b", "d"]}
+ALL = LISTED | OPEN | FOUND | NUMBERS | SETS | {"sue": "not declared"}
 
 
 @pytest.fixture(scope="module")
@@ -699,6 +701,31 @@ def test_what_the_foreign_client_tells_of_is_discovered(stack, sent, metric):
     found = {each["value"]: each["frequency"] for each in ask(stack, metric)["estimates"] if each["detected"]}
     assert found.pop(FOUND[metric]) > 0.5
     assert all(frequency < 0.5 for frequency in found.values())
+
+
+@pytest.mark.parametrize("metric", NUMBERS)
+def test_numbers_of_the_foreign_client_are_decoded(stack, sent, metric):
+    """Everybody gave one number, or one value of an order: the mean is near it, by the interval stated."""
+    assert sent[metric] == PEOPLE
+    told = ask(stack, metric, level=0.999999)["number"]
+    low, high = told["interval"]
+    true = REGISTRY.metrics[metric].values.index("good") + 1 if metric == "ordinal_mean" else NUMBERS[metric]
+    width = (told["range"][1] - told["range"][0]) / 16 if metric == "kept_distribution" else 0  # a part counts as its middle
+    assert low - width / 2 <= true <= high + width / 2
+    assert high - low < 0.8 * (told["range"][1] - told["range"][0])
+
+
+@pytest.mark.parametrize("metric", SETS)
+def test_sets_of_the_foreign_client_are_decoded(stack, sent, metric):
+    """Everybody chose the same options; what is not declared is `other`."""
+    assert sent[metric] == PEOPLE
+    answer = ask(stack, metric)
+    held = {"a", "other"} if metric == "set" else set(SETS[metric])
+    for each in answer["estimates"]:
+        assert abs(each["frequency"] - (each["value"] in held)) < 6 * each["stderr"]
+    assert abs(answer["chosen"]["mean"] - 2) < 6 * answer["chosen"]["stderr"]
+    for each in answer["chosen"]["pairs"]:
+        assert abs(each["both"] - (set(each["options"]) == held)) < 6 * max(each["stderr"], 0.02)
 
 
 def test_undeclared_answers_of_the_foreign_client_are_other(stack, sent):

@@ -29,6 +29,7 @@ from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.period import Period
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, staging, tallies
+from deniable_aggregator.store.script import Script
 
 DAY = 86400
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -384,17 +385,30 @@ def test_several_workers_publish_once(shop):
     assert shop.published("theme") == {(TODAY, ""): 400}
 
 
+def before_publishing(shop, monkeypatch, act):
+    """Call `act` with the keys of each script that publishes, right before it runs."""
+    call = Script.__call__
+
+    def late(self, keys, *rest):
+        if shop.store.published.key in keys:
+            act(keys)
+        return call(self, keys, *rest)
+
+    monkeypatch.setattr(Script, "__call__", late)
+
+
 def test_of_two_workers_that_read_the_same_one_publishes(shop, monkeypatch):
     """A worker that was quicker, after another has read and before it writes, is the one that publishes: nothing counts twice."""
     shop.counted("theme", 100)
     slow, quick = (Publisher(shop.store, shop.registry) for _ in range(2))
-    publish, made = slow._publish, []
+    made = []
 
-    def publish_late(*given):
-        made.append(quick.publish(CLOSED))
-        return publish(*given)
+    def meanwhile(_keys):
+        if not made:
+            made.append([])
+            made[0] += quick.publish(CLOSED)
 
-    monkeypatch.setattr(slow, "_publish", publish_late)
+    before_publishing(shop, monkeypatch, meanwhile)
     assert slow.publish(CLOSED) == []
     assert [len(each) for each in made] == [1]
     assert shop.published("theme") == {(TODAY, ""): 100}
@@ -404,15 +418,13 @@ def test_of_two_workers_that_read_the_same_one_publishes(shop, monkeypatch):
 def test_an_audit_log_that_grows_meanwhile_stays_whole(shop, monkeypatch):
     """What others log after a publisher has looked at the log's end, and before it writes, does not break the log."""
     shop.counted("theme", 100)
-    publish, log = shop.publisher._publish, AuditLog(shop.store)
-    others = iter(["0" * 16, "1" * 16])
+    log, others = AuditLog(shop.store), iter(["0" * 16, "1" * 16])
 
-    def publish_late(*given):
+    def meanwhile(_keys):
         if (other := next(others, None)) is not None:
             log.append("key.revoked", "command", {"id": other})
-        return publish(*given)
 
-    monkeypatch.setattr(shop.publisher, "_publish", publish_late)
+    before_publishing(shop, monkeypatch, meanwhile)
     assert len(shop.publisher.publish(CLOSED)) == 1
     lines = list(log.lines(log.first()))
     assert [whole(line).event for line in lines] == ["key.revoked", "key.revoked", "release.published"]
@@ -688,16 +700,16 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(shop, monkeypat
 def test_nothing_that_was_staged_is_left(shop, monkeypatch):
     """Neither where a release is made, nor where another worker was quicker, nor where what was staged is gone."""
     shop.counted("theme", 400)
-    late = Publisher(shop.store, shop.registry)
-    write = Publisher._write
+    late, made = Publisher(shop.store, shop.registry), []
 
-    def slow(self, *arguments):
-        if self is late:
+    def meanwhile(_keys):
+        if not made:
+            made.append(None)
             assert len(shop.publisher.publish(CLOSED)) == 1
-        return write(self, *arguments)
 
-    monkeypatch.setattr(Publisher, "_write", slow)
+    before_publishing(shop, monkeypatch, meanwhile)
     assert late.publish(CLOSED) == []
+    assert made
     assert list(shop.store._client.scan_iter("*:staged:*")) == []
     assert shop.published("theme") == {(TODAY, ""): 400}
 
@@ -706,15 +718,14 @@ def test_a_release_whose_cells_are_gone_is_not_made(shop, monkeypatch):
     """Cells that were staged for too long are missing: nothing is published by halves, and the next look does it."""
     shop.counted("export", 400, segment="platform=linux,version=1.0")
     shop.counted("export", 400, segment="platform=macos,version=1.0")
-    publish, losses = shop.publisher._publish, [True]
+    losses = [True]
 
-    def lossy(keys, args):
+    def lose(keys):
         if losses:
             losses.pop()
-            shop.store._client.delete(keys[6])
-        return publish(keys, args)
+            assert shop.store._client.delete(keys[6])
 
-    monkeypatch.setattr(shop.publisher, "_publish", lossy)
+    before_publishing(shop, monkeypatch, lose)
     assert shop.publisher.publish(CLOSED) == []
     assert shop.published("export") == {}
     assert shop.publisher.publish(CLOSED)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from deniable_server.service import App
     from deniable_server.settings import Settings
 
-__all__ = ["REJECTIONS", "Batch", "Group", "blueprint"]
+__all__ = ["REJECTIONS", "Batch", "Group", "blueprint", "check_batch"]
 
 blueprint = Blueprint("ingest", __name__)
 
@@ -106,7 +106,7 @@ def reports() -> Response:
         known.limits.take(limits)  # it counts, even if it is malformed
         raise
     try:
-        answer, entry = _checked(app, known.settings, body)
+        answer, entry = check_batch(app, known.settings, body)
     except Problem as problem:
         known.limits.take(limits)
         remembered = app.store.recall(key, known.settings.idempotency_ttl)  # it may have been accepted while its period was open
@@ -224,7 +224,7 @@ def _inflate(wire: bytes, limit: int) -> bytes:
     return body
 
 
-def _checked(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], bytes]:
+def check_batch(app: App, limits: Settings, body: bytes) -> tuple[dict[str, Any], bytes]:
     """Check a batch; return the answer to give and the entry to append."""
     try:
         given = _decoder.decode(body)

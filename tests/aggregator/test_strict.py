@@ -12,7 +12,7 @@ from deniable.errors import ParameterError
 from deniable.mechanisms.window import for_distribution
 from deniable_aggregator import tally
 from deniable_aggregator.decode.distribution import distribution
-from deniable_aggregator.decode.strict import _cumulative_chances, strict_quantile
+from deniable_aggregator.decode.strict import _rule, strict_quantile
 
 # All answers at one point, just beside it, at two points, and spread evenly.
 POPULATIONS = {
@@ -28,11 +28,13 @@ def window(epsilon):
     return mechanisms.make("window", domain_size=65_537, epsilon=epsilon, **for_distribution(epsilon))
 
 
-def test_cumulative_chances():
-    """They are the sums of the chances of the cells, for each point."""
+def test_the_rule_is_that_of_the_reports():
+    """For each point, the sums of the chances of the cells solve the equations."""
     mechanism = mechanisms.make("window", domain_size=5, epsilon="1", blocks=2, length=2)
-    cells = np.array([[float(mechanism.inside if i <= j < i + 2 else mechanism.outside) for j in range(6)] for i in range(5)])
-    assert _cumulative_chances(mechanism) == pytest.approx(np.cumsum(cells, axis=1)[:, :-1].T)
+    for point in range(5):
+        chances = [float(mechanism.inside if point <= cell < point + 2 else mechanism.outside) for cell in range(6)]
+        solution = np.concatenate([np.arange(5) >= point, np.cumsum(chances)[:-1]])
+        assert _rule(mechanism, 10) @ solution == pytest.approx(np.full(5, float(mechanism.outside)))
 
 
 @pytest.mark.parametrize("runs", [3, pytest.param(40, marks=pytest.mark.campaign)])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.optimize import linprog
+from scipy.sparse import csr_array, diags_array
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.window import Window
@@ -14,8 +15,6 @@ from deniable_aggregator.decode.estimate import tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.tally import Tally
@@ -72,13 +71,14 @@ def strict_quantile(
         return 0.0, 1.0
     reach = sqrt(log(2 * (1 + repeats) / alpha) / (2 * tally.n / (1 + repeats)))
     seen = np.cumsum(tally.counts[0])[:-1] / tally.n
-    within, chances = (seen - reach, seen + reach), _cumulative_chances(mechanism)
+    bounds = [*[(0.0, 1.0)] * steps, (1.0, 1.0), *zip(seen - reach, seen + reach, strict=True)]
+    rule, rises = _rule(mechanism, len(bounds)), diags_array([1.0, -1.0], offsets=[0, 1], shape=(steps, len(bounds)))
+    right = np.full(rule.shape[0], float(mechanism.outside))
 
     def least_share(point: int, sign: int) -> float:
         """Return the least share at or below a point, or with sign -1 the greatest."""
-        below = sign * (np.arange(steps + 1) <= point)
-        bounds = np.concatenate([within[1], -within[0]])
-        found = linprog(below, np.concatenate([chances, -chances]), bounds, np.ones((1, steps + 1)), [1.0])
+        below = sign * (np.arange(len(bounds)) == point)
+        found = linprog(below, rises, np.zeros(steps), rule, right, bounds)
         return sign * float(found.fun) if found.success else float(sign < 0)  # made-up reports may fit no distribution
 
     low = _first(steps, lambda point: least_share(point, -1) >= share)
@@ -95,8 +95,20 @@ def _first(last: int, holds: Callable[[int], bool]) -> int:
     return first
 
 
-def _cumulative_chances(mechanism: Window) -> NDArray[np.float64]:
-    """Return the probability of the first cells, one, two and so on but all, (cells - 1, points), for each point."""
-    until, point = np.arange(1, mechanism.layout.width)[:, None], np.arange(mechanism.points)
-    near = np.clip(until - point, 0, mechanism.length)
-    return np.asarray(float(mechanism.outside) * until + float(mechanism.inside - mechanism.outside) * near, np.float64)
+def _rule(mechanism: Window, variables: int) -> csr_array:
+    """Return the equations between the shares at or below each point, and the probabilities of the first cells, 1, 2, ....
+
+    With C the former and H the latter, ``H[j] - H[j - 1] - (inside - outside) (C[j] - C[j - w]) = outside``: the points that have
+    cell j in their windows are j - w + 1 to j.
+    """
+    points, w, gain = mechanism.points, mechanism.length, float(mechanism.inside - mechanism.outside)
+    cell = np.arange(mechanism.layout.width - 1)
+    entries = [
+        (cell, points + cell, 1.0),
+        (cell[1:], points + cell[:-1], -1.0),
+        (cell, np.minimum(cell, points - 1), -gain),
+        (cell[w:], cell[w:] - w, gain),
+    ]
+    rows, columns = (np.concatenate([entry[side] for entry in entries]) for side in (0, 1))
+    values = np.concatenate([np.full(len(row), value) for row, _, value in entries])
+    return csr_array((values, (rows, columns)), (len(cell), variables))

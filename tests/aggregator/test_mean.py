@@ -93,8 +93,8 @@ def test_the_variance_is_exact_over_all_pairs_of_reports():
 @pytest.mark.parametrize("population", POPULATIONS)
 @pytest.mark.parametrize(("epsilon", "options"), SHAPES[1:4])
 def test_errors_are_as_stated(epsilon, options, population):
-    """In 300 replays of 400 reports: no bias, errors as stated, and 95% intervals that cover 95%, for both targets."""
-    runs, n, rng = 300, 400, np.random.default_rng(5)
+    """In 200 replays of 400 reports: no bias, errors as stated, and 95% intervals that cover 95%, for both targets."""
+    runs, n, rng = 200, 400, np.random.default_rng(5)
     mechanism, (truth, draw) = window(epsilon, options), POPULATIONS[population]
     errors, stated, covered, of_those = [], [], 0, 0
     for _ in range(runs):
@@ -107,7 +107,7 @@ def test_errors_are_as_stated(epsilon, options, population):
         low, high = found.interval(target="respondents")
         of_those += low <= places.mean() <= high
     assert abs(np.mean(errors)) < 4.5 * np.std(errors) / runs**0.5
-    assert 0.75 < np.std(errors) / np.mean(stated) ** 0.5 < 1.18
+    assert 0.75 < np.std(errors) / np.mean(stated) ** 0.5 < 1.2
     # Rare answers are few, so their mean is skewed.
     assert covered >= fewest(runs, 0.92 if population == "rare" else 0.94)
     assert of_those >= fewest(runs, 0.94)
@@ -135,7 +135,7 @@ def test_the_same_people_in_ten_periods(epsilon):
         errors.append((found.place - 0.5) / found.stderr)
     assert covered >= fewest(runs, 0.94)
     assert ignorant < covered - (runs / 10 if epsilon == "6" else 0)
-    assert np.std(errors) < 1.18
+    assert np.std(errors) < 1.2
 
 
 def kept_tally(mechanism, ends, kept, rng):
@@ -169,7 +169,7 @@ def test_a_kept_mean(periods, changing):
         of_those += low <= np.mean(sums) <= high
         errors.append((found.place - 0.5) / found.stderr)
     assert abs(np.mean(errors)) < 4.5 * np.std(errors) / runs**0.5
-    assert np.std(errors) < 1.18
+    assert np.std(errors) < 1.2
     assert covered >= fewest(runs, 0.945)
     assert of_those >= fewest(runs, 0.945)
 

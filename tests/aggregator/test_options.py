@@ -72,8 +72,8 @@ def test_shares_are_unbiased_and_their_errors_exact(name):
 @pytest.mark.parametrize("shares", [FEW, MANY])
 @pytest.mark.parametrize(("n", "together"), [(20, 0.0), (3000, 0.0), (3000, 0.8)])
 def test_intervals_cover(name, shares, n, together):
-    """In 300 replays intervals of the shares cover for both targets, as do those of how many options people chose."""
-    runs, rng, mechanism = 300, np.random.default_rng(11), sets(name, shares)
+    """In 150 replays intervals of the shares cover for both targets, as do those of how many options people chose."""
+    runs, rng, mechanism = 150, np.random.default_rng(11), sets(name, shares)
     covered, of_those, size, errors, stated, known = np.zeros(len(shares)), np.zeros(len(shares)), 0, [], [], 0
     for _ in range(runs):
         chosen = people(rng, n, shares, together)
@@ -94,7 +94,7 @@ def test_intervals_cover(name, shares, n, together):
     assert of_those.min() >= fewest(runs, 0.94)
     assert size >= fewest(known, 0.94)
     if n > 1000:  # with few reports those of an option may all say the same
-        assert 0.85 < np.std(errors) / np.mean(stated) ** 0.5 < 1.17
+        assert 0.8 < np.std(errors) / np.mean(stated) ** 0.5 < 1.23
         assert abs(np.mean(errors)) < 4.5 * np.std(errors) / known**0.5
 
 
@@ -102,7 +102,7 @@ def test_intervals_cover(name, shares, n, together):
 @pytest.mark.parametrize("together", [0.0, 1.0])
 def test_the_same_people_in_ten_periods(name, together):
     """Reports of the same people add no people: intervals that know of the repeats cover: shares, pairs, and the number."""
-    runs, rng, mechanism = 200, np.random.default_rng(12), sets(name, FEW, "3")
+    runs, rng, mechanism = 100, np.random.default_rng(12), sets(name, FEW, "3")
     covered, size, ignorant, both = np.zeros(len(FEW)), 0, 0, 0
     for _ in range(runs):
         chosen = people(rng, 200, FEW, together)

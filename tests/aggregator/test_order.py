@@ -52,8 +52,8 @@ def test_it_is_exact_for_direct_answers():
 @pytest.mark.parametrize("name", ["grr", "oue", "hadamard"])
 @pytest.mark.parametrize("shares", [FALLING, END, EVEN], ids=["falling", "end", "even"])
 def test_errors_are_as_stated(name, shares):
-    """In 300 replays: no bias, errors as stated, and intervals of mean, cumulative shares and median that cover."""
-    runs, rng, mechanism = 300, np.random.default_rng(21), mechanisms.make(name, domain_size=11, epsilon="1")
+    """In 200 replays: no bias, errors as stated, and intervals of mean, cumulative shares and median that cover."""
+    runs, rng, mechanism = 200, np.random.default_rng(21), mechanisms.make(name, domain_size=11, epsilon="1")
     f = shares / shares.sum()
     mean, below = f @ np.arange(1, 12), np.cumsum(f)
     median = int(np.argmax(below >= 0.5 - 1e-9))
@@ -69,7 +69,7 @@ def test_errors_are_as_stated(name, shares):
         medians += first <= median <= last
         each += np.abs(found.below - below) <= 1.96 * found.below_stderr + 1e-9
     assert abs(np.mean(errors)) < 4.5 * np.std(errors) / runs**0.5
-    assert 0.83 < np.std(errors) / np.mean(stated) ** 0.5 < 1.18
+    assert 0.81 < np.std(errors) / np.mean(stated) ** 0.5 < 1.2
     assert covered >= binom.ppf(SURE, runs, 0.94)
     assert each.min() >= binom.ppf(SURE / 11, runs, 0.94)
     assert medians >= binom.ppf(SURE, runs, 0.95)

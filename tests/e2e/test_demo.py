@@ -43,7 +43,7 @@ def test_flights_are_recovered():
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["all_inside"]
-    assert (outcome["devices"], outcome["reports"]) == (2000, 10_000)
+    assert (outcome["devices"], outcome["reports"]) == (2000, 14_000)
     assert "alkey" in outcome["store"] or "redis" in outcome["store"]
     sizes = {metric["metric"]: len(metric["rows"]) for metric in outcome["metrics"]}
     assert sizes == {"flight.carrier": 16, "flight.destination": 105, "flight.origin": 3, "flight.late": 2, "flight.hour": 20}
@@ -51,6 +51,12 @@ def test_flights_are_recovered():
         assert metric["n"] == 2000
         assert sum(row["true"] for row in metric["rows"]) == pytest.approx(1)
         assert abs(metric["ratio"] - 1) < 8 * metric["ratio_spread"]
+    air, delay = outcome["numbers"]
+    assert [(row["figure"], row["resolved"], row["inside"]) for row in air["rows"]] == [("mean", True, True)]
+    assert 140 < air["rows"][0]["true"] < 155
+    assert [row["figure"] for row in delay["rows"]] == ["median", "90% quantile"]
+    assert all(row["inside"] for row in delay["rows"] if row["resolved"])
+    assert all(-60 <= row["low"] <= row["estimated"] <= row["high"] <= 600 for row in delay["rows"])
 
 
 def test_a_user_brings_data(tmp_path):

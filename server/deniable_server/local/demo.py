@@ -50,6 +50,7 @@ LEVEL = 0.999
 _CHUNK = 1000  # devices that share a client
 _SHOWN = 12  # values of a metric, the most frequent first
 _COUNT_SECONDS = 120.0
+_SHARES = {"median": 0.5, "90% quantile": 0.9}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -91,11 +92,12 @@ def run(arguments: argparse.Namespace) -> int:
             Publisher(store, loaded).publish(time.time())
             seconds = time.monotonic() - started
             results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
-            outcome = _outcome(people, arguments.epsilon, stack, seconds, results)
+            numbers = [_compare_number(metric_id, true, stack, settings) for metric_id, true in people.numbers().items()]
+            outcome = _outcome(people, arguments.epsilon, stack, seconds, results, numbers)
             if arguments.json:
                 print(json.dumps(outcome, indent=2), flush=True)
             else:
-                _show(outcome, results, show_all=arguments.all)
+                _show(outcome, results, numbers, show_all=arguments.all)
             _keep_page_up(stack, console, keep=_stays(arguments))
     return 0 if outcome["all_inside"] else 1
 
@@ -244,8 +246,50 @@ def _compare(metric_id: str, shares: dict[Answer, float], stack: Stack, settings
     )
 
 
-def _outcome(people: Population, epsilon: str, stack: Stack, seconds: float, results: list[Result]) -> dict[str, Any]:
-    reports = len(people.rows) * len(results)
+@dataclass(frozen=True, slots=True)
+class NumberRow:
+    """A true and an estimated figure of a number, in its unit; `resolved` is False of a quantile with too few reports."""
+
+    figure: str
+    true: float
+    estimated: float
+    low: float
+    high: float
+    resolved: bool
+    inside: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NumberResult:
+    """The true and the estimated figures of a number; else as `Result`."""
+
+    metric: str
+    mechanism: str
+    epsilon: float
+    n: int
+    level: float
+    unit: str
+    rows: tuple[NumberRow, ...]
+
+
+def _compare_number(metric_id: str, truths: dict[str, float], stack: Stack, settings: Settings) -> NumberResult:
+    answer = _get(stack, settings, f"/api/v1/metrics/{quote(metric_id)}?level={LEVEL}")
+    number = answer["number"]
+    quantiles = {each["share"]: each for each in number["quantiles"]}
+    rows = []
+    for figure, true in truths.items():
+        quantile = quantiles[_SHARES[figure]] if figure in _SHARES else None
+        low, high = (quantile or number)["interval"]
+        estimated = number["mean"] if quantile is None else quantile["value"]
+        rows.append(NumberRow(figure, true, estimated, low, high, quantile is None or quantile["resolved"], low <= true <= high))
+    return NumberResult(metric_id, answer["mechanism"], answer["epsilon"], answer["n"], LEVEL, number["unit"], tuple(rows))
+
+
+def _outcome(
+    people: Population, epsilon: str, stack: Stack, seconds: float, results: list[Result], numbers: list[NumberResult]
+) -> dict[str, Any]:
+    reports = len(people.rows) * len(people.columns)
+    figures = [row.inside for number in numbers for row in number.rows if row.resolved]
     return {
         "source": people.source,
         "devices": len(people.rows),
@@ -255,23 +299,39 @@ def _outcome(people: Population, epsilon: str, stack: Stack, seconds: float, res
         "seconds": round(seconds, 2),
         "reports": reports,
         "reports_per_second": round(reports / seconds),
-        "all_inside": all(row.inside for result in results for row in result.rows),
+        "all_inside": all(row.inside for result in results for row in result.rows) and all(figures),
         "metrics": [asdict(result) for result in results],
+        "numbers": [asdict(number) for number in numbers],
     }
 
 
-def _show(outcome: dict[str, Any], results: list[Result], *, show_all: bool) -> None:
+def _show(outcome: dict[str, Any], results: list[Result], numbers: list[NumberResult], *, show_all: bool) -> None:
     console = Console(file=terminal.raw(sys.stdout))
     for result in results:
         console.print(_table(result, show_all=show_all))
         spread = f"ratio {result.ratio:.2f} (1 on average; chance moves it by {result.ratio_spread:.2f})"
         console.print(f"Squared error {result.mse:.3g}, predicted {result.predicted_mse:.3g}: {spread}\n")
-    verdict = "every true share lies" if outcome["all_inside"] else "NOT every true share lies"
+    for number in numbers:
+        console.print(_number_table(number))
+        console.print()
+    verdict = "every true figure lies" if outcome["all_inside"] else "NOT every true figure lies"
     console.print(
         f"{outcome['devices']:,} devices of {outcome['source']}; {outcome['reports']:,} reports in {outcome['seconds']:.1f} s "
-        f"({outcome['reports_per_second']:,}/s); {verdict} in its simultaneous {LEVEL:.1%} interval."
+        f"({outcome['reports_per_second']:,}/s); {verdict} in its {LEVEL:.1%} interval."
     )
     console.print("Next: `deniable init` writes a metrics.toml for an app of yours, and says what comes after it.")
+
+
+def _number_table(number: NumberResult) -> Table:
+    title = f"{number.metric} in {number.unit}: {number.mechanism}, epsilon {number.epsilon:.4g}, n = {number.n:,}"
+    table = Table(title=title, title_justify="left")
+    table.add_column("figure")
+    for heading in ("true", "estimated", f"{LEVEL:.1%} interval", "holds the true figure"):
+        table.add_column(heading, justify="right")
+    for row in number.rows:
+        verdict = ("yes" if row.inside else "OUTSIDE") if row.resolved else "too few reports"
+        table.add_row(row.figure, f"{row.true:.1f}", f"{row.estimated:.1f}", f"{row.low:8.1f} to {row.high:7.1f}", verdict)
+    return table
 
 
 def _table(result: Result, *, show_all: bool) -> Table:

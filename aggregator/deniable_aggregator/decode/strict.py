@@ -11,7 +11,7 @@ from scipy.sparse import csr_array, diags_array
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.window import Window
-from deniable_aggregator.decode.estimate import tail
+from deniable_aggregator.decode.multiple_testing import tail
 
 if TYPE_CHECKING:
     from collections.abc import Callable

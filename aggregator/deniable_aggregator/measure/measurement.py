@@ -239,7 +239,8 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     interval
         Its interval for the population that the respondents were drawn from.
     respondents
-        Its interval for the answers that came.
+        Its interval for the answers that came. Of a kept mean it is the same, because rounding is part of both. Of a kept
+        distribution both are half a part wider on each side, because an answer may lie anywhere in its part.
     sum
         The mean times the number of reports, with the interval for the answers that came; null on a logarithmic scale.
     quantiles

@@ -79,7 +79,7 @@ def split(people, chance, rng):
 
 
 def difference(first, second):
-    return Difference(Side(first.frequency, first.interval), Side(second.frequency, second.interval))
+    return Difference(Side.of(first), Side.of(second))
 
 
 def share_covered(interval, truth):
@@ -146,7 +146,7 @@ def test_sides_without_reports_do_not_differ():
     mechanism, _ = make("binary", 2, 1)
     some = estimate(mechanism, 100, np.array([50, 60]), kept=False)
     none = Side(np.full(2, np.nan), lambda _: (np.full(2, np.nan), np.full(2, np.nan)))
-    found = Difference(none, Side(some.frequency, some.interval))
+    found = Difference(none, Side.of(some))
     assert np.isnan(found.estimates).all()
     assert np.isnan(found.p_value).all()
 

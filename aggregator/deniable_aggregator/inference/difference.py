@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from deniable_aggregator.decode.estimate import Estimate
+
     Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 __all__ = ["SMALLEST", "Difference", "Side"]
@@ -38,6 +40,11 @@ class Side:
 
     estimates: NDArray[np.float64]
     interval: Callable[[float], Ends]
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> Side:
+        """Return the shares of values as a side."""
+        return cls(estimate.frequency, estimate.interval)
 
 
 @dataclass(frozen=True, eq=False)

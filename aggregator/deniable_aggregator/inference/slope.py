@@ -105,8 +105,8 @@ def slope(course: Course) -> Slope | None:
     -----
     The slope is ``sum of c_t f_t``, with c from the times and the numbers of reports. If each period had other devices, the
     errors of its estimates would be independent. They are not if the same devices answer again: what they share stays, and it
-    drifts as some leave and others come. How many leave is not known. So the error is the largest of all constant rates x at which
-    devices are replaced::
+    drifts as some leave and others come. How many leave is not known. So the error is the largest of all constant rates x at
+    which devices are replaced::
 
         sum of c_t^2 fresh / n_t  +  max over x of  sum over s, t of c_s c_t (1 - x)^|s - t| shared / max(m_s, m_t)
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from deniable.registry import period
+from deniable_aggregator.measure.series import Line, Point, Series, Told
 from deniable_server.api.openapi import OPERATIONS
+from deniable_server.pages import timeline
 
 from .test_openapi import check
 
@@ -240,6 +243,73 @@ def test_nothing_is_known_before_a_release(shop):
 
 def test_a_search_has_no_lines(shop):
     assert ask(shop, "url/series")["lines"] == []
+
+
+def page(shop, path):
+    answer = shop.http.get(f"/m/{path}")
+    assert answer.status_code == 200
+    return answer.get_data(as_text=True)
+
+
+def test_the_page_says_what_changed_and_draws_it(shop):
+    """A sentence, a picture of each value, gaps and reports; without a script."""
+    for ago, dark in ((4, 300), (2, 300), (1, 900)):
+        send(shop, "theme", [1] * dark + [0] * (1000 - dark), week(ago))
+    shop.drain(days=40)
+    html = page(shop, "theme")
+    sentence = re.search(r'<p class="changed">([^<]*)</p>', html)[1]
+    assert re.match(r"(dark rose|light fell) from \d+\.?\d*% to \d+\.?\d*% \(.* points\) from week \d+ of \d+ to week", sentence)
+    assert sentence.endswith("1 more changed.")
+    section = html[html.index('<section class="timeline"') :]
+    assert section.count('class="course"') == 3
+    assert section.count('class="curve"') == 3
+    assert section.count('class="dot"') == 9
+    assert "hollow" not in section
+    assert "A gap is a period" not in section  # the release after it covers it
+    assert "<script" not in html
+    assert " style=" not in html
+
+
+def test_the_page_says_that_nothing_changed(shop):
+    for ago in (3, 2):
+        send(shop, "used", [1] * 50 + [0] * 50, day(ago))
+        send(shop, "wait", [shop.app.registry.metrics["wait"].position(300)] * 100, week(ago))
+    shop.drain(days=40)
+    for id_ in ("used", "wait"):
+        assert '<p class="changed">No change beyond chance from ' in page(shop, id_)
+    assert page(shop, "used").count('class="course"') == 1  # of yes and no, yes
+    assert page(shop, "wait").count('class="course"') == 2
+
+
+def test_a_page_of_one_release_has_no_picture(shop):
+    send(shop, "used", [1] * 100, day(2))
+    shop.drain(days=40)
+    html = page(shop, "used")
+    assert 'class="timeline"' not in html
+    assert 'class="changed"' not in html
+
+
+def test_a_line_breaks_at_gaps_and_new_versions():
+    """Periods joined with a later one are no gap; an open period is hollow, and a point without neighbours has its interval."""
+    states = ["published", "joined", "published", "missing", "published", "published", "published"]
+    versions = [1, None, 1, None, 1, 2, 2]
+    names = [day(20 - at) for at in range(7)]
+    told = [
+        Told(name, state, None, version, 100 if version else 0, closed=at < 6)
+        for at, (name, state, version) in enumerate(zip(names, states, versions, strict=True))
+    ]
+    points = [Point(0.2, (0.1, 0.3), (0.0, 0.4)) if version else None for version in versions]
+    line = Line("share", "dark", "dark", points, None, None)
+    told = {"id": "theme", "version": 2, "period_length": "day", "periods": told, "lines": [line], "left_out": 0}
+    rest = {"trial": False, "segment": None, "level": 0.95, "target": "population", "unit": "", "scale": "linear"}
+    made = timeline.shown(Series(**told, **rest))
+    (picture,) = made.pictures
+    assert [path.count("L") for path in picture.curves] == [1, 1]
+    assert [mark.alone for mark in picture.marks] == [False, False, True, False, False]
+    assert [mark.hollow for mark in picture.marks] == [False] * 4 + [True]
+    assert made.versions == ((pytest.approx(500 / 7, abs=0.01), 2),)
+    assert (made.gaps, made.open) == (True, True)
+    assert made.sentence == ""
 
 
 def test_both_addresses_are_documented():

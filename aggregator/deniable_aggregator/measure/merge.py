@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deniable.registry.metric import Value
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["Measured", "merged"]
+__all__ = ["Meaning", "Measured", "meaning_of", "merged"]
 
 
 class Measured(NamedTuple):
@@ -37,9 +37,11 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
     estimates = [each.estimate for each in several if each.estimate is not None]
     if len(estimates) < max(2, len(several)) or any(each.declared.metric.discover for each in several):
         return None
-    places = [{_meaning(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in several]
+    places = [
+        {meaning_of(each.declared.metric, position): place for place, position in enumerate(each.values)} for each in several
+    ]
 
-    def known(meaning: _Meaning) -> bool:  # candidates that share all their hashes are unknown
+    def known(meaning: Meaning) -> bool:  # candidates that share all their hashes are unknown
         each = zip(places, estimates, strict=True)
         return all(meaning in own and isfinite(estimate.frequency[own[meaning]]) for own, estimate in each)
 
@@ -65,7 +67,7 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
     )
 
 
-class _Meaning(NamedTuple):
+class Meaning(NamedTuple):
     """A value with everything that is reported as it. Versions in which any of this differs are not merged.
 
     Parameters
@@ -86,7 +88,8 @@ class _Meaning(NamedTuple):
     others: frozenset[Value] | None
 
 
-def _meaning(metric: Metric, position: int) -> _Meaning:
+def meaning_of(metric: Metric, position: int) -> Meaning:
+    """Return what a value means, to find it in another version."""
     value = metric.value(position)
     others = frozenset(metric.values) if metric.other is not None and value == metric.other else None
-    return _Meaning(value, type(value), metric.none is not None and value == metric.none, others)
+    return Meaning(value, type(value), metric.none is not None and value == metric.none, others)

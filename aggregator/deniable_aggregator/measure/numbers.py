@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import combinations
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
@@ -37,20 +38,31 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
-__all__ = ["QUANTILES", "chosen_of", "number_of", "order_of"]
+__all__ = ["QUANTILES", "Centre", "centre_of", "chosen_of", "number_of", "order_of", "to_number"]
 
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page
 _MOST_PAIRS = 500
 
 
-class _MeanPlace(NamedTuple):
-    """A mean place on the axis, with its intervals for the population and for the answers that came."""
+class Centre(NamedTuple):
+    """A mean place on the axis.
+
+    Parameters
+    ----------
+    place, stderr
+        The mean, and its standard error.
+    spread
+        Greatest plausible variance that all reports of a person share.
+    interval, respondents
+        Compute the interval at a level: for the population, and for the answers that came.
+    """
 
     place: float
     stderr: float
-    interval: tuple[float, float]
-    respondents: tuple[float, float]
+    spread: float
+    interval: Callable[[float], tuple[float, float]]
+    respondents: Callable[[float], tuple[float, float]]
 
 
 def number_of(declared: Declared, counted: Tally, repeats: float, level: float) -> NumberEstimate | None:
@@ -58,22 +70,22 @@ def number_of(declared: Declared, counted: Tally, repeats: float, level: float) 
     metric = declared.metric
     if not metric.axis and not metric.estimate:
         return None
-    number = _number(metric)
+    number = to_number(metric)
     low, high = (float(metric.axis.low), float(metric.axis.high)) if metric.axis else (1.0, float(len(metric.values)))
     spread = None
     if metric.estimate == "distribution":
         spread = distribution(declared.mechanism, counted, repeats=repeats, kept=metric.kept)
-    found = _of_parts(declared, counted, repeats, level) if metric.binned else _of_scores(declared, counted, repeats, level)
+    found = centre_of(declared, counted, repeats)
     linear = metric.scale == "linear"
-    each = tuple(number(end) for end in found.respondents)
-    n = counted.n
+    each = tuple(number(end) for end in found.respondents(level))
+    ends, n = found.interval(level), counted.n
     return NumberEstimate(
         unit=metric.unit,
         range=(low, high),
         scale=metric.scale,
         mean=number(found.place),
         stderr=found.stderr * (high - low) if linear else float("nan"),
-        interval=(number(found.interval[0]), number(found.interval[1])),
+        interval=(number(ends[0]), number(ends[1])),
         respondents=(each[0], each[1]),
         sum=(n * number(found.place), (n * each[0], n * each[1])) if linear and n else None,
         quantiles=[] if spread is None else _quantiles(spread, number, level),
@@ -81,28 +93,37 @@ def number_of(declared: Declared, counted: Tally, repeats: float, level: float) 
     )
 
 
-def _number(metric: Metric) -> Callable[[float], float]:
+def to_number(metric: Metric) -> Callable[[float], float]:
     """Return the function from places on the axis to numbers in the metric's unit, or to positions of an ordinal from 1 on."""
     return metric.axis.number if metric.axis else lambda place: 1 + place * (len(metric.values) - 1)
 
 
-def _of_scores(declared: Declared, counted: Tally, repeats: float, level: float) -> _MeanPlace:
-    found = mean(declared.mechanism, counted, repeats=repeats, kept=declared.metric.kept)
-    return _MeanPlace(found.place, found.stderr, found.interval(level), found.interval(level, target="respondents"))
+def centre_of(declared: Declared, counted: Tally, repeats: float) -> Centre:
+    """Estimate the mean place of a number, or of an ordinal of which only the mean is asked."""
+    metric = declared.metric
+    if metric.binned:
+        return _of_parts(declared, counted, repeats)
+    found = mean(declared.mechanism, counted, repeats=repeats, kept=metric.kept)
+    return Centre(found.place, found.stderr, found.spread, found.interval, partial(found.interval, target="respondents"))
 
 
-def _of_parts(declared: Declared, counted: Tally, repeats: float, level: float) -> _MeanPlace:
+def _of_parts(declared: Declared, counted: Tally, repeats: float) -> Centre:
     """Estimate the mean from the shares of equal parts of the axis, each at its middle: by at most half a part it is wrong."""
     mechanism, kept, nan = declared.mechanism, declared.metric.kept, float("nan")
     assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - a number in parts has one
     shares = decode.estimate(mechanism, counted, repeats=repeats, kept=kept)
     found = order(mechanism, shares, repeats=repeats, kept=kept)
     if found is None:
-        return _MeanPlace(nan, nan, (nan, nan), (nan, nan))
+        return Centre(nan, nan, nan, lambda _: (nan, nan), lambda _: (nan, nan))
     size = mechanism.domain_size
-    low, high = found.interval(level)
-    ends = (low - 1) / size, high / size
-    return _MeanPlace((found.mean - 0.5) / size, found.stderr / size, ends, ends)
+
+    def interval(level: float) -> tuple[float, float]:
+        low, high = found.interval(level)
+        return (low - 1) / size, high / size
+
+    stderr = found.stderr / size
+    shared = stderr**2 * counted.n / (1 + repeats)  # responses are kept: at most all of it
+    return Centre((found.mean - 0.5) / size, stderr, shared, interval, interval)
 
 
 def _quantiles(spread: Distribution, number: Callable[[float], float], level: float) -> list[QuantileEstimate]:

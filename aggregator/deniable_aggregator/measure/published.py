@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.measurement import ValueEstimate
     from deniable_aggregator.publish.release import Release
 
-__all__ = ["latest", "listed", "measure", "releases_of"]
+__all__ = ["by_period", "latest", "listed", "measure", "releases_of", "spans_of"]
 
 _HOMOGENEOUS = 0.9  # least share of one answer that raises a warning
 
@@ -43,9 +43,9 @@ def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summa
     tallies = app.store.releases.some([each.layout for each in shown], wholes)
     return [
         Latest(
-            **asdict(estimated(app, declared, counted, _by_period(app, declared, chosen), LEVEL)),
+            **asdict(estimated(app, declared, counted, by_period(app, declared, chosen), LEVEL)),
             updated=_updated(chosen),
-            included=_spans(chosen),
+            included=spans_of(chosen),
             versions=_versions(app, declared.metric.id, known),
         )
         for declared, whole, counted in zip(shown, wholes, tallies, strict=True)
@@ -114,17 +114,17 @@ def _measured(
     if within and not chosen:
         raise withheld(declared, breakdown, cell, {stratum.segment for stratum in within})
     counted = app.store.releases.read(declared.layout, list(chosen))
-    periods = _by_period(app, declared, chosen)
+    periods = by_period(app, declared, chosen)
     values, estimate = decoded(declared, counted, periods)
     numbers = estimated(app, declared, counted, periods, level, (values, estimate))
     answer = Measurement(
         **asdict(numbers),
         updated=_updated(chosen),
-        included=_spans(chosen),
+        included=spans_of(chosen),
         versions=_versions(app, declared.metric.id, known),
         level=level,
         closed=bool(chosen) and all(each.closed for each in chosen.values()),
-        periods=_spans({stratum: each for stratum, each in published.items() if stratum.segment == cell}),
+        periods=spans_of({stratum: each for stratum, each in published.items() if stratum.segment == cell}),
         segments=sorted({stratum.segment for stratum in within} - {""}),
         period=period,
         segment=cell or None,
@@ -140,7 +140,8 @@ def releases_of(app: Collection, declared: Declared) -> dict[Stratum, Release]:
     return {stratum: each for stratum, each in found if stratum[:3] == declared.definition}
 
 
-def _by_period(app: Collection, declared: Declared, releases: Mapping[Stratum, Release]) -> dict[str, float]:
+def by_period(app: Collection, declared: Declared, releases: Mapping[Stratum, Release]) -> dict[str, float]:
+    """Return how many reports each period has in some releases of one cell, as far as it is published."""
     return release.by_period(releases, declared.metric.period, 1 if app.trial else declared.metric.min_reports)
 
 
@@ -161,7 +162,7 @@ def _moment(seconds: int) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _spans(releases: Mapping[Stratum, Release]) -> list[Span]:
+def spans_of(releases: Mapping[Stratum, Release]) -> list[Span]:
     """Return the periods that releases cover, each from its first one (None: from the beginning) to its last one."""
     return [Span(releases[each].first or None, each.period) for each in sorted(releases)]
 

@@ -86,6 +86,8 @@ _TEXT = {"type": "string"}
 
 _ID = _parameter("path", "id", _TEXT, "As in the registry; or metric@version, for a version other than the latest", required=True)
 
+_LEVEL = _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95")
+
 _OWNING: Codes = KEYED | {403: ("admin_only",)}
 """Codes of operations for admin keys."""
 
@@ -147,12 +149,47 @@ OPERATIONS = (
             _ID,
             _parameter("query", "period", _TEXT, "A collection window; default: all that were published"),
             _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"),
-            _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95"),
+            _LEVEL,
             _parameter("query", "only", {"enum": ["detected"]}, "Leave out what was not detected"),
         ),
         codes=KEYED
         | {
             400: ("level", "only", "period", "segment", "unknown_parameter"),
+            403: ("withheld",),
+            404: ("unknown_metric", "unknown_version"),
+        },
+    ),
+    Operation(
+        "get",
+        "/api/v1/metrics/{id}/series",
+        "Estimate a metric period by period, and what changed",
+        {200: "Series"},
+        key="read",
+        parameters=(_ID, _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"), _LEVEL),
+        codes=KEYED
+        | {
+            400: ("level", "segment", "unknown_parameter"),
+            403: ("withheld",),
+            404: ("unknown_metric", "unknown_version"),
+        },
+    ),
+    Operation(
+        "get",
+        "/api/v1/metrics/{id}/compare",
+        "Compare two periods or two segments of a metric",
+        {200: "Comparison"},
+        key="read",
+        parameters=(
+            _ID,
+            _parameter("query", "a", _TEXT, "A period or a segment", required=True),
+            _parameter("query", "b", _TEXT, "What to compare it with: another one", required=True),
+            _parameter("query", "period", _TEXT, "Of two segments: the collection window; default: all that were published"),
+            _parameter("query", "segment", _TEXT, "Of two periods: the cell; default: all reports"),
+            _LEVEL,
+        ),
+        codes=KEYED
+        | {
+            400: ("incomparable", "level", "period", "segment", "unknown_parameter"),
             403: ("withheld",),
             404: ("unknown_metric", "unknown_version"),
         },
@@ -193,7 +230,7 @@ OPERATIONS = (
         parameters=(
             _ID,
             _parameter("query", "period", _TEXT, "A collection window; default: all"),
-            _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95"),
+            _LEVEL,
         ),
         codes=_OWNING | {400: ("level", "period", "unknown_parameter"), 404: ("unknown_metric", "unknown_version")},
     ),

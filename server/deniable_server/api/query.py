@@ -11,9 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from deniable_aggregator.measure import published
+from deniable_aggregator.measure.comparison import Incomparable, compare
 from deniable_aggregator.measure.estimates import LEVEL
 from deniable_aggregator.measure.measurement import Listed
 from deniable_aggregator.measure.refusal import UnknownCell, UnknownPeriod, WithheldCell
+from deniable_aggregator.measure.series import series
 from deniable_aggregator.publish import release
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.measurement import Measurement
     from deniable_server.service import App
 
-__all__ = ["Metrics", "blueprint", "find_metric", "level_asked", "measure", "only_parameters", "refusals"]
+__all__ = ["Metrics", "blueprint", "find_metric", "level_asked", "measure", "only_parameters", "refusals", "versions_asked"]
 
 blueprint = Blueprint("query", __name__)
 blueprint.after_request(kept)
@@ -97,6 +99,30 @@ def metric(id_: str) -> Response:
     return jsonify(answer)
 
 
+@blueprint.get("/api/v1/metrics/<id_>/series")
+def series_of(id_: str) -> Response:
+    """Estimate one metric in each of its last periods, as a whole or one ``segment``; intervals at ``level``."""
+    app = app_by_read_key()
+    only_parameters("segment", "level")
+    level = level_asked()
+    with refusals():
+        return jsonify(series(app, versions_asked(app, id_), request.args.get("segment"), level))
+
+
+@blueprint.get("/api/v1/metrics/<id_>/compare")
+def comparison(id_: str) -> Response:
+    """Compare ``a`` and ``b``: two periods, of one ``segment`` if it is named; or two segments, of one ``period`` likewise."""
+    app = app_by_read_key()
+    only_parameters("a", "b", "period", "segment", "level")
+    a, b = (request.args.get(name, "") for name in ("a", "b"))
+    if not a or not b:
+        raise Problem(400, "incomparable", "a and b name what to compare: two periods, or two segments")
+    period, segment = (request.args.get(name) for name in ("period", "segment"))
+    level, asked = level_asked(), versions_asked(app, id_)
+    with refusals():
+        return jsonify(compare(app, asked, a, b, period=period, segment=segment, level=level))
+
+
 def measure(app: App, name: str, period: str | None = None, segment: str | None = None, level: float = LEVEL) -> Measurement:
     """Estimate ``metric@version``; or ``metric``, in its highest version with a release.
 
@@ -105,10 +131,15 @@ def measure(app: App, name: str, period: str | None = None, segment: str | None 
     Problem
         If the metric is unknown, or is not measured: see `refusals`.
     """
-    highest = find_metric(app, name)
+    asked = versions_asked(app, name)
     with refusals():
-        asked = [highest] if "@" in name else app.versions_of(highest.metric.id)
         return published.measure(app, asked, period, segment, level)
+
+
+def versions_asked(app: App, name: str) -> list[Declared]:
+    """Return the version of a name ``metric@version``; or all versions of a ``metric``, the highest first."""
+    found = find_metric(app, name)
+    return [found] if "@" in name else app.versions_of(found.metric.id)
 
 
 @contextmanager
@@ -120,6 +151,8 @@ def refusals() -> Iterator[None]:
         raise Problem(400, "period", refusal.detail) from None
     except UnknownCell as refusal:
         raise Problem(400, "segment", refusal.detail) from None
+    except Incomparable as refusal:
+        raise Problem(400, "incomparable", refusal.detail) from None
     except WithheldCell as refusal:
         raise Problem(403, "withheld", refusal.detail, instead=refusal.instead) from None
 

@@ -106,11 +106,13 @@ _ANSWERS = {
 def components() -> dict[str, Any]:
     """Return all schemas by name."""
     # A server for uploads only answers none of these, so it does not import what decodes them.
+    from deniable_aggregator.measure.comparison import Comparison  # noqa: PLC0415
     from deniable_aggregator.measure.live import Live, LiveMeasurement  # noqa: PLC0415
     from deniable_aggregator.measure.measurement import Measurement  # noqa: PLC0415
+    from deniable_aggregator.measure.series import Series  # noqa: PLC0415
     from deniable_server.api.query import Metrics  # noqa: PLC0415
     from deniable_server.api.questions import Withheld  # noqa: PLC0415
 
-    structs = [Batch, Withheld, Metrics, Measurement, Live, LiveMeasurement]
+    structs = [Batch, Withheld, Metrics, Measurement, Series, Comparison, Live, LiveMeasurement]
     _, described = msgspec.json.schema_components(structs, ref_template=_PREFIX + "{name}")
     return described | _ANSWERS

@@ -23,15 +23,16 @@ from deniable_aggregator.measure import live as counted
 from deniable_aggregator.measure.measurement import Span
 from deniable_aggregator.measure.published import latest
 from deniable_aggregator.measure.refusal import awaited
+from deniable_aggregator.measure.series import series
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish import release
 from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.roles import why_unknown
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
-from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals
+from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.pages import chart, number, shown, visitor
+from deniable_server.pages import chart, number, shown, timeline, visitor
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -112,8 +113,12 @@ def metric(id_: str) -> Response:
     app = visitor.app_shown()
     only_parameters("period", "segment", "level", "order", "view", "rows", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
-    measured = measure(app, id_, period, segment, level_asked())
-    return _estimates(app, measured, asdict(measured) | {"name": id_, "merged": shown.together(measured.merged)}, period, segment)
+    level = level_asked()
+    measured = measure(app, id_, period, segment, level)
+    with refusals():
+        course = timeline.shown(series(app, versions_asked(app, id_), segment, level))
+    told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged)}
+    return _estimates(app, measured, told, period, segment, course)
 
 
 @blueprint.get("/live")
@@ -151,7 +156,14 @@ def live_metric(id_: str) -> Response:
     return _estimates(app, measured, asdict(measured) | told, period)
 
 
-def _estimates(app: App, measured: Estimates, told: dict[str, Any], period: str | None, segment: str | None = None) -> Response:
+def _estimates(
+    app: App,
+    measured: Estimates,
+    told: dict[str, Any],
+    period: str | None,
+    segment: str | None = None,
+    course: timeline.Shown | None = None,
+) -> Response:
     """Show the estimates of a metric."""
     order = request.args.get("order", "")
     if order not in _ORDERS:
@@ -165,6 +177,7 @@ def _estimates(app: App, measured: Estimates, told: dict[str, Any], period: str 
         "metric.html",
         app=app,
         m=told | shown.described(app, measured),
+        timeline=course,
         orders=_ORDERS,
         order=order,
         views=views,

@@ -1,0 +1,1 @@
+"""Inference: what changed over time, and whether two groups differ."""

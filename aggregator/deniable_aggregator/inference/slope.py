@@ -1,0 +1,130 @@
+"""Slopes: by how much a share or a mean rises in a period, over many periods, with an error that holds for panels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri
+
+from deniable_aggregator.decode.multiple_testing import tail
+from deniable_aggregator.decode.panel import Panel
+from deniable_aggregator.decode.support_estimate import Supported
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable_aggregator.decode.estimate import Estimate
+
+__all__ = ["LEAST", "Course", "Slope", "slope"]
+
+LEAST = 3
+"""Fewest periods of a slope."""
+_TURNOVERS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Course:
+    """What was estimated in each of several periods.
+
+    Parameters
+    ----------
+    times
+        (periods,), rising whole numbers; periods without an estimate are left out.
+    reports
+        (periods,), number of reports.
+    repeats
+        (periods,), how many other reports in the period the device of a report has made, on average, at most.
+    estimates, stderr
+        (periods, values).
+    shared
+        (periods, values), the variance that all reports of a person share.
+    """
+
+    times: Sequence[int]
+    reports: Sequence[float]
+    repeats: Sequence[float]
+    estimates: NDArray[np.float64]
+    stderr: NDArray[np.float64]
+    shared: NDArray[np.float64]
+
+    @classmethod
+    def of_shares(cls, times: Sequence[int], estimates: Sequence[Estimate], repeats: Sequence[float]) -> Course:
+        """Return the course of shares.
+
+        The error of each value is computed from its own share, cut at 0 and 1. `Estimate.plausible` shares are right over all
+        values, but a value that people hold may count as 0 there.
+        """
+        own = [_with_own_errors(each) for each in estimates]
+        columns = ([each.frequency for each in own], [each.stderr for each in own], [each.shared for each in own])
+        return cls(times, [each.n for each in own], repeats, *map(np.array, columns))
+
+
+def _with_own_errors(estimate: Estimate) -> Estimate:
+    if isinstance(estimate, Panel):
+        return replace(estimate, apart=_with_own_errors(estimate.apart))
+    if isinstance(estimate, Supported):
+        return replace(estimate, shares=np.clip(np.nan_to_num(estimate.frequency), 0.0, 1.0))
+    return estimate
+
+
+@dataclass(frozen=True, eq=False)
+class Slope:
+    """A straight line through a course.
+
+    Parameters
+    ----------
+    estimate
+        (values,), the rise in a period.
+    stderr
+        (values,), its standard error.
+    """
+
+    estimate: NDArray[np.float64]
+    stderr: NDArray[np.float64]
+
+    def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Compute confidence intervals: of each value alone, or such that all hold together (Bonferroni).
+
+        Raises
+        ------
+        ParameterError
+            If the level is not in (0, 1).
+        """
+        reach = -ndtri(tail(level, len(self.estimate) if simultaneous else 1)) * self.stderr
+        return self.estimate - reach, self.estimate + reach
+
+
+def slope(course: Course) -> Slope | None:
+    """Fit a line by weighted least squares; None through fewer than `LEAST` periods.
+
+    Notes
+    -----
+    The slope is ``sum of c_t f_t``, with c from the times and the numbers of reports. If each period had other devices, the
+    errors of its estimates would be independent. They are not if the same devices answer again: what they share stays, and it
+    drifts as some leave and others come. How many leave is not known. So the error is the largest of all constant rates x at
+    which devices are replaced::
+
+        sum of c_t^2 fresh / n_t  +  max over x of  sum over s, t of c_s c_t (1 - x)^|s - t| shared / max(m_s, m_t)
+
+    ``m_t = n_t / (1 + repeats_t)`` is the least number of devices of a period. Both parts of the variance are means over the
+    periods, because an error that comes from the estimate of one period is small where the estimate happens to be small.
+    """
+    times, reports = np.array(course.times, np.float64), np.array(course.reports, np.float64)
+    if len(times) < LEAST:
+        return None
+    people = reports / (1 + np.array(course.repeats, np.float64))
+    weights = reports / reports.sum()
+    apart = times - weights @ times
+    fit = weights * apart / (weights @ apart**2)
+    one = np.square(course.stderr)
+    shared = np.minimum(course.shared, one * people[:, None])
+    fresh = weights @ ((one - shared / people[:, None]) * reports[:, None])
+    gaps = np.abs(times[:, None] - times)
+    together = np.outer(fit, fit) / np.maximum(people[:, None], people)
+    worst = max(float((together * (1 - turnover) ** gaps).sum()) for turnover in _TURNOVERS)
+    variance = fresh * (fit**2 / reports).sum() + (weights @ shared) * worst
+    return Slope(fit @ course.estimates, np.sqrt(np.maximum(variance, 0.0)))

@@ -1,0 +1,245 @@
+"""Comparisons of two periods, or of two segments. Nothing here reads what is not published."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from msgspec import Struct
+
+from deniable_aggregator import tally
+from deniable_aggregator.decode.panel import repeats
+from deniable_aggregator.inference.difference import Side
+from deniable_aggregator.inference.some_values import some_values
+from deniable_aggregator.measure.differing import Differing, ValueDiffering, differing, differing_means
+from deniable_aggregator.measure.estimates import LEVEL, decoded
+from deniable_aggregator.measure.measurement import Count, Span
+from deniable_aggregator.measure.numbers import centre_of
+from deniable_aggregator.measure.published import by_period, releases_of, spans_of
+from deniable_aggregator.measure.refusal import Refusal, check_period, read_cell, withheld
+from deniable_aggregator.measure.series import listed_values
+from deniable_aggregator.publish.breakdown import Breakdown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deniable.declared import Declared
+    from deniable.registry.metric import Value
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.publish.release import Release
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["Compared", "Comparison", "Incomparable", "compare"]
+
+
+class Incomparable(Refusal):
+    """The two sides cannot be compared."""
+
+
+class Compared(Struct, frozen=True, forbid_unknown_fields=True):
+    """A side of a comparison.
+
+    Parameters
+    ----------
+    name
+        The period or segment, as it was asked for.
+    n
+        Its reports.
+    included
+        The releases used.
+    """
+
+    name: str
+    n: Count
+    included: list[Span]
+
+
+class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
+    """Two periods or two segments of a metric.
+
+    Parameters
+    ----------
+    trial
+        Whether everything is published at once, however few reports there are.
+    id, version
+        The metric.
+    level
+        Confidence of the intervals and of the test.
+    target
+        As of `Estimates`.
+    unit, scale
+        Of a number; else an empty unit, and ``"linear"``.
+    kind
+        What is compared.
+    period, segment
+        What both sides have in common; None: all.
+    a, b
+        The sides.
+    differences
+        Of values, or of a number's mean. None if answers are searched for, or if a side has no reports.
+    left_out
+        How many values are not among them.
+    """
+
+    trial: bool
+    id: str
+    version: Count
+    level: float
+    target: Literal["population"]
+    unit: str
+    scale: Literal["linear", "log"]
+    kind: Literal["periods", "segments"]
+    period: str | None
+    segment: str | None
+    a: Compared
+    b: Compared
+    differences: list[ValueDiffering]
+    left_out: Count
+
+
+class _Part(NamedTuple):
+    """A side: its releases, and what they have together."""
+
+    chosen: Mapping[Stratum, Release]
+    counted: Tally
+    periods: Mapping[str, float]
+
+    def repeats(self, most: int) -> float:
+        return repeats(self.periods.values(), most)
+
+
+def compare(
+    app: Collection,
+    asked: Sequence[Declared],
+    a: str,
+    b: str,
+    *,
+    period: str | None = None,
+    segment: str | None = None,
+    level: float = LEVEL,
+) -> Comparison:
+    """Compare two periods, or two segments.
+
+    Parameters
+    ----------
+    app
+        Whose metric it is.
+    asked
+        The versions to try, the highest first. The answer is of the first one of which both sides are published.
+    a, b
+        Two periods, or two cells of which none has people of the other.
+    period, segment
+        What both sides have in common. Of two periods only a segment, of two segments only a period.
+    level
+        Of the intervals and of the test.
+
+    Raises
+    ------
+    Refusal
+        For the first version, if no other has an answer.
+    """
+    kinds = {"=" in each for each in (a, b)}
+    if len(kinds) > 1 or (period if kinds == {False} else segment) is not None:
+        raise Incomparable(
+            "a and b are two periods, of one segment if it is named, or two segments, of one period if it is named"
+        )
+    refusal: Refusal | None = None
+    empty: Comparison | None = None
+    for declared in asked:
+        try:
+            found = _compared(app, declared, (a, b), period, segment, level)
+        except Refusal as each:
+            refusal = refusal or each
+            continue
+        if found.a.n and found.b.n:
+            return found
+        empty = empty or found
+    if empty is None:
+        assert refusal is not None  # noqa: S101 - a metric has a version
+        raise refusal
+    return empty
+
+
+def _compared(
+    app: Collection, declared: Declared, names: tuple[str, str], period: str | None, segment: str | None, level: float
+) -> Comparison:
+    metric = declared.metric
+    cells = "=" in names[0]
+    breakdown, published = Breakdown.of(app.registry, metric), releases_of(app, declared)
+    if cells:
+        boxes = [breakdown.box(read_cell(breakdown, name)) for name in names]
+        if all(set(one) & set(other) for one, other in zip(*boxes, strict=True)):
+            raise Incomparable("segments are compared if nobody can be in both at the same time")
+        if period is not None:
+            check_period(metric, period)
+        asked = [(period, read_cell(breakdown, name)) for name in names]
+    else:
+        for name in names:
+            check_period(metric, name)
+        asked = [(name, read_cell(breakdown, segment or "")) for name in names]
+    chosen = [_chosen(declared, breakdown, published, *each) for each in asked]
+    if cells and period is None:  # of both the same periods, so that only the segment differs
+        both = {stratum.period for stratum in chosen[0]} & {stratum.period for stratum in chosen[1]}
+        chosen = [{stratum: note for stratum, note in side.items() if stratum.period in both} for side in chosen]
+    elif not cells and chosen[0] and chosen[0] == chosen[1]:
+        raise Incomparable("one release covers both periods")
+    parts = [_Part(side, app.store.releases.read(declared.layout, list(side)), by_period(app, declared, side)) for side in chosen]
+    differences, left_out = _differences(declared, parts[0], parts[1], level)
+    a, b = (Compared(name, each.counted.n, spans_of(each.chosen)) for name, each in zip(names, parts, strict=True))
+    return Comparison(
+        trial=app.trial,
+        id=metric.id,
+        version=metric.version,
+        level=level,
+        target="population",
+        unit=metric.unit,
+        scale=metric.scale,
+        kind="segments" if cells else "periods",
+        period=period,
+        segment=asked[0][1] or None if not cells else None,
+        a=a,
+        b=b,
+        differences=differences,
+        left_out=left_out,
+    )
+
+
+def _chosen(
+    declared: Declared, breakdown: Breakdown, published: Mapping[Stratum, Release], period: str | None, cell: str
+) -> dict[Stratum, Release]:
+    """Return the releases of a cell over a period, or over all.
+
+    Raises
+    ------
+    WithheldCell
+        If others are published there, and this one is not.
+    """
+    within = {stratum: note for stratum, note in published.items() if period is None or note.covers(stratum.period, period)}
+    chosen = {stratum: note for stratum, note in within.items() if stratum.segment == cell}
+    if within and not chosen:
+        raise withheld(declared, breakdown, cell, {stratum.segment for stratum in within})
+    return chosen
+
+
+def _differences(declared: Declared, first: _Part, second: _Part, level: float) -> tuple[list[ValueDiffering], int]:
+    metric = declared.metric
+    if metric.discover or not first.counted.n or not second.counted.n:
+        return [], 0
+    if metric.axis or metric.estimate:
+        one, other = (centre_of(declared, each.counted, each.repeats(metric.per_period)) for each in (first, second))
+        return [_told(None, "mean", each) for each in differing_means(metric, one, other, level)], 0
+    values, together = decoded(declared, tally.merge(first.counted, second.counted), {**first.periods, **second.periods})
+    assert together is not None  # noqa: S101 - it is no number
+    places = listed_values(values, together)
+    sides = []
+    for part in (first, second):
+        _, estimate = decoded(declared, part.counted, part.periods)
+        assert estimate is not None  # noqa: S101 - likewise
+        sides.append(Side.of(some_values(estimate, places)))
+    rows = zip(places, differing(sides[0], sides[1], level), strict=True)
+    found = [_told(metric.value(values[place]), metric.label(values[place]), each) for place, each in rows]
+    return found, len(values) - len(found)
+
+
+def _told(value: Value | None, label: str, found: Differing) -> ValueDiffering:
+    return ValueDiffering(**{name: getattr(found, name) for name in Differing.__struct_fields__}, value=value, label=label)

@@ -1,0 +1,110 @@
+"""Whether two sides differ, as it is answered: in the share of each value, or in a mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from deniable.registry.metric import Value
+from deniable_aggregator.decode.multiple_testing import holm
+from deniable_aggregator.inference.difference import Difference, Side
+from deniable_aggregator.measure.measurement import Number
+from deniable_aggregator.measure.numbers import to_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from deniable.registry import Metric
+    from deniable_aggregator.measure.numbers import Centre
+
+__all__ = ["Differing", "ValueDiffering", "differing", "differing_means", "moved"]
+
+
+class Differing(Struct, frozen=True, forbid_unknown_fields=True):
+    """How far two sides differ in one value, or in the mean.
+
+    Parameters
+    ----------
+    first, second
+        The unbiased estimate of each side.
+    difference
+        Second less first. Of a number on a logarithmic scale it is the ratio, second over first.
+    interval
+        Its pointwise interval.
+    simultaneous
+        The interval that holds together with those of all other values shown.
+    p_value
+        Chance of error at which the pointwise interval would just include no difference.
+    differs
+        Whether the sides differ, at the level for all values shown together (Holm).
+    """
+
+    first: Number
+    second: Number
+    difference: Number
+    interval: tuple[Number, Number]
+    simultaneous: tuple[Number, Number]
+    p_value: Number
+    differs: bool
+
+
+class ValueDiffering(Differing, frozen=True, forbid_unknown_fields=True):
+    """How far two sides differ in a value, or in the mean.
+
+    Parameters
+    ----------
+    value
+        The answer exactly; None of a mean.
+    label
+        As it is shown.
+    first, second, difference, interval, simultaneous, p_value, differs
+        As of `Differing`; the first is that of side a.
+    """
+
+    value: Value | None
+    label: str
+
+
+def differing(first: Side, second: Side, level: float) -> list[Differing]:
+    """Compare the share of each value."""
+    return _rows(first, second, level, lambda place: place, lambda distance: distance)
+
+
+def differing_means(metric: Metric, first: Centre, second: Centre, level: float) -> list[Differing]:
+    """Compare the means of a number: one row."""
+    return _rows(_side(first), _side(second), level, to_number(metric), moved(metric))
+
+
+def moved(metric: Metric) -> Callable[[float], float]:
+    """Return the function from a distance on the axis to a difference of numbers; on a logarithmic scale to their ratio."""
+    if metric.axis is None:
+        return lambda distance: distance * (len(metric.values) - 1)
+    low, high = float(metric.axis.low), float(metric.axis.high)
+    if metric.scale == "log":
+        return lambda distance: float((high / low) ** distance)
+    return lambda distance: distance * (high - low)
+
+
+def _side(centre: Centre) -> Side:
+    def interval(level: float) -> tuple[np.ndarray, np.ndarray]:
+        low, high = centre.interval(level)
+        return np.array([low]), np.array([high])
+
+    return Side(np.array([centre.place]), interval)
+
+
+def _rows(
+    first: Side, second: Side, level: float, number: Callable[[float], float], distance: Callable[[float], float]
+) -> list[Differing]:
+    found = Difference(first, second)
+    p_value = found.p_value
+    numbers = zip(first.estimates.tolist(), second.estimates.tolist(), strict=True)
+    distances = (found.estimates, *found.interval(level), *found.interval(level, simultaneous=True))
+    lengths = zip(*([distance(each) for each in column.tolist()] for column in distances), strict=True)
+    tests = zip(p_value.tolist(), holm(p_value, 1 - level).tolist(), strict=True)
+    return [
+        Differing(number(one), number(other), apart, (low, high), (lowest, highest), p, differs)
+        for (one, other), (apart, low, high, lowest, highest), (p, differs) in zip(numbers, lengths, tests, strict=True)
+    ]

@@ -1,0 +1,472 @@
+"""The series of a metric: its estimates period by period, and what changed. Nothing here reads what is not published."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+from msgspec import Struct
+
+from deniable.registry import period
+from deniable.registry.metric import Value
+from deniable_aggregator import tally
+from deniable_aggregator.decode.distribution import distribution
+from deniable_aggregator.decode.panel import repeats
+from deniable_aggregator.inference.difference import Side
+from deniable_aggregator.inference.slope import Course, Slope, slope
+from deniable_aggregator.inference.some_values import some_values
+from deniable_aggregator.measure.differing import Differing, differing, differing_means, moved
+from deniable_aggregator.measure.estimates import LEVEL, decoded
+from deniable_aggregator.measure.measurement import Count, Number, Span
+from deniable_aggregator.measure.merge import Meaning, meaning_of
+from deniable_aggregator.measure.numbers import centre_of, to_number
+from deniable_aggregator.measure.published import by_period, releases_of
+from deniable_aggregator.measure.refusal import Refusal, read_cell, withheld
+from deniable_aggregator.publish.breakdown import Breakdown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from deniable.declared import Declared
+    from deniable.registry import Metric
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.measure.numbers import Centre
+    from deniable_aggregator.publish.release import Release
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["MOST_LINES", "Change", "Line", "Point", "Series", "Told", "Trend", "listed_values", "series"]
+
+MOST_LINES = 50
+"""Most values of a series: of more, the most frequent ones."""
+_FEWEST, _MOST_PERIODS = 4, 100
+_LISTED, _OPEN = 400_000, 20_000  # values over all periods that take no longer than a page may
+_DISTRIBUTIONS = 20  # likewise
+_COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}  # people do other things at night, and on Sundays
+
+
+class Told(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is told of a period.
+
+    Parameters
+    ----------
+    period
+        Its name.
+    state
+        ``"published"``; ``"joined"`` with the next one published, because it had too few reports; ``"withheld"``, the cell that
+        was asked for, while others are published; or ``"missing"``, nothing is published.
+    released
+        The periods that the release covers; None if it is not published.
+    version
+        The version that the estimates are of; likewise None.
+    n
+        Its reports.
+    closed
+        Whether nothing more will be published for it.
+    """
+
+    period: str
+    state: Literal["published", "joined", "withheld", "missing"]
+    released: Span | None
+    version: Count | None
+    n: Count
+    closed: bool
+
+
+class Point(Struct, frozen=True, forbid_unknown_fields=True):
+    """An estimate of one period.
+
+    Parameters
+    ----------
+    estimate
+        Unbiased, but for a median.
+    interval
+        Its pointwise interval; of a median its band.
+    simultaneous
+        The interval that holds together with those of all other periods.
+    """
+
+    estimate: Number
+    interval: tuple[Number, Number]
+    simultaneous: tuple[Number, Number]
+
+
+class Change(Differing, frozen=True, forbid_unknown_fields=True):
+    """What changed between the last closed period and one before.
+
+    Parameters
+    ----------
+    since, last
+        The two periods.
+    first, second, difference, interval, simultaneous, p_value, differs
+        As of `Differing`; the first is that of `since`.
+    """
+
+    since: str
+    last: str
+
+
+class Trend(Struct, frozen=True, forbid_unknown_fields=True):
+    """The straight line through closed periods.
+
+    Parameters
+    ----------
+    since, last
+        The first and the last one.
+    slope
+        The rise in a period. Of a number on a logarithmic scale it is the factor.
+    interval
+        Its pointwise interval. It holds also if the same devices answered again.
+    simultaneous
+        The interval that holds together with those of all other values shown.
+    """
+
+    since: str
+    last: str
+    slope: Number
+    interval: tuple[Number, Number]
+    simultaneous: tuple[Number, Number]
+
+
+class Line(Struct, frozen=True, forbid_unknown_fields=True):
+    """A value, or a mean or median, over the periods.
+
+    Parameters
+    ----------
+    kind
+        ``"share"`` of a value, ``"mean"``, or ``"median"``.
+    value
+        The answer exactly; None of a mean or median.
+    label
+        As it is shown.
+    points
+        One for each period; None where there is no estimate.
+    change
+        Between two periods of the version described; None if fewer than two are closed, and of a median.
+    trend
+        Over all its closed periods; None if there are fewer than three, and of a median.
+    """
+
+    kind: Literal["share", "mean", "median"]
+    value: Value | None
+    label: str
+    points: list[Point | None]
+    change: Change | None
+    trend: Trend | None
+
+
+class Series(Struct, frozen=True, forbid_unknown_fields=True):
+    """A metric over time.
+
+    Parameters
+    ----------
+    trial
+        Whether everything is published at once, however few reports there are.
+    id
+        The metric.
+    version
+        The version that change and trend are of: that of the last period.
+    period_length
+        Its collection window.
+    segment
+        The cell asked for; None: all reports.
+    level
+        Confidence of the intervals.
+    target
+        As of `Estimates`.
+    unit, scale
+        Of a number; else an empty unit, and ``"linear"``.
+    periods
+        One after the other, to the last one published.
+    lines
+        Values, or of a number the mean, and the median if it is estimated. None if answers are searched for: what a search finds
+        differs from one period to the next.
+    left_out
+        How many values are not among them.
+    """
+
+    trial: bool
+    id: str
+    version: Count
+    period_length: str
+    segment: str | None
+    level: float
+    target: Literal["population"]
+    unit: str
+    scale: Literal["linear", "log"]
+    periods: list[Told]
+    lines: list[Line]
+    left_out: Count
+
+
+class _Released(NamedTuple):
+    """A release of the cell asked for."""
+
+    declared: Declared
+    stratum: Stratum
+    note: Release
+
+
+class _Estimated(NamedTuple):
+    """What is estimated of a release."""
+
+    released: _Released
+    at: int
+    counted: Tally
+    periods: Mapping[str, float]
+
+    @property
+    def repeats(self) -> float:
+        return repeats(self.periods.values(), self.released.declared.metric.per_period)
+
+
+def series(app: Collection, asked: Sequence[Declared], segment: str | None = None, level: float = LEVEL) -> Series:
+    """Estimate a metric in each of its last periods.
+
+    Parameters
+    ----------
+    app
+        Whose metric it is.
+    asked
+        Its versions, the highest first. Where several have a release of a period, the highest one counts.
+    segment
+        The cell; None: all reports.
+    level
+        Of the intervals.
+
+    Raises
+    ------
+    Refusal
+        If no version has such a cell, or if the cell is withheld in all periods.
+    """
+    found, others = _found(app, asked, segment)
+    current = found[max(found)].declared if found else asked[0]
+    names = _names(current, found)
+    shown = [found[name] for name in names if name in found]
+    tallies = [app.store.releases.read(each.declared.layout, [each.stratum]) for each in shown]
+    estimated = [
+        _Estimated(each, names.index(each.stratum.period), counted, by_period(app, each.declared, {each.stratum: each.note}))
+        for each, counted in zip(shown, tallies, strict=True)
+    ]
+    metric = current.metric
+    lines, left_out = (_numbers if metric.axis or metric.estimate else _shares)(current, estimated, names, level)
+    return Series(
+        trial=app.trial,
+        id=metric.id,
+        version=metric.version,
+        period_length=metric.period,
+        segment=read_cell(Breakdown.of(app.registry, metric), segment) if segment else None,
+        level=level,
+        target="population",
+        unit=metric.unit,
+        scale=metric.scale,
+        periods=[_told(name, found, others) for name in names],
+        lines=lines,
+        left_out=left_out,
+    )
+
+
+def _found(app: Collection, asked: Sequence[Declared], segment: str | None) -> tuple[dict[str, _Released], set[str]]:
+    """Return the releases of a cell by their last period, and the periods in which other cells are published."""
+    found: dict[str, _Released] = {}
+    others: set[str] = set()
+    refusal: Refusal | None = None
+    for declared in reversed(asked):
+        breakdown = Breakdown.of(app.registry, declared.metric)
+        try:
+            cell = read_cell(breakdown, segment or "")
+        except Refusal as each:
+            refusal = each
+            continue
+        published = releases_of(app, declared)
+        chosen = {
+            stratum.period: _Released(declared, stratum, note) for stratum, note in published.items() if stratum.segment == cell
+        }
+        if published and not chosen:
+            refusal = withheld(declared, breakdown, cell, {stratum.segment for stratum in published})
+        # A metric's versions may have periods of other lengths, which are no part of one series.
+        if declared.metric.period == asked[0].metric.period:
+            found |= chosen
+            others |= {stratum.period for stratum in published}
+    if refusal and not found:
+        raise refusal
+    return found, others
+
+
+def _names(current: Declared, found: Mapping[str, _Released]) -> list[str]:
+    """Return the last periods up to the last release, from the first release among them on."""
+    metric, names = current.metric, list[str]()
+    size = len(current.candidates) if metric.open else 1 if metric.axis else metric.domain_size
+    most = _DISTRIBUTIONS if metric.estimate == "distribution" else (_OPEN if metric.open else _LISTED) // max(size, 1)
+    most, each = min(max(most, _FEWEST), _MOST_PERIODS), max(found, default="")
+    while each and len(names) < most and each >= min(found):
+        names.append(each)
+        begins, _ = period.bounds(each, metric.period)
+        each = period.of(begins - timedelta(seconds=1), metric.period)
+    names.reverse()
+    return names[next((at for at, name in enumerate(names) if name in found), 0) :]
+
+
+def _told(name: str, found: Mapping[str, _Released], others: set[str]) -> Told:
+    if name in found:
+        declared, _, note = found[name]
+        return Told(name, "published", Span(note.first or None, name), declared.metric.version, note.n, note.closed)
+    if any(each.note.covers(last, name) for last, each in found.items()):
+        return Told(name, "joined", None, None, 0, closed=True)
+    return Told(name, "withheld" if name in others else "missing", None, None, 0, closed=False)
+
+
+def listed_values(values: Sequence[int], estimate: Estimate) -> list[int]:
+    """Return the places of the most frequent values, `MOST_LINES` at most, as they are declared; none of unknown share."""
+    known = np.flatnonzero(~np.isnan(estimate.frequency))
+    largest = known[np.argsort(-estimate.frequency[known], kind="stable")[:MOST_LINES]]
+    return sorted(int(place) for place in largest if place < len(values))
+
+
+# Shares
+
+
+def _shares(current: Declared, estimated: Sequence[_Estimated], names: Sequence[str], level: float) -> tuple[list[Line], int]:
+    metric = current.metric
+    if metric.discover or not estimated:
+        return [], 0
+    mine = [each for each in estimated if each.released.declared is current]
+    counted = tally.merge(*(each.counted for each in mine))
+    periods = dict(pair for each in mine for pair in each.periods.items())
+    values, whole = decoded(current, counted, periods)
+    assert whole is not None  # noqa: S101 - it is no number
+    meanings = {meaning_of(metric, values[place]): values[place] for place in listed_values(values, whole)}
+    points: dict[Meaning, list[Point | None]] = {meaning: [None] * len(names) for meaning in meanings}
+    kept: list[tuple[_Estimated, Estimate]] = []
+    for each in estimated:
+        own = each.released.declared.metric
+        listed, estimate = decoded(each.released.declared, each.counted, each.periods)
+        if estimate is None or own.discover:
+            continue
+        places = {meaning_of(own, position): place for place, position in enumerate(listed)}
+        there = [meaning for meaning in meanings if meaning in places]
+        some = some_values(estimate, [places[meaning] for meaning in there])
+        for meaning, point in zip(there, _points(some, level, len(estimated)), strict=True):
+            points[meaning][each.at] = point
+        if each.released.declared is current and each.released.note.closed:
+            kept.append((each, some))
+    changes, trends = _changes(metric.period, kept, level), _trends(kept, level)
+    lines = [
+        Line(
+            kind="share",
+            value=metric.value(position),
+            label=metric.label(position),
+            points=points[meaning],
+            change=changes[at] if changes else None,
+            trend=trends[at] if trends else None,
+        )
+        for at, (meaning, position) in enumerate(meanings.items())
+    ]
+    return lines, len(values) - len(lines)
+
+
+def _points(some: Estimate, level: float, periods: int) -> list[Point]:
+    columns = (some.frequency, *some.interval(level), *some.interval(1 - (1 - level) / periods))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Point(share, (low, high), (lowest, highest)) for share, low, high, lowest, highest in rows]
+
+
+def _changes(length: str, kept: Sequence[tuple[_Estimated, Estimate]], level: float) -> list[Change]:
+    pair = _compared(length, [each for each, _ in kept])
+    if pair is None:
+        return []
+    first, second = kept[pair][1], kept[-1][1]
+    return [_change(kept[pair][0], kept[-1][0], each) for each in differing(Side.of(first), Side.of(second), level)]
+
+
+def _change(first: _Estimated, second: _Estimated, found: Differing) -> Change:
+    since, last = first.released.stratum.period, second.released.stratum.period
+    return Change(**{name: getattr(found, name) for name in Differing.__struct_fields__}, since=since, last=last)
+
+
+def _compared(length: str, kept: Sequence[_Estimated]) -> int | None:
+    """Return which closed period the last is compared with: of days a week before, of hours a day before, else the one before."""
+    if len(kept) < 2:  # noqa: PLR2004
+        return None
+    begins, _ = period.bounds(kept[-1].released.stratum.period, length)
+    wanted = period.of(begins - _COMPARED[length], length) if length in _COMPARED else ""
+    names = [each.released.stratum.period for each in kept]
+    return names.index(wanted) if wanted in names else len(kept) - 2
+
+
+def _trends(kept: Sequence[tuple[_Estimated, Estimate]], level: float) -> list[Trend]:
+    times, estimates = [each.at for each, _ in kept], [each for _, each in kept]
+    found = slope(Course.of_shares(times, estimates, [each.repeats for each, _ in kept]))
+    return _through(found, [each for each, _ in kept], level)
+
+
+def _through(found: Slope | None, kept: Sequence[_Estimated], level: float) -> list[Trend]:
+    if found is None:
+        return []
+    columns = (found.estimate, *found.interval(level), *found.interval(level, simultaneous=True))
+    since, last = (kept[at].released.stratum.period for at in (0, -1))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Trend(since, last, rise, (low, high), (lowest, highest)) for rise, low, high, lowest, highest in rows]
+
+
+# Numbers
+
+
+def _numbers(current: Declared, estimated: Sequence[_Estimated], names: Sequence[str], level: float) -> tuple[list[Line], int]:
+    metric = current.metric
+    number, narrow = to_number(metric), 1 - (1 - level) / max(len(estimated), 1)
+    means: list[Point | None] = [None] * len(names)
+    medians: list[Point | None] = [None] * len(names)
+    kept: list[tuple[_Estimated, Centre]] = []
+    for each in estimated:
+        own = each.released.declared
+        if _axis(own.metric) != _axis(metric):
+            continue  # another axis
+        centre = centre_of(own, each.counted, each.repeats)
+        ends = [tuple(number(end) for end in centre.interval(wanted)) for wanted in (level, narrow)]
+        means[each.at] = Point(number(centre.place), (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]))
+        if own.metric.estimate == "distribution":
+            medians[each.at] = _median(each, level, narrow)
+        if own is current and each.released.note.closed:
+            kept.append((each, centre))
+    lines = [Line("mean", None, "mean", means, _mean_change(current, kept, level), _mean_trend(current, kept, level))]
+    if any(medians):
+        lines.append(Line("median", None, "median", medians, None, None))
+    return lines if estimated else [], 0
+
+
+def _axis(metric: Metric) -> tuple[object, ...]:
+    return metric.range, metric.unit, metric.scale, metric.values
+
+
+def _median(each: _Estimated, level: float, narrow: float) -> Point | None:
+    declared = each.released.declared
+    spread = distribution(declared.mechanism, each.counted, repeats=each.repeats, kept=declared.metric.kept)
+    if spread is None:
+        return None
+    number = to_number(declared.metric)
+    middle, wide = (spread.quantile(0.5, wanted) for wanted in (level, narrow))
+    return Point(number(middle.place), (number(middle.low), number(middle.high)), (number(wide.low), number(wide.high)))
+
+
+def _mean_change(current: Declared, kept: Sequence[tuple[_Estimated, Centre]], level: float) -> Change | None:
+    pair = _compared(current.metric.period, [each for each, _ in kept])
+    if pair is None:
+        return None
+    found = differing_means(current.metric, kept[pair][1], kept[-1][1], level)
+    return _change(kept[pair][0], kept[-1][0], found[0])
+
+
+def _mean_trend(current: Declared, kept: Sequence[tuple[_Estimated, Centre]], level: float) -> Trend | None:
+    gathered = [each for each, _ in kept]
+    columns = (np.array([[getattr(centre, name)] for _, centre in kept]) for name in ("place", "stderr", "spread"))
+    times, reports = [each.at for each in gathered], [each.counted.n for each in gathered]
+    course = Course(times, reports, [each.repeats for each in gathered], *columns)
+    found, distance = _through(slope(course), gathered, level), moved(current.metric)
+    if not found:
+        return None
+    each = found[0]
+    ends = [(distance(low), distance(high)) for low, high in (each.interval, each.simultaneous)]
+    return Trend(each.since, each.last, distance(each.slope), *ends)

@@ -1,0 +1,285 @@
+"""What a page shows of a metric over time: what changed, in words, and a picture of each line.
+
+Places are percentages of a picture's width and height, so it fits any screen and needs no script.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isnan, log
+from typing import TYPE_CHECKING
+
+from deniable.registry import period
+from deniable_server.pages import chart, number
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable_aggregator.measure.series import Change, Line, Point, Series, Told
+
+__all__ = ["Mark", "Picture", "Shown", "shown"]
+
+_MOST_LINES = 6
+_NAMES = {"mean": "Mean", "median": "Median"}
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A period's estimate in a picture.
+
+    Parameters
+    ----------
+    x, y
+        Its place, from the top left corner.
+    ends
+        The upper and the lower end of its interval.
+    hollow
+        Whether the period is open.
+    alone
+        Whether no line leads to it, so that its interval is drawn.
+    said
+        Period and estimate, as text.
+    """
+
+    x: float
+    y: float
+    ends: tuple[float, float]
+    hollow: bool
+    alone: bool
+    said: str
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A value, a mean or a median over time.
+
+    Parameters
+    ----------
+    label
+        Its name.
+    latest
+        The last estimate, as text.
+    marks
+        One for each period with an estimate.
+    curves, bands, wide
+        Paths in a square of 100 by 100 units: the line, its pointwise band, and that of all periods together. A gap ends a path.
+    low, high
+        What the lower and the upper edge stand for.
+    """
+
+    label: str
+    latest: str
+    marks: tuple[Mark, ...]
+    curves: tuple[str, ...]
+    bands: tuple[str, ...]
+    wide: tuple[str, ...]
+    low: str
+    high: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A metric over time on a page.
+
+    Parameters
+    ----------
+    sentence
+        What changed; empty if no two closed periods can be compared.
+    pictures
+        Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
+    reports
+        Left end, width and height of a bar for each period: its number of reports.
+    most
+        The largest of these numbers, as text.
+    versions
+        Where a version begins, and its number.
+    first, last
+        The first and the last period.
+    gaps, open
+        Whether a period has no estimate, and whether one is open.
+    """
+
+    sentence: str
+    pictures: tuple[Picture, ...]
+    reports: tuple[tuple[float, float, float], ...]
+    most: str
+    versions: tuple[tuple[float, int], ...]
+    first: str
+    last: str
+    gaps: bool
+    open: bool
+
+
+def shown(series: Series) -> Shown | None:
+    """Describe what a page shows of a series; None if it has no estimates."""
+    lines, told = _chosen(series), series.periods
+    if not lines:
+        return None
+    drawn = sum(each.state == "published" for each in told) > 1
+    most = max(each.n for each in told)
+    width = 100 / len(told)
+    bars = tuple((width * (at + 0.15), width * 0.7, 100 * each.n / most) for at, each in enumerate(told) if each.n)
+    ends = [end for line in lines for point in line.points if point for end in point.simultaneous]
+    return Shown(
+        sentence=_sentence(series),
+        pictures=tuple(_picture(line, series, ends) for line in lines) if drawn else (),
+        reports=bars,
+        most=chart.count(most),
+        versions=tuple(_versions(told)),
+        first=_moment(told[0].period, series.period_length),
+        last=_moment(told[-1].period, series.period_length),
+        gaps=any(each.state in ("withheld", "missing") for each in told),
+        open=any(each.state == "published" and not each.closed for each in told),
+    )
+
+
+def _chosen(series: Series) -> list[Line]:
+    """Return the lines to draw: of yes and no only yes, of many values those that are most frequent now."""
+    lines = [line for line in series.lines if any(line.points) and line.value is not False]
+    largest = sorted(lines, key=_latest, reverse=True)[:_MOST_LINES]
+    return lines if series.lines[0:1] and series.lines[0].kind != "share" else largest
+
+
+def _latest(line: Line) -> float:
+    last = next(point.estimate for point in reversed(line.points) if point)
+    return -1.0 if isnan(last) else last
+
+
+# Words
+
+
+def _sentence(series: Series) -> str:
+    """Say what changed most, if anything changed beyond chance."""
+    changes = [(line, line.change) for line in series.lines if line.change and line.value is not False]
+    if not changes:
+        return ""
+    moved = [each for each in changes if each[1].differs]
+    since, last = (_moment(name, series.period_length) for name in (changes[0][1].since, changes[0][1].last))
+    if not moved:
+        return f"No change beyond chance from {since} to {last}."
+    line, change = max(moved, key=lambda each: abs(_size(each[1], series.scale)))
+    verb = "rose" if _size(change, series.scale) > 0 else "fell"
+    others = f" {len(moved) - 1} more changed." if len(moved) > 1 else ""
+    if line.kind == "share":
+        first, second, by = _points_moved(change)
+        return f"{line.label} {verb} from {first} to {second} ({by} points) from {since} to {last}.{others}"
+    first, second, by = _number_moved(change, series)
+    return f"The {line.label} {verb} from {first} to {second} ({by}) from {since} to {last}."
+
+
+def _size(change: Change, scale: str) -> float:
+    return log(change.difference) if scale == "log" else change.difference
+
+
+def _points_moved(change: Change) -> tuple[str, str, str]:
+    low, high = change.simultaneous
+    error = (high - low) / 4
+    first, second, *ends = (chart.share(each, error) for each in (change.first, change.second, low, high))
+    return first, second, " to ".join(end.removesuffix("%") for end in ends)
+
+
+def _number_moved(change: Change, series: Series) -> tuple[str, str, str]:
+    low, high = change.interval
+    if series.scale == "log":
+        reach = (change.second / high, change.second / low)
+        by = f"a factor of {low:.3g} to {high:.3g}"
+    else:
+        reach = (low, high)
+        by = f"by {number.written(low, reach)} to {number.written(high, reach, series.unit)}"
+    return number.written(change.first, reach, series.unit), number.written(change.second, reach, series.unit), by
+
+
+def _moment(name: str, length: str) -> str:
+    """Write a period in words."""
+    begins, _ = period.bounds(name, length)
+    if length == "week":
+        return f"week {name[-2:].lstrip('0')} of {name[:4]}"
+    if length == "month":
+        return f"{begins:%B %Y}"
+    return f"{begins.day} {begins:%B %Y}{begins:, %H:%M}" if length == "hour" else f"{begins.day} {begins:%B %Y}"
+
+
+# Pictures
+
+
+def _picture(line: Line, series: Series, ends: Sequence[float]) -> Picture:
+    if line.kind == "share":
+        axis = chart.axis(max(ends))
+        low, high, edges = 0.0, axis.top, (axis.ticks[0].label, axis.ticks[-1].label)
+    else:
+        low, high = min(ends), max(ends)
+        low, high = (low, high) if high > low else (low - 1, high + 1)
+        edges = (number.written(low, (low, high), series.unit), number.written(high, (low, high), series.unit))
+
+    def y(value: float) -> float:
+        return round(100 - 100 * min(max((value - low) / (high - low), 0.0), 1.0), 2)
+
+    def x(at: int) -> float:
+        return round(100 * (at + 0.5) / len(series.periods), 2)
+
+    runs = _runs(line.points, series.periods)
+    marks = tuple(
+        Mark(
+            x(at),
+            y(point.estimate),
+            (y(point.interval[1]), y(point.interval[0])),
+            hollow=not series.periods[at].closed,
+            alone=len(run) == 1,
+            said=f"{_moment(series.periods[at].period, series.period_length)}: {_written(line, point, series)}",
+        )
+        for run in runs
+        for at, point in run
+    )
+    long = [run for run in runs if len(run) > 1]
+    last = next(point for point in reversed(line.points) if point)
+    return Picture(
+        label=_NAMES.get(line.kind, line.label),
+        latest=_written(line, last, series),
+        marks=marks,
+        curves=tuple(_path([(x(at), y(point.estimate)) for at, point in run]) for run in long),
+        bands=tuple(_band([(x(at), y(point.interval[0]), y(point.interval[1])) for at, point in run]) for run in long),
+        wide=tuple(_band([(x(at), y(point.simultaneous[0]), y(point.simultaneous[1])) for at, point in run]) for run in long),
+        low=edges[0],
+        high=edges[1],
+    )
+
+
+def _runs(points: Sequence[Point | None], told: Sequence[Told]) -> list[list[tuple[int, Point]]]:
+    """Return the points that a line joins: those of one version, with no period without a release between them."""
+    runs: list[list[tuple[int, Point]]] = []
+    version, broken = None, True
+    for at, (point, each) in enumerate(zip(points, told, strict=True)):
+        if point is None or isnan(point.estimate):
+            broken = broken or each.state != "joined"
+            continue
+        if broken or each.version != version:
+            runs.append([])
+        runs[-1].append((at, point))
+        version, broken = each.version, False
+    return runs
+
+
+def _versions(told: Sequence[Told]) -> list[tuple[float, int]]:
+    """Return where a version begins after another one, and its number."""
+    found, version = [], None
+    for at, each in enumerate(told):
+        if each.version is not None and each.version != version:
+            if version is not None:
+                found.append((round(100 * at / len(told), 2), each.version))
+            version = each.version
+    return found
+
+
+def _written(line: Line, point: Point, series: Series) -> str:
+    low, high = point.interval
+    if line.kind == "share":
+        return chart.share(point.estimate, (high - low) / 4)
+    return number.written(point.estimate, point.interval, series.unit)
+
+
+def _path(points: Sequence[tuple[float, float]]) -> str:
+    return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
+
+
+def _band(ends: Sequence[tuple[float, float, float]]) -> str:
+    return _path([*((x, high) for x, _, high in ends), *((x, low) for x, low, _ in reversed(ends))]) + "Z"

@@ -1,0 +1,317 @@
+"""What changed: series, trends and comparisons of what was published, and of nothing else."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from deniable.registry import period
+from deniable_aggregator.measure.series import Line, Point, Series, Told
+from deniable_server.api.openapi import OPERATIONS
+from deniable_server.pages import timeline
+
+from .test_openapi import check
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos", "beos"]
+
+[publication]
+min_reports = 50
+early = false
+grace = "30d"
+
+[metrics."used"]
+type = "boolean"
+epsilon = 4
+segments = ["platform"]
+description = "Whether it was used"
+owner = "core@shop.example"
+
+[metrics."theme"]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 3
+period = "week"
+description = "Which theme"
+owner = "core@shop.example"
+
+[metrics."wait"]
+type = "number"
+estimate = "distribution"
+range = [0, 1000]
+unit = "ms"
+epsilon = 4
+period = "week"
+description = "How long it took"
+owner = "core@shop.example"
+
+[metrics."url"]
+type = "string"
+discover = true
+epsilon = 4
+period = "week"
+description = "Which page"
+owner = "core@shop.example"
+"""
+NOW = datetime.now(UTC)
+
+
+def day(ago):
+    return period.of(NOW - timedelta(days=ago), "day")
+
+
+def week(ago):
+    return period.of(NOW - timedelta(weeks=ago), "week")
+
+
+@pytest.fixture
+def shop(serve):
+    return serve(REGISTRY)
+
+
+def send(shop, metric, values, of, **changes):
+    made = shop.group(metric, values, period=of, **changes)
+    assert shop.post({"format": 1, "groups": [made]}).status_code == 202
+
+
+def ask(shop, path, status=200):
+    answer = shop.get(f"/api/v1/metrics/{path}")
+    assert answer.status_code == status, answer.get_json()
+    if status == 200:
+        check("Series" if "/series" in path else "Comparison", answer.get_json())
+    return answer.get_json()
+
+
+def test_a_series_has_every_period_up_to_the_last(shop):
+    """Each released period has its estimate; gaps say why they are gaps; a joined period is told as such."""
+    for ago, n in ((6, 200), (4, 10), (3, 200), (2, 200)):
+        send(shop, "used", [1] * n, day(ago))
+    send(shop, "used", [0] * 100, day(3), segment="platform=macos")
+    shop.drain(days=40)
+    whole = ask(shop, "used/series")
+    told = {each["period"]: each for each in whole["periods"]}
+    assert list(told) == [day(ago) for ago in (6, 5, 4, 3, 2)]
+    assert [each["state"] for each in told.values()] == ["published", "joined", "joined", "published", "published"]
+    assert [each["n"] for each in told.values()] == [200, 0, 0, 310, 200]
+    assert told[day(3)]["released"] == {"first": day(5), "last": day(3)}
+    part = ask(shop, "used/series?segment=platform=macos")
+    assert [(each["period"], each["state"]) for each in part["periods"]] == [(day(3), "published")]
+    part = ask(shop, "used/series?segment=platform=linux")
+    assert {each["state"] for each in part["periods"]} <= {"published", "joined", "withheld"}
+    yes = next(line for line in whole["lines"] if line["value"] is True)
+    assert [point is None for point in yes["points"]] == [False, True, True, False, False]
+    for point in filter(None, yes["points"]):
+        assert (
+            point["simultaneous"][0] < point["interval"][0] < point["estimate"] < point["interval"][1] < point["simultaneous"][1]
+        )
+    assert ask(shop, "used/series?segment=platform=beos", 403)["code"] == "withheld"
+
+
+def test_each_point_is_the_estimate_of_its_period(shop):
+    for ago, share in ((3, 100), (2, 300)):
+        send(shop, "theme", [1] * share + [0] * (400 - share), week(ago))
+    shop.drain(days=40)
+    for place, ago in enumerate((3, 2)):
+        alone = ask_metric(shop, f"theme?period={week(ago)}")
+        lines = {line["value"]: line["points"][place] for line in ask(shop, "theme/series")["lines"]}
+        assert set(lines) == {"light", "dark", "system"}
+        for row in alone["estimates"]:
+            assert lines[row["value"]]["estimate"] == row["frequency"]
+
+
+def ask_metric(shop, path):
+    return shop.get(f"/api/v1/metrics/{path}").get_json()
+
+
+def test_what_rose_is_told_and_what_did_not_is_not(shop):
+    """The change is that between two periods, the same as in a comparison of them; the trend is of three or more."""
+    for ago, dark in ((4, 100), (3, 300), (2, 500)):
+        send(shop, "theme", [1] * dark + [0] * (600 - dark) + [2] * 400, week(ago))
+    shop.drain(days=40)
+    lines = {line["value"]: line for line in ask(shop, "theme/series")["lines"]}
+    change, trend = lines["dark"]["change"], lines["dark"]["trend"]
+    assert (change["since"], change["last"], change["differs"]) == (week(3), week(2), True)
+    assert change["interval"][0] < 0.2 < change["interval"][1]
+    assert change["difference"] == pytest.approx(change["second"] - change["first"])
+    assert trend["simultaneous"][0] < 0.2 < trend["simultaneous"][1]
+    assert trend["slope"] == pytest.approx(0.2, abs=0.05)
+    compared = ask(shop, f"theme/compare?a={week(3)}&b={week(2)}")
+    dark = next(each for each in compared["differences"] if each["value"] == "dark")
+    for name in ("difference", "interval", "p_value"):
+        assert dark[name] == change[name]
+    assert (compared["kind"], compared["a"]["n"], compared["b"]["n"]) == ("periods", 1000, 1000)
+
+
+def test_days_are_compared_with_the_same_weekday(shop):
+    for ago in (9, 3, 2):
+        send(shop, "used", [1] * 100, day(ago))
+    shop.drain(days=40)
+    change = ask(shop, "used/series")["lines"][0]["change"]
+    assert (change["since"], change["last"]) == (day(9), day(2))
+
+
+def test_an_open_period_is_shown_and_not_compared(serve):
+    """A period is open while reports may come: nothing is said of a change before it has closed."""
+    trial = serve(REGISTRY.replace("early = false", "trial = true"))
+    for ago in (3, 2, 1, 0):
+        send(trial, "theme", [1] * 100, week(ago))
+    trial.drain()
+    body = ask(trial, "theme/series")
+    assert [each["closed"] for each in body["periods"]] == [False] * 4
+    assert body["lines"][0]["points"][3] is not None
+    assert (body["lines"][0]["change"], body["lines"][0]["trend"]) == (None, None)
+    trial.drain(days=31 - NOW.weekday())
+    body = ask(trial, "theme/series")
+    assert [each["closed"] for each in body["periods"]] == [True, True, True, False]
+    assert body["lines"][0]["change"]["last"] == week(1)
+    assert (body["lines"][0]["trend"]["since"], body["lines"][0]["trend"]["last"]) == (week(3), week(1))
+
+
+def test_a_mean_has_a_series_and_changes(shop):
+    for ago, number in ((4, 200), (3, 400), (2, 600)):
+        send(shop, "wait", [shop.app.registry.metrics["wait"].position(number)] * 500, week(ago))
+    shop.drain(days=40)
+    body = ask(shop, "wait/series")
+    assert (body["unit"], body["scale"]) == ("ms", "linear")
+    mean = body["lines"][0]
+    assert mean["kind"] == "mean"
+    assert mean["change"]["differs"]
+    assert mean["change"]["interval"][0] < 200 < mean["change"]["interval"][1]
+    assert mean["trend"]["interval"][0] < 200 < mean["trend"]["interval"][1]
+    median = body["lines"][1]
+    assert (median["kind"], median["change"]) == ("median", None)
+    assert all(low <= each["estimate"] <= high for each in median["points"] for low, high in [each["interval"]])
+    compared = ask(shop, f"wait/compare?a={week(4)}&b={week(2)}")["differences"][0]
+    assert compared["interval"][0] < 400 < compared["interval"][1]
+    assert (compared["label"], compared["value"]) == ("mean", None)
+
+
+def test_segments_are_compared_over_the_same_periods(shop):
+    """Reports of a period in which the other segment is withheld stay out."""
+    for ago in (4, 3, 2):
+        send(shop, "used", [1] * 200, day(ago), segment="platform=linux")
+        if ago > 2:
+            send(shop, "used", [0] * 300, day(ago), segment="platform=macos")
+    shop.drain(days=40)
+    body = ask(shop, "used/compare?a=platform=linux&b=platform=macos")
+    assert [body[side]["included"] for side in "ab"] == 2 * [[{"first": None, "last": day(4)}, {"first": day(3), "last": day(3)}]]
+    assert (body["kind"], body["a"]["n"], body["b"]["n"]) == ("segments", 400, 600)
+    yes = next(each for each in body["differences"] if each["value"] is True)
+    assert yes["differs"]
+    assert yes["interval"][0] < yes["difference"] < -0.9
+    one = ask(shop, f"used/compare?a=platform=linux&b=platform=macos&period={day(3)}")
+    assert one["a"]["n"] == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "code"),
+    [
+        ("a=2026-01-01", 400, "incomparable"),
+        ("a=2026-01-01&b=platform=linux", 400, "incomparable"),
+        ("a=platform=linux&b=platform=linux", 400, "incomparable"),
+        ("a=platform=linux&b=platform=macos&segment=platform=linux", 400, "incomparable"),
+        ("a=2026-01-01&b=2026-01-02&period=2026-01-01", 400, "incomparable"),
+        ("a=2026-01-01&b=yesterday", 400, "period"),
+        ("a=platform=linux&b=platform=amiga", 400, "segment"),
+        ("a=platform=linux&b=platform=macos&period=now", 400, "period"),
+        ("a=2026-01-01&b=2026-01-02&level=2", 400, "level"),
+        ("a=2026-01-01&b=2026-01-02&c=1", 400, "unknown_parameter"),
+        ("a=platform=linux&b=platform=beos", 403, "withheld"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(shop, query, status, code):
+    send(shop, "used", [1] * 200, day(2))
+    shop.drain(days=40)
+    assert ask(shop, f"used/compare?{query}", status)["code"] == code
+
+
+def test_nothing_is_known_before_a_release(shop):
+    """What is counted and not published has no part in a series, and sides without a release have no differences."""
+    send(shop, "used", [1] * 10, day(2))
+    shop.drain()
+    body = ask(shop, "used/series")
+    assert (body["periods"], body["lines"]) == ([], [])
+    compared = ask(shop, f"used/compare?a={day(3)}&b={day(2)}")
+    assert (compared["a"]["n"], compared["b"]["n"], compared["differences"]) == (0, 0, [])
+
+
+def test_a_search_has_no_lines(shop):
+    assert ask(shop, "url/series")["lines"] == []
+
+
+def page(shop, path):
+    answer = shop.http.get(f"/m/{path}")
+    assert answer.status_code == 200
+    return answer.get_data(as_text=True)
+
+
+def test_the_page_says_what_changed_and_draws_it(shop):
+    """A sentence, a picture of each value, gaps and reports; without a script."""
+    for ago, dark in ((4, 300), (2, 300), (1, 900)):
+        send(shop, "theme", [1] * dark + [0] * (1000 - dark), week(ago))
+    shop.drain(days=40)
+    html = page(shop, "theme")
+    sentence = re.search(r'<p class="changed">([^<]*)</p>', html)[1]
+    assert re.match(r"(dark rose|light fell) from \d+\.?\d*% to \d+\.?\d*% \(.* points\) from week \d+ of \d+ to week", sentence)
+    assert sentence.endswith("1 more changed.")
+    section = html[html.index('<section class="timeline"') :]
+    assert section.count('class="course"') == 3
+    assert section.count('class="curve"') == 3
+    assert section.count('class="dot"') == 9
+    assert "hollow" not in section
+    assert "A gap is a period" not in section  # the release after it covers it
+    assert "<script" not in html
+    assert " style=" not in html
+
+
+def test_the_page_says_that_nothing_changed(shop):
+    for ago in (3, 2):
+        send(shop, "used", [1] * 50 + [0] * 50, day(ago))
+        send(shop, "wait", [shop.app.registry.metrics["wait"].position(300)] * 100, week(ago))
+    shop.drain(days=40)
+    for id_ in ("used", "wait"):
+        assert '<p class="changed">No change beyond chance from ' in page(shop, id_)
+    assert page(shop, "used").count('class="course"') == 1  # of yes and no, yes
+    assert page(shop, "wait").count('class="course"') == 2
+
+
+def test_a_page_of_one_release_has_no_picture(shop):
+    send(shop, "used", [1] * 100, day(2))
+    shop.drain(days=40)
+    html = page(shop, "used")
+    assert 'class="timeline"' not in html
+    assert 'class="changed"' not in html
+
+
+def test_a_line_breaks_at_gaps_and_new_versions():
+    """Periods joined with a later one are no gap; an open period is hollow, and a point without neighbours has its interval."""
+    states = ["published", "joined", "published", "missing", "published", "published", "published"]
+    versions = [1, None, 1, None, 1, 2, 2]
+    names = [day(20 - at) for at in range(7)]
+    told = [
+        Told(name, state, None, version, 100 if version else 0, closed=at < 6)
+        for at, (name, state, version) in enumerate(zip(names, states, versions, strict=True))
+    ]
+    points = [Point(0.2, (0.1, 0.3), (0.0, 0.4)) if version else None for version in versions]
+    line = Line("share", "dark", "dark", points, None, None)
+    told = {"id": "theme", "version": 2, "period_length": "day", "periods": told, "lines": [line], "left_out": 0}
+    rest = {"trial": False, "segment": None, "level": 0.95, "target": "population", "unit": "", "scale": "linear"}
+    made = timeline.shown(Series(**told, **rest))
+    (picture,) = made.pictures
+    assert [path.count("L") for path in picture.curves] == [1, 1]
+    assert [mark.alone for mark in picture.marks] == [False, False, True, False, False]
+    assert [mark.hollow for mark in picture.marks] == [False] * 4 + [True]
+    assert made.versions == ((pytest.approx(500 / 7, abs=0.01), 2),)
+    assert (made.gaps, made.open) == (True, True)
+    assert made.sentence == ""
+
+
+def test_both_addresses_are_documented():
+    paths = {each.path for each in OPERATIONS}
+    assert {"/api/v1/metrics/{id}/series", "/api/v1/metrics/{id}/compare"} <= paths

@@ -252,7 +252,8 @@ def _widened(fitted: NDArray[np.float64], resampled: NDArray[np.float64], n: int
         return resampled
     middle, others = _below(fitted), _below(resampled)
     variance = np.maximum(others.var(axis=0), 1e-300)
-    wider = np.sqrt(1 + middle * (1 - middle) * repeats / n / variance)
+    shared = np.maximum(middle * (1 - middle), 0.0)  # a sum of shares may round to more than 1
+    wider = np.sqrt(1 + shared * repeats / n / variance)
     return np.diff(np.maximum.accumulate(np.clip(middle + (others - middle) * wider, 0.0, 1.0), axis=1), axis=1)
 
 

@@ -43,7 +43,7 @@ MOST_LINES = 50
 """Most values of a series: of more, the most frequent ones."""
 _FEWEST, _MOST_PERIODS = 4, 100
 _LISTED, _OPEN = 400_000, 20_000  # values over all periods that take no longer than a page may
-_DISTRIBUTIONS = 20  # likewise
+_MOST_MEDIANS = 12  # likewise
 _COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}  # people do other things at night, and on Sundays
 
 
@@ -299,7 +299,7 @@ def _names(current: Declared, found: Mapping[str, _Released]) -> list[str]:
     """Return the last periods up to the last release, from the first release among them on."""
     metric, names = current.metric, list[str]()
     size = len(current.candidates) if metric.open else 1 if metric.axis else metric.domain_size
-    most = _DISTRIBUTIONS if metric.estimate == "distribution" else (_OPEN if metric.open else _LISTED) // max(size, 1)
+    most = (_OPEN if metric.open else _LISTED) // max(size, 1)
     most, each = min(max(most, _FEWEST), _MOST_PERIODS), max(found, default="")
     while each and len(names) < most and each >= min(found):
         names.append(each)
@@ -420,14 +420,14 @@ def _numbers(current: Declared, estimated: Sequence[_Estimated], names: Sequence
     means: list[Point | None] = [None] * len(names)
     medians: list[Point | None] = [None] * len(names)
     kept: list[tuple[_Estimated, Centre]] = []
-    for each in estimated:
+    for left, each in zip(range(len(estimated), 0, -1), estimated, strict=True):
         own = each.released.declared
         if _axis(own.metric) != _axis(metric):
             continue  # another axis
         centre = centre_of(own, each.counted, each.repeats)
         ends = [tuple(number(end) for end in centre.interval(wanted)) for wanted in (level, narrow)]
         means[each.at] = Point(number(centre.place), (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]))
-        if own.metric.estimate == "distribution":
+        if own.metric.estimate == "distribution" and left <= _MOST_MEDIANS:
             medians[each.at] = _median(each, level, narrow)
         if own is current and each.released.note.closed:
             kept.append((each, centre))

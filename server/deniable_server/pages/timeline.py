@@ -185,7 +185,7 @@ def _number_moved(change: Change, series: Series) -> tuple[str, str, str]:
         by = f"a factor of {low:.3g} to {high:.3g}"
     else:
         reach = (low, high)
-        by = f"by {number.written(low, reach)} to {number.written(high, reach, series.unit)}"
+        by = f"{number.written(low, reach)} to {number.written(high, reach, series.unit)}"
     return number.written(change.first, reach, series.unit), number.written(change.second, reach, series.unit), by
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms
@@ -17,6 +16,7 @@ from deniable.registry.period import LENGTHS
 from deniable.registry.published import newest
 from deniable.registry.rules import MAX_OPTIONS, MAX_VALUES
 from deniable.terminal import print_table
+from deniable_aggregator.commands.options import whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -52,7 +52,7 @@ def plan(parser: argparse.ArgumentParser) -> Run:
     Without ``--users`` it finds how many ``--within`` needs; without ``--epsilon`` the epsilon.
     """
     parser.add_argument("file", nargs="?", metavar="FILE", help="a registry: all its metrics, with their budget")
-    parser.add_argument("--users", type=_whole, metavar="N", help="people who answer once, such as 1e5")
+    parser.add_argument("--users", type=whole_number, metavar="N", help="people who answer once, such as 1e5")
     parser.add_argument(
         "--within", type=float, metavar="W", help="find the users or the epsilon for this error; of a range, a part"
     )
@@ -148,18 +148,6 @@ def _asked(arguments: argparse.Namespace) -> Metric:
 def _with(registry: Registry, rows: Sequence[Outlook]) -> Registry:
     """Return the registry with the epsilons that a plan has found."""
     return replace(registry, metrics={row.metric.id: row.metric for row in rows})
-
-
-def _whole(written: str) -> int:
-    """Read a whole number, such as 100000 or 1e5."""
-    try:
-        read = Decimal(written)
-        number = int(read)
-    except (InvalidOperation, ValueError, OverflowError):
-        raise ValueError from None
-    if number != read:
-        raise ValueError
-    return number
 
 
 def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_json: bool) -> None:

@@ -159,6 +159,14 @@ CATALOGUE: dict[str, Entry] = {
         "serve",
         ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
+    "simulate": Entry(
+        "measure the errors of a registry's metrics, without devices",
+        "aggregator",
+        (
+            "deniable simulate metrics.toml --users 1e9",
+            "deniable simulate metrics.toml --users 1e6 --shares shares.csv --seed 1 --plot errors.svg",
+        ),
+    ),
     "status": Entry(
         "tell how much waits to be counted, and whether anybody counts",
         "aggregator",
@@ -176,7 +184,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "first steps": ("demo", "init", "serve"),
     "for your app": ("plan", "registry", "explain", "sent"),
     "run the service": ("status", "doctor", "keys", "publish", "worker", "check-config", "dlq", "erase", "audit-log"),
-    "review and research": ("report", "account", "prove", "attack", "rappor"),
+    "review and research": ("report", "account", "prove", "attack", "simulate", "rappor"),
 }
 """The commands in the order of the help, the most needed first."""
 

@@ -213,6 +213,19 @@ def test_numbers_and_sets(run):
     assert many["detects"] > 2 * few["detects"]
 
 
+def test_arms_are_sized(run):
+    """A rise from .10 to .12 needs so many reports an arm, and so many see it."""
+    given = ("--values", "128", "--epsilon", "1", "--mechanism", "subset")
+    (row,) = json.loads(run(*given, "--users", "1e5", "--difference", "0.02", "--json")[1])["plan"]
+    assert row["arm"] == 149_977  # (1.95996 + 0.84162)^2 (V(.10) + V(.12)) / .02^2
+    (again,) = json.loads(run(*given, "--users", 2 * row["arm"], "--json")[1])["plan"]
+    assert again["difference"] == pytest.approx(0.02, rel=1e-4)
+    assert again["arm"] is None
+    table = run(*given, "--users", "1e5", "--difference", "0.02")[1]
+    assert "an arm" in table.splitlines()[0]
+    assert "149,977" in table.splitlines()[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "about"),
     [
@@ -226,6 +239,7 @@ def test_numbers_and_sets(run):
         (["--values", "8", "--users", "0", "--epsilon", "1"], "users is a whole number"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--share", "1"], "a share"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--level", "1"], "a confidence level"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--difference", "0.95"], "a difference"),
         (["--values", "8", "--within", "2", "--epsilon", "1"], "a wanted error"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--per-day", "0"], "reports a day"),
         (["--values", "8", "--users", "10", "--epsilon", "1", "--mechanism", "binary"], "binary"),

@@ -57,6 +57,7 @@ def plan(parser: argparse.ArgumentParser) -> Run:
         "--within", type=float, metavar="W", help="find the users or the epsilon for this error; of a range, a part"
     )
     parser.add_argument("--share", type=float, default=0.1, metavar="F", help="the share of which errors are told (default 0.1)")
+    parser.add_argument("--difference", type=float, metavar="D", help="size the arms of a comparison that is to see this rise")
     parser.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence (default 0.95)")
     parser.add_argument("--per-day", type=float, metavar="N", help="reports a day (default: of all users in a period)")
     parser.add_argument("--values", type=int, metavar="D", help="instead of FILE: answers of a list")
@@ -82,6 +83,7 @@ def _plan(arguments: argparse.Namespace) -> int:
         share=arguments.share,
         within=arguments.within,
         level=arguments.level,
+        difference=arguments.difference,
         per_day=arguments.per_day,
     )
     if arguments.file is None:
@@ -160,7 +162,8 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
     first = ["metric"] if budget else []
     cells = ["cell"] if any(row.cell for row in rows) else []
     people, around = "reports" if terms.users else "users", f"+-{terms.level:.4g}"
-    headings = [*first, *cells, "mechanism", "epsilon", "bytes", people, around, "detects", "A/B sees", "first release"]
+    headings = [*first, *cells, "mechanism", "epsilon", "bytes", people, around, "detects", "A/B sees"]
+    headings += [*(["an arm"] if terms.difference else []), "first release"]
     print_table([headings, *([*_labels(row, first, cells), *_row(row)] for row in rows)])
     print()
     for line in _notes(rows, terms):
@@ -180,10 +183,11 @@ def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[st
 def _row(row: Outlook) -> list[str]:
     made = row.mechanism
     if not made:
-        return [row.metric.mechanism, "none is enough", *[_NONE] * 6]
+        return [row.metric.mechanism, "none is enough", *[_NONE] * (7 if row.terms.difference else 6)]
     figures = [_figure(row, part) for part in (row.error, row.detects, row.difference)]
+    arm = [] if row.terms.difference is None else [_NONE if row.arm is None else f"{row.arm:,}"]
     users = _NONE if row.n is None else f"{row.n if row.terms.users else row.users:,}"
-    return [made.name, f"{made.epsilon:.4g}", str(made.layout.payload_size), users, *figures, _duration(row.wait)]
+    return [made.name, f"{made.epsilon:.4g}", str(made.layout.payload_size), users, *figures, *arm, _duration(row.wait)]
 
 
 def _figure(row: Outlook, part: float | None) -> str:
@@ -210,6 +214,8 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         "detects: the smallest share that is detected half of the time.",
         f"A/B sees: a rise by so much, from {terms.share:g}, with half of the reports in each arm and power 80%.",
     ]
+    if terms.difference is not None:
+        lines.append(f"an arm: reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%.")
     for row in rows:
         if row.resolved and not row.cell:
             words = ", ".join(f"{name} is {'' if found else 'not '}resolved" for name, found in row.resolved.items())

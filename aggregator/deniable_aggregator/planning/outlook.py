@@ -47,6 +47,8 @@ class Terms:
         The wanted error: of a share, or of a mean as a part of the range. None if the error is to be told.
     level
         Confidence, in (0, 1).
+    difference
+        The rise from `share`, or of the mean, for which arms are sized; None for none.
     per_day
         Reports a day; None if the users report once a period, evenly over it.
 
@@ -60,6 +62,7 @@ class Terms:
     share: float = 0.1
     within: float | None = None
     level: float = 0.95
+    difference: float | None = None
     per_day: float | None = None
 
     def __post_init__(self) -> None:
@@ -73,6 +76,8 @@ class Terms:
             raise ParameterError("a wanted error lies between 0 and 1", self.within)
         if not 0 < self.level < 1:
             raise ParameterError("a confidence level lies between 0 and 1", self.level)
+        if self.difference is not None and not 0 < self.difference <= 1 - self.share:
+            raise ParameterError("a difference is above 0, and the share with it is at most 1", self.difference)
         if self.per_day is not None:
             checks.positive("reports a day", self.per_day)
 
@@ -144,6 +149,13 @@ class Outlook:
         return self._precision.difference(self.n // 2, at, self.terms.level)
 
     @property
+    def arm(self) -> int | None:
+        """Reports that each of two arms needs, to see the difference of the terms with power 80%."""
+        if not self._precision or self.terms.difference is None:
+            return None
+        return self._precision.arm(self.terms.difference, self.terms.share, self.terms.level)
+
+    @property
     def of(self) -> str:
         """What is estimated: ``share`` or ``mean``."""
         scored = self.metric.estimate == "mean" or (self.metric.estimate == "distribution" and not self.metric.binned)
@@ -189,6 +201,7 @@ class Outlook:
             "level": self.terms.level,
             "detects": self.detects,
             "difference": self.difference,
+            "arm": self.arm,
             "quantiles": self.resolved,
             "first_release_seconds": wait.total_seconds() if wait is not None else None,
         }

@@ -224,7 +224,7 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
             lines.append(f"The error of {row.mechanism.name} depends on all answers: it is not known before.")
     if rows[0].metric.id == "" and rows[0].metric.type == "categorical" and rows[0].mechanism:
         chosen = _chosen(rows[0].metric)
-        lines.append(f"auto would choose {chosen}.")
+        lines.append(f"At epsilon {rows[0].mechanism.epsilon:.4g}, auto would choose {chosen}.")
     return list(dict.fromkeys(lines))
 
 

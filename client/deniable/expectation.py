@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
 
-__all__ = ["REPORTS", "expected"]
+__all__ = ["REPORTS", "expected", "length", "resolved_from"]
 
 REPORTS = 10_000
 """The number of reports for which the error is told."""
@@ -73,16 +73,22 @@ def _answers(metric: Metric) -> str:
 
 def _of_the_mean(metric: Metric, worst: float) -> str:
     what = "geometric mean" if metric.scale == "log" else "mean"
-    return f"of the {what} of {REPORTS:,} reports at most {_length(metric, sqrt((worst + _SPREAD) / REPORTS))}"
+    return f"of the {what} of {REPORTS:,} reports at most {length(metric, sqrt((worst + _SPREAD) / REPORTS))}"
 
 
 def _of_the_distribution(metric: Metric, epsilon: float) -> dict[str, str]:
-    distance = _length(metric, 0.7 * epsilon**-0.9 * REPORTS**-0.42)
-    p99 = _p99_from(epsilon)
+    distance = length(metric, 0.7 * epsilon**-0.9 * REPORTS**-0.42)
+    p90, p99 = map(_rough, resolved_from(epsilon).values())
     return {
         "distribution": f"quantiles of {REPORTS:,} reports are off by about {distance} on average",
-        "quantiles": f"p90 is resolved from about {_rough(p99 / _P90)} reports, p99 from about {_rough(p99)} (rough)",
+        "quantiles": f"p90 is resolved from about {p90} reports, p99 from about {p99} (rough)",
     }
+
+
+def resolved_from(epsilon: float) -> dict[str, float]:
+    """Return from about how many reports the 90th and the 99th percentile are resolved. Rough: it depends on the answers."""
+    p99 = _p99_from(epsilon)
+    return {"p90": p99 / _P90, "p99": p99}
 
 
 def _p99_from(epsilon: float) -> float:
@@ -100,7 +106,7 @@ def _rough(number: float) -> str:
     return f"{float(f'{number:.1g}'):,.0f}"
 
 
-def _length(metric: Metric, share: float) -> str:
+def length(metric: Metric, share: float) -> str:
     """Write a share of the range in the unit of the metric."""
     if metric.axis is None:
         return f"{share * (len(metric.values) - 1):.2g} positions"

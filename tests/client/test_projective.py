@@ -107,8 +107,8 @@ def test_sides_of_large_geometries(d, epsilon, value, drawn):
     for index, other in ((0, 0), (on - 1, every - on - 1), (drawn.randrange(on), drawn.randrange(every - on))):
         for side in (0, 1):
             payload = mechanism.respond(value, (ONES - 1 + side, index, other))
-            point = mechanism._vector(mechanism.layout.unpack(payload)[1])
-            assert (mechanism._product(point, mechanism._vector(value)) == 0) == side
+            point = mechanism.vector(mechanism.layout.unpack(payload)[1])
+            assert (mechanism._product(point, mechanism.vector(value)) == 0) == side
 
 
 @pytest.mark.campaign

@@ -1,9 +1,10 @@
-"""Options of commands that use the store, and their errors if it cannot be used."""
+"""Options that several commands share, and errors of those that use the store if it cannot be used."""
 
 from __future__ import annotations
 
 import os
 import sys
+from decimal import Decimal, InvalidOperation
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable_aggregator.store import Client, Store
 
-__all__ = ["STORE_STATUS", "add", "add_apps", "add_store", "answered", "environment", "opened", "stores"]
+__all__ = ["STORE_STATUS", "add", "add_apps", "add_store", "answered", "environment", "opened", "stores", "whole_number"]
 
 _URL, _REGISTRY, _APPS = "DENIABLE_REDIS_URL", "DENIABLE_REGISTRY", "DENIABLE_APPS"
 
@@ -146,3 +147,15 @@ def answered(run: Run) -> Run:
             return STORE_STATUS
 
     return answering
+
+
+def whole_number(written: str) -> int:
+    """Read a whole number, such as 100000 or 1e5."""
+    try:
+        read = Decimal(written)
+        number = int(read)
+    except (InvalidOperation, ValueError, OverflowError):
+        raise ValueError from None
+    if number != read:
+        raise ValueError
+    return number

@@ -101,6 +101,16 @@ CATALOGUE: dict[str, Entry] = {
             f"deniable keys revoke 3f9a1c {_STORE}",
         ),
     ),
+    "plan": Entry(
+        "tell what so many users would show, or what an error needs",
+        "aggregator",
+        (
+            "deniable plan metrics.toml --users 1e5",
+            "deniable plan --values 128 --epsilon 1 --users 1e5 --per-day 2000",
+            "deniable plan --values 8 --epsilon 1 --within 0.02",
+            "deniable plan --values 128 --users 20000 --within 0.02",
+        ),
+    ),
     "prove": Entry(
         "prove each mechanism's privacy by walking every draw it can make",
         "",
@@ -153,6 +163,14 @@ CATALOGUE: dict[str, Entry] = {
         "serve",
         ("deniable serve", "deniable serve --registry metrics.toml --bind 0.0.0.0:8080 --data data"),
     ),
+    "simulate": Entry(
+        "measure the errors of a registry's metrics, without devices",
+        "aggregator",
+        (
+            "deniable simulate metrics.toml --users 1e9",
+            "deniable simulate metrics.toml --users 1e6 --shares shares.csv --seed 1 --plot errors.svg",
+        ),
+    ),
     "status": Entry(
         "tell how much waits to be counted, and whether anybody counts",
         "aggregator",
@@ -168,9 +186,9 @@ CATALOGUE: dict[str, Entry] = {
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "first steps": ("demo", "init", "serve"),
-    "for your app": ("registry", "explain", "sent"),
+    "for your app": ("plan", "registry", "explain", "sent"),
     "run the service": ("status", "doctor", "keys", "publish", "worker", "check-config", "dlq", "erase", "audit-log"),
-    "review and research": ("report", "account", "prove", "attack", "rappor"),
+    "review and research": ("report", "account", "prove", "attack", "simulate", "rappor"),
 }
 """The commands in the order of the help, the most needed first."""
 

@@ -156,15 +156,16 @@ class Projective(FrequencyOracle):
 
     def supported(self, payload: bytes) -> set[int]:
         """Return the values whose hyperplane has the reported point."""
-        point = self._vector(self.layout.unpack(payload)[1])
-        return {value for value in range(self.domain_size) if not self._product(point, self._vector(value))}
+        point = self.vector(self.layout.unpack(payload)[1])
+        return {value for value in range(self.domain_size) if not self._product(point, self.vector(value))}
 
     def bounds(self) -> Bounds:
         """Return the bounds of a point's probability."""
         every, on = self.layout.width, points(self.field.order, self.dimension - 1)
         return Bounds((1 - self.p) / (every - on), self.p / on)
 
-    def _vector(self, point: int) -> int:
+    def vector(self, point: int) -> int:
+        """Return the coordinates of a point, as the digits of a number."""
         return point + self._gaps[bisect(self._firsts, point)]
 
     def _product(self, point: int, vector: int) -> int:

@@ -1,0 +1,242 @@
+"""The subcommand ``plan``: what so many users would tell, and what a wanted error needs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from deniable import mechanisms
+from deniable.errors import ConfigurationError
+from deniable.exact.epsilon import exact
+from deniable.expectation import length
+from deniable.registry import Metric
+from deniable.registry.axis import read_number
+from deniable.registry.period import LENGTHS
+from deniable.registry.published import newest
+from deniable.registry.rules import MAX_OPTIONS, MAX_VALUES
+from deniable.terminal import print_table
+from deniable_aggregator.commands.options import whole_number
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+    from datetime import timedelta
+
+    from deniable.commands.parser import Run
+    from deniable.registry import Registry
+    from deniable_aggregator.accounting.plan import Plan
+    from deniable_aggregator.planning.outlook import Outlook, Terms
+
+__all__ = ["plan"]
+
+_NONE = "-"
+_OWN = {
+    "values": "--values",
+    "options": "--options",
+    "range": "--range",
+    "epsilon": "--epsilon",
+    "epsilon_permanent": "--epsilon-permanent",
+    "mechanism": "--mechanism",
+    "segments": "--segments",
+    "period": "--period",
+    "min_reports": "--min-reports",
+    "distribution": "--distribution",
+}
+"""What a registry states itself."""
+
+
+def plan(parser: argparse.ArgumentParser) -> Run:
+    """``deniable plan FILE --users N``, or ``deniable plan --values D --epsilon E --users N``.
+
+    Without ``--users`` it finds how many ``--within`` needs; without ``--epsilon`` the epsilon.
+    """
+    parser.add_argument("file", nargs="?", metavar="FILE", help="a registry: all its metrics, with their budget")
+    parser.add_argument("--users", type=whole_number, metavar="N", help="people who answer once, such as 1e5")
+    parser.add_argument(
+        "--within", type=float, metavar="W", help="find the users or the epsilon for this error; of a range, a part"
+    )
+    parser.add_argument("--share", type=float, default=0.1, metavar="F", help="the share of which errors are told (default 0.1)")
+    parser.add_argument("--difference", type=float, metavar="D", help="size the arms of a comparison that is to see this rise")
+    parser.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence (default 0.95)")
+    parser.add_argument("--per-day", type=float, metavar="N", help="reports a day (default: of all users in a period)")
+    parser.add_argument("--values", type=int, metavar="D", help="instead of FILE: answers of a list")
+    parser.add_argument("--options", type=int, metavar="M", help="options of a set")
+    parser.add_argument("--range", nargs=2, metavar=("LOW", "HIGH"), help="of a number")
+    parser.add_argument("--distribution", action="store_true", help="of a number: quantiles, too")
+    parser.add_argument("--epsilon", metavar="E", help="privacy loss of a report in nats")
+    parser.add_argument("--epsilon-permanent", metavar="E", help="of the kept response, if one is kept")
+    parser.add_argument("--mechanism", nargs="+", default=[], metavar="NAME", help="default: those that auto chooses from")
+    parser.add_argument("--segments", nargs="+", type=int, default=[], metavar="K", help="number of values of each segment")
+    parser.add_argument("--period", choices=LENGTHS, help="default: day")
+    parser.add_argument("--min-reports", type=int, metavar="N", help="fewest reports behind a release (default 100)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return _plan
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from deniable_aggregator.accounting import plan as accounting
+    from deniable_aggregator.planning.outlook import Terms, of_registry
+
+    terms = Terms(
+        users=arguments.users,
+        share=arguments.share,
+        within=arguments.within,
+        level=arguments.level,
+        difference=arguments.difference,
+        per_day=arguments.per_day,
+    )
+    if arguments.file is None:
+        _print(_for_mechanisms(arguments, terms), terms, None, as_json=arguments.json)
+        return 0
+    given = [option for name, option in _OWN.items() if getattr(arguments, name)]
+    if given:
+        raise ConfigurationError(f"{given[0]} goes without a registry, which states its own")
+    registry = newest(arguments.file)
+    rows = of_registry(registry, terms)
+    budget = accounting.plan(_with(registry, rows))
+    _print(rows, terms, budget, as_json=arguments.json)
+    return 0
+
+
+def _for_mechanisms(arguments: argparse.Namespace, terms: Terms) -> list[Outlook]:
+    """Plan a metric that no registry declares, for each mechanism."""
+    from deniable_aggregator.planning.outlook import of_mechanisms
+
+    if (arguments.epsilon is None or arguments.users is None) is (terms.within is None):
+        rule = "state --users and --epsilon; or --within, and one of them, to find the other"
+        raise ConfigurationError(rule)
+    if arguments.epsilon is None and arguments.users is None:
+        raise ConfigurationError("--within needs --users, to find the epsilon, or --epsilon, to find the users")
+    if any(size < 1 for size in arguments.segments):
+        raise ConfigurationError("a segment has at least one value")
+    return of_mechanisms(
+        _asked(arguments),
+        terms,
+        epsilon_needed=arguments.epsilon is None,
+        names=tuple(arguments.mechanism),
+        segments=tuple(arguments.segments),
+    )
+
+
+def _asked(arguments: argparse.Namespace) -> Metric:
+    """Make the metric that the options describe."""
+    kinds = [name for name in ("values", "options", "range") if getattr(arguments, name) is not None]
+    if len(kinds) != 1:
+        raise ConfigurationError("state a registry, or one of --values, --options and --range")
+    if arguments.distribution and kinds != ["range"]:
+        raise ConfigurationError("--distribution goes with --range")
+    told: dict[str, Any] = {"id": "", "epsilon": arguments.epsilon or "1", "period": arguments.period or "day"}
+    if arguments.epsilon_permanent is not None:
+        told["epsilon_permanent"] = str(exact(arguments.epsilon_permanent))
+    if arguments.min_reports is not None:
+        if arguments.min_reports < 1:
+            raise ConfigurationError("--min-reports is a whole number of at least 1")
+        told["min_reports"] = arguments.min_reports
+    if kinds == ["range"]:
+        low, high = map(read_number, arguments.range)
+        if low >= high:
+            raise ConfigurationError("--range is the least number and then the greatest")
+        told["estimate"] = "distribution" if arguments.distribution else "mean"
+        return Metric(type="number", values=(), range=tuple(arguments.range), **told)
+    kind, option, most = ("categorical", "--values", MAX_VALUES) if kinds == ["values"] else ("set", "--options", MAX_OPTIONS)
+    size = getattr(arguments, kinds[0])
+    if not 1 < size <= most:
+        raise ConfigurationError(f"{option} is a whole number from 2 to {most:,}")
+    told["type"] = kind
+    return Metric(values=tuple(map(str, range(size))), **told)
+
+
+def _with(registry: Registry, rows: Sequence[Outlook]) -> Registry:
+    """Return the registry with the epsilons that a plan has found."""
+    return replace(registry, metrics={row.metric.id: row.metric for row in rows})
+
+
+def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_json: bool) -> None:
+    if as_json:
+        told: dict[str, Any] = {"plan": [row.to_dict() for row in rows]}
+        if budget:
+            told["budget"] = _budget(budget)
+        print(json.dumps(told))
+        return
+    first = ["metric"] if budget else []
+    cells = ["cell"] if any(row.cell for row in rows) else []
+    people, around = "reports" if terms.users else "users", f"+-{terms.level:.4g}"
+    headings = [*first, *cells, "mechanism", "epsilon", "bytes", people, around, "detects", "A/B sees"]
+    headings += [*(["an arm"] if terms.difference else []), "first release"]
+    print_table([headings, *([*_labels(row, first, cells), *_row(row)] for row in rows)])
+    print()
+    for line in _notes(rows, terms):
+        print(line)
+    if budget:
+        told = _budget(budget)
+        fits = "fits" if budget.fits else "does not fit"
+        of = "" if told["per_window"] is None else f" of {told['per_window']:g}"
+        print(f"Budget: {told['reserved']:.4g}{of} nats are reserved in any {told['window_days']:g} days; the registry {fits}.")
+
+
+def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[str]:
+    cell = f"{row.cell} (1/{row.parts})" if row.cell else "all"
+    return [row.metric.id] * len(first) + [cell] * len(cells)
+
+
+def _row(row: Outlook) -> list[str]:
+    made = row.mechanism
+    if not made:
+        return [row.metric.mechanism, "none is enough", *[_NONE] * (7 if row.terms.difference else 6)]
+    figures = [_figure(row, part) for part in (row.error, row.detects, row.difference)]
+    arm = [] if row.terms.difference is None else [_NONE if row.arm is None else f"{row.arm:,}"]
+    users = _NONE if row.n is None else f"{row.n if row.terms.users else row.users:,}"
+    return [made.name, f"{made.epsilon:.4g}", str(made.layout.payload_size), users, *figures, *arm, _duration(row.wait)]
+
+
+def _figure(row: Outlook, part: float | None) -> str:
+    """Write a share, or a part of a range in the unit of the metric."""
+    if part is None:
+        return _NONE
+    return length(row.metric, part) if row.of == "mean" else f"{part:.3g}"
+
+
+def _duration(wait: timedelta | None) -> str:
+    if wait is None:
+        return _NONE
+    hours = wait.total_seconds() / 3600
+    for size, word in ((24, "days"), (1, "hours")):
+        if hours >= 2 * size:
+            return f"{hours / size:.2g} {word}"
+    return f"{hours * 60:.2g} minutes"
+
+
+def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
+    """Tell how to read the table."""
+    lines = [
+        f"+-: half the length of a {terms.level:.0%} interval of a share of {terms.share:g}, or of a mean at most.",
+        "detects: the smallest share that is detected half of the time.",
+        f"A/B sees: a rise by so much, from {terms.share:g}, with half of the reports in each arm and power 80%.",
+    ]
+    if terms.difference is not None:
+        lines.append(f"an arm: reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%.")
+    for row in rows:
+        if row.resolved and not row.cell:
+            words = ", ".join(f"{name} is {'' if found else 'not '}resolved" for name, found in row.resolved.items())
+            lines.append(f"Quantiles{f' of {row.metric.id}' if row.metric.id else ''}: {words} (rough).")
+        if row.mechanism and row.n and row.error is None and not row.cell:
+            lines.append(f"The error of {row.mechanism.name} depends on all answers: it is not known before.")
+    if rows[0].metric.id == "" and rows[0].metric.type == "categorical" and rows[0].mechanism:
+        chosen = _chosen(rows[0].metric)
+        lines.append(f"At epsilon {rows[0].mechanism.epsilon:.4g}, auto would choose {chosen}.")
+    return list(dict.fromkeys(lines))
+
+
+def _chosen(metric: Metric) -> str:
+    return mechanisms.of(replace(metric, mechanism="auto")).name
+
+
+def _budget(budget: Plan) -> dict[str, Any]:
+    return {
+        "window_days": budget.budget.window,
+        "per_window": budget.budget.per_window,
+        "reserved": budget.reserved_window,
+        "fits": budget.fits,
+        "metrics": {use.metric.id: use.reserved_window for use in budget.uses},
+    }

@@ -1,0 +1,105 @@
+"""The subcommand ``simulate``: the errors of a registry's metrics, measured on tallies that are drawn without devices."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from deniable import terminal
+from deniable.errors import ConfigurationError
+from deniable.registry.published import newest
+from deniable_aggregator.commands.options import whole_number
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+    from deniable.commands.parser import Run
+    from deniable_aggregator.planning.rehearsal import Result
+
+__all__ = ["simulate"]
+
+_RUNS = 100
+
+
+def simulate(parser: argparse.ArgumentParser) -> Run:
+    """``deniable simulate FILE --users N [--shares FILE]``: draw tallies, decode them, and measure the errors."""
+    parser.add_argument("file", metavar="FILE", help="a registry")
+    parser.add_argument("--users", type=whole_number, required=True, metavar="N", help="people who answer once, such as 1e9")
+    parser.add_argument("--shares", type=Path, metavar="CSV", help="columns metric,value,share (default: Zipf's law)")
+    parser.add_argument("--runs", type=int, default=_RUNS, metavar="N", help=f"of each metric (default {_RUNS})")
+    parser.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence of the intervals (default 0.95)")
+    parser.add_argument("--seed", type=int, metavar="S", help="for the same result again (default: another one each time)")
+    parser.add_argument("--plot", metavar="FILE", help="plot measured and predicted errors: .svg, .png or .pdf")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    return _simulate
+
+
+def _simulate(arguments: argparse.Namespace) -> int:
+    import numpy as np
+
+    from deniable_aggregator.planning.rehearsal import read_shares, rehearsals
+
+    draw = _drawing() if arguments.plot else None  # a missing library is reported before the work
+    if arguments.seed is not None and arguments.seed < 0:
+        raise ConfigurationError("--seed is a whole number of at least 0")
+    seed = np.random.SeedSequence().entropy if arguments.seed is None else arguments.seed
+    stated = read_shares(arguments.shares) if arguments.shares else {}
+    made, left = rehearsals(newest(arguments.file), stated)
+    advance = _progress(len(made) * max(arguments.runs, 0))
+    results = [
+        rehearsal.run(arguments.users, arguments.runs, np.random.default_rng(chance), level=arguments.level, advance=advance)
+        for rehearsal, chance in zip(made, np.random.SeedSequence(seed).spawn(len(made)), strict=True)
+    ]
+    if arguments.json:
+        print(json.dumps({"seed": seed, "results": [result.to_dict() for result in results], "not_simulated": left}))
+    else:
+        _tell(results, left)
+        print(f"Seed: {seed}")
+    if draw and results:
+        draw(results, arguments.plot)
+        if not arguments.json:
+            print(f"Plot: {arguments.plot}")
+    return 0
+
+
+def _tell(results: Sequence[Result], left: Sequence[str]) -> None:
+    rows = [("metric", "mechanism", "reports", "runs", "measured", "predicted", "ratio", "coverage")]
+    for each in results:
+        known = each.predicted is not None
+        ratio = f"{each.ratio:.3f} +-{each.ratio * each.ratio_stderr:.3f}" if each.ratio else "-"
+        errors = f"{each.measured:.3g}", f"{each.predicted:.3g}" if known else "-"
+        rows.append((each.metric, each.mechanism, f"{each.n:,}", f"{each.runs:,}", *errors, ratio, f"{each.coverage:.3f}"))
+    terminal.print_table(rows)
+    print()
+    print("measured: root of the mean squared error of a share, over values and runs; predicted: by the mechanism's variance.")
+    if results:
+        print(f"coverage: the share of {results[0].level:.4g} intervals that held the truth.")
+    if left:
+        print(f"Not simulated, for no shares of given values are estimated: {', '.join(left)}.")
+
+
+def _progress(runs: int) -> Callable[[], None]:
+    """Return a function that shows progress on a terminal, for each run."""
+    screen, done = terminal.raw(sys.stderr), count(1)
+
+    def advance() -> None:
+        number = next(done)
+        if screen.isatty():
+            end = "\r" if number < runs else "\r\033[K"
+            print(f"{number:,} of {runs:,} runs", end=end, file=screen, flush=True)
+
+    return advance
+
+
+def _drawing() -> Callable[[Sequence[Result], str], None]:
+    try:
+        from deniable_aggregator.planning.plot import draw
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("deniable"):
+            raise
+        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[plots]'") from None
+    return draw

@@ -1,0 +1,332 @@
+"""The outlook of a metric: what its users will tell with one mechanism, and what a wanted error needs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import ceil, floor, prod
+from typing import TYPE_CHECKING, Any
+
+from deniable import mechanisms
+from deniable.errors import ParameterError
+from deniable.expectation import resolved_from
+from deniable.mechanisms import auto
+from deniable.registry.tables import Publication
+from deniable_aggregator.accounting import checks
+from deniable_aggregator.planning.precision import precision
+from deniable_aggregator.planning.wait import LENGTHS, first_release
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from datetime import timedelta
+
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric, Registry
+    from deniable_aggregator.planning.precision import Precision
+
+__all__ = ["EPSILON_STEPS", "Outlook", "Terms", "of_mechanisms", "of_registry"]
+
+EPSILON_STEPS = 1000
+"""A needed epsilon is found to so many steps a nat."""
+
+_MOST_EPSILON = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What a plan is made for.
+
+    Parameters
+    ----------
+    users
+        People who answer once; None to find how many are needed for `within`.
+    share
+        The share of which errors are told, in [0, 1).
+    within
+        The wanted error: of a share, or of a mean as a part of the range. None if the error is to be told.
+    level
+        Confidence, in (0, 1).
+    difference
+        The rise from `share`, or of the mean, for which arms are sized; None for none.
+    per_day
+        Reports a day; None if the users report once a period, evenly over it.
+
+    Raises
+    ------
+    ParameterError
+        If a number is out of range.
+    """
+
+    users: int | None = None
+    share: float = 0.1
+    within: float | None = None
+    level: float = 0.95
+    difference: float | None = None
+    per_day: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.users is None and self.within is None:
+            raise ParameterError("a plan is for a number of users, or for an error within which estimates are to be", "neither")
+        if self.users is not None:
+            checks.count("users", self.users)
+        if not 0 <= self.share < 1:
+            raise ParameterError("a share is from 0 to below 1", self.share)
+        if self.within is not None and not 0 < self.within < 1:
+            raise ParameterError("a wanted error lies between 0 and 1", self.within)
+        if not 0 < self.level < 1:
+            raise ParameterError("a confidence level lies between 0 and 1", self.level)
+        if self.difference is not None and not 0 < self.difference <= 1 - self.share:
+            raise ParameterError("a difference is above 0, and the share with it is at most 1", self.difference)
+        if self.per_day is not None:
+            checks.positive("reports a day", self.per_day)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What one cell of a metric will tell with one mechanism.
+
+    Parameters
+    ----------
+    metric
+        As declared, or with the epsilon that it needs.
+    mechanism
+        Its mechanism; None if no epsilon is enough.
+    values
+        How many values are estimated; 0 where it is not known.
+    cell, parts
+        The segments that the cell fixes, empty for all reports; and how many such cells the reports are spread over, evenly.
+    reports
+        Reports of all cells together; None if it is not known how many are needed.
+    terms
+        What the plan is made for.
+    publication
+        How the app publishes.
+    """
+
+    metric: Metric
+    mechanism: Mechanism | None
+    values: int
+    cell: str
+    parts: int
+    reports: int | None
+    terms: Terms
+    publication: Publication
+
+    @property
+    def n(self) -> int | None:
+        """Reports of the cell."""
+        return None if self.reports is None else self.reports // self.parts
+
+    @property
+    def users(self) -> int | None:
+        """People who are asked: more than there are reports, if a sample of the answers is recorded."""
+        if self.terms.users is not None or self.reports is None:
+            return self.terms.users
+        return ceil(self.reports / Fraction(self.metric.sample))
+
+    @property
+    def stderr(self) -> float | None:
+        """Standard error of the share, or of the mean as a part of the range; None where it is not known."""
+        return self._precision.stderr(self.n, self.terms.share) if self._precision and self.n else None
+
+    @property
+    def error(self) -> float | None:
+        """Half the length of an interval with the confidence of the terms."""
+        return self._precision.error(self.n, self.terms.share, self.terms.level) if self._precision and self.n else None
+
+    @property
+    def detects(self) -> float | None:
+        """The smallest share that is detected half of the time."""
+        return self._precision.detects(self.n, self.terms.level) if self._precision and self.n else None
+
+    @property
+    def difference(self) -> float | None:
+        """The smallest rise that is seen with power 80%, if half of the reports are of each of two arms."""
+        if not self._precision or self.n is None or self.n < 2:  # noqa: PLR2004 - one report an arm
+            return None
+        at = 0.0 if self.of == "mean" else self.terms.share
+        return self._precision.difference(self.n // 2, at, self.terms.level)
+
+    @property
+    def arm(self) -> int | None:
+        """Reports that each of two arms needs, to see the difference of the terms with power 80%."""
+        if not self._precision or self.terms.difference is None:
+            return None
+        return self._precision.arm(self.terms.difference, self.terms.share, self.terms.level)
+
+    @property
+    def of(self) -> str:
+        """What is estimated: ``share`` or ``mean``."""
+        scored = self.metric.estimate == "mean" or (self.metric.estimate == "distribution" and not self.metric.binned)
+        return "mean" if scored else "share"
+
+    @property
+    def resolved(self) -> dict[str, bool]:
+        """Which quantiles so many reports resolve, roughly; empty where none are estimated."""
+        if self.metric.estimate != "distribution" or self.metric.binned or not self.mechanism or self.n is None:
+            return {}
+        return {name: self.n >= least for name, least in resolved_from(self.mechanism.epsilon).items()}
+
+    @property
+    def wait(self) -> timedelta | None:
+        """How long the first release takes; None if it never comes, or the number of reports is not known."""
+        rate = self.terms.per_day
+        if rate is None:
+            if not self.reports:
+                return None
+            rate = self.reports * self.metric.per_period / (LENGTHS[self.metric.period] / LENGTHS["day"])
+        return first_release(self.metric, self.publication, rate / self.parts)
+
+    @property
+    def _precision(self) -> Precision | None:
+        return precision(self.metric, self.mechanism, self.values) if self.mechanism else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Write it for programs. Errors of a mean are parts of the range."""
+        made, wait = self.mechanism, self.wait
+        return {
+            "metric": self.metric.id,
+            "cell": self.cell,
+            "parts": self.parts,
+            "mechanism": made.name if made else self.metric.mechanism,
+            "epsilon": made.epsilon if made else None,
+            "report_bytes": made.layout.payload_size if made else None,
+            "users": self.users,
+            "reports": self.n,
+            "of": self.of,
+            "share": None if self.of == "mean" else self.terms.share,
+            "stderr": self.stderr,
+            "error": self.error,
+            "level": self.terms.level,
+            "detects": self.detects,
+            "difference": self.difference,
+            "arm": self.arm,
+            "quantiles": self.resolved,
+            "first_release_seconds": wait.total_seconds() if wait is not None else None,
+        }
+
+
+def of_mechanisms(
+    metric: Metric, terms: Terms, *, epsilon_needed: bool = False, names: tuple[str, ...] = (), segments: tuple[int, ...] = ()
+) -> list[Outlook]:
+    """Look ahead with each mechanism, the most precise first.
+
+    Parameters
+    ----------
+    metric
+        What is asked. If `epsilon_needed`, its epsilon does not matter.
+    terms
+        What the plan is made for.
+    epsilon_needed
+        Whether to find the epsilon that `terms.within` needs.
+    names
+        Names of mechanisms; none for those that ``auto`` chooses from.
+    segments
+        The number of values of each segment.
+
+    Raises
+    ------
+    ParameterError
+        If a mechanism does not exist for this metric.
+    """
+    cells = _cells({f"segment {i}": size for i, size in enumerate(segments, 1)})
+    metric = replace(metric, segments=tuple(cells)[1 : len(segments) + 1])
+    asked = [replace(metric, mechanism=name) for name in names or _names(metric, known=not epsilon_needed)]
+    ahead = [list(_ahead(each, terms, cells, Publication(), epsilon_needed=epsilon_needed)) for each in asked]
+    ahead.sort(key=lambda rows: _merit(rows[0], epsilon_needed=epsilon_needed))
+    return [row for rows in ahead for row in rows]
+
+
+def of_registry(registry: Registry, terms: Terms) -> list[Outlook]:
+    """Look ahead for each metric of a registry, and each kind of its cells.
+
+    With users and a wanted error, each metric gets the epsilon that it needs.
+    """
+    found: list[Outlook] = []
+    for metric in registry.metrics.values():
+        cells = _cells({name: len(registry.segments[name]) for name in metric.segments})
+        candidates = len(registry.candidates(metric))
+        needed = terms.users is not None and terms.within is not None
+        found += _ahead(metric, terms, cells, registry.publication, candidates, epsilon_needed=needed)
+    return found
+
+
+def _ahead(
+    metric: Metric,
+    terms: Terms,
+    cells: dict[str, int],
+    publication: Publication,
+    candidates: int = 0,
+    *,
+    epsilon_needed: bool,
+) -> Iterator[Outlook]:
+    """Look ahead for each cell of a metric. What is needed is needed by the cell of all reports."""
+    values = candidates if metric.open else len(metric.values) if metric.type == "set" else metric.domain_size
+    n = None if terms.users is None else floor(terms.users * Fraction(metric.sample))
+    made: Mechanism | None = None
+    if not epsilon_needed:
+        made = mechanisms.of(metric)
+    elif n:
+        enough = _with_enough(metric, terms, values, n)
+        metric, made = (enough, mechanisms.of(enough)) if enough else (metric, None)
+    how = precision(metric, made, values) if made else None
+    if n is None and how and terms.within is not None:
+        n = how.users(terms.within, terms.share, terms.level)
+    for cell, parts in cells.items():
+        yield Outlook(
+            metric=metric,
+            mechanism=made,
+            values=values,
+            cell=cell,
+            parts=parts,
+            reports=n,
+            terms=terms,
+            publication=publication,
+        )
+
+
+def _with_enough(metric: Metric, terms: Terms, values: int, n: int) -> Metric | None:
+    """Return a metric with the least epsilon that the wanted error needs; None if none is enough."""
+    most = Fraction(metric.epsilon_permanent or _MOST_EPSILON)
+    steps = range(1, floor(most * EPSILON_STEPS) + 1)
+    first = bisect_left(steps, x=True, key=lambda step: _reaches(_at(metric, step), terms, values, n))
+    return _at(metric, steps[first]) if first < len(steps) else None
+
+
+def _at(metric: Metric, step: int) -> Metric:
+    return replace(metric, epsilon=str(step / EPSILON_STEPS))
+
+
+def _reaches(metric: Metric, terms: Terms, values: int, n: int) -> bool:
+    """Return whether n reports are within the wanted error; they are not if there is no such mechanism."""
+    try:
+        how = precision(metric, mechanisms.of(metric), values)
+    except ParameterError:
+        return False
+    return how is not None and terms.within is not None and how.error(n, terms.share, terms.level) <= terms.within
+
+
+def _names(metric: Metric, *, known: bool) -> list[str]:
+    """Name the mechanisms that ``auto`` chooses from; with a known epsilon only those that exist for it."""
+    if metric.type in ("number", "set"):
+        return ["auto"]
+    if known:
+        chosen = mechanisms.choose(domain_size=metric.domain_size, epsilon=metric.epsilon, permanent=metric.epsilon_permanent)
+        return [each.name for each in chosen.considered]
+    candidates = auto.permanent_candidates() if metric.kept else auto.CANDIDATES
+    return [each.name for each in candidates if each.name != "binary" or metric.domain_size == 2]  # noqa: PLR2004
+
+
+def _merit(row: Outlook, *, epsilon_needed: bool) -> tuple[bool, float, int]:
+    """Order mechanisms by what they need, or by their error."""
+    if not row.mechanism:
+        return True, 0.0, 0
+    found = row.mechanism.epsilon if epsilon_needed else row.error if row.terms.users else row.users
+    return found is None, found or 0.0, row.mechanism.layout.payload_size
+
+
+def _cells(segments: dict[str, int]) -> dict[str, int]:
+    """Name the cell of all reports, those of each segment, and those of all segments together, each with their number."""
+    together = {" x ".join(segments): prod(segments.values())} if len(segments) > 1 else {}
+    return {"": 1} | segments | together

@@ -1,0 +1,198 @@
+"""How precise reports are: the error of a share or a mean, and what so many reports can show."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from math import isnan, sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import ndtri
+
+from deniable.errors import ParameterError
+from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.dbitflip import DBitFlip
+from deniable.mechanisms.general_hadamard import GeneralHadamard
+from deniable.mechanisms.prefix import PrefixTree
+from deniable.mechanisms.rappor import Bloom
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.window import Window
+from deniable_aggregator import tally
+from deniable_aggregator.decode.bucket_estimate import Partial
+from deniable_aggregator.decode.multiple_testing import tail
+from deniable_aggregator.decode.options import OptionShares, option_shares
+from deniable_aggregator.decode.support_estimate import Supported
+
+if TYPE_CHECKING:
+    from deniable.mechanisms import Mechanism
+    from deniable.registry import Metric
+    from deniable_aggregator.decode.estimate import Estimate
+
+__all__ = ["POWER", "Precision", "precision"]
+
+POWER = 0.8
+"""Probability that a difference between two arms is seen, if it is there."""
+
+_SPREAD = 0.25  # the largest variance of answers between 0 and 1
+_HALVINGS = 60  # as many bits as a difference needs
+
+
+class Precision(ABC):
+    """What the reports of one mechanism tell of a share, or of a mean place on an axis.
+
+    All errors are of the population that those who answer are drawn from.
+    """
+
+    @abstractmethod
+    def variance(self, at: float) -> float:
+        """Compute the variance of one report's estimate, for a share of `at`."""
+
+    def detects(self, n: int, level: float = 0.95) -> float | None:  # noqa: ARG002 - nothing is detected of a mean
+        """Compute the share that n reports detect half of the time; None if there is none, or none is known."""
+        return None
+
+    def stderr(self, n: int, at: float) -> float:
+        """Compute the standard error of the estimate of n reports."""
+        return sqrt(self.variance(at) / n)
+
+    def error(self, n: int, at: float, level: float = 0.95) -> float:
+        """Compute how far the estimate of n reports may be off, with this confidence: half the length of an interval."""
+        return -float(ndtri(tail(level))) * self.stderr(n, at)
+
+    def users(self, within: float, at: float, level: float = 0.95) -> int:
+        """Compute the fewest reports whose `error` is at most `within`."""
+        n = max(round(self.variance(at) * (float(ndtri(tail(level))) / within) ** 2), 1)
+        while self.error(n, at, level) > within:
+            n += 1
+        while n > 1 and self.error(n - 1, at, level) <= within:
+            n -= 1
+        return n
+
+    def arm(self, difference: float, at: float, level: float = 0.95) -> int:
+        """Compute the reports that each of two arms needs, to see a rise from `at` by `difference` with `POWER`."""
+        z = float(ndtri(POWER) - ndtri(tail(level)))
+        return int(np.ceil((z / difference) ** 2 * (self.variance(at) + self.variance(at + difference))))
+
+    def difference(self, n: int, at: float, level: float = 0.95) -> float | None:
+        """Compute the smallest rise from `at` that two arms of n reports see with `POWER`; None if they see none."""
+        low, high = 0.0, 1 - at
+        if not high or self.arm(high, at, level) > n:
+            return None
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.arm(middle, at, level) <= n else (middle, high)
+        return high
+
+
+@dataclass(frozen=True)
+class _Shares(Precision):
+    """Shares of values.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices run.
+    values
+        How many values are estimated; 0 where it is not known, in a search.
+    """
+
+    mechanism: FrequencyOracle
+    values: int
+
+    def variance(self, at: float) -> float:
+        """Add the variance of who answers to that of the devices."""
+        return self.mechanism.variance(at, 1) + at * (1 - at)
+
+    def detects(self, n: int, level: float = 0.95) -> float | None:
+        """Ask the decoder what it would detect, if nobody held any of the values."""
+        if not self.values or isinstance(self.mechanism, PrefixTree):
+            return None
+        return _known(_nobody(self.mechanism, self.values, n).detection_frequency(1 - level))
+
+
+@dataclass(frozen=True)
+class _Options(Precision):
+    """Shares of the options of a set."""
+
+    mechanism: SampledOption | SampledPair
+
+    @cached_property
+    def _nothing(self) -> OptionShares:
+        return option_shares(self.mechanism, tally.empty(self.mechanism.layout))
+
+    @property
+    def _asked(self) -> float:
+        """Share of the reports that are about an option."""
+        return len(self.mechanism.groups[0]) / len(self._nothing.support)
+
+    def variance(self, at: float) -> float:
+        """Only some of the reports are about the option."""
+        channel = self._nothing.channel
+        return float(channel.variance(np.array(at))) / channel.gain**2 / self._asked
+
+    def detects(self, n: int, level: float = 0.95) -> float | None:
+        """Ask the decoder what it would detect, if nobody chose any of the options."""
+        support = self._nothing.support
+        told = np.full(len(support), round(n * self._asked))
+        return _known(OptionShares(n, support, told, self._nothing.channel).detection_frequency(1 - level))
+
+
+@dataclass(frozen=True)
+class _Mean(Precision):
+    """The mean place of answers on their axis, from 0 to 1, if they are spread as far as they can be.
+
+    Parameters
+    ----------
+    worst
+        Variance of one report of the answer with the largest.
+    """
+
+    worst: float
+
+    def variance(self, at: float) -> float:  # noqa: ARG002 - the worst answers are taken
+        """Add the largest spread of answers to the largest variance of the devices."""
+        return self.worst + _SPREAD
+
+
+def precision(metric: Metric, mechanism: Mechanism, values: int) -> Precision | None:
+    """Return how precise the reports of a metric are.
+
+    Parameters
+    ----------
+    metric
+        As declared.
+    mechanism
+        Its mechanism.
+    values
+        How many values are estimated; 0 where it is not known.
+
+    Returns
+    -------
+    Precision or None
+        None for Bloom filters that are decoded by regression: their error depends on all answers.
+    """
+    if isinstance(mechanism, SampledOption | SampledPair):
+        return _Options(mechanism)
+    if isinstance(mechanism, Window):
+        return _Mean(float(mechanism.worst_variance))
+    if not isinstance(mechanism, FrequencyOracle):
+        raise ParameterError("a plan is for a mechanism of shares or means", mechanism.name)
+    if metric.rounded:
+        return _Mean(mechanism.variance(0.5, 1))
+    return None if isinstance(mechanism, Bloom) and not mechanism.basic else _Shares(mechanism, values)
+
+
+def _nobody(mechanism: FrequencyOracle, values: int, n: int) -> Estimate:
+    """Return the estimate of values that nobody holds."""
+    none = np.zeros(values, np.int64)
+    if isinstance(mechanism, DBitFlip) and mechanism.layout.rows > 1:
+        return Partial(mechanism, n, none, np.full(values, round(n * mechanism.buckets / mechanism.domain_size)))
+    if isinstance(mechanism, GeneralHadamard):  # its variance at 0 is the share of reports that touch a value, over p^2
+        return Supported(mechanism, n, none, np.full(values, round(n * mechanism.variance(0.0, 1) * float(mechanism.p) ** 2)))
+    return Supported(mechanism, n, none)
+
+
+def _known(share: float) -> float | None:
+    return None if isnan(share) else share

@@ -1,0 +1,48 @@
+"""The wait: how long after the first report the first release comes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from math import ceil
+from typing import TYPE_CHECKING
+
+from deniable.registry.tables import delay
+
+if TYPE_CHECKING:
+    from deniable.registry import Metric
+    from deniable.registry.tables import Publication
+
+__all__ = ["LENGTHS", "first_release"]
+
+LENGTHS = {"hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(days=7), "month": timedelta(days=365.25 / 12)}
+"""How long each period is; of months, the average."""
+
+_SNAPSHOTS = 2  # times min_reports: the publisher holds back one, which is published once another one came
+
+
+def first_release(metric: Metric, publication: Publication, per_day: float) -> timedelta | None:
+    """Compute how long after the beginning of a period the first release of a cell comes, if reports come evenly.
+
+    Parameters
+    ----------
+    metric
+        As declared.
+    publication
+        How its app publishes.
+    per_day
+        Reports of the cell a day.
+
+    Returns
+    -------
+    timedelta or None
+        None if it never comes: too few reports of permanent responses, which are not joined over periods.
+    """
+    if publication.trial:
+        return timedelta(0)
+    length = LENGTHS[metric.period]
+    share = per_day * (length / timedelta(days=1)) / metric.min_reports  # of what a release needs, in a period
+    if share >= _SNAPSHOTS and publication.early and not metric.segments:
+        return length * (_SNAPSHOTS / share)
+    if share < 1 and metric.kept:
+        return None
+    return length * ceil(1 / share) + delay(metric.grace)

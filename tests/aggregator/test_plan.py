@@ -1,0 +1,271 @@
+"""The plan: what it says is what mechanisms and decoders say, backwards it finds what forwards is enough, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deniable import cli, mechanisms, registry
+from deniable.declared import fingerprint
+from deniable.errors import ParameterError
+from deniable.registry import Metric
+from deniable.wire.report import Stratum
+from deniable_aggregator import decode
+from deniable_aggregator.planning.outlook import EPSILON_STEPS, Terms, of_mechanisms
+from deniable_aggregator.planning.precision import precision
+from deniable_aggregator.planning.wait import first_release
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.store import Store
+from deniable_aggregator.tally import from_cells
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "plan.md").read_text("utf-8")
+SHOWN = [
+    (command, table) for command, table in re.findall(r"```sh\ndeniable (plan [^\n]*)\n```\n\n```text\n(.*?)```", PAGE, re.DOTALL)
+]
+PLAIN = [name for name in mechanisms.names() if name not in ("coin", "binary")]
+REGISTRY = """
+format = 1
+app = "shop"
+[segments]
+platform = ["linux", "macos", "windows"]
+channel = ["beta", "stable"]
+[metrics.theme]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 1.0
+segments = ["platform", "channel"]
+description = "d"
+owner = "o"
+[metrics.cart]
+type = "set"
+values = ["a", "b", "c"]
+epsilon = 0.5
+sample = 0.1
+period = "month"
+description = "d"
+owner = "o"
+[metrics.start]
+type = "number"
+range = [0, 1000]
+unit = "ms"
+estimate = "distribution"
+epsilon = 1.0
+description = "d"
+owner = "o"
+"""
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments):
+        return cli.main(("plan", *map(str, arguments))), *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def declared(tmp_path):
+    path = tmp_path / "metrics.toml"
+    path.write_text(REGISTRY)
+    return path
+
+
+def listed(size=12, **told):
+    return Metric(id="", type="categorical", values=tuple(map(str, range(size))), **{"epsilon": "1"} | told)
+
+
+def how(name, size=12, epsilon=1.0):
+    metric = listed(size, epsilon=str(epsilon), mechanism=name)
+    return precision(metric, mechanisms.of(metric), size)
+
+
+@pytest.mark.parametrize(("command", "table"), SHOWN)
+def test_what_the_page_shows_is_printed(run, command, table):
+    """The commands of docs/plan.md print the tables that stand there."""
+    status, out, _ = run(*command.split()[1:])
+    assert (status, out.splitlines()[: len(table.splitlines())]) == (0, table.splitlines())
+
+
+def test_the_page_shows_commands():
+    """The search for them finds some: an empty list would make the test above pass for nothing."""
+    assert len(SHOWN) >= 3
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_users_backwards_are_the_fewest(name):
+    """So many users are within the wanted error, and one fewer is not."""
+    made = how(name)
+    users = made.users(0.02, 0.1)
+    assert made.error(users, 0.1) <= 0.02 < made.error(users - 1, 0.1)
+
+
+@pytest.mark.parametrize("name", ["grr", "subset", "local_hash", "hadamard", "pgr"])
+def test_epsilon_backwards_is_the_least(name):
+    """The needed epsilon is within the wanted error, and a step less is not."""
+    (row,) = of_mechanisms(listed(), Terms(users=20_000, within=0.03), epsilon_needed=True, names=(name,))
+    step = round(float(row.metric.epsilon) * EPSILON_STEPS)
+    assert how(name, epsilon=step / EPSILON_STEPS).error(20_000, 0.1) == row.error <= 0.03
+    assert how(name, epsilon=(step - 1) / EPSILON_STEPS).error(20_000, 0.1) > 0.03
+
+
+def test_where_no_epsilon_is_enough():
+    """An error that sampling the people alone exceeds has no epsilon."""
+    (row,) = of_mechanisms(listed(), Terms(users=100, within=0.01), epsilon_needed=True, names=("grr",))
+    assert (row.mechanism, row.error, row.wait) == (None, None, timedelta(days=3))
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_difference_is_what_an_arm_is_for(name):
+    """The smallest difference that arms of so many reports see is the one for which each arm needs so many."""
+    made = how(name)
+    difference = made.difference(30_000, 0.1)
+    assert made.arm(difference, 0.1) <= 30_000 < made.arm(difference * 0.999, 0.1)
+    assert made.difference(3, 0.1) is None
+
+
+@pytest.mark.parametrize("name", ["grr", "l_grr", "hadamard", "pgr"])
+def test_the_error_is_the_decoders(name):
+    """Of a tally that is what is expected, the decoder states the planned error."""
+    mechanism, n = how(name).mechanism, 4_000_000
+    layout = mechanism.layout
+    chances = np.zeros(layout.width)
+    for cell in range(layout.width):
+        supported = mechanism.supported(layout.pack(0, cell))
+        low, high = map(float, mechanism.bounds()[:2])
+        chances[cell] = np.mean([high if value in supported else low for value in range(10)])
+    estimate = decode.estimate(mechanism, from_cells(layout, np.rint(n * chances).astype(np.int64)))
+    assert estimate.stderr[0] == pytest.approx(how(name).stderr(n, 0.1), rel=1e-3)
+
+
+def test_the_first_release_comes_when_the_publisher_makes_it(real_redis):
+    """Of twice min_reports the first step is published; of one fewer it is not, and the plan says as much."""
+    shop = registry.parse(
+        'format = 1\napp = "shop"\n[metrics.x]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    )
+    metric, store = shop.metrics["x"], Store(real_redis, "shop")
+    noon = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
+    stratum = Stratum("x", 1, fingerprint(metric, mechanisms.of(metric).canonical), "2026-11-21", "")
+    made = []
+    for cells in ([100, 0], [99, 0], [1, 0]):
+        assert store.commit("test", [], {stratum: np.array(cells, np.int64)}, int(noon)) == []
+        made.append(len(Publisher(store, shop).publish(noon)))
+    assert made == [0, 0, 1]
+    assert first_release(metric, shop.publication, 2400.0) == timedelta(hours=2)
+
+
+def test_when_a_release_waits_for_the_close():
+    """Segments, few reports and permanent responses each change when the first release comes."""
+    publication = registry.parse(REGISTRY).publication
+    day, close = timedelta(days=1), timedelta(days=2)
+    assert first_release(listed(), publication, 200) == day
+    assert first_release(listed(), publication, 199) == day + close
+    assert first_release(listed(segments=("platform",)), publication, 5000) == day + close
+    assert first_release(listed(), publication, 40) == 3 * day + close
+    assert first_release(listed(epsilon_permanent="2"), publication, 40) is None
+    assert first_release(listed(), replace(publication, early=False), 5000) == day + close
+    assert first_release(listed(), replace(publication, trial=True), 1) == timedelta(0)
+
+
+def test_every_metric_and_cell_of_a_registry(run, declared):
+    """A registry's plan has each metric, each kind of its cells, and the budget of all."""
+    status, out, _ = run(declared, "--users", "1e5", "--json")
+    told = json.loads(out)
+    assert status == 0
+    assert [(each["metric"], each["cell"], each["reports"]) for each in told["plan"]] == [
+        ("theme", "", 100_000),
+        ("theme", "platform", 33_333),
+        ("theme", "channel", 50_000),
+        ("theme", "platform x channel", 16_666),
+        ("cart", "", 10_000),
+        ("start", "", 100_000),
+    ]
+    assert told["plan"][5]["quantiles"] == {"p90": True, "p99": False}
+    assert told["budget"]["reserved"] == pytest.approx(sum(told["budget"]["metrics"].values()))
+    assert "A/B sees" in run(declared, "--users", "1e5")[1]
+
+
+def test_a_registry_backwards(run, declared):
+    """Without users it tells how many each metric needs, a sample of whom report; with them the epsilon of each."""
+    needed = json.loads(run(declared, "--within", "0.02", "--json")[1])["plan"]
+    assert all(each["error"] <= 0.02 for each in needed if not each["cell"])
+    assert needed[4]["users"] == 10 * needed[4]["reports"]
+    told = json.loads(run(declared, "--users", "1e5", "--within", "0.02", "--json")[1])
+    assert all(0.019 < each["error"] <= 0.02 for each in told["plan"] if not each["cell"])
+    assert {each["epsilon"] for each in told["plan"] if each["metric"] == "theme"} != {1.0}
+
+
+def test_numbers_and_sets(run):
+    """Errors of a number are in its unit; of a set, they grow as its options share the reports."""
+    _, out, _ = run("--range", "0", "60000", "--epsilon", "1", "--users", "1e5", "--json")
+    (mean,) = json.loads(out)["plan"]
+    assert (mean["of"], mean["share"], mean["detects"]) == ("mean", None, None)
+    _, few, _ = run("--options", "4", "--epsilon", "1", "--users", "1e5", "--json")
+    _, many, _ = run("--options", "16", "--epsilon", "1", "--users", "1e5", "--json")
+    few, many = (json.loads(out)["plan"][0] for out in (few, many))
+    assert many["error"] == pytest.approx(2 * few["error"])
+    assert many["detects"] > 2 * few["detects"]
+
+
+def test_arms_are_sized(run):
+    """A rise from .10 to .12 needs so many reports an arm, and so many see it."""
+    given = ("--values", "128", "--epsilon", "1", "--mechanism", "subset")
+    (row,) = json.loads(run(*given, "--users", "1e5", "--difference", "0.02", "--json")[1])["plan"]
+    assert row["arm"] == 149_977  # (1.95996 + 0.84162)^2 (V(.10) + V(.12)) / .02^2
+    (again,) = json.loads(run(*given, "--users", 2 * row["arm"], "--json")[1])["plan"]
+    assert again["difference"] == pytest.approx(0.02, rel=1e-4)
+    assert again["arm"] is None
+    table = run(*given, "--users", "1e5", "--difference", "0.02")[1]
+    assert "an arm" in table.splitlines()[0]
+    assert "149,977" in table.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "about"),
+    [
+        (["--values", "8", "--epsilon", "1"], "neither"),
+        (["--users", "100", "--epsilon", "1"], "--values, --options and --range"),
+        (["--values", "8", "--options", "8", "--users", "10", "--epsilon", "1"], "--values, --options and --range"),
+        (["--values", "1", "--users", "10", "--epsilon", "1"], "2 to 65,536"),
+        (["--values", "8", "--users", "10"], "--within"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--within", ".1"], "--within"),
+        (["--values", "8", "--within", ".1"], "--within needs"),
+        (["--values", "8", "--users", "0", "--epsilon", "1"], "users is a whole number"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--share", "1"], "a share"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--level", "1"], "a confidence level"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--difference", "0.95"], "a difference"),
+        (["--values", "8", "--within", "2", "--epsilon", "1"], "a wanted error"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--per-day", "0"], "reports a day"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--mechanism", "binary"], "binary"),
+        (["--values", "8", "--users", "10", "--epsilon", "99"], "epsilon"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--segments", "0"], "segment"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--min-reports", "0"], "--min-reports"),
+        (["--values", "8", "--users", "10", "--epsilon", "1", "--distribution"], "--range"),
+        (["--range", "5", "5", "--users", "10", "--epsilon", "1"], "--range"),
+        (["metrics.toml", "--values", "8", "--users", "10"], "--values goes without a registry"),
+        (["no.toml", "--users", "10"], "no.toml"),
+    ],
+)
+def test_bad_input_is_refused_in_words(run, arguments, about):
+    """What makes no sense ends with status 2 and a sentence."""
+    status, out, error = run(*arguments)
+    assert (status, out) == (2, "")
+    assert about in error
+
+
+def test_a_number_of_users_is_whole(run):
+    """Half a person is refused by the parser."""
+    with pytest.raises(SystemExit):
+        run("--values", "8", "--epsilon", "1", "--users", "1.5")
+
+
+def test_terms_are_checked():
+    """From Python, too."""
+    with pytest.raises(ParameterError):
+        Terms(users=0)

@@ -1,0 +1,221 @@
+"""Rehearsals: what is measured is what is planned, for every mechanism; and the subcommand that makes them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from deniable import cli, mechanisms, registry
+from deniable.registry import Metric
+from deniable_aggregator import decode
+from deniable_aggregator.planning.precision import precision
+from deniable_aggregator.planning.rehearsal import Rehearsal, rehearsals
+from deniable_aggregator.planning.simulation import Simulation
+
+EXAMPLE = Path(__file__).parents[2] / "deploy" / "metrics.toml"
+WITHIN = 0.05
+SIGMAS = 5.2
+"""Standard errors that `WITHIN` is. The normal probability of more is 2e-7; seeds are fixed, so a failure stays one."""
+TWO = ("coin", "binary")
+SHARES = """metric,value,share
+a,x,70
+a,y,30
+b,yes,0.5
+b,no,0.5
+c,"u,v",1
+"""
+REGISTRY = """
+format = 1
+app = "shop"
+[metrics.a]
+type = "categorical"
+values = ["x", "y", "z"]
+epsilon = 1.0
+description = "d"
+owner = "o"
+[metrics.b]
+type = "boolean"
+epsilon = 1.0
+sample = 0.5
+description = "d"
+owner = "o"
+[metrics.c]
+type = "product"
+factors = { f = ["t", "u"], g = ["v", "w"] }
+epsilon = 1.0
+description = "d"
+owner = "o"
+[metrics.n]
+type = "number"
+range = [0, 10]
+unit = "ms"
+estimate = "mean"
+epsilon = 1.0
+description = "d"
+owner = "o"
+"""
+
+
+def rehearsal(name, size, epsilon):
+    metric = Metric(id=name, type="categorical", values=tuple(map(str, range(size))), epsilon=str(epsilon), mechanism=name)
+    mechanism = mechanisms.make(name, domain_size=size, **({} if name == "coin" else {"epsilon": epsilon}))
+    weights = 1 / np.arange(1, size + 1)
+    return Rehearsal(metric=metric, mechanism=mechanism, values=None, shares=weights / weights.sum())
+
+
+def agrees(name, size, epsilon, users, runs):
+    result = rehearsal(name, size, epsilon).run(users, runs, np.random.default_rng(17))
+    assert result.ratio_stderr < WITHIN / SIGMAS, "too few runs to tell"
+    assert abs(result.ratio - 1) < WITHIN
+    assert abs(result.coverage - 0.95) < 0.02
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+def test_what_is_measured_is_what_is_planned(name):
+    """The error over many runs is the planned one within 5%, for every mechanism."""
+    agrees(name, *((2, 1.0, 3000, 7000) if name in TWO else (10, 1.0, 3000, 1500)))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", [name for name in mechanisms.names() if name not in TWO])
+@pytest.mark.parametrize(("size", "epsilon", "users"), [(3, 0.5, 1000), (64, 1.0, 100_000), (24, 2.0, 1_000_000_000)])
+def test_what_is_measured_is_what_is_planned_at_length(name, size, epsilon, users):
+    """The same with few and many values and people."""
+    agrees(name, size, epsilon, users, 5000 if size < 10 else 1000)
+
+
+@pytest.mark.parametrize("name", ["grr", "oue", "subset", "local_hash"])
+def test_the_planned_share_is_detected_half_of_the_time(name):
+    """A value of the smallest share is detected in half of the runs. 400 runs err by more than 0.14 with probability 2e-8."""
+    size, users, runs, rng = 32, 20_000, 400, np.random.default_rng(5)
+    made = rehearsal(name, size, 1.0)
+    share = precision(made.metric, made.mechanism, size).detects(users)
+    shares = np.zeros(size)
+    shares[3], shares[:3] = share, (1 - share) / 3
+    drawn, found = Simulation(made.mechanism), 0
+    for _ in range(runs):
+        tally = drawn.draw(rng.multinomial(users, shares), rng)
+        found += decode.estimate(made.mechanism, tally).detected()[3]
+    assert abs(found / runs - 0.5) < 0.14
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments):
+        return cli.main(("simulate", *map(str, arguments))), *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
+def declared(tmp_path):
+    path = tmp_path / "metrics.toml"
+    path.write_text(REGISTRY)
+    return path
+
+
+@pytest.fixture
+def shares(tmp_path):
+    def write(text):
+        path = tmp_path / "shares.csv"
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def test_shares_are_those_of_the_file(declared, shares):
+    """Shares and numbers of people are read by value; what a file does not state has share 0 or follows Zipf's law."""
+    from deniable_aggregator.planning.rehearsal import read_shares
+
+    made, left = rehearsals(registry.load(declared), read_shares(shares(SHARES)))
+    assert [each.shares.tolist() for each in made] == [[0.7, 0.3, 0.0], [0.5, 0.5], [0.0, 0.0, 1.0, 0.0]]
+    assert left == ["n"]
+    made, _ = rehearsals(registry.load(declared), {})
+    assert made[0].shares[0] > made[0].shares[1] > made[0].shares[2] > 0
+
+
+def test_the_command_prints_measured_beside_predicted(run, declared, shares):
+    """For people a table, for programs an object; the same seed gives the same numbers, another one others."""
+    options = (declared, "--users", "1e9", "--runs", "20", "--shares", shares(SHARES))
+    status, out, _ = run(*options, "--seed", "4", "--json")
+    told = json.loads(out)
+    assert (status, told["seed"], told["not_simulated"]) == (0, 4, ["n"])
+    assert [(each["metric"], each["reports"]) for each in told["results"]] == [("a", 10**9), ("b", 10**9 // 2), ("c", 10**9)]
+    assert all(0.3 < each["ratio"] < 3 for each in told["results"])
+    assert json.loads(run(*options, "--seed", "4", "--json")[1]) == told
+    assert json.loads(run(*options, "--json")[1])["results"] != told["results"]
+    table = run(*options, "--seed", "4")[1]
+    assert f"{told['results'][0]['measured']:.3g}" in table
+    assert "Not simulated" in table
+    assert "Seed: 4" in table
+
+
+def test_errors_are_plotted(run, declared, tmp_path):
+    """The plot has a line for each metric; without matplotlib the option is refused before the work."""
+    path = tmp_path / "errors.svg"
+    assert run(declared, "--users", "1000", "--runs", "2", "--plot", path)[0] == 0
+    assert path.read_text("utf-8").count("<svg") == 1
+    status, _, error = run(declared, "--users", "1000", "--runs", "2", "--plot", tmp_path / "errors.nothing")
+    assert status == 2
+    assert "--plot cannot be written" in error
+
+
+def test_a_plot_needs_matplotlib(run, declared, monkeypatch):
+    """A missing library is named with what brings it."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "deniable_aggregator.planning.plot", raising=False)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    status, _, error = run(declared, "--users", "1000", "--plot", "x.svg")
+    assert status == 2
+    assert "deniable[plots]" in error
+
+
+@pytest.mark.parametrize(
+    ("text", "about"),
+    [
+        ("metric,share\na,1\n", "the columns metric,value,share"),
+        ("metric,value,share\na,x,-1\n", "line 2"),
+        ("metric,value,share\na,x,nan\n", "line 2"),
+        ("metric,value,share\na,x,1\na,x,1\n", "line 3"),
+        ("metric,value,share\na,x,0\n", "all 0"),
+        ("metric,value,share\na,w,1\n", "a value that a does not have"),
+        ("metric,value,share\nd,x,1\n", "does not declare"),
+        ("metric,value,share\nn,5,1\n", "not simulated"),
+    ],
+)
+def test_bad_shares_are_refused_in_words(run, declared, shares, text, about):
+    """A file that states no shares of this registry ends with status 2 and a sentence."""
+    status, out, error = run(declared, "--users", "1000", "--shares", shares(text))
+    assert (status, out) == (2, "")
+    assert about in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "about"),
+    [
+        (["--users", "0"], "users"),
+        (["--users", "1", "--runs", "2"], "reports"),
+        (["--users", "10", "--runs", "1"], "runs"),
+        (["--users", "10", "--level", "1"], "confidence"),
+        (["--users", "10", "--seed", "-1"], "--seed"),
+        (["--users", "10", "--shares", "no.csv"], "no.csv"),
+    ],
+)
+def test_bad_options_are_refused_in_words(run, declared, arguments, about):
+    """Numbers out of range end with status 2 and a sentence."""
+    status, out, error = run(declared, *arguments)
+    assert (status, out) == (2, "")
+    assert about in error
+
+
+def test_every_metric_of_the_example_is_simulated(run):
+    """Of the example, all but the search is measured."""
+    told = json.loads(run(EXAMPLE, "--users", "1e5", "--runs", "2", "--seed", "1", "--json")[1])
+    assert told["not_simulated"] == ["crash.site"]
+    assert len(told["results"]) == 6

@@ -9,8 +9,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from deniable.errors import ConfigurationError
-from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE
+from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,10 +83,7 @@ def draw(axis: str, places: Sequence[tuple[int, Statement]], path: str, flat: Se
                 text, (1, height), (8, 0), "axes fraction", "offset points", color=color, va="center", annotation_clip=False
             )
         figure.suptitle(f"What all reports of a device tell together, for a delta of {last.delta:g}", weight="bold", size=12)
-        try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(f"--plot cannot be written: {error}") from None
+        save(figure, path)
 
 
 def _apart(heights: Sequence[float]) -> list[float]:

@@ -8,9 +8,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter, PercentFormatter
 
-from deniable.errors import ConfigurationError
 from deniable.mechanisms.permanent import Permanent
-from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE
+from deniable_aggregator.process.plotting import INK, LINE, SOFT, STYLE, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,10 +52,7 @@ def draw(results: Sequence[Result], path: str) -> None:
         for unused in panels[len(results) :]:
             unused.set_axis_off()
         figure.suptitle("Right guesses about a device, from all its reports of one answer", weight="bold", size=12)
-        try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(f"--plot cannot be written: {error}") from None
+        save(figure, path)
 
 
 def _panel(panel: Axes, result: Result) -> None:

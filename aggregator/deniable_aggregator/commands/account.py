@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from deniable import mechanisms
 from deniable.errors import ConfigurationError, ParameterError
 from deniable.registry.published import newest
+from deniable_aggregator.commands.options import drawing
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from deniable_aggregator.accounting.plan import Plan
     from deniable_aggregator.accounting.spend import Spend
@@ -60,7 +61,7 @@ def _account(arguments: Namespace) -> int:
     from deniable_aggregator.accounting import library
     from deniable_aggregator.accounting.statement import statement
 
-    draw = _drawing() if arguments.plot else None  # a missing library is reported before the work
+    draw = drawing("accounting.plot") if arguments.plot else None  # a missing library is reported before the work
     planned = None if arguments.epsilon else _plan(arguments)
     spends = planned.spends if planned else _given(arguments)
     found = statement(
@@ -200,13 +201,3 @@ def _places(most: int) -> list[int]:
 
 def _kept(spend: Spend) -> str:
     return "one response kept" if spend.count == 1 else f"{spend.count} responses kept"
-
-
-def _drawing() -> Callable[[str, Sequence[tuple[int, Statement]], str, Sequence[tuple[str, float]]], None]:
-    try:
-        from deniable_aggregator.accounting.plot import draw
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("deniable"):
-            raise
-        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[plots]'") from None
-    return draw

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import sys
-from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms, terminal
-from deniable.errors import ConfigurationError
+from deniable import mechanisms
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.permanent import Permanent
+from deniable_aggregator.commands.options import drawing, progress
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from deniable.commands.parser import Run
     from deniable.mechanisms import Mechanism
@@ -51,10 +49,10 @@ def _averaging(arguments: argparse.Namespace) -> int:
     from deniable_aggregator.attack.observer import Observer
 
     if arguments.plot:
-        _drawing()  # a missing library is reported before the work
+        drawing("attack.plot")  # a missing library is reported before the work
     observers = [Observer(_made(name, arguments), arguments.prior) for name in arguments.mechanism]
     kinds = [(2 + bool(arguments.lose_every)) if isinstance(each.mechanism, Permanent) else 1 for each in observers]
-    advance = _progress(sum(kinds) * max(arguments.devices, 0))
+    advance = progress(sum(kinds) * max(arguments.devices, 0), "devices")
     results = [
         averaging(
             observer, devices=arguments.devices, reports=arguments.reports, lose_every=arguments.lose_every, advance=advance
@@ -64,23 +62,10 @@ def _averaging(arguments: argparse.Namespace) -> int:
     for result in results:
         print(json.dumps(result.to_dict()) if arguments.json else _told(result, arguments.lose_every))
     if arguments.plot:
-        _drawing()(results, arguments.plot)
+        drawing("attack.plot")(results, arguments.plot)
         if not arguments.json:
             print(f"Plot: {arguments.plot}")
     return 0
-
-
-def _progress(devices: int) -> Callable[[], None]:
-    """Return a function that shows progress on a terminal, for each device."""
-    screen, done = terminal.raw(sys.stderr), count(1)
-
-    def advance() -> None:
-        number = next(done)
-        if screen.isatty():
-            end = "\r" if number < devices else "\r\033[K"
-            print(f"{number:,} of {devices:,} devices", end=end, file=screen, flush=True)
-
-    return advance
 
 
 def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
@@ -90,16 +75,6 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
     elif "permanent" in mechanisms.make(name, domain_size=2, epsilon=arguments.epsilon).options:
         options["permanent"] = exact(arguments.epsilon_permanent)
     return mechanisms.make(name, domain_size=arguments.domain_size, epsilon=arguments.epsilon, **options)
-
-
-def _drawing() -> Callable[[Sequence[Result], str], None]:
-    try:
-        from deniable_aggregator.attack.plot import draw
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("deniable"):
-            raise
-        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[plots]'") from None
-    return draw
 
 
 def _told(result: Result, lose_every: int | None) -> str:

@@ -6,20 +6,35 @@ import os
 import sys
 from decimal import Decimal, InvalidOperation
 from functools import wraps
+from importlib import import_module
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from deniable import terminal
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import running
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from deniable.commands.parser import Run
     from deniable_aggregator.store import Client, Store
 
-__all__ = ["STORE_STATUS", "add", "add_apps", "add_store", "answered", "environment", "opened", "stores", "whole_number"]
+__all__ = [
+    "STORE_STATUS",
+    "add",
+    "add_apps",
+    "add_store",
+    "answered",
+    "drawing",
+    "environment",
+    "opened",
+    "progress",
+    "stores",
+    "whole_number",
+]
 
 _URL, _REGISTRY, _APPS = "DENIABLE_REDIS_URL", "DENIABLE_REGISTRY", "DENIABLE_APPS"
 
@@ -159,3 +174,33 @@ def whole_number(written: str) -> int:
     if number != read:
         raise ValueError
     return number
+
+
+def drawing(module: str) -> Callable[..., None]:
+    """Return the function `draw` of a module of this package.
+
+    Raises
+    ------
+    ConfigurationError
+        If a library that it needs is not installed.
+    """
+    try:
+        draw: Any = import_module(f"deniable_aggregator.{module}").draw
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("deniable"):
+            raise
+        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[plots]'") from None
+    return draw  # type: ignore[no-any-return] # each draws its own results
+
+
+def progress(total: int, what: str) -> Callable[[], None]:
+    """Return a function that shows progress on a terminal. It is called for each of `total` runs, devices or others."""
+    screen, done = terminal.raw(sys.stderr), count(1)
+
+    def advance() -> None:
+        number = next(done)
+        if screen.isatty():
+            end = "\r" if number < total else "\r\033[K"
+            print(f"{number:,} of {total:,} {what}", end=end, file=screen, flush=True)
+
+    return advance

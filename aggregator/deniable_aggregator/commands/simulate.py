@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable import terminal
 from deniable.errors import ConfigurationError
 from deniable.registry.published import newest
-from deniable_aggregator.commands.options import whole_number
+from deniable_aggregator.commands.options import drawing, progress, whole_number
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from deniable.commands.parser import Run
     from deniable_aggregator.planning.rehearsal import Result
@@ -43,13 +41,13 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
     from deniable_aggregator.planning.rehearsal import read_shares, rehearsals
 
-    draw = _drawing() if arguments.plot else None  # a missing library is reported before the work
+    draw = drawing("planning.plot") if arguments.plot else None  # a missing library is reported before the work
     if arguments.seed is not None and arguments.seed < 0:
         raise ConfigurationError("--seed is a whole number of at least 0")
     seed = np.random.SeedSequence().entropy if arguments.seed is None else arguments.seed
     stated = read_shares(arguments.shares) if arguments.shares else {}
     made, left = rehearsals(newest(arguments.file), stated)
-    advance = _progress(len(made) * max(arguments.runs, 0))
+    advance = progress(len(made) * max(arguments.runs, 0), "runs")
     results = [
         rehearsal.run(arguments.users, arguments.runs, np.random.default_rng(chance), level=arguments.level, advance=advance)
         for rehearsal, chance in zip(made, np.random.SeedSequence(seed).spawn(len(made)), strict=True)
@@ -80,26 +78,3 @@ def _tell(results: Sequence[Result], left: Sequence[str]) -> None:
         print(f"coverage: the share of {results[0].level:.4g} intervals that held the truth.")
     if left:
         print(f"Not simulated, for no shares of given values are estimated: {', '.join(left)}.")
-
-
-def _progress(runs: int) -> Callable[[], None]:
-    """Return a function that shows progress on a terminal, for each run."""
-    screen, done = terminal.raw(sys.stderr), count(1)
-
-    def advance() -> None:
-        number = next(done)
-        if screen.isatty():
-            end = "\r" if number < runs else "\r\033[K"
-            print(f"{number:,} of {runs:,} runs", end=end, file=screen, flush=True)
-
-    return advance
-
-
-def _drawing() -> Callable[[Sequence[Result], str], None]:
-    try:
-        from deniable_aggregator.planning.plot import draw
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("deniable"):
-            raise
-        raise ConfigurationError(f"--plot needs {error.name}, which is not installed: pip install 'deniable[plots]'") from None
-    return draw

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from deniable.errors import ConfigurationError
-from deniable_aggregator.process.plotting import INK, LINE, STYLE
+from deniable_aggregator.process.plotting import INK, LINE, STYLE, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,7 +46,4 @@ def draw(results: Sequence[Result], path: str) -> None:
         panel.set_yticks(range(len(results)), [f"{result.metric} ({result.mechanism})" for result in results])
         panel.grid(axis="x", color=LINE, linewidth=0.8)
         figure.legend(loc="outside upper right", ncols=2, frameon=False)
-        try:
-            figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
-        except (OSError, ValueError) as error:
-            raise ConfigurationError(f"--plot cannot be written: {error}") from None
+        save(figure, path)

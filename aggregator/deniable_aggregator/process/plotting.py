@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["INK", "LINE", "SOFT", "STYLE"]
+from deniable.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["INK", "LINE", "SOFT", "STYLE", "save"]
 
 INK, SOFT, LINE = "#1a1f24", "#57616b", "#e6e7e3"
 """Colours of text, of less important text, and of grid lines."""
@@ -21,3 +26,17 @@ STYLE: Any = {
     "svg.hashsalt": "deniable",
 }
 """For ``matplotlib.rc_context``."""
+
+
+def save(figure: Figure, path: str) -> None:
+    """Write a plot to a file; its ending gives the format, e.g. ``.svg`` or ``.png``.
+
+    Raises
+    ------
+    ConfigurationError
+        If the file cannot be written, or its format is not known.
+    """
+    try:
+        figure.savefig(path, dpi=150, metadata={"Date": None} if path.endswith(".svg") else None)
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"--plot cannot be written: {error}") from None

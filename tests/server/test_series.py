@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
-import numpy as np
 import pytest
 
 from deniable.registry import period
-from deniable_aggregator.decode import distribution
 from deniable_aggregator.measure.series import Line, Point, Series, Told
 from deniable_server.api.openapi import OPERATIONS
 from deniable_server.pages import timeline
@@ -192,12 +190,6 @@ def test_a_mean_has_a_series_and_changes(shop):
     compared = ask(shop, f"wait/compare?a={week(4)}&b={week(2)}")["differences"][0]
     assert compared["interval"][0] < 400 < compared["interval"][1]
     assert (compared["label"], compared["value"]) == ("mean", None)
-
-
-def test_bands_over_periods_are_known_where_shares_round_to_more_than_one():
-    fitted = np.array([0.5, 0.5 + 1e-15])
-    resampled = np.array([[0.4, 0.6], [0.6, 0.4]])
-    assert distribution._widened(fitted, resampled, 100, 2.0) == pytest.approx(resampled, abs=0.1)
 
 
 def test_segments_are_compared_over_the_same_periods(shop):

@@ -20,8 +20,8 @@ import deniable
 client = deniable.init("https://key@t.example/shop", registry={file!r}, consent=True, segments=dict(platform="linux"), state=None)
 assert not deniable.record("ui.dark", True)
 assert client.stats()["dropped"] == dict(no_thread=1), client.stats()
-assert deniable.flush(5)
-assert deniable.close(5)
+assert not deniable.flush(5)  # nothing was recorded
+assert not deniable.close(5)
 '''
 failed = _interpreters.exec(_interpreters.create(), code)
 sys.exit(failed and failed.errdisplay)

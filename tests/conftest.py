@@ -30,12 +30,44 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The first count of a kind compiles a kernel, and CI machines pause: a time limit would only measure them.
-settings.register_profile("deniable", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("deniable")
+# Examples are the same in each run, like the devices' draws below, unless another seed is asked for.
+EXAMPLES = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("deniable", derandomize=True, **EXAMPLES)
+settings.register_profile("another seed", **EXAMPLES)
 
 gc.disable()  # what is collected stays to the end: to look for garbage among it took a fifth of the time
 LEFT_OUT = pytest.StashKey[int]()
 CAMPAIGNS = "pytest -q -n auto --dist worksteal -m campaign"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let another run draw otherwise."""
+    parser.addoption("--seed", type=int, default=0, help="draw otherwise, and try new examples")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Hypothesis try new examples with another seed."""
+    settings.load_profile("another seed" if config.getoption("seed") else "deniable")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Let each test draw from its own seed."""
+    from seeded import seeded
+
+    with seeded(f"{item.config.getoption('seed')} {item.nodeid}"):
+        return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> Iterator[None]:
+    """Let what several tests share draw from a seed of its own, whichever test is the first."""
+    from seeded import seeded
+
+    if fixturedef.scope == "function":
+        return (yield)
+    with seeded(f"{request.config.getoption('seed')} {fixturedef.baseid} {fixturedef.argname} {request.param_index}"):
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

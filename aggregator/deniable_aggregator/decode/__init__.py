@@ -76,8 +76,7 @@ def estimate(
     """
     if not isinstance(mechanism, FrequencyOracle):
         raise ParameterError("shares of values are estimated from reports of a frequency oracle", mechanism.name)
-    if tally.layout != mechanism.layout:
-        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    tally.check_decoder(mechanism)
     if values is None:
         if mechanism.domain_size > MAX_CELLS:
             raise ParameterError(f"a domain of more than {MAX_CELLS} values is decoded for candidates", "no values")

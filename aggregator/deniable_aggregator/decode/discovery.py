@@ -181,8 +181,7 @@ def discover(mechanism: PrefixTree, tally: Tally, *, keep: int = _KEEP, alpha: f
     ParameterError
         If the tally is not of the mechanism's layout, or a parameter is out of range.
     """
-    if tally.layout != mechanism.layout:
-        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    tally.check_decoder(mechanism)
     if isinstance(keep, bool) or not isinstance(keep, int) or keep < 1:
         raise ParameterError("keep is a whole number of at least 1", keep)
     if not 0 < alpha < 1:

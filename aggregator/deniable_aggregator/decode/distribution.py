@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deniable.errors import ParameterError
 from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.decode.consistent import consistent
@@ -178,8 +177,7 @@ def distribution(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, ke
     Z. Li, T. Wang, M. Lopuhaä-Zwakenberg, N. Li, B. Škorić: Estimating numerical distributions under local differential privacy.
     SIGMOD 2020, section 5.5.
     """
-    if tally.layout != mechanism.layout:
-        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    tally.check_decoder(mechanism)
     n = tally.n
     if not n:
         return None

@@ -136,8 +136,7 @@ def mean(mechanism: Mechanism, tally: Tally, *, repeats: float = 0.0, kept: bool
         return _Rounded(tally.n, place, stderr, stderr, spread, tally.n / (1 + repeats), shares)
     if not isinstance(mechanism, Window):
         raise ParameterError("means are estimated from reports of a window, or of two ends", mechanism.name)
-    if tally.layout != mechanism.layout:
-        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    tally.check_decoder(mechanism)
     n = tally.n
     if not n:
         return Mean(0, float("nan"), float("nan"), float("nan"), 0.25, 0.0)

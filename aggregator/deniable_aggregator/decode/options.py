@@ -220,6 +220,5 @@ def pair(mechanism: Mechanism, tally: Tally, row: int, *, repeats: float = 0.0) 
 def _checked(mechanism: Mechanism, tally: Tally) -> SampledOption | SampledPair:
     if not isinstance(mechanism, SampledOption | SampledPair):
         raise ParameterError("shares of options are estimated from reports of sets", mechanism.name)
-    if tally.layout != mechanism.layout:
-        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    tally.check_decoder(mechanism)
     return mechanism

@@ -64,8 +64,7 @@ def strict_quantile(
     """
     if not isinstance(mechanism, Window):
         raise ParameterError("strict bands are of reports of a window", mechanism.name)
-    if tally.layout != mechanism.layout:
-        raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", tally.layout)
+    tally.check_decoder(mechanism)
     alpha, steps = 2 * tail(level), mechanism.points - 1
     if not tally.n:
         return 0.0, 1.0

@@ -225,7 +225,7 @@ def _differences(declared: Declared, first: _Part, second: _Part, level: float) 
     metric = declared.metric
     if metric.discover or not first.counted.n or not second.counted.n:
         return [], 0
-    if metric.axis or metric.estimate:
+    if metric.estimate:
         one, other = (centre_of(declared, each.counted, each.repeats(metric.per_period)) for each in (first, second))
         return [_told(None, "mean", each) for each in differing_means(metric, one, other, level)], 0
     values, together = decoded(declared, tally.merge(first.counted, second.counted), {**first.periods, **second.periods})

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
-from threading import Lock
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import asdict
@@ -24,9 +22,10 @@ from deniable_aggregator.decode.options import option_shares
 from deniable_aggregator.measure.measurement import Association, Description, Estimates, Unallocated, ValueEstimate
 from deniable_aggregator.measure.numbers import chosen_of, number_of, order_of
 from deniable_aggregator.measure.refusal import next_release
+from deniable_aggregator.measure.remembered import once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from deniable.declared import Declared
     from deniable_aggregator.decode.estimate import Estimate
@@ -35,14 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LEVEL", "decoded", "described", "estimated"]
 
-T = TypeVar("T")
-
 LEVEL = 0.95
 """Default confidence level of intervals."""
 _MOST_COMBINATIONS = 1024  # with more, their covariance takes too long for a page
-_MOST_REMEMBERED = 32
-_remembered: dict[tuple[object, ...], Any] = {}
-_lock = Lock()
 
 
 def described(app: Collection, declared: Declared) -> Description:
@@ -77,7 +71,7 @@ def decoded(declared: Declared, counted: Tally, periods: Mapping[str, float]) ->
     """
     metric, mechanism = declared.metric, declared.mechanism
     repeats = panel.repeats(periods.values(), metric.per_period)
-    if metric.axis or metric.estimate:
+    if metric.estimate:
         return (), None
     if metric.type == "set":
         shares = option_shares(mechanism, counted)
@@ -92,21 +86,7 @@ def decoded(declared: Declared, counted: Tally, periods: Mapping[str, float]) ->
         estimate = decode.estimate(mechanism, counted, declared.candidates, repeats=repeats, kept=metric.kept)
         return declared.candidates, estimate
 
-    return _once((declared.fingerprint, declared.candidates, repeats), counted, search)
-
-
-def _once(about: tuple[object, ...], counted: Tally, compute: Callable[[], T]) -> T:
-    """Return what was computed about this tally before, or compute it."""
-    key = (*about, sha256(counted.cells.tobytes()).digest())
-    with _lock:
-        found: T | None = _remembered.get(key)
-    if found is None:
-        found = compute()
-        with _lock:
-            _remembered[key] = found
-            while len(_remembered) > _MOST_REMEMBERED:
-                del _remembered[next(iter(_remembered))]
-    return found
+    return once((declared.fingerprint, declared.candidates, repeats), counted, search)
 
 
 def estimated(
@@ -147,9 +127,7 @@ def estimated(
         association=_association(declared, counted, periods),
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
         estimates=[row for row in rows if row.detected or not metric.discover],
-        number=_once((declared.fingerprint, level, repeats), counted, lambda: number_of(declared, counted, repeats, level))
-        if metric.axis or metric.estimate
-        else None,
+        number=number_of(declared, counted, repeats, level),
         order=None if estimate is None else order_of(declared, estimate, repeats, level),
         chosen=chosen_of(declared, counted, repeats, level),
     )

@@ -28,6 +28,7 @@ from deniable_aggregator.measure.measurement import (
     QuantileEstimate,
     ValuesBelow,
 )
+from deniable_aggregator.measure.remembered import once
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
-__all__ = ["QUANTILES", "Centre", "centre_of", "chosen_of", "number_of", "order_of", "to_number"]
+__all__ = ["QUANTILES", "Centre", "centre_of", "chosen_of", "number_of", "order_of", "spread_of", "to_number"]
 
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page
@@ -68,13 +69,13 @@ class Centre(NamedTuple):
 def number_of(declared: Declared, counted: Tally, repeats: float, level: float) -> NumberEstimate | None:
     """Estimate a number, or the mean of an ordinal; None for other metrics."""
     metric = declared.metric
-    if not metric.axis and not metric.estimate:
+    if not metric.estimate:
         return None
     number = to_number(metric)
     low, high = (float(metric.axis.low), float(metric.axis.high)) if metric.axis else (1.0, float(len(metric.values)))
     spread = None
     if metric.estimate == "distribution":
-        spread = distribution(declared.mechanism, counted, repeats=repeats, kept=metric.kept)
+        spread = spread_of(declared, counted, repeats)
     found = centre_of(declared, counted, repeats)
     linear = metric.scale == "linear"
     each = tuple(number(end) for end in found.respondents(level))
@@ -91,6 +92,15 @@ def number_of(declared: Declared, counted: Tally, repeats: float, level: float) 
         quantiles=[] if spread is None else _quantiles(spread, number, level),
         parts=[] if spread is None else _parts(spread.grouped(), number, level),
     )
+
+
+def spread_of(declared: Declared, counted: Tally, repeats: float) -> Distribution | None:
+    """Estimate the distribution of a number; None without reports. The fit is slow, so it is remembered."""
+
+    def fit() -> Distribution | None:
+        return distribution(declared.mechanism, counted, repeats=repeats, kept=declared.metric.kept)
+
+    return once(("distribution", declared.fingerprint, repeats), counted, fit)
 
 
 def to_number(metric: Metric) -> Callable[[float], float]:

@@ -11,7 +11,6 @@ from msgspec import Struct
 from deniable.registry import period
 from deniable.registry.metric import Value
 from deniable_aggregator import tally
-from deniable_aggregator.decode.distribution import distribution
 from deniable_aggregator.decode.panel import repeats
 from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, Slope, slope
@@ -20,7 +19,7 @@ from deniable_aggregator.measure.differing import Differing, differing, differin
 from deniable_aggregator.measure.estimates import LEVEL, decoded
 from deniable_aggregator.measure.measurement import Count, Number, Span
 from deniable_aggregator.measure.merge import Meaning, meaning_of
-from deniable_aggregator.measure.numbers import centre_of, to_number
+from deniable_aggregator.measure.numbers import centre_of, spread_of, to_number
 from deniable_aggregator.measure.published import by_period, releases_of
 from deniable_aggregator.measure.refusal import Refusal, read_cell, withheld
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -251,7 +250,7 @@ def series(app: Collection, asked: Sequence[Declared], segment: str | None = Non
         for each, counted in zip(shown, tallies, strict=True)
     ]
     metric = current.metric
-    lines, left_out = (_numbers if metric.axis or metric.estimate else _shares)(current, estimated, names, level)
+    lines, left_out = (_numbers if metric.estimate else _shares)(current, estimated, names, level)
     return Series(
         trial=app.trial,
         id=metric.id,
@@ -443,7 +442,7 @@ def _axis(metric: Metric) -> tuple[object, ...]:
 
 def _median(each: _Estimated, level: float, narrow: float) -> Point | None:
     declared = each.released.declared
-    spread = distribution(declared.mechanism, each.counted, repeats=each.repeats, kept=declared.metric.kept)
+    spread = spread_of(declared, each.counted, each.repeats)
     if spread is None:
         return None
     number = to_number(declared.metric)

@@ -18,6 +18,7 @@ from deniable_aggregator.tally import kernels
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from deniable.mechanisms import Mechanism
     from deniable.wire.layout import Layout
 
 __all__ = ["Tally", "count", "empty", "from_cells", "merge", "sift", "valid", "valid_bytes"]
@@ -58,6 +59,17 @@ class Tally:
         if self.layout.kind == "index":
             return self.counts.ravel()
         return np.concatenate([self.counts.ravel(), self.reports])
+
+    def check_decoder(self, mechanism: Mechanism) -> None:
+        """Refuse a mechanism that made no such reports.
+
+        Raises
+        ------
+        ParameterError
+            If it has another layout.
+        """
+        if self.layout != mechanism.layout:
+            raise ParameterError(f"a tally decoded by {mechanism.name} has its layout {mechanism.layout}", self.layout)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Tally):

@@ -139,7 +139,7 @@ def of(metric: Metric) -> Mechanism:
     ParameterError
         If there is none, or it does not fit this type of answer.
     """
-    if metric.type in ("number", "set") or metric.estimate:
+    if metric.type == "set" or metric.estimate:
         return _make_scored(metric)
     name = _AUTO[metric.discover] if metric.open and metric.mechanism == "auto" else metric.mechanism
     fitting = _SEARCH if metric.discover else _OPEN if metric.open else _CLOSED | _OPEN

@@ -6,6 +6,7 @@ option that is drawn. A part of it for each option would cost far more than a pa
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from fractions import Fraction
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -43,8 +44,9 @@ class _Sampled(Scored):
     other: Fraction
     _kept: int
 
+    @abstractmethod
     def _groups(self, options: int) -> tuple[tuple[int, ...], ...]:
-        raise NotImplementedError
+        """Return the options of each row."""
 
     def _parameters(self) -> dict[str, Any]:
         options = self.domain_size.bit_length() - 1

@@ -38,12 +38,12 @@ def own(tmp_path):
 
 
 def test_flights_are_recovered():
-    """Every true share of 2,000 flights lies in its interval, errors are as predicted, and every report was counted."""
+    """Every true figure of 2,000 flights and 1,000 planes lies in its interval. Errors are as predicted."""
     done = demo_inside("--devices", 2000)
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["all_inside"]
-    assert (outcome["devices"], outcome["reports"]) == (2000, 14_000)
+    assert (outcome["devices"], outcome["reports"]) == (3000, 21_000)
     assert "alkey" in outcome["store"] or "redis" in outcome["store"]
     sizes = {metric["metric"]: len(metric["rows"]) for metric in outcome["metrics"]}
     assert sizes == {"flight.carrier": 16, "flight.destination": 105, "flight.origin": 3, "flight.late": 2, "flight.hour": 20}
@@ -51,7 +51,10 @@ def test_flights_are_recovered():
         assert metric["n"] == 2000
         assert sum(row["true"] for row in metric["rows"]) == pytest.approx(1)
         assert abs(metric["ratio"] - 1) < 8 * metric["ratio_spread"]
-    air, delay = outcome["numbers"]
+    air, delay, flown = outcome["numbers"]
+    assert (flown["mechanism"], flown["n"]) == ("l_grr", 7000)  # 1,000 planes on seven days
+    assert [(row["figure"], row["inside"]) for row in flown["rows"]] == [("mean", True)]
+    assert 0.3 < flown["rows"][0]["true"] < 0.6
     assert [(row["figure"], row["resolved"], row["inside"]) for row in air["rows"]] == [("mean", True, True)]
     assert 140 < air["rows"][0]["true"] < 155
     assert [row["figure"] for row in delay["rows"]] == ["median", "90% quantile"]

@@ -48,8 +48,10 @@ __all__ = ["run"]
 
 LEVEL = 0.999
 _CHUNK = 1000  # devices that share a client
+_DAILY_CHUNK = 50  # devices with a client each
 _SHOWN = 12  # values of a metric, the most frequent first
 _COUNT_SECONDS = 120.0
+_LARGE = 10  # larger figures are shown with one decimal, others with two
 _SHARES = {"median": 0.5, "90% quantile": 0.9}
 
 
@@ -85,7 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
             console.print(f"Store: {stack.origin}")
             console.print(f"Watch: {stack.url}/")
             console.print("Everything is published at once, as in a trial (trial = true).")
-            console.print(f"{len(people.rows):,} devices answer ...")
+            console.print(f"{_devices(people):,} devices answer ...")
             started = time.monotonic()
             store = Store(connect(stack.store_url), app)
             _collect(people, stack, settings, console, store)
@@ -124,15 +126,17 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
     app, _, key = settings.ingest_keys.partition(":")
     dsn = f"http://{key}@{stack.bind}/{app}"
     names = [column.metric for column in people.columns]
-    reports = len(people.rows) * len(names)
-    chunks = [people.rows[i : i + _CHUNK] for i in range(0, len(people.rows), _CHUNK)]
+    reports = _reports(people)
+    given: list[Any] = [(devices.answer, names, chunk) for chunk in _chunks(people.rows, _CHUNK)]
+    if people.daily:
+        given += [(devices.answer_daily, people.daily.column.metric, chunk) for chunk in _chunks(people.daily.rows, _DAILY_CHUNK)]
     columns = TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     pool = ProcessPoolExecutor(min(os.cpu_count() or 1, 4), multiprocessing.get_context("spawn"))
     with Progress(*columns, console=console) as progress, pool:
-        answered = progress.add_task("devices answered", total=len(people.rows))
+        answered = progress.add_task("devices answered", total=_devices(people))
         counted = progress.add_task("reports counted", total=reports)
         with _spared():
-            futures = {pool.submit(devices.answer, dsn, settings.registry, names, chunk): len(chunk) for chunk in chunks}
+            futures = {pool.submit(answer, dsn, settings.registry, asked, chunk): len(chunk) for answer, asked, chunk in given}
         try:
             for number, future in enumerate(as_completed(futures)):
                 future.result()
@@ -151,6 +155,20 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
             progress.update(counted, completed=done)
             time.sleep(0.1)
         progress.update(counted, completed=done)
+
+
+def _chunks(rows: list[Any], size: int) -> Iterator[list[Any]]:
+    for start in range(0, len(rows), size):
+        yield rows[start : start + size]
+
+
+def _devices(people: Population) -> int:
+    return len(people.rows) + (len(people.daily.rows) if people.daily else 0)
+
+
+def _reports(people: Population) -> int:
+    daily = sum(map(len, people.daily.rows)) if people.daily else 0
+    return len(people.rows) * len(people.columns) + daily
 
 
 @contextmanager
@@ -288,11 +306,11 @@ def _compare_number(metric_id: str, truths: dict[str, float], stack: Stack, sett
 def _outcome(
     people: Population, epsilon: str, stack: Stack, seconds: float, results: list[Result], numbers: list[NumberResult]
 ) -> dict[str, Any]:
-    reports = len(people.rows) * len(people.columns)
+    reports = _reports(people)
     figures = [row.inside for number in numbers for row in number.rows if row.resolved]
     return {
         "source": people.source,
-        "devices": len(people.rows),
+        "devices": _devices(people),
         "epsilon": float(epsilon),
         "store": stack.origin,
         "page": f"{stack.url}/",
@@ -328,9 +346,11 @@ def _number_table(number: NumberResult) -> Table:
     table.add_column("figure")
     for heading in ("true", "estimated", f"{LEVEL:.1%} interval", "holds the true figure"):
         table.add_column(heading, justify="right")
+    digits = 1 if max(row.high for row in number.rows) >= _LARGE else 2
     for row in number.rows:
         verdict = ("yes" if row.inside else "OUTSIDE") if row.resolved else "too few reports"
-        table.add_row(row.figure, f"{row.true:.1f}", f"{row.estimated:.1f}", f"{row.low:8.1f} to {row.high:7.1f}", verdict)
+        interval = f"{row.low:8.{digits}f} to {row.high:7.{digits}f}"
+        table.add_row(row.figure, f"{row.true:.{digits}f}", f"{row.estimated:.{digits}f}", interval, verdict)
     return table
 
 

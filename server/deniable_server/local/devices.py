@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,10 @@ from deniable.transport import SenderSettings
 if TYPE_CHECKING:
     from deniable_server.local.population import Answer
 
-__all__ = ["answer"]
+__all__ = ["answer", "answer_daily"]
+
+_DAY = 86_400
+_UNLIMITED = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
 
 
 def answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answer, ...]]) -> None:
@@ -34,14 +38,12 @@ def answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answ
     ConfigurationError
         If not every report was accepted.
     """
-    for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):  # the simulated people are not this user
-        os.environ.pop(name, None)
+    _forget_this_user()
     settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
     # One process records for many devices, which the SDK treats as one: so it may answer as often, without a budget or a state.
-    caps = Caps(epsilon=MAX_EPSILON, permanent=MAX_EPSILON, budget=Budget(per_window=None, lifetime=None))
     loaded = registry.load(registry_path)
     of_all = replace(loaded, metrics={id_: replace(metric, per_period=len(rows)) for id_, metric in loaded.metrics.items()})
-    with Client(dsn=dsn, registry=of_all, consent=True, settings=settings, caps=caps, state=None, strict=True) as client:
+    with Client(dsn=dsn, registry=of_all, consent=True, settings=settings, caps=_UNLIMITED, state=None, strict=True) as client:
         for row in rows:
             for name, value in zip(names, row, strict=True):
                 client.record(name, value)
@@ -49,3 +51,52 @@ def answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answ
         stats = client.stats()
     if stats["sent"] != len(rows) * len(names):
         raise ConfigurationError(f"not every report was accepted: {stats}")
+
+
+def answer_daily(dsn: str, registry_path: str, name: str, rows: list[tuple[int, ...]]) -> None:
+    """Record the answers that some devices give each day, and send them.
+
+    Each device has a client of its own, because it keeps a permanent response. Its clock goes from day to day; today is the last.
+
+    Parameters
+    ----------
+    dsn, registry_path
+        Of the app.
+    name
+        The metric.
+    rows
+        One row for each device, with an answer for each day.
+
+    Raises
+    ------
+    ConfigurationError
+        If not every report was accepted.
+    """
+    _forget_this_user()
+    loaded, today = registry.load(registry_path), time.time()
+    for row in rows:
+        days = [today - _DAY * ago for ago in reversed(range(len(row)))]
+        clock = _Clock()
+        with Client(dsn=dsn, registry=loaded, consent=True, caps=_UNLIMITED, state=None, strict=True, clock=clock) as client:
+            for clock.now, value in zip(days, row, strict=True):
+                client.record(name, value)
+            client.flush(60.0)
+            stats = client.stats()
+        if stats["sent"] != len(row):
+            raise ConfigurationError(f"not every report was accepted: {stats}")
+
+
+class _Clock:
+    """A clock that is set from day to day."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _forget_this_user() -> None:
+    """Forget whether this user opted out: the simulated people have not."""
+    for name in ("DO_NOT_TRACK", "DENIABLE_DISABLED"):
+        os.environ.pop(name, None)

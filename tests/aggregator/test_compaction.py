@@ -90,7 +90,7 @@ def test_many_ask_no_more_often_than_one(folder_and_store):
     one, two = Compaction(store), Compaction(store)
     one.run()
     first = await_rewriting(store)
-    two._seen = first - 1
+    two._seen = {store._client: first - 1}
     two.run()
     assert await_rewriting(store) == first
     two.run()

@@ -14,7 +14,7 @@ DAY = 86_400
 SECRET = "{shop}:seen:secret"
 
 
-@pytest.fixture(params=["fake", "wheel", "redis-server"])
+@pytest.fixture(params=["fake", "wheel", "redis-server", "cluster"])
 def client(request, start_store):
     """Empty each server in turn."""
     client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))

@@ -20,7 +20,7 @@ THEME = Stratum("ui.theme", 1, "f" * 16, "2026-11-21", "")
 OTHER = Stratum("ui.theme", 1, "f" * 16, "2026-11-22", "platform=linux")
 
 
-@pytest.fixture(params=["fake", "wheel", "redis-server"])
+@pytest.fixture(params=["fake", "wheel", "redis-server", "cluster"])
 def store(request, start_store):
     """Open an app's store on each server in turn."""
     client = fakeredis.FakeRedis() if request.param == "fake" else connect(start_store(request.param))

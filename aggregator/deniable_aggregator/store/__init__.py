@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import redis
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from deniable_aggregator.store import about, schema, tallies, uploads
 from deniable_aggregator.store.change import Change
@@ -17,6 +15,7 @@ from deniable_aggregator.store.limit import Excess, Limit, arguments
 from deniable_aggregator.store.lines import Lines
 from deniable_aggregator.store.names import Names
 from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.servers import connect, primary
 from deniable_aggregator.store.staging import Piece, Staging, digest
 from deniable_aggregator.store.table import Table
 from deniable_aggregator.store.tallies import Shelf
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["AT_ONCE", "GROUP", "Appended", "Client", "Store", "Weights", "connect"]
 
 Client = redis.Redis
-"""A client of the store: whoever holds one hands it on, and only the store's own modules speak through it."""
+"""A client of the store, of one server or several. Only the store's own modules use it; others hand it on."""
 
 GROUP = "agg"
 _DEAD_LETTERS = 10_000
@@ -48,22 +47,6 @@ AT_ONCE = 3 << 15
 """Cells in a row that a script may add at once. The store answers nobody meanwhile, for about 30 ms at most."""
 _PIECE = 1 << 15  # cells of a piece of a larger commit
 _HOUR = 3600  # the shortest period, and the finest time that is stored
-
-
-def connect(url: str, *, timeout: float = 10.0) -> Client:
-    """Open a connection pool.
-
-    Parameters
-    ----------
-    url
-        ``redis://``, ``rediss://`` or ``unix://``.
-    timeout
-        Seconds to wait for an answer; longer than the longest blocking read.
-    """
-    # By default redis-py tries ten times, with pauses, which is longer than clients wait. One more try is enough to reach a store
-    # that was restarted: the first try finds the old connection closed. So every script may be sent twice.
-    retry = Retry(NoBackoff(), 1, (redis.ConnectionError,))
-    return redis.Redis.from_url(url, socket_timeout=timeout, socket_connect_timeout=min(timeout, 2.0), retry=retry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +187,7 @@ class Store:
         self.ensure()
         all_limits = [*limits, *volumes]
         try:
-            if self._room and not self._room.take(self._client, len(entry)):
+            if self._room and not self._room.take(primary(self._client, self.stream), len(entry)):
                 self._seen.make_room(ttl)
                 return Appended("no room")
             outcome, more = self._seen.ask(
@@ -230,7 +213,7 @@ class Store:
             If it does not, or cannot be read.
         """
         if self._durability:
-            self._durability.ensure(self._client)
+            self._durability.ensure(primary(self._client, self.stream))
 
     def recall(self, key: str, ttl: int) -> bytes | None:
         """Return the record of an upload, or None.
@@ -335,7 +318,7 @@ class Store:
 
         So nothing is published or deleted too early because one clock is ahead.
         """
-        return min(time.time(), about.clock(self._client))
+        return min(time.time(), about.clock(primary(self._client, self.stream)))
 
     # Query
 

@@ -1,10 +1,13 @@
-"""What the store tells of itself: its state, its settings, its clock, how it is reached, and what its user may do."""
+"""What a server of the store tells of itself: its state, settings and clock, how it is reached, and what its user may do."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
 
+from redis.sentinel import SentinelConnectionPool
+
 from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
+from deniable_aggregator.store.servers import primaries
 
 if TYPE_CHECKING:
     import redis
@@ -13,8 +16,9 @@ __all__ = ["clock", "connection", "may", "ping", "settings", "state"]
 
 
 def ping(client: redis.Redis) -> None:
-    """See that it answers."""
-    client.ping()
+    """See that each of its servers answers."""
+    for server in primaries(client):
+        server.ping()
 
 
 def state(client: redis.Redis, section: str) -> dict[str, Any]:
@@ -36,7 +40,11 @@ def clock(client: redis.Redis) -> float:
 
 def connection(client: redis.Redis) -> dict[str, Any]:
     """Tell how a client reaches it: ``host`` or ``path``, and with what ``password``."""
-    return dict(client.connection_pool.connection_kwargs)
+    pool = client.connection_pool
+    given = dict(pool.connection_kwargs)
+    if isinstance(pool, SentinelConnectionPool):
+        given["host"], given["port"] = pool.get_master_address()  # type: ignore[no-untyped-call]
+    return given
 
 
 def may(client: redis.Redis, *command: Any) -> bool:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import redis
 
+from deniable_aggregator.store.servers import primaries
+
 if TYPE_CHECKING:
     from deniable_aggregator.store import Store
 
@@ -35,16 +37,21 @@ class Compaction:
 
     def __init__(self, store: Store) -> None:
         self._client = store._client
-        self._seen = -1
+        self._seen: dict[redis.Redis, int] = {}  # by server
 
     def run(self) -> None:
-        """Ask for a rewrite unless there was one since the last check. So many workers cause no more rewrites than one."""
-        try:
-            info = self._client.info("persistence")
-            done = int(info.get("aof_rewrites", 0))
-            if info.get("aof_enabled") and not info.get("aof_rewrite_in_progress") and self._seen in (-1, done):
-                self._client.bgrewriteaof()
-                done += 1
-            self._seen = done
-        except redis.ResponseError as error:
-            log.warning("batches stay in the store's append-only file until it rewrites it by itself (%s)", type(error).__name__)
+        """Ask each server for a rewrite unless it made one since the last check. So many workers cause no more than one."""
+        for server in primaries(self._client):
+            try:
+                self._rewrite(server)
+            except redis.ResponseError as error:
+                told = "batches stay in the store's append-only file until it rewrites it by itself (%s)"
+                log.warning(told, type(error).__name__)
+
+    def _rewrite(self, server: redis.Redis) -> None:
+        info = server.info("persistence")
+        done = int(info.get("aof_rewrites", 0))
+        if info.get("aof_enabled") and not info.get("aof_rewrite_in_progress") and self._seen.get(server, done) == done:
+            server.bgrewriteaof()
+            done += 1
+        self._seen[server] = done

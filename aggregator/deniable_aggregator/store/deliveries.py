@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+import redis
+
 from deniable_aggregator.store import GROUP
+from deniable_aggregator.store.cluster import Cluster
+from deniable_aggregator.store.servers import primary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -13,6 +18,8 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Store
 
 __all__ = ["Deliveries", "StreamEntry"]
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between reads of a cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +77,39 @@ class Deliveries:
         return _entries(cast("list[Any]", self._client.xclaim(stream, GROUP, self._worker, ms, list(ids))))
 
     def _read(self, after: str, count: int, wait_ms: int | None = None) -> dict[str, list[StreamEntry]]:
-        reply = self._client.xreadgroup(GROUP, self._worker, dict.fromkeys(self._streams, after), count=count, block=wait_ms)
-        return {stream.decode(): _entries(read) for stream, read in cast("list[Any]", reply) if read}
+        if not isinstance(self._client, Cluster):
+            return _by_stream(self._ask(self._client, self._streams, after, count, wait_ms))
+        # One read must not ask for streams of several servers, and a read that waits would keep the others waiting.
+        until, pause = time.monotonic() + (wait_ms or 0) / 1000, _FIRST_PAUSE
+        while not (found := self._read_each(after, count)) and time.monotonic() + pause < until:
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        return found
+
+    def _read_each(self, after: str, count: int) -> dict[str, list[StreamEntry]]:
+        """Read each stream by itself, all of one primary in one round trip."""
+        by_primary: dict[Any, list[str]] = {}
+        for stream in self._streams:
+            by_primary.setdefault(primary(self._client, stream), []).append(stream)
+        found: dict[str, list[StreamEntry]] = {}
+        try:
+            for server, streams in by_primary.items():
+                pipeline = server.pipeline(transaction=False)
+                for stream in streams:
+                    self._ask(pipeline, [stream], after, count)
+                for reply in pipeline.execute():
+                    found |= _by_stream(reply)
+        except redis.RedisError:
+            cast("Cluster", self._client).refresh()  # perhaps another server has a stream now
+            raise
+        return found
+
+    def _ask(self, client: Any, streams: Sequence[str], after: str, count: int, wait_ms: int | None = None) -> Any:
+        return client.xreadgroup(GROUP, self._worker, dict.fromkeys(streams, after), count=count, block=wait_ms)
+
+
+def _by_stream(reply: list[Any]) -> dict[str, list[StreamEntry]]:
+    return {stream.decode(): _entries(read) for stream, read in reply if read}
 
 
 def _entries(read: Iterable[tuple[bytes, dict[bytes, bytes] | None]]) -> list[StreamEntry]:

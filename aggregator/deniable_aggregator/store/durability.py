@@ -18,6 +18,7 @@ import redis
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.store import about
+from deniable_aggregator.store.servers import primaries
 from deniable_aggregator.store.writable import PromiseBroken
 
 if TYPE_CHECKING:
@@ -53,24 +54,24 @@ class Durability:
         if name not in NAMES:
             raise ConfigurationError(f"durability is {', '.join(NAMES[:-1])} or {NAMES[-1]}; got {name!r}")
         self.name = name
-        self._good_until = 0.0
+        self._good_until: dict[redis.Redis, float] = {}  # by server
         self._said = False
         self._kept = True
 
     def ensure(self, client: redis.Redis) -> None:
-        """Check the store regularly.
+        """Check a server of the store regularly.
 
         Parameters
         ----------
         client
-            The store.
+            The server.
 
         Raises
         ------
         StoreError
             If the store cannot be read, or was restarted with settings that do not keep the promise.
         """
-        if time.monotonic() < self._good_until:
+        if time.monotonic() < self._good_until.get(client, 0.0):
             return
         try:
             self.check(client)
@@ -81,7 +82,7 @@ class Durability:
             raise PromiseBroken("the store does not keep the promised durability") from None
 
     def check(self, client: redis.Redis) -> None:
-        """Check the store.
+        """Check the store, each server of it.
 
         Parameters
         ----------
@@ -95,7 +96,11 @@ class Durability:
         StoreError
             If it cannot be read.
         """
-        seen = read(client)
+        for server in primaries(client):
+            self._check(server)
+
+    def _check(self, server: redis.Redis) -> None:
+        seen = read(server)
         wrong = evicts(seen) or self.broken(seen)
         if wrong:
             raise ConfigurationError(wrong)
@@ -104,7 +109,7 @@ class Durability:
             log.warning("the store does not show %s: check yourself that it keeps durability %s", ", ".join(unknown), self.name)
             self._said = True
         self._kept = True
-        self._good_until = time.monotonic() + _SECONDS
+        self._good_until[server] = time.monotonic() + _SECONDS
 
     def broken(self, seen: Mapping[str, str]) -> str | None:
         """Return why settings from `read` do not keep the promise; None if nothing shows that."""
@@ -135,12 +140,12 @@ def unseen(seen: Mapping[str, str]) -> list[str]:
 
 
 def read(client: redis.Redis) -> dict[str, str]:
-    """Read the store's settings: all of them by CONFIG, most of them by INFO, none if neither is allowed.
+    """Read a server's settings: all of them by CONFIG, most of them by INFO, none if neither is allowed.
 
     Parameters
     ----------
     client
-        The store.
+        A server of the store.
 
     Raises
     ------

@@ -17,10 +17,11 @@ StoreFull = redis.OutOfMemoryError
 AWAY = (redis.ConnectionError, redis.TimeoutError)
 """It does not answer. Whether it did what it was told is not known."""
 
-_TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError)
+_REDIRECTED = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
+_TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError, *_REDIRECTED)
 _TRANSIENT_WORDS = ("MISCONF", "NOREPLICAS", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ")
 
 
 def transient(error: Exception) -> bool:
-    """Tell whether the store is away, full, or failing over."""
+    """Tell whether the store is away, full, failing over, or moving keys to another server."""
     return isinstance(error, _TRANSIENT) or (isinstance(error, StoreError) and str(error).startswith(_TRANSIENT_WORDS))

@@ -9,9 +9,12 @@ memory is read regularly: at most a second, or a hundredth of the limit, lies be
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import redis
+
+from deniable_aggregator.store.servers import primaries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,12 +29,20 @@ _STEP = 0.01
 _OVERHEAD = 100  # bytes of an upload beside its entry, at most
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is known of a server: bytes left for uploads, and how many seconds and bytes later it is read again."""
+
+    until: float = 0.0
+    left: float = 0.0
+    step: float = 0.0
+
+
 class Room:
-    """What this process knows of the memory left for uploads."""
+    """What this process knows of the memory left for uploads, by server of the store."""
 
     def __init__(self) -> None:
-        self._until = 0.0
-        self._left = self._step = 0.0
+        self._known: dict[redis.Redis, _Known] = {}
 
     def take(self, client: redis.Redis, size: int) -> bool:
         """Return whether there is room for an upload, and count it.
@@ -39,7 +50,7 @@ class Room:
         Parameters
         ----------
         client
-            The store.
+            The server that takes it.
         size
             Bytes of its entry.
 
@@ -48,32 +59,31 @@ class Room:
         StoreError
             If the store cannot be read.
         """
-        now = time.monotonic()
-        if now >= self._until or self._step <= 0:
-            self._read(client)
-            self._until = now + _SECONDS
-        if self._left <= 0:
+        now, known = time.monotonic(), self._known.get(client)
+        if known is None or now >= known.until or known.step <= 0:
+            known = self._known[client] = _read(client, now)
+        if known.left <= 0:
             return False
-        self._left -= size + _OVERHEAD
-        self._step -= size + _OVERHEAD
+        known.left -= size + _OVERHEAD
+        known.step -= size + _OVERHEAD
         return True
 
-    def _read(self, client: redis.Redis) -> None:
-        told = _memory(client)
-        most = int(told.get("maxmemory", 0))
-        self._left = left(told)
-        self._step = _STEP * most if most else float("inf")
+
+def _read(client: redis.Redis, now: float) -> _Known:
+    told = _memory(client)
+    most = int(told.get("maxmemory", 0))
+    return _Known(now + _SECONDS, left(told), _STEP * most if most else float("inf"))
 
 
 def is_full(client: redis.Redis) -> bool:
-    """Return whether uploads are refused because of memory.
+    """Return whether a server of the store refuses uploads because of memory.
 
     Raises
     ------
     StoreError
         If the store cannot be read.
     """
-    return left(_memory(client)) <= 0
+    return any(left(_memory(server)) <= 0 for server in primaries(client))
 
 
 def _memory(client: redis.Redis) -> dict[str, Any]:

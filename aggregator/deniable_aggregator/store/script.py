@@ -12,8 +12,13 @@ from weakref import WeakKeyDictionary
 
 import redis
 
+from deniable_aggregator.store.cluster import Cluster
+from deniable_aggregator.store.servers import primary
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from redis.connection import ConnectionPool
 
 __all__ = ["Script"]
 
@@ -31,14 +36,17 @@ class _Idle:
 
 _idle: WeakKeyDictionary[Any, _Idle] = WeakKeyDictionary()  # by pool
 _lock = Lock()
+_LOST = (redis.ConnectionError, redis.exceptions.AskError, redis.ReadOnlyError, redis.exceptions.ClusterDownError)
+"""The server is away, or another one has the keys now."""
 
 
 class Script:
     """A script in the store.
 
     A call uses a connection of the client's pool and keeps it for the next call of any script. Taking connections and putting
-    them back, and other work of the client around a command, costs twice as much as the call itself. A store that does not know
-    the script gets its whole text. If the connection is lost, the client tries once more in its usual way.
+    them back, and other work of the client around a command, costs twice as much as the call itself. A server that does not know
+    the script gets its whole text. If the connection is lost, or another server of a cluster has the keys now, the client tries
+    once more in its usual way.
 
     Parameters
     ----------
@@ -50,9 +58,8 @@ class Script:
 
     def __init__(self, client: redis.Redis, *names: str) -> None:
         self._text, self._sha = _read(names)
-        self._client, self._pool = client, client.connection_pool
-        with _lock:
-            self._idle = _idle.setdefault(self._pool, _Idle())
+        self._client = client
+        self._one = None if isinstance(client, Cluster) else (client.connection_pool, _idle_of(client.connection_pool))
 
     def __call__(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """Run the script.
@@ -60,18 +67,32 @@ class Script:
         Parameters
         ----------
         keys, args
-            As the script expects them.
+            As the script expects them. All keys are of one app.
 
         Raises
         ------
         StoreError
             If the store cannot be used. The script may have run, even twice.
         """
-        idle = self._idle.here()
         try:
-            connection = idle.pop() if idle else self._pool.get_connection()
+            pool, unused = self._one or self._at(keys[0])
+            return self._run(pool, unused.here(), keys, args)
+        except _LOST as error:
+            if isinstance(self._client, Cluster):
+                self._client.refresh()
+            elif not isinstance(error, redis.ConnectionError):
+                raise
+            return self._client.eval(self._text, len(keys), *keys, *args)
+        except redis.TimeoutError:
+            if isinstance(self._client, Cluster):
+                self._client.refresh()
+            raise
+
+    def _run(self, pool: ConnectionPool, idle: list[Any], keys: Sequence[str], args: Sequence[Any]) -> Any:
+        try:
+            connection = idle.pop() if idle else pool.get_connection()
         except IndexError:  # another thread was faster
-            connection = self._pool.get_connection()
+            connection = pool.get_connection()
         try:
             connection.send_command("EVALSHA", self._sha, len(keys), *keys, *args, check_health=False)
             try:
@@ -79,10 +100,17 @@ class Script:
             except redis.exceptions.NoScriptError:
                 connection.send_command("EVAL", self._text, len(keys), *keys, *args, check_health=False)
                 return connection.read_response()
-        except redis.ConnectionError:
-            return self._client.eval(self._text, len(keys), *keys, *args)
         finally:
             idle.append(connection)
+
+    def _at(self, key: str) -> tuple[ConnectionPool, _Idle]:
+        pool = primary(self._client, key).connection_pool
+        return pool, _idle.get(pool) or _idle_of(pool)
+
+
+def _idle_of(pool: ConnectionPool) -> _Idle:
+    with _lock:
+        return _idle.setdefault(pool, _Idle())
 
 
 @cache

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Final
 import redis
 
 from deniable_aggregator.store import schema
+from deniable_aggregator.store.servers import primary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 __all__ = ["REASONS", "PromiseBroken", "probe", "reason"]
 
@@ -23,7 +24,7 @@ REASONS: Final[Mapping[str, str]] = {
     "refused": "it answers with an error",
 }
 
-_PROBED = schema.SOURCE.of("probe")  # this key never exists; every server may write keys of this kind
+_PROBED = schema.SOURCE.of("probe")  # this key never exists; every user of the store may write keys of this kind
 _WORDS = {"MISCONF": "disk", "NOREPLICAS": "replicas"}
 
 
@@ -31,20 +32,24 @@ class PromiseBroken(redis.ResponseError):
     """The store does not keep the promised durability."""
 
 
-def probe(client: redis.Redis) -> None:
+def probe(client: redis.Redis, apps: Iterable[str] = ()) -> None:
     """Try a write that changes nothing. The store checks its memory, disk and role first.
 
     Parameters
     ----------
     client
         The store.
+    apps
+        Names of apps. Each server that has data of one of them is tried.
 
     Raises
     ------
     StoreError
-        If it would refuse a write.
+        If one would refuse a write.
     """
-    client.set(_PROBED, b"", xx=True, ex=1)
+    probed = {primary(client, key): key for key in (*(schema.RATE_KEY.of(app, "probe") for app in apps), _PROBED)}
+    for server, key in probed.items():
+        server.set(key, b"", xx=True, ex=1)
 
 
 def reason(error: redis.RedisError) -> str:

@@ -38,7 +38,7 @@ def readyz() -> tuple[Response, int]:
             parts[f"worker:{app.name}"] = {"ok": True} | told
             if settings.serves != "query":
                 app.store.ensure()
-        writable.probe(service().client)  # queries are written down, too
+        writable.probe(service().client, service().apps)  # queries are written down, too
         if settings.serves != "query" and room.is_full(service().client):
             parts["store"] = {"ok": False, "reason": "full"}
     except StoreError as error:

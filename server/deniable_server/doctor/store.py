@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
 from deniable_aggregator.store import about, durability, room, schema, writable
+from deniable_aggregator.store.cluster import Cluster
 from deniable_aggregator.store.durability import Durability
 from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
+from deniable_aggregator.store.servers import primaries, primary
 from deniable_server.doctor.finding import Finding
 
 if TYPE_CHECKING:
@@ -21,6 +24,7 @@ __all__ = ["access", "checks", "clock", "disk", "eviction", "memory", "promise",
 
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
+_WORSE = ("ok", "warning", "fault")
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _TOO_FAR = 3600.0  # the shortest period
 
@@ -56,18 +60,35 @@ _NOBODY: dict[str, tuple[Any, ...]] = {
 
 def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
     """Return the checks of the store, by name."""
+
+    def each(check: Callable[[Client], Finding]) -> Callable[[], Finding]:
+        return lambda: _worst(client, check)
+
+    clustered = isinstance(client, Cluster)
     return {
-        "version": lambda: version(about.state(client, "server")),
-        "role": lambda: role(about.state(client, "replication")),
-        "writes": lambda: writes(client),
-        "eviction": lambda: eviction(durability.read(client)),
-        "durability": lambda: promise(Durability(settings.durability), durability.read(client)),
-        "disk": lambda: disk(about.state(client, "persistence")),
-        "memory": lambda: memory(about.state(client, "memory")),
-        "access": lambda: access(client),
+        "version": each(lambda server: version(about.state(server, "server"))),
+        "role": each(
+            lambda server: role(about.state(server, "replication") | about.state(server, "cluster"), clustered=clustered)
+        ),
+        "writes": lambda: writes(client, apps),
+        "eviction": each(lambda server: eviction(durability.read(server))),
+        "durability": each(lambda server: promise(Durability(settings.durability), durability.read(server))),
+        "disk": each(lambda server: disk(about.state(server, "persistence"))),
+        "memory": each(lambda server: memory(about.state(server, "memory"))),
+        "access": each(access),
         "rights": lambda: rights(client, settings, apps),
-        "clock": lambda: clock(client),
+        "clock": each(clock),
     }
+
+
+def _worst(client: Client, check: Callable[[Client], Finding]) -> Finding:
+    """Check each server of the store; return the worst finding, and say of which server of several."""
+    found = [(check(server), server) for server in primaries(client)]
+    worst, server = max(found, key=lambda each: _WORSE.index(each[0].status))
+    if len(found) == 1 or worst.status == "ok":
+        return worst
+    given = about.connection(server)
+    return replace(worst, seen=f"at {given['host']}:{given['port']}: {worst.seen}")
 
 
 def version(info: dict[str, Any]) -> Finding:
@@ -79,17 +100,20 @@ def version(info: dict[str, Any]) -> Finding:
     return Finding("version", "fault", seen, "it lacks commands that are needed", "use Redis 7.0 or above, or Valkey")
 
 
-def role(info: dict[str, Any]) -> Finding:
-    """Check that the store is no replica."""
+def role(info: dict[str, Any], *, clustered: bool) -> Finding:
+    """Check that the store is no replica, and no node of a cluster that is taken for one server."""
+    if info.get("cluster_enabled") and not clustered:
+        meaning = "the keys of most apps are on its other nodes, so their uploads are refused"
+        return Finding("role", "fault", "a node of a cluster", meaning, "write DENIABLE_REDIS_URL with redis+cluster://")
     if info.get("role") == "master":
         return Finding("role", "ok", "takes writes")
     return Finding("role", "fault", "a replica", "every upload is refused", "point DENIABLE_REDIS_URL at the primary")
 
 
-def writes(client: Client) -> Finding:
+def writes(client: Client, apps: Sequence[str]) -> Finding:
     """Check that the store would accept a write, as ``/readyz`` does."""
     try:
-        writable.probe(client)
+        writable.probe(client, apps)
     except CommandForbidden:
         raise
     except CommandRefused as error:
@@ -204,7 +228,7 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
     if not more:
         return Finding("rights", "ok", "what the server needs, and nothing else that was tried")
     seen = f"the store's user may also {', '.join(more)}"
-    if _near(about.connection(client).get("host")):
+    if all(_near(about.connection(server).get("host")) for server in primaries(client)):
         return Finding("rights", "ok", f"{seen}; the store is on this machine")
     meaning = "whoever takes over the server that faces the internet reads what others have sent"
     return Finding("rights", "warning", seen, meaning, "use the users of deploy/users.acl (docs/access.md)")
@@ -212,7 +236,8 @@ def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
 
 def _may(client: Client, command: tuple[Any, ...], app: str) -> bool:
     """Return whether a command is allowed, even if it fails otherwise."""
-    return about.may(client, *(_key(part, app) if isinstance(part, schema.Key) else part for part in command))
+    told = [_key(part, app) if isinstance(part, schema.Key) else part for part in command]
+    return about.may(primary(client, _key(schema.REPORTS, app)), *told)  # all keys of an app are on one server
 
 
 def _key(kind: schema.Key, app: str) -> str:

@@ -1,0 +1,111 @@
+"""A Redis or Valkey cluster, behind the interface of one server.
+
+Each app's keys share a hash tag, so each app is on one primary, and every script uses one. `redis.RedisCluster` knows which
+primary has what, and follows a failover or a moved slot. Scripts go to the primary's own connections (`script`), because the
+cluster client around a command costs more than the command.
+"""
+
+from __future__ import annotations
+
+from functools import wraps
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import redis
+from redis.cluster import ClusterNode, RedisCluster
+from redis.crc import key_slot
+from redis.exceptions import RedisClusterException
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """A client of a cluster. It connects when it is first used, and raises nothing but `StoreError`.
+
+    It has the commands of `redis.Redis`. Commands that change or read keys are sent to the primary that has them.
+
+    Parameters
+    ----------
+    places
+        Host and port of some nodes, one of which must be reached.
+    options
+        Of each connection, as `redis.Redis` takes them.
+    """
+
+    def __init__(self, places: Sequence[tuple[str, int]], **options: Any) -> None:
+        self._places, self._options = places, options
+        self._lock = Lock()
+        self._reached: RedisCluster | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a command of the cluster."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _telling(getattr(self._client(), name))
+
+    def primary(self, key: str) -> redis.Redis:
+        """Return a client of the primary that has a key.
+
+        Raises
+        ------
+        StoreError
+            If no primary is known to have it.
+        """
+        client = self._client()
+        try:
+            node = client.nodes_manager.slots_cache[key_slot(key.encode())][0]
+        except (KeyError, IndexError):
+            raise redis.ConnectionError("no primary of the cluster has this key") from None
+        return _of(client, node)
+
+    def primaries(self) -> list[redis.Redis]:
+        """Return a client of each primary."""
+        client = self._client()
+        return [_of(client, node) for node in client.get_primaries()]  # type: ignore[no-untyped-call]
+
+    def refresh(self) -> None:
+        """Ask the cluster again which primary has what."""
+        _telling(self._client().nodes_manager.initialize)()
+
+    def pipeline(self, transaction: bool = False) -> Any:  # noqa: FBT001, FBT002 - as in redis-py
+        """Return a pipeline. Its commands may go to several primaries."""
+        pipeline = self._client().pipeline(transaction=transaction)  # type: ignore[no-untyped-call]
+        pipeline.execute = _telling(pipeline.execute)
+        return pipeline
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._reached is not None:
+            self._reached.close()
+
+    def _client(self) -> RedisCluster:
+        reached = self._reached
+        if reached is None:
+            with self._lock:
+                reached = self._reached = self._reached or _telling(self._reach)()
+        return reached
+
+    def _reach(self) -> RedisCluster:
+        # Without a primary for some slots, the apps on the others go on.
+        nodes = [ClusterNode(*place) for place in self._places]  # type: ignore[no-untyped-call]
+        return RedisCluster(startup_nodes=nodes, require_full_coverage=False, **self._options)
+
+
+def _of(client: RedisCluster, node: ClusterNode) -> redis.Redis:
+    return node.redis_connection or client.get_redis_connection(node)
+
+
+def _telling(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a call raise what the cluster client calls errors of the cluster as errors of a connection."""
+
+    @wraps(call)
+    def telling(*args: Any, **options: Any) -> Any:
+        try:
+            return call(*args, **options)
+        except RedisClusterException as error:
+            raise redis.ConnectionError(f"the cluster cannot be used: {error}") from None
+
+    return telling

@@ -1,0 +1,277 @@
+"""Stores of several servers: clusters, and primaries that Sentinels name. Servers die, slots move, nothing is counted twice."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+
+import numpy as np
+import pytest
+import redis
+from machines import SLOTS, wait
+from redis.crc import key_slot
+
+from deniable_aggregator.store import Store, about, connect, health
+from deniable_aggregator.store.cluster import Cluster
+from deniable_aggregator.store.compaction import Compaction
+from deniable_aggregator.store.deliveries import Deliveries
+from deniable_aggregator.store.durability import Durability
+from deniable_aggregator.store.errors import StoreError, transient
+from deniable_aggregator.store.room import is_full
+from deniable_aggregator.store.servers import primaries, primary
+from deniable_aggregator.store.writable import probe
+
+from .test_store import THEME
+
+APPS = [f"app{number}" for number in range(8)]
+
+
+def append(store, key):
+    return store.append(b"entry", key=key, remember=b"answer", cap=100_000, ttl=60).outcome
+
+
+@pytest.fixture
+def cluster(start_store):
+    """Empty the cluster of three primaries, and connect to it."""
+    client = connect(start_store("cluster"))
+    client.flushall()
+    yield client
+    client.close()
+
+
+class Uploads(threading.Thread):
+    """Uploads one after another, each again until it is answered, as devices do."""
+
+    def __init__(self, store):
+        super().__init__()
+        self.store, self.over = store, threading.Event()
+        self.answered, self.errors = [], []
+
+    def run(self):
+        """Upload until it is over."""
+        number = 0
+        while not self.over.is_set():
+            key = f"{self.name} {number}"
+            try:
+                self.answered.append((key, append(self.store, key)))
+                number += 1
+            except StoreError as error:
+                self.errors.append(error)
+                time.sleep(0.02)
+
+
+def entries(store):
+    """Count what waits, whoever answers now."""
+    counted = []
+    wait(lambda: counted.append(store.backlog()) or True)
+    return counted[-1]
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("redis+ring://a:1", "redis.cluster:// or redis.sentinel://"),
+        ("redis+cluster://a:1/3", "one database"),
+        ("redis+sentinel://a:1,b:2", "name"),
+        ("redis+cluster://a:port", "."),
+    ],
+)
+def test_a_url_that_means_nothing_is_refused(url, message):
+    """What is wrong with it is said, and its password is not."""
+    with pytest.raises(ValueError, match=message) as caught:
+        connect(url)
+    assert "a:1" not in str(caught.value)
+
+
+def test_a_url_may_have_a_user_tls_and_several_places():
+    """All of it reaches the connections of each server."""
+    client = connect("rediss+cluster://me:p%40ss@one:7000,two,[::1]:7002/?ssl_ca_certs=/ca.pem")
+    assert isinstance(client, Cluster)
+    assert client._places == [("one", 7000), ("two", 6379), ("::1", 7002)]
+    assert {"username": "me", "password": "p@ss", "ssl": True, "ssl_ca_certs": "/ca.pem"}.items() <= client._options.items()
+    watched = connect("redis+sentinel://me:secret@one,two:1/shop/2?sentinel_password=other").connection_pool
+    assert {"username": "me", "password": "secret", "db": 2}.items() <= watched.connection_kwargs.items()
+    assert watched.service_name == "shop"
+    asked = [each.connection_pool.connection_kwargs for each in watched.sentinel_manager.sentinels]
+    assert [(each["host"], each["port"], each["password"]) for each in asked] == [("one", 26379, "other"), ("two", 1, "other")]
+
+
+def test_a_cluster_that_is_away_is_an_error_of_the_store():
+    """Nothing is reached before it is used; then it is the error that all code expects, and it passes."""
+    store = Store(connect("redis+cluster://127.0.0.1:1"), "shop")
+    for use in (lambda: append(store, "k"), store.backlog, lambda: primaries(store._client)):
+        with pytest.raises(StoreError) as caught:
+            use()
+        assert transient(caught.value)
+
+
+def test_the_apps_lie_on_all_primaries(cluster):
+    """Each app has its uploads, its health and its clock at its own primary; a worker of all of them misses none."""
+    stores = [Store(cluster, app) for app in APPS]
+    assert {primary(cluster, store.stream) for store in stores} == set(primaries(cluster))
+    for store in stores:
+        store.join()
+        assert [append(store, key) for key in ("a", "b", "a")] == ["appended", "appended", "duplicate"]
+        assert health.read(store).backlog == 2
+        assert abs(store.now() - time.time()) < 1
+    everything = Deliveries(stores, "one")
+    assert {stream: len(each) for stream, each in everything.new(10, None).items()} == {store.stream: 2 for store in stores}
+    assert everything.new(10, None) == {}
+    assert len(everything.again(10)) == len(APPS)
+
+
+def test_a_reader_that_waits_hears_of_each_stream(cluster):
+    """It waits as long as it was told, and returns soon after something comes, wherever that is."""
+    stores = [Store(cluster, app) for app in APPS]
+    for store in stores:
+        store.join()
+    reader = Deliveries(stores, "one")
+    began = time.monotonic()
+    assert reader.new(10, 300) == {}
+    assert 0.15 < time.monotonic() - began < 3
+    late = threading.Timer(0.2, lambda: append(stores[3], "k"))
+    late.start()
+    assert list(reader.new(10, 20_000)) == [stores[3].stream]
+    assert time.monotonic() - began < 10
+    late.join()
+
+
+def test_many_stores_share_the_connections(cluster):
+    """Three hundred apps need one connection to each primary, and so does each of their scripts."""
+    before = [int(server.info("clients")["connected_clients"]) for server in primaries(cluster)]
+    for number in range(300):
+        store = Store(cluster, f"app{number}")
+        append(store, "k")
+        health.read(store)
+    after = [int(server.info("clients")["connected_clients"]) for server in primaries(cluster)]
+    assert sum(after) - sum(before) <= len(after)
+
+
+def test_each_primary_is_asked(cluster):
+    """A promise, room, readiness and rewriting are about every primary, and one that breaks it is enough."""
+    second = primaries(cluster)[1]
+    theirs = [app for app in APPS if primary(cluster, Store(cluster, app).stream) is second]
+    Durability("memory").check(cluster)
+    second.config_set("maxmemory-policy", "allkeys-lru")
+    try:
+        with pytest.raises(Exception, match="noeviction"):
+            Durability("memory").check(cluster)
+    finally:
+        second.config_set("maxmemory-policy", "noeviction")
+    assert not is_full(cluster)
+    second.config_set("maxmemory", 1)
+    try:
+        assert is_full(cluster)
+        with pytest.raises(redis.OutOfMemoryError):
+            probe(cluster, theirs)
+        assert append(Store(cluster, theirs[0]), "k") == "no room"
+        other = next(app for app in APPS if app not in theirs)
+        assert append(Store(cluster, other), "k") == "appended"
+    finally:
+        second.config_set("maxmemory", 0)
+    probe(cluster, APPS)
+    about.ping(cluster)
+    Compaction(Store(cluster, "shop")).run()
+
+
+def test_a_server_without_the_script_is_given_it(cluster):
+    """A promoted replica does not know the scripts."""
+    store = Store(cluster, "shop")
+    append(store, "a")
+    cluster.script_flush()
+    assert append(store, "b") == "appended"
+
+
+def move(cluster, store):
+    """Move the slot of an app to another primary while a thread yields; return a client of the new one."""
+    slot, old = key_slot(store.stream.encode()), primary(cluster, store.stream)
+    new = next(server for server in primaries(cluster) if server is not old)
+    new_id, old_id = (server.execute_command("CLUSTER MYID").decode() for server in (new, old))
+    new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
+    old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
+    port = new.connection_pool.connection_kwargs["port"]
+    while keys := old.execute_command("CLUSTER GETKEYSINSLOT", slot, 10):
+        old.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "REPLACE", "KEYS", *keys)
+    for server in (new, old, *primaries(cluster)):
+        server.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
+    return new
+
+
+def test_a_slot_is_moved_under_load(cluster):
+    """Uploads go on while an app moves to another primary and back: all that were answered are there, none twice."""
+    store = Store(cluster, "shop")
+    store.join()
+    threads = [Uploads(Store(cluster, "shop")) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(4):
+        wait(lambda: all(thread.is_alive() for thread in threads))
+        time.sleep(0.1)
+        before = sum(len(thread.answered) for thread in threads)
+        move(cluster, store)
+        wait(lambda before=before: sum(len(thread.answered) for thread in threads) > before + 10)
+    for thread in threads:
+        thread.over.set()
+        thread.join()
+    accepted = [key for thread in threads for key, _ in thread.answered]
+    assert len(accepted) == len(set(accepted)) > 40
+    assert store.backlog() == len(accepted)
+    assert all(transient(error) for thread in threads for error in thread.errors)
+
+
+def await_promotion(machines, killed):
+    """Wait until another server takes the writes of one that was killed."""
+    others = [each for each in machines.all if each is not killed and each.process and "--sentinel" not in each.settings]
+    before = sum(each.primary for each in others)
+    wait(lambda: sum(each.primary for each in others) > before, 30)
+
+
+@pytest.mark.parametrize("kind", ["cluster", "sentinels"])
+def test_a_primary_dies_under_load(machines, kind):
+    """Its replica takes over: uploads and commits go on by themselves, what was answered is counted once, no error surprises."""
+    url = machines.cluster(3, 1) if kind == "cluster" else machines.sentinels(3, 1)
+    client = connect(url)
+    store = Store(client, "shop")
+    store.join()
+    assert append(store, "first") == "appended"
+    port = about.connection(primary(client, store.stream))["port"]
+    dying = next(machine for machine in machines.all if machine.port == port)
+    threads = [Uploads(Store(client, "shop")) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    # The replica has all by now: what is answered while it lags is not promised without `replicated`.
+    for thread in threads:
+        thread.over.set()
+        thread.join()
+    answered = sum(len(thread.answered) for thread in threads)
+    wait(lambda: dying.client.wait(1, 1000))
+    again = [Uploads(Store(client, "shop")) for _ in range(2)]
+    dying.kill()
+    for thread in again:
+        thread.start()
+    await_promotion(machines, dying)
+    wait(lambda: sum(len(thread.answered) for thread in again) > 50, 30)
+    for thread in again:
+        thread.over.set()
+        thread.join()
+    total = 1 + answered + sum(len(thread.answered) for thread in again)
+    assert entries(store) == total
+    assert all(transient(error) for thread in again for error in thread.errors)
+    with suppress(StoreError):
+        store.join()
+    reader, counted = Deliveries([store], "one"), 0
+    while read := reader.new(500, None).get(store.stream):
+        ids = [each.id for each in read]
+        assert store.commit("one", ids, {THEME: np.array([len(ids), 0], np.int64)}, 1_795_000_000) == []
+        counted += len(ids)
+    assert counted == total
+    assert store.backlog() == 0
+    assert int(store._client.get("{shop}:tally:" + "|".join(map(str, THEME)))[:8].hex(), 16) == total
+    client.close()
+
+
+def test_the_slots_are_all_there():
+    """The number that the tests' own clusters are made with is the real one."""
+    assert key_slot(b"") < SLOTS == 1 << 14

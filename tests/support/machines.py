@@ -1,0 +1,164 @@
+"""Real store servers of a test: single ones, Sentinels, and clusters. They listen on loopback and end with the test."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import redis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from typing import Self
+
+SLOTS = 16_384
+
+
+def wait(until: Callable[[], object], seconds: float = 20.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(redis.RedisError):
+            if until():
+                return
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+@dataclass
+class Machine:
+    """A store server with a folder and a port of its own."""
+
+    program: str
+    folder: Path
+    port: int
+    settings: tuple[str, ...]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> Self:
+        """Start it, with what its folder has."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = [self.program, *self.settings, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
+        wait(self.client.ping)
+        return self
+
+    @property
+    def client(self) -> redis.Redis:
+        """A client of it."""
+        return redis.Redis(port=self.port, socket_timeout=5, decode_responses=True)
+
+    @property
+    def primary(self) -> bool:
+        """Whether it takes writes."""
+        return self.client.info("replication")["role"] == "master"
+
+    def kill(self) -> None:
+        """End it, as a power cut does."""
+        self._signal(signal.SIGKILL)
+        if self.process:
+            self.process.wait()
+        self.process = None
+
+    def stop(self) -> None:
+        """Stop it in the middle of what it does, until `go_on`."""
+        self._signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let it go on."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: int) -> None:
+        if self.process:
+            with suppress(ProcessLookupError):
+                os.kill(self.process.pid, number)
+
+
+class Machines:
+    """All that a test has started."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._program, self._folder, self.all = program, folder, []
+
+    def start(self, *settings: str) -> Machine:
+        """Start a server."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        machine = Machine(self._program, self._folder / str(port), port, ("--save", "", *settings))
+        self.all.append(machine)
+        return machine.start()
+
+    def cluster(self, primaries: int, replicas: int, *settings: str) -> str:
+        """Start a cluster with so many replicas of each primary; return its URL."""
+        told = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0", *settings]
+        nodes = []
+        while len(nodes) < primaries * (1 + replicas):
+            with socket.socket() as free:
+                free.bind(("127.0.0.1", 0))
+                bus = free.getsockname()[1]
+            nodes.append(self.start(*told, "--cluster-port", str(bus), "--cluster-replica-validity-factor", "0"))
+        names = [node.client.cluster("MYID") for node in nodes]
+        first = nodes[0]
+        for number, node in enumerate(nodes):
+            node.client.cluster("SET-CONFIG-EPOCH", number + 1)
+            if number < primaries:
+                node.client.cluster("ADDSLOTSRANGE", SLOTS * number // primaries, SLOTS * (number + 1) // primaries - 1)
+            bus = first.settings[first.settings.index("--cluster-port") + 1]
+            node.client.cluster("MEET", "127.0.0.1", first.port, bus)
+        wait(lambda: all(len(node.client.cluster("NODES")) == len(nodes) for node in nodes))
+        for number, node in enumerate(nodes[primaries:]):
+            of = names[number % primaries]
+            wait(lambda node=node, of=of: node.client.cluster("REPLICATE", of))
+        wait(lambda: all(node.client.cluster("INFO")["cluster_state"] == "ok" for node in nodes))
+        for node in nodes[primaries:]:
+            wait(lambda node=node: node.client.info("replication")["master_link_status"] == "up")
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+
+    def sentinels(self, number: int, replicas: int, *settings: str) -> str:
+        """Start a primary with replicas, and Sentinels that watch it; return their URL."""
+        primary = self.start(*settings)
+        for _ in range(replicas):
+            replica = self.start("--replicaof", "127.0.0.1", str(primary.port), "--repl-diskless-sync-delay", "0", *settings)
+            wait(lambda replica=replica: replica.client.info("replication")["master_link_status"] == "up")
+        ports = []
+        for _ in range(number):
+            watching = self._watch(primary.port, number // 2 + 1)
+            ports.append(watching.port)
+        wait(lambda: all(len(_sentinel(port, "SENTINELS")) == number - 1 for port in ports))
+        wait(lambda: all(len(_sentinel(port, "REPLICAS")) == replicas for port in ports))
+        return "redis+sentinel://" + ",".join(f"127.0.0.1:{port}" for port in ports) + "/shop"
+
+    def _watch(self, port: int, quorum: int) -> Machine:
+        """Start a Sentinel. It keeps what it knows in its configuration file."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            own = free.getsockname()[1]
+        folder = self._folder / f"sentinel-{own}"
+        folder.mkdir()
+        file = folder / "sentinel.conf"
+        file.write_text(
+            f"sentinel monitor shop 127.0.0.1 {port} {quorum}\n"
+            "sentinel down-after-milliseconds shop 500\nsentinel failover-timeout shop 3000\n"
+        )
+        machine = Machine(self._program, folder, own, (str(file), "--sentinel"))
+        self.all.append(machine)
+        return machine.start()
+
+    def close(self) -> None:
+        """End all."""
+        for machine in self.all:
+            machine.go_on()
+            machine.kill()
+
+
+def _sentinel(port: int, what: str) -> list[object]:
+    return redis.Redis(port=port, decode_responses=True, socket_timeout=5).execute_command(f"SENTINEL {what}", "shop")

@@ -229,7 +229,7 @@ def start_store(tmp_path_factory) -> Iterator[Callable[[str], str]]:
             executable = None
             if name == "cluster":
                 started = Machines(_store_program(), tmp_path_factory.mktemp("cluster"))
-                return running.enter_context(closing(started)).cluster(3, 0)
+                return running.enter_context(closing(started)).cluster(3, 0, "--appendonly", "yes")
             if name == "redis-server":
                 found = which(name)
                 if found is None:
@@ -245,6 +245,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store_url" in metafunc.fixturenames:
         both = metafunc.definition.get_closest_marker("both_stores")
         stores = ["wheel", "redis-server"] if both else ["redis-server" if which("redis-server") else "wheel"]
+        if metafunc.definition.get_closest_marker("cluster_too"):
+            stores.append("cluster")
         metafunc.parametrize("store_url", stores, indirect=True)
 
 

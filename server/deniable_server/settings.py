@@ -76,7 +76,7 @@ class Settings:
     Parameters
     ----------
     redis_url
-        ``redis://``, ``rediss://`` or ``unix://``.
+        As `deniable_aggregator.store.connect` takes it.
     registry
         Path of metrics.toml, or of the folder of published registries; several, one for each app, are joined by ``:``.
     signed_registry

@@ -14,6 +14,8 @@ from deniable_aggregator.store import Store, batch
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.dead_letters import DeadLetters
 
+pytestmark = pytest.mark.cluster_too
+
 INDEX = Layout(1, 5, "index")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
 SECRET = b"\4\4\4\4\4\4\4\4"

@@ -28,7 +28,7 @@ from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.dead_letters import DeadLetters
 from deniable_aggregator.store.tallies import name
 
-pytestmark = pytest.mark.both_stores
+pytestmark = [pytest.mark.both_stores, pytest.mark.cluster_too]
 
 DAY = 86_400
 ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over

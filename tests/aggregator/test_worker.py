@@ -16,7 +16,7 @@ from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import GROUP, Store, batch
 from deniable_aggregator.store.batch import Group
 
-pytestmark = pytest.mark.both_stores
+pytestmark = [pytest.mark.both_stores, pytest.mark.cluster_too]
 
 INDEX, BITS = Layout(1, 5, "index"), Layout(1, 12, "bits")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")

@@ -140,10 +140,11 @@ def test_a_wrong_estimate_fails_the_demo(monkeypatch, capsys):
     assert "OUTSIDE" in capsys.readouterr().out
 
 
-def test_a_given_store_may_be_used_twice(start_store, own):
-    """Two demos in one store count apart, each its own devices."""
+@pytest.mark.parametrize("kind", ["wheel", "cluster"])
+def test_a_given_store_may_be_used_twice(start_store, own, kind):
+    """Two demos in one store, or in a cluster, count apart, each its own devices."""
     for _ in range(2):
-        done = demo_inside(*own, "--devices", 300, "--redis-url", start_store("wheel"))
+        done = demo_inside(*own, "--devices", 300, "--redis-url", start_store(kind))
         assert done.returncode == 0, done.stderr
         outcome = json.loads(done.stdout)
         assert {metric["n"] for metric in outcome["metrics"]} == {300}

@@ -20,6 +20,8 @@ from deniable_server.access.keys import KeyStore, id_of
 
 from .conftest import INGEST, READ, Served
 
+pytestmark = pytest.mark.cluster_too
+
 REGISTRY = """
 format = 1
 app = "shop"

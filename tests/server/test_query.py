@@ -15,6 +15,8 @@ from deniable_server.access.keys import KeyStore
 
 from .conftest import READ
 
+pytestmark = pytest.mark.cluster_too
+
 
 def plausible_shares(mechanism, body):
     """Return the shares from which the errors of an answer are computed."""

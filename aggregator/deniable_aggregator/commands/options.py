@@ -145,7 +145,9 @@ def opened(url: str, *, timeout: float = 10.0) -> Client:
     try:
         return connect(url, timeout=timeout)
     except ValueError:  # its text may contain a password
-        raise ConfigurationError("DENIABLE_REDIS_URL, --redis-url: redis://, rediss:// or unix://, as redis-py has it") from None
+        raise ConfigurationError(
+            "DENIABLE_REDIS_URL, --redis-url: redis://, redis+cluster:// or redis+sentinel:// (docs/operations.md)"
+        ) from None
 
 
 def answered(run: Run) -> Run:

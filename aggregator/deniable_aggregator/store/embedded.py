@@ -18,7 +18,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,6 +32,8 @@ from redis.retry import Retry
 
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import children
+from deniable_aggregator.store import about
+from deniable_aggregator.store.servers import connect
 
 if TYPE_CHECKING:
     from deniable_aggregator.store import durability as durability_
@@ -59,7 +61,7 @@ class StoreServer:
     Parameters
     ----------
     url
-        Its URL, for `redis.Redis.from_url`. Not in ``repr``: it may contain a password.
+        Its URL, for `connect`. Not in ``repr``: it may contain a password.
     origin
         One line for the log: name, version and origin, without a password.
     """
@@ -97,8 +99,8 @@ class StoreServer:
             If it does not.
         """
         try:
-            with Redis.from_url(self.url, socket_timeout=5, retry=Retry(NoBackoff(), 0)) as client:
-                client.ping()
+            with closing(connect(self.url, timeout=5)) as client:
+                about.ping(client)
         except (RedisError, ValueError) as error:
             raise ConfigurationError(f"the store cannot be reached ({self.origin}): {type(error).__name__}") from None
 

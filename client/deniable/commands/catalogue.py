@@ -42,6 +42,11 @@ CATALOGUE: dict[str, Entry] = {
         "aggregator",
         ("deniable attack averaging", "deniable attack averaging --mechanism l_grr --epsilon 1 --plot averaging.svg"),
     ),
+    "audit": Entry(
+        "bound the epsilon of any randomizer from below, by calling it",
+        "aggregator",
+        ("deniable audit app:randomize --epsilon 1", "deniable audit app:randomize --epsilon 1 --inputs dark,light --calls 1e6"),
+    ),
     "audit-log": Entry(
         "look at the audit log, verify it, and move what is old to files",
         "aggregator",
@@ -188,7 +193,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "first steps": ("demo", "init", "serve"),
     "for your app": ("plan", "registry", "explain", "sent"),
     "run the service": ("status", "doctor", "keys", "publish", "worker", "check-config", "dlq", "erase", "audit-log"),
-    "review and research": ("report", "account", "prove", "attack", "simulate", "rappor"),
+    "review and research": ("report", "account", "prove", "audit", "attack", "simulate", "rappor"),
 }
 """The commands in the order of the help, the most needed first."""
 

@@ -1,1 +1,1 @@
-"""Attacks: what somebody learns from all reports of a device, or from calls of a randomizer."""
+"""Attacks: what somebody learns from all reports of a device, from two publications, or from calls of a randomizer."""

@@ -38,9 +38,13 @@ CATALOGUE: dict[str, Entry] = {
         ("deniable account --registry metrics.toml --days 365", "deniable account --epsilon 1 --reports 30"),
     ),
     "attack": Entry(
-        "guess what devices hold from all their reports, in a simulation",
+        "guess the answers of people from what is known, in a simulation",
         "aggregator",
-        ("deniable attack averaging", "deniable attack averaging --mechanism l_grr --epsilon 1 --plot averaging.svg"),
+        (
+            "deniable attack averaging",
+            "deniable attack averaging --mechanism l_grr --epsilon 1 --plot averaging.svg",
+            "deniable attack differencing --people 500 --epsilon 1",
+        ),
     ),
     "audit": Entry(
         "bound the epsilon of any randomizer from below, by calling it",

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from deniable import mechanisms, terminal
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.permanent import Permanent
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.window import Window
 from deniable_aggregator.commands.options import add_seed, drawing, progress, seed
 
 if TYPE_CHECKING:
@@ -48,7 +50,7 @@ def _add_averaging(actions: Any) -> None:
     about = "guess each device's answer from its first 1, 2, 5, ... reports, with and without a kept permanent response"
     found = actions.add_parser("averaging", help=about)
     found.add_argument("--mechanism", nargs="+", default=["l_grr", "rappor"], metavar="NAME", help="default: l_grr rappor")
-    found.add_argument("--domain-size", type=int, default=2, metavar="D", help="values (default 2)")
+    found.add_argument("--domain-size", type=int, default=2, metavar="D", help="values; of sets of m options 2^m (default 2)")
     found.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of a report in nats (default 1)")
     found.add_argument("--epsilon-permanent", default="2", metavar="E", help="of the kept response (default 2)")
     found.add_argument("--preset", metavar="NAME", help="parameters of google_rappor")
@@ -99,7 +101,7 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
     options: dict[str, Any] = {}
     if name == "google_rappor":  # its prob_f sets the epsilon of the permanent response
         options["preset"] = arguments.preset or ""
-    elif "permanent" in mechanisms.make(name, domain_size=2, epsilon=arguments.epsilon).options:
+    elif "permanent" in mechanisms.make(name, domain_size=arguments.domain_size, epsilon=arguments.epsilon).options:
         options["permanent"] = exact(arguments.epsilon_permanent)
     return mechanisms.make(name, domain_size=arguments.domain_size, epsilon=arguments.epsilon, **options)
 
@@ -107,7 +109,7 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
 def _told(result: Result, lose_every: int | None) -> str:
     mechanism, first = result.observer.mechanism, result.curves[0]
     kept = next((curve for curve in result.curves if curve.way == "kept"), None)
-    title = f"{mechanism.name}, {mechanism.domain_size} values, epsilon {mechanism.epsilon:.4g} a report"
+    title = f"{mechanism.name}, {_values(mechanism)}, epsilon {mechanism.epsilon:.4g} a report"
     if isinstance(mechanism, Permanent):
         total = f"{mechanism.epsilon_permanent:.4g}" if mechanism.permanent_ratio else "without bound"
         title += f", {total} for all reports of a kept response"
@@ -118,7 +120,8 @@ def _told(result: Result, lose_every: int | None) -> str:
     guess = result.observer.chances.max()
     lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
     if kept is None:
-        lines.append("This mechanism keeps no response: ask each person once, or declare epsilon_permanent.")
+        or_keep = "" if isinstance(mechanism, SampledOption | SampledPair) else ", or declare epsilon_permanent"
+        lines.append(f"This mechanism keeps no response: ask each person once{or_keep}.")
         return "\n".join(lines) + "\n"
     bound = result.observer.bound()
     how = "the kept response itself gives" if bound.exact else "its epsilon allows"
@@ -129,6 +132,15 @@ def _told(result: Result, lose_every: int | None) -> str:
         "Next: declare epsilon_permanent for every metric that a device answers more than once, and keep the state directory."
     )
     return "\n".join(lines) + "\n"
+
+
+def _values(mechanism: Mechanism) -> str:
+    size = mechanism.domain_size
+    if isinstance(mechanism, Window):
+        return f"{size} numbers evenly over the range"
+    if isinstance(mechanism, SampledOption | SampledPair):
+        return f"{size} sets of {size.bit_length() - 1} options"
+    return f"{size} values"
 
 
 def _about_fresh(curve: Curve) -> str:

@@ -38,7 +38,8 @@ def simulate(parser: argparse.ArgumentParser) -> Run:
 def _simulate(arguments: argparse.Namespace) -> int:
     import numpy as np
 
-    from deniable_aggregator.planning.rehearsal import read_shares, rehearsals
+    from deniable_aggregator.planning.population import read_shares
+    from deniable_aggregator.planning.rehearsal import rehearsals
 
     draw = drawing("planning.plot") if arguments.plot else None  # a missing library is reported before the work
     number = seed(arguments)
@@ -62,16 +63,20 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _tell(results: Sequence[Result], left: Sequence[str]) -> None:
-    rows = [("metric", "mechanism", "reports", "runs", "measured", "predicted", "ratio", "coverage")]
+    rows = [("metric", "mechanism", "errors of", "reports", "runs", "measured", "predicted", "ratio", "coverage")]
     for each in results:
         known = each.predicted is not None
         ratio = f"{each.ratio:.3f} +-{each.ratio * each.ratio_stderr:.3f}" if each.ratio else "-"
         errors = f"{each.measured:.3g}", f"{each.predicted:.3g}" if known else "-"
-        rows.append((each.metric, each.mechanism, f"{each.n:,}", f"{each.runs:,}", *errors, ratio, f"{each.coverage:.3f}"))
+        rows.append(
+            (each.metric, each.mechanism, each.of, f"{each.n:,}", f"{each.runs:,}", *errors, ratio, f"{each.coverage:.3f}")
+        )
     terminal.print_table(rows)
     print()
-    print("measured: root of the mean squared error of a share, over values and runs; predicted: by the mechanism's variance.")
+    print("measured: root of the mean squared error, over values and runs; predicted: by the mechanism's variance.")
+    if any(each.of == "mean" for each in results):
+        print("Errors of a mean are parts of its range.")
     if results:
         print(f"coverage: the share of {results[0].level:.4g} intervals that held the truth.")
     if left:
-        print(f"Not simulated, for no shares of given values are estimated: {', '.join(left)}.")
+        print(f"Not simulated, for their answers are not listed: {', '.join(left)}.")

@@ -169,6 +169,13 @@ def test_no_bound_of_many_is_above_the_truth(name):
     assert above(name, range(100, 150)) == 0
 
 
+def test_a_bound_is_above_the_truth_as_rarely_as_it_says():
+    """With hardly any confidence some bounds are above epsilon, though not more than may be: the tests above can fail."""
+    runs = 60
+    bounds = [distinguish(response(1, seed=seed), (0, 1), calls=1000, level=0.1).epsilon for seed in range(runs)]
+    assert 3 < sum(bound > 1 for bound in bounds) < 0.9 * runs
+
+
 def test_a_bound_without_its_second_half_would_be_above_the_truth(monkeypatch):
     """The test above has power: an event that is counted where it was learned says too much."""
     halves = np.split

@@ -90,7 +90,12 @@ def test_the_likelihood_of_copies_is_that_of_brute_force(name, size, options):
 
 
 @pytest.mark.parametrize(
-    ("name", "size", "options"), [*TINY, ("binary", 2, {}), ("grr", 3, {}), ("oue", 3, {}), ("subset", 4, {})]
+    ("name", "size", "options"),
+    [
+        *TINY,
+        *(("binary", 2, {}), ("grr", 3, {}), ("oue", 3, {}), ("subset", 4, {})),
+        *(("window", 2, {}), ("window", 6, {}), ("window", 50, {}), ("sampled_option", 8, {}), ("sampled_pair", 8, {})),
+    ],
 )
 def test_the_likelihood_of_fresh_reports_is_that_of_brute_force(name, size, options):
     """A report that was randomised anew tells exactly what its distribution under each value says, and two tell the product."""
@@ -172,6 +177,14 @@ def test_fresh_noise_is_averaged_away(epsilon, mostly, surely):
         expected = binom(curve.devices, majority(reports, epsilon))
         assert expected.cdf(successes) > CHANCE
         assert expected.sf(successes - 1) > CHANCE
+
+
+@pytest.mark.parametrize(("name", "size", "share"), [("window", 5, 0.8), ("sampled_option", 8, 0.9), ("sampled_pair", 8, 0.9)])
+def test_numbers_and_sets_are_averaged_away(name, size, share):
+    """From a few hundred reports the likeliest number, or the likeliest set, is the true one."""
+    curve = simulate(Observer(mechanisms.make(name, domain_size=size, epsilon=1)), FRESH, devices=60, after=(1, 400))
+    assert curve.success[0] < 0.6
+    assert curve.success[1] > share
 
 
 class Redrawing:
@@ -408,6 +421,19 @@ def test_the_command(run):
     assert "in the long run no observer is right more often than 88.1%" in out
     assert "in the long run no observer is right more often than 73.1%" in out
     assert out.count("Next: declare epsilon_permanent") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "values"),
+    [("window", "5", "5 numbers evenly over the range"), ("sampled_option", "8", "8 sets of 3 options")],
+)
+def test_the_command_for_numbers_and_sets(run, name, size, values):
+    """Of a number a few are told apart, of a set all."""
+    status, out, _ = run("--mechanism", name, "--domain-size", size, "--devices", "10", "--reports", "20")
+    assert status == 0
+    assert out.startswith(f"{name}, {values}, epsilon 1 a report; 10 devices of each kind\n")
+    assert ("declare epsilon_permanent" in out) == (name == "window")  # sets have no permanent responses
+    assert run("--mechanism", "sampled_option", "--domain-size", "6")[0] == 2
 
 
 def test_the_command_without_a_chain(run):

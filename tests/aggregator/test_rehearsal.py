@@ -12,8 +12,9 @@ import pytest
 from deniable import cli, mechanisms, registry
 from deniable.registry import Metric
 from deniable_aggregator import decode
+from deniable_aggregator.planning.population import read_shares
 from deniable_aggregator.planning.precision import precision
-from deniable_aggregator.planning.rehearsal import Rehearsal, rehearsals
+from deniable_aggregator.planning.rehearsal import OfShares, rehearsals
 from deniable_aggregator.planning.simulation import Simulation
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "metrics.toml"
@@ -27,6 +28,11 @@ a,y,30
 b,yes,0.5
 b,no,0.5
 c,"u,v",1
+s,u,0.5
+s,w,0.9
+n,1,1
+n,10,2
+n,1e9,1
 """
 REGISTRY = """
 format = 1
@@ -49,6 +55,18 @@ factors = { f = ["t", "u"], g = ["v", "w"] }
 epsilon = 1.0
 description = "d"
 owner = "o"
+[metrics.d]
+type = "key"
+discover = true
+epsilon = 1.0
+description = "d"
+owner = "o"
+[metrics.s]
+type = "set"
+values = ["u", "v", "w"]
+epsilon = 1.0
+description = "d"
+owner = "o"
 [metrics.n]
 type = "number"
 range = [0, 10]
@@ -64,7 +82,7 @@ def rehearsal(name, size, epsilon):
     metric = Metric(id=name, type="categorical", values=tuple(map(str, range(size))), epsilon=str(epsilon), mechanism=name)
     mechanism = mechanisms.make(name, domain_size=size, **({} if name == "coin" else {"epsilon": epsilon}))
     weights = 1 / np.arange(1, size + 1)
-    return Rehearsal(metric=metric, mechanism=mechanism, values=None, shares=weights / weights.sum())
+    return OfShares(metric=metric, mechanism=mechanism, shares=weights / weights.sum())
 
 
 def agrees(name, size, epsilon, users, runs):
@@ -86,6 +104,31 @@ def test_what_is_measured_is_what_is_planned(name):
 def test_what_is_measured_is_what_is_planned_at_length(name, size, epsilon, users):
     """The same with few and many values and people."""
     agrees(name, size, epsilon, users, 5000 if size < 10 else 1000)
+
+
+NUMBERS_AND_SETS = {
+    "mean": 'type = "number"\nrange = [0, 500]\nunit = "ms"\nestimate = "mean"',
+    "distribution": 'type = "number"\nrange = [1, 1000]\nscale = "log"\nunit = "ms"\nestimate = "distribution"',
+    "kept mean": 'type = "number"\nrange = [0, 5]\nunit = "ms"\nestimate = "mean"\nepsilon_permanent = 2.0',
+    "kept distribution": 'type = "number"\nrange = [0, 5]\nunit = "ms"\nestimate = "distribution"\nepsilon_permanent = 2.0',
+    "ordinal": 'type = "ordinal"\nvalues = ["a", "b", "c"]\nestimate = "mean"',
+    "set": 'type = "set"\nvalues = ["a", "b", "c", "d", "e"]',
+    "joint": 'type = "set"\nvalues = ["a", "b", "c", "d", "e"]\njoint = true',
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "of"), [*zip(NUMBERS_AND_SETS, ["mean"] * 3 + ["shares", "mean", "options", "options"], strict=True)]
+)
+def test_errors_of_numbers_and_sets_are_those_predicted(kind, of):
+    """The error of a mean, or of the shares of options, is the predicted one within 5%; its intervals hold it."""
+    text = f'format = 1\napp = "shop"\n[metrics.m]\n{NUMBERS_AND_SETS[kind]}\nepsilon = 1.0\ndescription = "d"\nowner = "o"\n'
+    (made,), _ = rehearsals(registry.parse(text), {})
+    result = made.run(3000, 6000 if of == "mean" else 2500, np.random.default_rng(17))
+    assert result.of == of
+    assert result.ratio_stderr < WITHIN / SIGMAS, "too few runs to tell"
+    assert abs(result.ratio - 1) < WITHIN
+    assert abs(result.coverage - 0.95) < 0.02
 
 
 @pytest.mark.parametrize("name", ["grr", "oue", "subset", "local_hash"])
@@ -130,13 +173,18 @@ def shares(tmp_path):
 
 def test_shares_are_those_of_the_file(declared, shares):
     """Shares and numbers of people are read by value; what a file does not state has share 0 or follows Zipf's law."""
-    from deniable_aggregator.planning.rehearsal import read_shares
-
     made, left = rehearsals(registry.load(declared), read_shares(shares(SHARES)))
-    assert [each.shares.tolist() for each in made] == [[0.7, 0.3, 0.0], [0.5, 0.5], [0.0, 0.0, 1.0, 0.0]]
-    assert left == ["n"]
+    assert [each.shares.tolist() for each in made] == [
+        *([0.7, 0.3, 0.0], [0.5, 0.5], [0.0, 0.0, 1.0, 0.0]),
+        [0.5, 0.0, 0.9],
+        [0.25, 0.75],
+    ]
+    assert made[4].truth.tolist() == [pytest.approx((0.25 * 1 + 0.75 * 10) / 10, abs=1e-4)]
+    assert left == ["d"]
     made, _ = rehearsals(registry.load(declared), {})
     assert made[0].shares[0] > made[0].shares[1] > made[0].shares[2] > 0
+    assert made[3].shares[0] == 0.5 > made[3].shares[1] > made[3].shares[2] > 0
+    assert 0 < made[4].truth[0] < 0.5
 
 
 def test_the_command_prints_measured_beside_predicted(run, declared, shares):
@@ -144,8 +192,14 @@ def test_the_command_prints_measured_beside_predicted(run, declared, shares):
     options = (declared, "--users", "1e9", "--runs", "20", "--shares", shares(SHARES))
     status, out, _ = run(*options, "--seed", "4", "--json")
     told = json.loads(out)
-    assert (status, told["seed"], told["not_simulated"]) == (0, 4, ["n"])
-    assert [(each["metric"], each["reports"]) for each in told["results"]] == [("a", 10**9), ("b", 10**9 // 2), ("c", 10**9)]
+    assert (status, told["seed"], told["not_simulated"]) == (0, 4, ["d"])
+    assert [(each["metric"], each["reports"], each["of"]) for each in told["results"]] == [
+        ("a", 10**9, "shares"),
+        ("b", 10**9 // 2, "shares"),
+        ("c", 10**9, "shares"),
+        ("s", 10**9, "options"),
+        ("n", 10**9, "mean"),
+    ]
     assert all(0.3 < each["ratio"] < 3 for each in told["results"])
     assert json.loads(run(*options, "--seed", "4", "--json")[1]) == told
     assert json.loads(run(*options, "--json")[1])["results"] != told["results"]
@@ -185,8 +239,11 @@ def test_a_plot_needs_matplotlib(run, declared, monkeypatch):
         ("metric,value,share\na,x,1\na,x,1\n", "line 3"),
         ("metric,value,share\na,x,0\n", "all 0"),
         ("metric,value,share\na,w,1\n", "a value that a does not have"),
-        ("metric,value,share\nd,x,1\n", "does not declare"),
-        ("metric,value,share\nn,5,1\n", "not simulated"),
+        ("metric,value,share\ne,x,1\n", "does not declare"),
+        ("metric,value,share\nd,5,1\n", "not simulated"),
+        ("metric,value,share\nn,low,1\n", "a value that n does not have: low"),
+        ("metric,value,share\ns,x,1\n", "a value that s does not have: x"),
+        ("metric,value,share\ns,u,2\n", "at most 1"),
     ],
 )
 def test_bad_shares_are_refused_in_words(run, declared, shares, text, about):
@@ -215,7 +272,7 @@ def test_bad_options_are_refused_in_words(run, declared, arguments, about):
 
 
 def test_every_metric_of_the_example_is_simulated(run):
-    """Of the example, all but the search and the number are measured."""
+    """Of the example, all but the search are measured."""
     told = json.loads(run(EXAMPLE, "--users", "1e5", "--runs", "2", "--seed", "1", "--json")[1])
-    assert told["not_simulated"] == ["crash.site", "startup.ms"]
-    assert len(told["results"]) == 6
+    assert told["not_simulated"] == ["crash.site"]
+    assert len(told["results"]) == 7

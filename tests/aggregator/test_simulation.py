@@ -15,7 +15,7 @@ from deniable.errors import ParameterError
 from deniable.proof import distribution
 from deniable_aggregator import tally
 from deniable_aggregator.planning import simulation
-from deniable_aggregator.planning.simulation import Simulation
+from deniable_aggregator.planning.simulation import Simulation, draw_sets
 
 CHANCE = 1e-7
 """Probability that one of these tests fails though the law is right."""
@@ -88,9 +88,43 @@ def test_a_billion_people_take_seconds():
         assert counted.n == held.sum()
 
 
+def test_the_law_of_a_window_is_that_of_devices():
+    """A tally of two people who hold numbers has the exact joint law of two devices, with their rounding."""
+    mechanism = mechanisms.make("window", domain_size=8, epsilon=1, blocks=2, length=2)
+    drawn, rng = Simulation(mechanism, [3, 7]), np.random.default_rng(11)
+    seen = Counter(drawn.draw(np.array([1, 1]), rng).cells.tobytes() for _ in range(DRAWS))
+    assert fits(seen, law(mechanism, [3, 7])) > CHANCE
+    assert fits(seen, law(mechanism, [2, 7])) < CHANCE
+
+
+@pytest.mark.parametrize("name", ["sampled_option", "sampled_pair"])
+def test_the_law_of_sets_is_that_of_devices(name):
+    """A tally of one report has the law of a person who chooses each option independently; of two reports likewise."""
+    mechanism, shares, rng = mechanisms.make(name, domain_size=8, epsilon=1), np.array([0.9, 0.5, 0.0]), np.random.default_rng(11)
+    chances = {(a, b): (0.9 if a else 0.1) * 0.5 for a, b in product((0, 1), (0, 1))}
+    for people in (1, 2):
+        expected = Counter()
+        for chosen in product(chances, repeat=people):
+            likely = np.prod([chances[each] for each in chosen])
+            for cells, chance in law(mechanism, [a + 2 * b for a, b in chosen]).items():
+                expected[cells] += likely * chance
+        seen = Counter(draw_sets(mechanism, people, shares, rng).cells.tobytes() for _ in range(3 * DRAWS))
+        assert fits(seen, expected) > CHANCE
+    other = Counter(draw_sets(mechanism, 2, shares[::-1], rng).cells.tobytes() for _ in range(3 * DRAWS))
+    assert fits(other, expected) < CHANCE
+
+
+def test_a_billion_numbers_and_sets_take_no_longer():
+    """The time does not grow with the people here, either."""
+    mechanism, rng = mechanisms.make("window", domain_size=65537, epsilon=1), np.random.default_rng(2)
+    assert Simulation(mechanism, [0, 9, 65536]).draw(np.array([10**9, 5, 10**9]), rng).n == 2 * 10**9 + 5
+    mechanism = mechanisms.make("sampled_pair", domain_size=1 << 20, epsilon=1)
+    assert draw_sets(mechanism, 10**9, np.full(20, 0.3), rng).n == 10**9
+
+
 def test_what_has_no_given_values_is_refused():
-    """A search and a number have other laws."""
+    """A search and a set have other laws."""
     with pytest.raises(ParameterError):
         Simulation(mechanisms.make("pem", domain_size=1 << 64, epsilon=1))
     with pytest.raises(ParameterError):
-        Simulation(mechanisms.make("window", domain_size=101, epsilon=1))
+        Simulation(mechanisms.make("sampled_option", domain_size=8, epsilon=1))

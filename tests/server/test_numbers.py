@@ -12,6 +12,8 @@ import pytest
 from deniable import Budget, Caps, Client
 from deniable.exact.epsilon import MAX_EPSILON
 from deniable.transport import Sender
+from deniable_aggregator.decode.strict import strict_quantile
+from deniable_aggregator.measure.published import releases_of
 
 COMMON = 'epsilon = 4\ndescription = "d"\nowner = "o@shop.example"\n'
 REGISTRY = f"""
@@ -169,6 +171,51 @@ def test_a_distribution_on_a_logarithmic_scale(numbers, answered):
     assert number["parts"][0]["low"] == 1
     assert number["parts"][-1]["high"] == pytest.approx(60_000)
     assert sum(part["share"] for part in number["parts"]) == pytest.approx(1)
+
+
+def test_strict_bands(numbers, answered):
+    """On request the bands of quantiles hold without any approximation; everything else stays, and so does the next answer."""
+    answers = [[2.0 ** (i % 8 + 4) for i in range(1200)] for _ in range(2)]
+    answered(numbers, "start", answers)
+    numbers.drain(days=5)
+    usual, strict = (asked(numbers, "start", f"?level=0.95{more}") for more in ("", "&bands=strict"))
+    assert (usual["number"]["bands"], strict["number"]["bands"]) == ("approximate", "strict")
+    for each, other in zip(usual["number"]["quantiles"], strict["number"]["quantiles"], strict=True):
+        assert each | {"interval": None} == other | {"interval": None}
+        assert other["interval"][0] <= each["interval"][0]
+        assert each["interval"][1] <= other["interval"][1]
+    # A device may have reported on both days.
+    declared = numbers.app.find("start")
+    wholes = [each for each in releases_of(numbers.app, declared) if not each.segment]
+    counted = numbers.app.store.releases.read(declared.layout, wholes)
+    low, high = strict_quantile(declared.mechanism, counted, 0.5, 0.95, repeats=1)
+    median = next(each["interval"] for each in strict["number"]["quantiles"] if each["share"] == 0.5)
+    assert median == [declared.metric.axis.number(low), declared.metric.axis.number(high)]
+    assert 1 < median[0] < 128
+    assert 256 < median[1] < 60_000
+    assert strict | {"number": None} == usual | {"number": None}
+    assert asked(numbers, "start", "?level=0.95&bands=strict") == strict
+    # With one period nobody can have reported twice.
+    (period,) = {span["last"] for span in usual["included"]} - {usual["included"][0]["last"]}
+    once = asked(numbers, "start", f"?level=0.95&bands=strict&period={period}")
+    assert once["n"] == 1200
+    assert once["number"]["bands"] == "strict"
+
+
+@pytest.mark.parametrize(
+    ("metric", "bands", "words"),
+    [
+        ("start", "loose", "bands is strict, or not given"),
+        ("air", "strict", "strict bands are of quantiles"),
+        ("memory", "strict", "strict bands are of quantiles"),
+        ("mood", "strict", "strict bands are of quantiles"),
+    ],
+)
+def test_strict_bands_are_refused(numbers, metric, bands, words):
+    """Other bands, and those of metrics without quantiles or with permanent responses, are refused in words."""
+    answer = numbers.get(f"/api/v1/metrics/{metric}?bands={bands}")
+    assert (answer.status_code, answer.get_json()["code"]) == (400, "bands")
+    assert words in answer.get_json()["detail"]
 
 
 def test_segments_and_withheld_cells(numbers, answered):

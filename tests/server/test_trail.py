@@ -76,6 +76,8 @@ def test_queries_are_logged_with_what_they_asked(served, count):
         ("export.used?level=secret", {"metric": "export.used", "problem": "level"}),
         ("export.used?level=7", {"metric": "export.used", "problem": "level", "level": "7.0"}),
         ("export.used?only=secret", {"metric": "export.used", "problem": "only"}),
+        ("export.used?bands=secret", {"metric": "export.used", "problem": "bands"}),
+        ("export.used?bands=strict", {"metric": "export.used", "problem": "bands", "bands": "strict"}),
         ("export.used?period=secret", {"metric": "export.used"}),
         ("export.used?period=2026-1-1", {"metric": "export.used"}),
         ("export.used?period=2026-11", {"metric": "export.used"}),

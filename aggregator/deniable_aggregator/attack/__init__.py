@@ -1,1 +1,1 @@
-"""The averaging attack, simulated: what somebody learns who sees all reports of a device."""
+"""Attacks: what somebody learns from all reports of a device, from two publications, or from calls of a randomizer."""

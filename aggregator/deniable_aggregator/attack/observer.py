@@ -15,7 +15,6 @@ import numpy as np
 from scipy.special import logsumexp, xlog1py, xlogy
 
 from deniable.errors import ParameterError
-from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.permanent import Permanent
 from deniable.proof import distribution
 from deniable.source import ONE, ZERO, Source
@@ -143,10 +142,6 @@ class Observer:
         PayloadError
             If no device could have sent a payload.
         """
-        if not isinstance(self.mechanism, FrequencyOracle):
-            raise ParameterError(
-                "an observer compares values: reports of numbers and sets are not simulated", self.mechanism.name
-            )
         logs = np.log(likelihood(self.mechanism, payloads), dtype=np.float64)
         sums = np.vstack([np.zeros((1, logs.shape[1])), logs.cumsum(axis=0)])
         return np.asarray(sums[np.asarray(after)])

@@ -1,37 +1,56 @@
-"""The subcommand ``attack``: what an observer of one device learns, in a simulation."""
+"""The subcommand ``attack``: what an observer learns of one person, in a simulation."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from deniable import mechanisms
+from deniable import mechanisms, terminal
 from deniable.exact.epsilon import exact
 from deniable.mechanisms.permanent import Permanent
-from deniable_aggregator.commands.options import drawing, progress
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.window import Window
+from deniable_aggregator.commands.options import add_seed, drawing, progress, seed
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from deniable.commands.parser import Run
     from deniable.mechanisms import Mechanism
     from deniable_aggregator.attack.averaging import Curve, Result
+    from deniable_aggregator.attack.differencing import Guesses
 
 __all__ = ["attack"]
 
 _SURE = 0.99
 _TABLED = ("1", "2", "5")
+_PUBLISHED = {
+    "counts": "exact counts",
+    "noisy counts": "counts with central noise",
+    "reports": "sums of randomised reports",
+    "releases": "our releases",
+}
 _HEADINGS = {"fresh": "noise drawn anew", "kept": "response kept", "lost": "kept, and lost"}
 
 
 def attack(parser: argparse.ArgumentParser) -> Run:
-    """``deniable attack averaging``: guess the answers of devices from all their reports, with and without a kept response."""
+    """``deniable attack averaging|differencing``: guess answers from all reports of a device, or from what is published."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    _add_averaging(actions)
+    _add_differencing(actions)
+
+    def run(arguments: argparse.Namespace) -> int:
+        return _averaging(arguments) if arguments.action == "averaging" else _differencing(arguments)
+
+    return run
+
+
+def _add_averaging(actions: Any) -> None:
     about = "guess each device's answer from its first 1, 2, 5, ... reports, with and without a kept permanent response"
     found = actions.add_parser("averaging", help=about)
     found.add_argument("--mechanism", nargs="+", default=["l_grr", "rappor"], metavar="NAME", help="default: l_grr rappor")
-    found.add_argument("--domain-size", type=int, default=2, metavar="D", help="values (default 2)")
+    found.add_argument("--domain-size", type=int, default=2, metavar="D", help="values; of sets of m options 2^m (default 2)")
     found.add_argument("--epsilon", default="1", metavar="E", help="privacy loss of a report in nats (default 1)")
     found.add_argument("--epsilon-permanent", default="2", metavar="E", help="of the kept response (default 2)")
     found.add_argument("--preset", metavar="NAME", help="parameters of google_rappor")
@@ -41,7 +60,17 @@ def attack(parser: argparse.ArgumentParser) -> Run:
     found.add_argument("--lose-every", type=int, metavar="N", help="add devices that lose their state after every N reports")
     found.add_argument("--plot", metavar="FILE", help="plot the success: .svg, .png or .pdf")
     found.add_argument("--json", action="store_true", help="print one JSON object for each mechanism")
-    return _averaging
+
+
+def _add_differencing(actions: Any) -> None:
+    about = "guess the answer of a person who left a group, from what was published of it before and after"
+    found = actions.add_parser("differencing", help=about)
+    found.add_argument("--people", type=int, default=500, metavar="N", help="before one of them leaves (default 500)")
+    found.add_argument("--epsilon", default="1", metavar="E", help="of a report, and of noise in a count (default 1)")
+    found.add_argument("--min-reports", type=int, default=100, metavar="N", help="fewest reports behind a release (default 100)")
+    found.add_argument("--runs", type=int, default=10_000, metavar="N", help="groups (default 10000)")
+    add_seed(found)
+    found.add_argument("--json", action="store_true", help="print one JSON object")
 
 
 def _averaging(arguments: argparse.Namespace) -> int:
@@ -72,7 +101,7 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
     options: dict[str, Any] = {}
     if name == "google_rappor":  # its prob_f sets the epsilon of the permanent response
         options["preset"] = arguments.preset or ""
-    elif "permanent" in mechanisms.make(name, domain_size=2, epsilon=arguments.epsilon).options:
+    elif "permanent" in mechanisms.make(name, domain_size=arguments.domain_size, epsilon=arguments.epsilon).options:
         options["permanent"] = exact(arguments.epsilon_permanent)
     return mechanisms.make(name, domain_size=arguments.domain_size, epsilon=arguments.epsilon, **options)
 
@@ -80,7 +109,7 @@ def _made(name: str, arguments: argparse.Namespace) -> Mechanism:
 def _told(result: Result, lose_every: int | None) -> str:
     mechanism, first = result.observer.mechanism, result.curves[0]
     kept = next((curve for curve in result.curves if curve.way == "kept"), None)
-    title = f"{mechanism.name}, {mechanism.domain_size} values, epsilon {mechanism.epsilon:.4g} a report"
+    title = f"{mechanism.name}, {_values(mechanism)}, epsilon {mechanism.epsilon:.4g} a report"
     if isinstance(mechanism, Permanent):
         total = f"{mechanism.epsilon_permanent:.4g}" if mechanism.permanent_ratio else "without bound"
         title += f", {total} for all reports of a kept response"
@@ -91,7 +120,8 @@ def _told(result: Result, lose_every: int | None) -> str:
     guess = result.observer.chances.max()
     lines += ["Right guesses with 95% intervals. " + f"Without any report {guess:.1%} would be right.", _about_fresh(first)]
     if kept is None:
-        lines.append("This mechanism keeps no response: ask each person once, or declare epsilon_permanent.")
+        or_keep = "" if isinstance(mechanism, SampledOption | SampledPair) else ", or declare epsilon_permanent"
+        lines.append(f"This mechanism keeps no response: ask each person once{or_keep}.")
         return "\n".join(lines) + "\n"
     bound = result.observer.bound()
     how = "the kept response itself gives" if bound.exact else "its epsilon allows"
@@ -102,6 +132,15 @@ def _told(result: Result, lose_every: int | None) -> str:
         "Next: declare epsilon_permanent for every metric that a device answers more than once, and keep the state directory."
     )
     return "\n".join(lines) + "\n"
+
+
+def _values(mechanism: Mechanism) -> str:
+    size = mechanism.domain_size
+    if isinstance(mechanism, Window):
+        return f"{size} numbers evenly over the range"
+    if isinstance(mechanism, SampledOption | SampledPair):
+        return f"{size} sets of {size.bit_length() - 1} options"
+    return f"{size} values"
 
 
 def _about_fresh(curve: Curve) -> str:
@@ -117,3 +156,33 @@ def _row(label: str, cells: Sequence[str]) -> str:
 
 def _cell(curve: Curve, place: int) -> str:
     return f"{curve.success[place]:6.1%} ({curve.low[place]:.1%} to {curve.high[place]:.1%})"
+
+
+def _differencing(arguments: argparse.Namespace) -> int:
+    from numpy.random import default_rng
+
+    from deniable_aggregator.attack.differencing import differencing
+
+    told = {name: getattr(arguments, name) for name in ("people", "epsilon", "min_reports", "runs")}
+    number = seed(arguments)
+    found = {each.published: each for each in differencing(**told, rng=default_rng(number))}
+    if arguments.json:
+        told |= {"epsilon": float(exact(arguments.epsilon)), "seed": number}
+        print(json.dumps(told | {"results": [each.to_dict() for each in found.values()]}))
+        return 0
+    print(f"A yes or no of {arguments.people:,} people, then without one of them; epsilon {arguments.epsilon}")
+    rows = [("published both times", "right guesses", "95% interval", "at most")]
+    for name, each in found.items():
+        rows.append((_PUBLISHED[name], f"{each.success:.1%}", f"{each.low:.1%} to {each.high:.1%}", f"{each.bound:.1%}"))
+    terminal.print_table(rows)
+    print(f"Subtracting exact counts gives the answer away. {_about_releases(found, arguments.min_reports)}")
+    print("Next: keep min_reports well above 1, and choose an epsilon that would do if everything were published.")
+    print(f"Seed: {number}")
+    return 0
+
+
+def _about_releases(found: Mapping[str, Guesses], min_reports: int) -> str:
+    success = found["releases"].success
+    if min_reports == 1:
+        return f"Subtracting our releases leaves one randomised report: a guess is right in {success:.1%}, as epsilon allows."
+    return f"Our releases are never one person apart, so a guess is right in {success:.1%}; a coin is right in 50%."

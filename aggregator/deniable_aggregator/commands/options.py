@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 from decimal import Decimal, InvalidOperation
 from functools import wraps
@@ -26,17 +27,21 @@ __all__ = [
     "STORE_STATUS",
     "add",
     "add_apps",
+    "add_seed",
     "add_store",
     "answered",
     "drawing",
     "environment",
     "opened",
     "progress",
+    "seed",
     "stores",
     "whole_number",
 ]
 
 _URL, _REGISTRY, _APPS = "DENIABLE_REDIS_URL", "DENIABLE_REGISTRY", "DENIABLE_APPS"
+
+_SEED_BITS = 64
 
 STORE_STATUS = 3
 """Exit status if the store cannot be used."""
@@ -59,6 +64,26 @@ def add_apps(parser: argparse.ArgumentParser) -> None:
     """Add ``--app``, which may be repeated."""
     about = f"name in the registry; may be repeated (default: {_APPS}, else the apps of the registries in {_REGISTRY})"
     parser.add_argument("--app", action="append", metavar="NAME", help=about)
+
+
+def add_seed(parser: argparse.ArgumentParser) -> None:
+    """Add ``--seed``."""
+    parser.add_argument("--seed", type=int, metavar="S", help="for the same result again (default: another one each time)")
+
+
+def seed(arguments: argparse.Namespace) -> int:
+    """Return the seed that was given, or a new one.
+
+    Raises
+    ------
+    ConfigurationError
+        If it is below 0.
+    """
+    if arguments.seed is None:
+        return secrets.randbits(_SEED_BITS)
+    if arguments.seed < 0:
+        raise ConfigurationError("--seed is a whole number of at least 0")
+    return int(arguments.seed)
 
 
 def environment(arguments: argparse.Namespace) -> dict[str, str]:

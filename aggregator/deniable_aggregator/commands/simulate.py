@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from deniable import terminal
-from deniable.errors import ConfigurationError
 from deniable.registry.published import newest
-from deniable_aggregator.commands.options import drawing, progress, whole_number
+from deniable_aggregator.commands.options import add_seed, drawing, progress, seed, whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +29,7 @@ def simulate(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--shares", type=Path, metavar="CSV", help="columns metric,value,share (default: Zipf's law)")
     parser.add_argument("--runs", type=int, default=_RUNS, metavar="N", help=f"of each metric (default {_RUNS})")
     parser.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence of the intervals (default 0.95)")
-    parser.add_argument("--seed", type=int, metavar="S", help="for the same result again (default: another one each time)")
+    add_seed(parser)
     parser.add_argument("--plot", metavar="FILE", help="plot measured and predicted errors: .svg, .png or .pdf")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     return _simulate
@@ -39,24 +38,23 @@ def simulate(parser: argparse.ArgumentParser) -> Run:
 def _simulate(arguments: argparse.Namespace) -> int:
     import numpy as np
 
-    from deniable_aggregator.planning.rehearsal import read_shares, rehearsals
+    from deniable_aggregator.planning.population import read_shares
+    from deniable_aggregator.planning.rehearsal import rehearsals
 
     draw = drawing("planning.plot") if arguments.plot else None  # a missing library is reported before the work
-    if arguments.seed is not None and arguments.seed < 0:
-        raise ConfigurationError("--seed is a whole number of at least 0")
-    seed = np.random.SeedSequence().entropy if arguments.seed is None else arguments.seed
+    number = seed(arguments)
     stated = read_shares(arguments.shares) if arguments.shares else {}
     made, left = rehearsals(newest(arguments.file), stated)
     advance = progress(len(made) * max(arguments.runs, 0), "runs")
     results = [
         rehearsal.run(arguments.users, arguments.runs, np.random.default_rng(chance), level=arguments.level, advance=advance)
-        for rehearsal, chance in zip(made, np.random.SeedSequence(seed).spawn(len(made)), strict=True)
+        for rehearsal, chance in zip(made, np.random.SeedSequence(number).spawn(len(made)), strict=True)
     ]
     if arguments.json:
-        print(json.dumps({"seed": seed, "results": [result.to_dict() for result in results], "not_simulated": left}))
+        print(json.dumps({"seed": number, "results": [result.to_dict() for result in results], "not_simulated": left}))
     else:
         _tell(results, left)
-        print(f"Seed: {seed}")
+        print(f"Seed: {number}")
     if draw and results:
         draw(results, arguments.plot)
         if not arguments.json:
@@ -65,16 +63,20 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _tell(results: Sequence[Result], left: Sequence[str]) -> None:
-    rows = [("metric", "mechanism", "reports", "runs", "measured", "predicted", "ratio", "coverage")]
+    rows = [("metric", "mechanism", "errors of", "reports", "runs", "measured", "predicted", "ratio", "coverage")]
     for each in results:
         known = each.predicted is not None
         ratio = f"{each.ratio:.3f} +-{each.ratio * each.ratio_stderr:.3f}" if each.ratio else "-"
         errors = f"{each.measured:.3g}", f"{each.predicted:.3g}" if known else "-"
-        rows.append((each.metric, each.mechanism, f"{each.n:,}", f"{each.runs:,}", *errors, ratio, f"{each.coverage:.3f}"))
+        rows.append(
+            (each.metric, each.mechanism, each.of, f"{each.n:,}", f"{each.runs:,}", *errors, ratio, f"{each.coverage:.3f}")
+        )
     terminal.print_table(rows)
     print()
-    print("measured: root of the mean squared error of a share, over values and runs; predicted: by the mechanism's variance.")
+    print("measured: root of the mean squared error, over values and runs; predicted: by the mechanism's variance.")
+    if any(each.of == "mean" for each in results):
+        print("Errors of a mean are parts of its range.")
     if results:
         print(f"coverage: the share of {results[0].level:.4g} intervals that held the truth.")
     if left:
-        print(f"Not simulated, for no shares of given values are estimated: {', '.join(left)}.")
+        print(f"Not simulated, for their answers are not listed: {', '.join(left)}.")

@@ -9,14 +9,17 @@ from __future__ import annotations
 import csv
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from deniable.errors import ParameterError
+from deniable.mechanisms.base import FrequencyOracle, Scored
 from deniable.mechanisms.dbitflip import DBitFlip
 from deniable.mechanisms.rappor import Bloom
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
 from deniable.mechanisms.unary import Oue, Sue
+from deniable.mechanisms.window import Window
 from deniable_aggregator import tally
 from deniable_aggregator.tally import kernels
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from deniable.mechanisms.base import FrequencyOracle
+    from deniable.mechanisms import Mechanism
 
 __all__ = ["Column", "bit_likelihood", "likelihood", "masks", "other_rates", "pack", "read"]
 
@@ -35,7 +38,7 @@ _LISTED = 1 << 16  # most values that a payload is compared with
 _IMPOSSIBLE = -1e4  # stands for the logarithm of 0
 
 
-def likelihood(mechanism: FrequencyOracle, payloads: bytes, values: Sequence[int] | None = None) -> NDArray[np.float32]:
+def likelihood(mechanism: Mechanism, payloads: bytes, values: Sequence[int] | None = None) -> NDArray[np.float32]:
     """Compute how likely each report is under each value.
 
     Parameters
@@ -64,7 +67,7 @@ def likelihood(mechanism: FrequencyOracle, payloads: bytes, values: Sequence[int
     -----
     For most mechanisms, one likelihood ratio separates the values that a report supports from the others: the declared `ratio`,
     which is the largest. A report of dBitFlip supports some values, opposes some, and says nothing of the others. Bloom filters
-    have a likelihood for each bit.
+    have a likelihood for each bit. A number between two points of a window may have been rounded to either.
     """
     layout = mechanism.layout
     if reason := tally.sift(layout, payloads)[2]:
@@ -85,6 +88,9 @@ def likelihood(mechanism: FrequencyOracle, payloads: bytes, values: Sequence[int
     if mechanism.domain_size > _LISTED:
         raise ParameterError(f"reports of {mechanism.name} are compared with at most {_LISTED} values", mechanism.domain_size)
     seen, places = np.unique(np.ascontiguousarray(table).view(f"V{layout.payload_size}").ravel(), return_inverse=True)
+    if isinstance(mechanism, Scored):
+        return _topped(_of_scored(mechanism, [layout.unpack(payload.tobytes()) for payload in seen], wanted.tolist()))[places]
+    assert isinstance(mechanism, FrequencyOracle)  # noqa: S101 - a mechanism that does not score supports values
     rows_seen = np.full((len(seen), len(wanted)), small, np.float32)
     for place, payload in enumerate(seen):
         held = mechanism.supported(payload.tobytes())
@@ -101,6 +107,25 @@ def _of_sets(mechanism: DBitFlip, table: NDArray[np.uint8], values: NDArray[np.i
     odds = np.float32(mechanism.one / mechanism.other)
     held = np.where(np.take_along_axis(bits, np.minimum(places, d - 1), axis=1), odds, 1 / odds)
     return np.where(places < d, held, np.float32(1))
+
+
+def _of_scored(mechanism: Scored, cells: Sequence[tuple[int, int]], values: Sequence[int]) -> NDArray[np.float64]:
+    """Compute the probability of what each report says, given its row, under each number or set."""
+    if isinstance(mechanism, Window):
+        return _of_window(mechanism, np.array([cell for _, cell in cells]), np.array(values, np.int64))
+    assert isinstance(mechanism, SampledOption | SampledPair)  # noqa: S101 - no other mechanism scores
+    true = np.array([[mechanism.index(value, row) == named for value in values] for row, named in cells])
+    return np.where(true, float(mechanism.keep), float(mechanism.other))
+
+
+def _of_window(mechanism: Window, cells: NDArray[np.int64], values: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Compute the probability of each cell under each value, which is rounded to one of two points."""
+    points, parts = np.divmod(values * (mechanism.points - 1), mechanism.domain_size - 1)
+    beyond = cells[:, None] - points  # cells past the first of the lower point's window
+    lower, upper = ((shift <= beyond) & (beyond < shift + mechanism.length) for shift in (0, 1))
+    part = parts / (mechanism.domain_size - 1)
+    mixed = (1 - part) * lower + part * upper
+    return float(mechanism.outside) + float(mechanism.inside - mechanism.outside) * mixed
 
 
 def masks(mechanism: Bloom, values: Sequence[int]) -> NDArray[np.uint8]:
@@ -336,7 +361,7 @@ def pack(numbers: Iterable[int], width: int) -> NDArray[np.uint8]:
     return np.frombuffer(b"".join(number.to_bytes(size, "little") for number in numbers), np.uint8).reshape(-1, size)
 
 
-def _topped(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def _topped(rows: NDArray[Any]) -> NDArray[np.float32]:
     return np.asarray(rows / rows.max(axis=1, keepdims=True), np.float32)
 
 

@@ -38,7 +38,7 @@ def strict_quantile(
     level
         Confidence of the bands of all quantiles together, in (0, 1).
     repeats
-        How many other reports each device has made.
+        How many other reports a device has made, at most.
 
     Returns
     -------
@@ -53,8 +53,9 @@ def strict_quantile(
     Notes
     -----
     The cumulative shares of the cells named are all within ``sqrt(ln(2 / alpha) / (2 n))`` of their probabilities (Dvoretzky,
-    Kiefer and Wolfowitz, with Massart's constant). Where each device has made R reports, n becomes the number of devices, and
-    alpha alpha / R: each R-th of the reports has another device in each. Of all distributions over the points with such
+    Kiefer and Wolfowitz, with Massart's constant). Where a device has made at most R reports, the reports are R groups, each of
+    other devices. The bound holds for all groups together with alpha / R. The mean over groups is farthest off if they are of
+    equal size, so n becomes n / R. Of all distributions over the points with such
     probabilities, linear programs find the greatest and the least share at or below a point. An answer between two points was
     rounded to one of them. So the band ends at the next point.
 

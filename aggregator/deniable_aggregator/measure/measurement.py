@@ -245,6 +245,9 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
         The mean times the number of reports, with the interval for the answers that came; null on a logarithmic scale.
     quantiles
         Of the distribution; none if only the mean is estimated.
+    bands
+        Those of the quantiles. ``"approximate"``: each holds as stated if the quantile is resolved. ``"strict"``: all hold
+        together, for every population and every number of reports.
     parts
         The distribution, in order; likewise.
     """
@@ -258,6 +261,7 @@ class NumberEstimate(Struct, frozen=True, forbid_unknown_fields=True):
     respondents: _Interval
     sum: tuple[Number, _Interval] | None
     quantiles: list[QuantileEstimate]
+    bands: Literal["approximate", "strict"]
     parts: list[Part]
 
 

@@ -7,11 +7,13 @@ from itertools import combinations
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec.structs import replace
 from scipy.special import ndtri
 
 from deniable.errors import ParameterError
 from deniable.mechanisms.base import FrequencyOracle
 from deniable.mechanisms.sampled_option import SampledPair
+from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.decode import options
 from deniable_aggregator.decode.distribution import distribution
@@ -19,6 +21,7 @@ from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.mean import mean
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
+from deniable_aggregator.decode.strict import strict_quantile
 from deniable_aggregator.measure.measurement import (
     Chosen,
     NumberEstimate,
@@ -39,7 +42,17 @@ if TYPE_CHECKING:
     from deniable_aggregator.decode.estimate import Estimate
     from deniable_aggregator.tally import Tally
 
-__all__ = ["QUANTILES", "Centre", "centre_of", "chosen_of", "number_of", "order_of", "spread_of", "to_number"]
+__all__ = [
+    "QUANTILES",
+    "Centre",
+    "centre_of",
+    "chosen_of",
+    "number_of",
+    "order_of",
+    "spread_of",
+    "to_number",
+    "with_strict_bands",
+]
 
 QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 _MOST_ORDERED = 1024  # values; with more, their covariance takes too long for a page
@@ -90,8 +103,34 @@ def number_of(declared: Declared, counted: Tally, repeats: float, level: float) 
         respondents=(each[0], each[1]),
         sum=(n * number(found.place), (n * each[0], n * each[1])) if linear and n else None,
         quantiles=[] if spread is None else _quantiles(spread, number, level),
+        bands="approximate",
         parts=[] if spread is None else _parts(spread.grouped(), number, level),
     )
+
+
+def with_strict_bands(declared: Declared, counted: Tally, found: NumberEstimate, repeats: int, level: float) -> NumberEstimate:
+    """Return a number with strict bands of its quantiles, if it has any. They are slow, so they are remembered.
+
+    Parameters
+    ----------
+    declared, counted, level
+        As for `number_of`.
+    found
+        What it estimates.
+    repeats
+        How many other reports a device can have made, at most.
+    """
+    mechanism = declared.mechanism
+    if not found.quantiles or not isinstance(mechanism, Window):
+        return found
+
+    def bands() -> list[tuple[float, float]]:
+        return [strict_quantile(mechanism, counted, each.share, level, repeats=repeats) for each in found.quantiles]
+
+    number, strict = to_number(declared.metric), once(("strict", declared.fingerprint, repeats, level), counted, bands)
+    ends = [(number(low), number(high)) for low, high in strict]
+    quantiles = [replace(each, interval=interval) for each, interval in zip(found.quantiles, ends, strict=True)]
+    return replace(found, quantiles=quantiles, bands="strict")
 
 
 def spread_of(declared: Declared, counted: Tally, repeats: float) -> Distribution | None:

@@ -11,6 +11,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.measure.estimates import LEVEL, decoded, described, estimated
 from deniable_aggregator.measure.measurement import Latest, Listed, Measurement, Span, Version
 from deniable_aggregator.measure.merge import Measured, merged
+from deniable_aggregator.measure.numbers import with_strict_bands
 from deniable_aggregator.measure.refusal import Refusal, check_period, read_cell, withheld
 from deniable_aggregator.publish import release
 from deniable_aggregator.publish.breakdown import Breakdown
@@ -54,7 +55,13 @@ def latest(app: Collection, ids: Sequence[str], known: Mapping[Definition, Summa
 
 
 def measure(
-    app: Collection, asked: Sequence[Declared], period: str | None = None, segment: str | None = None, level: float = LEVEL
+    app: Collection,
+    asked: Sequence[Declared],
+    period: str | None = None,
+    segment: str | None = None,
+    level: float = LEVEL,
+    *,
+    strict: bool = False,
 ) -> Measurement:
     """Estimate a metric over a period; without a period, over all.
 
@@ -68,6 +75,8 @@ def measure(
         What to estimate.
     level
         Of the intervals.
+    strict
+        Whether bands of quantiles hold without any approximation.
 
     Raises
     ------
@@ -79,7 +88,7 @@ def measure(
     refusal = None
     for declared in asked:
         try:
-            found.append(_measured(app, declared, period, segment, level, known))
+            found.append(_measured(app, declared, period, segment, level, known, strict=strict))
         except Refusal as each:
             refusal = refusal or each
     answered = [each for each in found if each.answer.n]
@@ -96,6 +105,8 @@ def _measured(
     segment: str | None,
     level: float,
     known: Mapping[Definition, Summary],
+    *,
+    strict: bool,
 ) -> Measured:
     """Estimate one version of a metric.
 
@@ -117,6 +128,9 @@ def _measured(
     periods = by_period(app, declared, chosen)
     values, estimate = decoded(declared, counted, periods)
     numbers = estimated(app, declared, counted, periods, level, (values, estimate))
+    if strict and numbers.number:
+        repeats = len(periods) * declared.metric.per_period - 1
+        numbers = replace(numbers, number=with_strict_bands(declared, counted, numbers.number, repeats, level))
     answer = Measurement(
         **asdict(numbers),
         updated=_updated(chosen),

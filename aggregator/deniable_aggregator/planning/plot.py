@@ -42,7 +42,7 @@ def draw(results: Sequence[Result], path: str) -> None:
             panel.errorbar(result.measured, place, xerr=spread, color=_MEASURED, marker="o", label=None if place else "measured")
             if result.predicted:
                 panel.plot(result.predicted, place, color=INK, marker="|", markersize=16, label=None if place else "predicted")
-        panel.set(xscale="log", xlabel="standard error of a share", ylim=(len(results) - 0.5, -0.5))
+        panel.set(xscale="log", xlabel="standard error of a share, or of a mean", ylim=(len(results) - 0.5, -0.5))
         panel.set_yticks(range(len(results)), [f"{result.metric} ({result.mechanism})" for result in results])
         panel.grid(axis="x", color=LINE, linewidth=0.8)
         figure.legend(loc="outside upper right", ncols=2, frameon=False)

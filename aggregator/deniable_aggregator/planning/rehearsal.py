@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
-import csv
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import floor, sqrt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from deniable import mechanisms
-from deniable.errors import ConfigurationError, ParameterError
+from deniable.errors import ConfigurationError
 from deniable.mechanisms.base import FrequencyOracle
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
+from deniable.mechanisms.window import Window
 from deniable_aggregator import decode
 from deniable_aggregator.accounting import checks
+from deniable_aggregator.decode.mean import mean
+from deniable_aggregator.decode.options import option_shares
+from deniable_aggregator.planning.population import falling, of_options, of_values
 from deniable_aggregator.planning.precision import precision
-from deniable_aggregator.planning.simulation import Simulation
+from deniable_aggregator.planning.simulation import Simulation, draw_sets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
+    from deniable_aggregator.tally import Tally
 
-__all__ = ["Rehearsal", "Result", "read_shares", "rehearsals"]
+    Floats = NDArray[np.float64]
 
-_EXPONENT = 1.1  # of Zipf's law, which shares follow that nobody stated
-_COLUMNS = ["metric", "value", "share"]
+__all__ = ["OfMean", "OfOptions", "OfShares", "Rehearsal", "Result", "rehearsals"]
+
+_NUMBERS = 101  # from end to end of a range, of which a population is made that nobody stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +48,12 @@ class Result:
     ----------
     metric, mechanism
         Their names.
+    of
+        Which errors: of the `shares` of values, of the shares of `options`, or of a `mean`.
     n, runs
         Reports of a run, and runs.
     measured
-        Root of the mean squared error of a share.
+        Root of the mean squared error: of a share, or of a mean as a part of its range.
     predicted
         The same by the mechanism's variance; None where it is not known before.
     ratio_stderr
@@ -55,6 +64,7 @@ class Result:
 
     metric: str
     mechanism: str
+    of: str
     n: int
     runs: int
     measured: float
@@ -73,6 +83,7 @@ class Result:
         return {
             "metric": self.metric,
             "mechanism": self.mechanism,
+            "of": self.of,
             "reports": self.n,
             "runs": self.runs,
             "measured": self.measured,
@@ -85,23 +96,40 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rehearsal:
+class Rehearsal(ABC):
     """A metric, and the people who answer it.
 
     Parameters
     ----------
     metric, mechanism
         As declared.
-    values
-        Candidates, as positions in the domain; None for the whole domain.
     shares
-        float array: the share of the population that holds each value; they sum to 1.
+        float array: the share of the population that holds each value, or chooses each option.
     """
+
+    of: ClassVar[str]
 
     metric: Metric
     mechanism: Mechanism
-    values: tuple[int, ...] | None
-    shares: NDArray[np.float64]
+    shares: Floats
+
+    @property
+    def truth(self) -> Floats:
+        """What is to be estimated: the shares, or the mean."""
+        return self.shares
+
+    @abstractmethod
+    def draw(self, n: int, rng: np.random.Generator) -> Tally:
+        """Draw people from the population, and the tally of their reports."""
+
+    @abstractmethod
+    def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
+        """Estimate the truth; return estimates and the ends of their intervals."""
+
+    def variance(self) -> Floats | None:
+        """Compute the variance of each estimate from one report, as a plan does; None where it is not known before."""
+        how = precision(self.metric, self.mechanism, len(self.shares))
+        return None if how is None else np.array([how.variance(share) for share in self.shares.tolist()])
 
     def run(
         self, users: int, runs: int, rng: np.random.Generator, *, level: float = 0.95, advance: Callable[[], None] = lambda: None
@@ -124,29 +152,116 @@ class Rehearsal:
         n = floor(checks.count("users", users) * Fraction(self.metric.sample))
         checks.count("reports", n)
         checks.count("runs", runs, 2)
-        drawn, squares, covered = Simulation(self.mechanism, self.values), [], []
+        truth, variance = self.truth, self.variance()
+        squares, covered = [], []
         for _ in range(runs):
-            estimate = decode.estimate(self.mechanism, drawn.draw(rng.multinomial(n, self.shares), rng), self.values)
-            low, high = estimate.interval(level)
-            squares.append(float(np.square(estimate.frequency - self.shares).mean()))
-            covered.append(float(((low <= self.shares) & (self.shares <= high)).mean()))
+            found, low, high = self.decode(self.draw(n, rng), level)
+            squares.append(float(np.nanmean(np.square(found - truth))))  # nan: of an option that no report is about
+            covered.append(float(((low <= truth) & (truth <= high)).mean()))
             advance()
         return Result(
             metric=self.metric.id,
             mechanism=self.mechanism.name,
+            of=self.of,
             n=n,
             runs=runs,
             measured=sqrt(np.mean(squares)),
-            predicted=self.predicted(n),
+            predicted=None if variance is None else sqrt(variance.mean() / n),
             ratio_stderr=float(np.std(squares, ddof=1) / sqrt(runs) / np.mean(squares) / 2),
             coverage=float(np.mean(covered)),
             level=level,
         )
 
-    def predicted(self, n: int) -> float | None:
-        """Compute the root of the mean variance of n reports over all values."""
-        how = precision(self.metric, self.mechanism, len(self.shares))
-        return None if how is None else sqrt(np.mean([how.variance(share) for share in self.shares.tolist()]) / n)
+
+@dataclass(frozen=True, kw_only=True)
+class OfShares(Rehearsal):
+    """The shares of values, which sum to 1.
+
+    Parameters
+    ----------
+    values
+        Candidates, as positions in the domain; None for the whole domain.
+    """
+
+    of = "shares"
+    values: tuple[int, ...] | None = None
+
+    @cached_property
+    def _simulation(self) -> Simulation:
+        return Simulation(self.mechanism, self.values)
+
+    def draw(self, n: int, rng: np.random.Generator) -> Tally:
+        """Draw who holds what, and their reports."""
+        return self._simulation.draw(rng.multinomial(n, self.shares), rng)
+
+    def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
+        """Estimate the share of each value."""
+        assert isinstance(self.mechanism, FrequencyOracle)  # noqa: S101 - shares have one
+        estimate = decode.estimate(self.mechanism, tally, self.values)
+        return estimate.frequency, *estimate.interval(level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfOptions(Rehearsal):
+    """The share of people who choose each option of a set. Whether they choose one says nothing of another."""
+
+    of = "options"
+
+    def draw(self, n: int, rng: np.random.Generator) -> Tally:
+        """Draw what people choose of the options that they report about."""
+        return draw_sets(self.mechanism, n, self.shares, rng)
+
+    def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
+        """Estimate the share of each option."""
+        estimate = option_shares(self.mechanism, tally)
+        return estimate.frequency, *estimate.interval(level)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfMean(Rehearsal):
+    """The mean place of numbers on their axis, from 0 to 1.
+
+    Parameters
+    ----------
+    values
+        The positions of the numbers that people hold.
+    """
+
+    of = "mean"
+    values: tuple[int, ...]
+
+    @cached_property
+    def _places(self) -> Floats:
+        return np.array(self.values) / (self.metric.domain_size - 1)
+
+    @property
+    def truth(self) -> Floats:
+        """The mean."""
+        return np.array([self.shares @ self._places])
+
+    @cached_property
+    def _simulation(self) -> Simulation:
+        return Simulation(self.mechanism, None if self.metric.rounded else self.values)
+
+    def draw(self, n: int, rng: np.random.Generator) -> Tally:
+        """Draw who holds what, and their reports. A kept number is reported as one end of its range."""
+        high = float(self.truth[0])
+        return self._simulation.draw(rng.multinomial(n, [1 - high, high] if self.metric.rounded else self.shares), rng)
+
+    def decode(self, tally: Tally, level: float) -> tuple[Floats, Floats, Floats]:
+        """Estimate the mean."""
+        found = mean(self.mechanism, tally)
+        low, high = found.interval(level)
+        return np.array([found.place]), np.array([low]), np.array([high])
+
+    def variance(self) -> Floats | None:
+        """Add the variance of the numbers to that of their reports. The plan takes the greatest of both instead."""
+        at = float(self.truth[0])
+        if isinstance(self.mechanism, Window):
+            noise = self.shares @ [self.mechanism.score_variance(place) for place in self._places.tolist()]
+            return np.array([noise + self.shares @ self._places**2 - at**2])
+        assert isinstance(self.mechanism, FrequencyOracle)  # noqa: S101 - a rounded number has one
+        return np.array([self.mechanism.variance(at, 1) + at * (1 - at)])
 
 
 def rehearsals(registry: Registry, stated: Mapping[str, Mapping[str, float]]) -> tuple[list[Rehearsal], list[str]]:
@@ -162,9 +277,9 @@ def rehearsals(registry: Registry, stated: Mapping[str, Mapping[str, float]]) ->
     Returns
     -------
     made : list of Rehearsal
-        Of each metric whose shares are estimated.
+        Of each metric whose answers are known.
     left : list of str
-        The other metrics: numbers, sets, means, and what is to be discovered.
+        The other metrics: those whose answers are to be discovered, or have no candidates.
 
     Raises
     ------
@@ -177,82 +292,35 @@ def rehearsals(registry: Registry, stated: Mapping[str, Mapping[str, float]]) ->
     made: list[Rehearsal] = []
     left: list[str] = []
     for metric in registry.metrics.values():
-        mechanism = mechanisms.of(metric)
-        if not isinstance(mechanism, FrequencyOracle) or metric.axis or metric.discover:
+        candidates = registry.candidates(metric) if metric.open and not metric.discover else ()
+        if metric.open and not candidates:
             left.append(metric.id)
-            continue
-        values = registry.candidates(metric) if metric.open else None
-        if metric.open and not values:
-            left.append(metric.id)
-            continue
-        places = {position: place for place, position in enumerate(range(metric.domain_size) if values is None else values)}
-        shares = _stated(metric, places, stated[metric.id]) if metric.id in stated else _zipf(len(places))
-        made.append(Rehearsal(metric=metric, mechanism=mechanism, values=values, shares=shares))
+        else:
+            made.append(_rehearsal(metric, candidates, stated.get(metric.id)))
     refused = sorted(stated.keys() & set(left))
     if refused:
-        raise ConfigurationError(f"shares are stated of {refused[0]}, which is not simulated: no shares of given values")
+        raise ConfigurationError(f"shares are stated of {refused[0]}, which is not simulated: its answers are not listed")
     return made, left
 
 
-def read_shares(path: Path) -> dict[str, dict[str, float]]:
-    """Read the shares of values from a CSV file with the columns metric, value and share.
-
-    Raises
-    ------
-    ConfigurationError
-        If it cannot be read, or has a line that states no share.
-    """
-    found: dict[str, dict[str, float]] = {}
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            if reader.fieldnames != _COLUMNS:
-                raise ConfigurationError(f"{path} begins with the columns {','.join(_COLUMNS)}")
-            for line in reader:
-                share = _share(line["share"])
-                of_metric = found.setdefault(line["metric"], {})
-                if share is None or line["value"] is None or line["value"] in of_metric:
-                    rule = "each line states a metric, one value of it, and a share or a number of people"
-                    raise ConfigurationError(f"{path}, line {reader.line_num}: {rule}")
-                of_metric[line["value"]] = share
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}") from None
-    return found
+def _rehearsal(metric: Metric, candidates: tuple[int, ...], stated: Mapping[str, float] | None) -> Rehearsal:
+    mechanism = mechanisms.of(metric)
+    if isinstance(mechanism, SampledOption | SampledPair):
+        return OfOptions(metric=metric, mechanism=mechanism, shares=of_options(metric, stated))
+    held = None if stated is None else of_values(metric, stated)
+    if isinstance(mechanism, Window) or metric.rounded:
+        values = tuple(_numbers(metric) if held is None else held)
+        shares = falling(len(values)) if held is None else np.array([*held.values()])
+        return OfMean(metric=metric, mechanism=mechanism, values=values, shares=shares)
+    places = candidates or range(metric.domain_size)
+    shares = falling(len(places)) if held is None else np.array([held.pop(place, 0.0) for place in places])
+    if held:
+        raise ConfigurationError(f"shares are stated of a value that {metric.id} does not have, or is no candidate")
+    return OfShares(metric=metric, mechanism=mechanism, values=candidates or None, shares=shares)
 
 
-def _share(written: str | None) -> float | None:
-    try:
-        share = float(written or "")
-    except ValueError:
-        return None
-    return share if 0 <= share < float("inf") else None
-
-
-def _stated(metric: Metric, places: Mapping[int, int], stated: Mapping[str, float]) -> NDArray[np.float64]:
-    """Return the stated shares in the order of the values; others are 0. Numbers of people are divided by their sum."""
-    shares = np.zeros(len(places))
-    for written, share in stated.items():
-        try:
-            place = places.get(metric.position(_answer(metric, written)), -1)
-        except (ParameterError, ValueError):
-            place = -1
-        if place < 0:
-            raise ConfigurationError(f"shares are stated of a value that {metric.id} does not have: {written}")
-        shares[place] = share
-    if not shares.sum():
-        raise ConfigurationError(f"the shares of {metric.id} are all 0")
-    return np.asarray(shares / shares.sum())
-
-
-def _answer(metric: Metric, written: str) -> object:
-    """Read an answer as `deniable explain` does."""
-    if metric.type == "boolean":
-        return {"yes": True, "true": True, "no": False, "false": False}.get(written.lower(), written)
-    if metric.type == "key":
-        return int(written)
-    return written.split(",") if metric.type == "product" else written
-
-
-def _zipf(values: int) -> NDArray[np.float64]:
-    weights = np.arange(1, values + 1) ** -_EXPONENT
-    return np.asarray(weights / weights.sum())
+def _numbers(metric: Metric) -> Sequence[int]:
+    """Return the positions that people hold where nobody stated them: some evenly over the range, or all of an ordinal."""
+    if metric.axis is None:
+        return range(metric.domain_size)
+    return [round(place * metric.axis.steps / (_NUMBERS - 1)) for place in range(_NUMBERS)]

@@ -3,7 +3,7 @@
 Each of three laws holds for some mechanisms, and is exact, joint over all cells:
 
 * a report names a cell: with one probability a cell that supports the value, with a lower one any other. So some reports name a
-  cell of the value's own, and the others any cell at all;
+  cell of the value's own, and the others any cell at all. `window` has this law for points, to which numbers are rounded before;
 * a report has a row, and independent bits in it: two binomials for each bit;
 * `subset`: the bits of a report depend on each other. The values are passed in order. Of the reports with r picks left among m
   values, Bin(., r / m) name this one. Those whose own value it is are drawn hypergeometrically.
@@ -24,8 +24,10 @@ from deniable.mechanisms.hadamard import Hadamard
 from deniable.mechanisms.prefix import PrefixTree
 from deniable.mechanisms.projective import Projective
 from deniable.mechanisms.rappor import Bloom
+from deniable.mechanisms.sampled_option import SampledOption, SampledPair
 from deniable.mechanisms.sketch import Cms, Hcms
 from deniable.mechanisms.subset import Subset
+from deniable.mechanisms.window import Window
 from deniable_aggregator import decode, tally
 from deniable_aggregator.decode import hash_lookup
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
 
     Integers = NDArray[np.int64]
 
-__all__ = ["Simulation"]
+__all__ = ["Simulation", "draw_sets"]
 
 _MOST = 500_000_000
 """People drawn at once: the hypergeometric draws of numpy take fewer than 10^9. The tallies of more are added up."""
@@ -57,19 +59,21 @@ class Simulation:
     Raises
     ------
     ParameterError
-        If the mechanism estimates no shares, or searches for values.
+        If the mechanism is for sets, or searches for values.
     """
 
     def __init__(self, mechanism: Mechanism, values: Sequence[int] | None = None) -> None:
-        if not isinstance(mechanism, FrequencyOracle) or isinstance(mechanism, PrefixTree):
-            raise ParameterError("tallies are simulated of mechanisms that estimate the shares of given values", mechanism.name)
+        if not isinstance(mechanism, FrequencyOracle | Window) or isinstance(mechanism, PrefixTree):
+            raise ParameterError("tallies are simulated of people who hold one of some given values", mechanism.name)
         self.mechanism: Any = mechanism
         self.layout = mechanism.layout
         self.values = np.arange(mechanism.domain_size) if values is None else np.array(values, object)
         bounds = mechanism.bounds()
         self.low, self.high = float(bounds.low), float(bounds.high)
         family = getattr(mechanism, "family", None)
-        if isinstance(mechanism, Bloom) and not mechanism.basic:
+        if isinstance(mechanism, Window):
+            self._table = np.arange(mechanism.points)[:, None] + np.arange(mechanism.length)
+        elif isinstance(mechanism, Bloom) and not mechanism.basic:
             chosen = [int(value) for value in self.values]
             self._design = decode.bloom_design(mechanism, chosen).tocsc()
         elif isinstance(family, PoolFamily):
@@ -86,6 +90,8 @@ class Simulation:
             return tally.merge(self.draw(half, rng), self.draw(held - half, rng))
         if isinstance(self.mechanism, Subset):
             return _subset(self.mechanism, held, rng)
+        if isinstance(self.mechanism, Window):
+            held = self._rounded(held, rng)
         return self._cells(held, rng) if self.layout.kind == "index" else self._bits(held, rng)
 
     def cells(self, number: int, picks: Integers) -> Integers:
@@ -121,6 +127,16 @@ class Simulation:
             return rows, self._place(number, rows)
         return rows, np.array([int(self.values[number])])
 
+    def _rounded(self, held: Integers, rng: np.random.Generator) -> Integers:
+        """Round numbers to points at random; return the people at each point."""
+        steps, positions = self.mechanism.points - 1, self.mechanism.domain_size - 1
+        points, parts = np.divmod(self.values.astype(np.int64) * steps, positions)
+        upwards = rng.binomial(held, parts / positions)
+        people = np.zeros(steps + 2, np.int64)  # one more: nobody at the greatest point is rounded upwards
+        np.add.at(people, points, held - upwards)
+        np.add.at(people, points + 1, upwards)
+        return people[:-1]
+
     def _cells(self, held: Integers, rng: np.random.Generator) -> tally.Tally:
         """Let some reports name a cell that supports their value, and the others any cell."""
         size, every = self.own_cells, self.layout.rows * self.layout.width
@@ -150,6 +166,34 @@ class Simulation:
         if not hasattr(self, "_keys"):
             return np.asarray(self._places[number, rows], np.int64)
         return np.asarray(hash_lookup.hashes(self.mechanism.family, rows, self._keys[number : number + 1]), np.int64)
+
+
+def draw_sets(mechanism: Mechanism, n: int, shares: NDArray[np.float64], rng: np.random.Generator) -> tally.Tally:
+    """Draw the tally of n people from a population in which some share chooses each option, independently of the others.
+
+    Parameters
+    ----------
+    mechanism
+        `SampledOption` or `SampledPair`.
+    n
+        People, each of whom sends one report.
+    shares
+        (options,), the share of people who choose each option.
+    rng
+        Where chance comes from.
+
+    Notes
+    -----
+    A report is about the options of one row, drawn at random. So what people choose is drawn of these alone.
+    """
+    assert isinstance(mechanism, SampledOption | SampledPair)  # noqa: S101 - no other mechanism is for sets
+    layout, chances = mechanism.layout, np.ones((mechanism.layout.rows, 1))
+    for share in np.asarray(shares)[np.array(mechanism.groups)].T:  # bit k of an index is the row's option k
+        chances = np.hstack([chances * (1 - share[:, None]), chances * share[:, None]])
+    held = rng.multinomial(_spread(n, layout.rows, rng), chances)
+    named = rng.binomial(held, float(mechanism.keep - mechanism.other))
+    named += rng.multinomial((held - named).sum(axis=1), np.full(layout.width, 1 / layout.width))
+    return tally.from_cells(layout, named.ravel())
 
 
 def _spread(people: int, places: int, rng: np.random.Generator) -> Integers:

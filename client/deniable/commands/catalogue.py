@@ -38,9 +38,18 @@ CATALOGUE: dict[str, Entry] = {
         ("deniable account --registry metrics.toml --days 365", "deniable account --epsilon 1 --reports 30"),
     ),
     "attack": Entry(
-        "guess what devices hold from all their reports, in a simulation",
+        "guess the answers of people from what is known, in a simulation",
         "aggregator",
-        ("deniable attack averaging", "deniable attack averaging --mechanism l_grr --epsilon 1 --plot averaging.svg"),
+        (
+            "deniable attack averaging",
+            "deniable attack averaging --mechanism l_grr --epsilon 1 --plot averaging.svg",
+            "deniable attack differencing --people 500 --epsilon 1",
+        ),
+    ),
+    "audit": Entry(
+        "bound the epsilon of any randomizer from below, by calling it",
+        "aggregator",
+        ("deniable audit app:randomize --epsilon 1", "deniable audit app:randomize --epsilon 1 --inputs dark,light --calls 1e6"),
     ),
     "audit-log": Entry(
         "look at the audit log, verify it, and move what is old to files",
@@ -188,7 +197,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "first steps": ("demo", "init", "serve"),
     "for your app": ("plan", "registry", "explain", "sent"),
     "run the service": ("status", "doctor", "keys", "publish", "worker", "check-config", "dlq", "erase", "audit-log"),
-    "review and research": ("report", "account", "prove", "attack", "simulate", "rappor"),
+    "review and research": ("report", "account", "prove", "audit", "attack", "simulate", "rappor"),
 }
 """The commands in the order of the help, the most needed first."""
 

@@ -87,6 +87,8 @@ def _details(app: App) -> dict[str, str | int]:
         told["level"] = str(float(asked["level"]))
     if asked.get("only") == "detected":
         told["only"] = "detected"
+    if asked.get("bands") == "strict":
+        told["bands"] = "strict"
     return told
 
 

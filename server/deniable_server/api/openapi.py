@@ -151,10 +151,11 @@ OPERATIONS = (
             _parameter("query", "segment", _TEXT, "A cell, e.g. platform=linux; default: all reports"),
             _LEVEL,
             _parameter("query", "only", {"enum": ["detected"]}, "Leave out what was not detected"),
+            _parameter("query", "bands", {"enum": ["strict"]}, "Bands of quantiles that hold without any approximation"),
         ),
         codes=KEYED
         | {
-            400: ("level", "only", "period", "segment", "unknown_parameter"),
+            400: ("bands", "level", "only", "period", "segment", "unknown_parameter"),
             403: ("withheld",),
             404: ("unknown_metric", "unknown_version"),
         },

@@ -90,13 +90,26 @@ def metric(id_: str) -> Response:
     ``id`` is the metric's id, or ``metric@version`` for one version only.
     """
     app = app_by_read_key()
-    only_parameters("period", "segment", "level", "only")
+    only_parameters("period", "segment", "level", "only", "bands")
     if request.args.get("only", "detected") != "detected":
         raise Problem(400, "only", "only is detected, or not given")
-    answer = measure(app, id_, request.args.get("period"), request.args.get("segment"), level_asked())
+    period, segment, strict = request.args.get("period"), request.args.get("segment"), _strict_asked(app, id_)
+    answer = measure(app, id_, period, segment, level_asked(), strict=strict)
     if "only" in request.args:
         answer = replace(answer, estimates=[row for row in answer.estimates if row.detected])
     return jsonify(answer)
+
+
+def _strict_asked(app: App, name: str) -> bool:
+    """Read the parameter ``bands``: of a number with quantiles, and without permanent responses, it may be strict."""
+    if "bands" not in request.args:
+        return False
+    if request.args["bands"] != "strict":
+        raise Problem(400, "bands", "bands is strict, or not given")
+    if not any(each.metric.estimate == "distribution" and not each.metric.kept for each in versions_asked(app, name)):
+        rule = "strict bands are of quantiles: of a number whose distribution is estimated, without permanent responses"
+        raise Problem(400, "bands", rule)
+    return True
 
 
 @blueprint.get("/api/v1/metrics/<id_>/series")
@@ -123,7 +136,9 @@ def comparison(id_: str) -> Response:
         return jsonify(compare(app, asked, a, b, period=period, segment=segment, level=level))
 
 
-def measure(app: App, name: str, period: str | None = None, segment: str | None = None, level: float = LEVEL) -> Measurement:
+def measure(
+    app: App, name: str, period: str | None = None, segment: str | None = None, level: float = LEVEL, *, strict: bool = False
+) -> Measurement:
     """Estimate ``metric@version``; or ``metric``, in its highest version with a release.
 
     Raises
@@ -133,7 +148,7 @@ def measure(app: App, name: str, period: str | None = None, segment: str | None 
     """
     asked = versions_asked(app, name)
     with refusals():
-        return published.measure(app, asked, period, segment, level)
+        return published.measure(app, asked, period, segment, level, strict=strict)
 
 
 def versions_asked(app: App, name: str) -> list[Declared]:

@@ -1,0 +1,120 @@
+"""The population of a rehearsal: which part of it gives which answer, as a file states it or by Zipf's law."""
+
+from __future__ import annotations
+
+import csv
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ConfigurationError, ParameterError
+from deniable.registry.axis import read_number
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from deniable.registry import Metric
+
+__all__ = ["falling", "of_options", "of_values", "read_shares"]
+
+_EXPONENT = 1.1  # of Zipf's law, which shares follow that nobody stated
+_MOST_CHOSEN = 0.5  # the share of the most frequent option, where nobody stated it
+_COLUMNS = ["metric", "value", "share"]
+
+
+def read_shares(path: Path) -> dict[str, dict[str, float]]:
+    """Read the shares of values from a CSV file with the columns metric, value and share.
+
+    Raises
+    ------
+    ConfigurationError
+        If it cannot be read, or has a line that states no share.
+    """
+    found: dict[str, dict[str, float]] = {}
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            if reader.fieldnames != _COLUMNS:
+                raise ConfigurationError(f"{path} begins with the columns {','.join(_COLUMNS)}")
+            for line in reader:
+                share = _share(line["share"])
+                of_metric = found.setdefault(line["metric"], {})
+                if share is None or line["value"] is None or line["value"] in of_metric:
+                    rule = "each line states a metric, one value of it, and a share or a number of people"
+                    raise ConfigurationError(f"{path}, line {reader.line_num}: {rule}")
+                of_metric[line["value"]] = share
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}") from None
+    return found
+
+
+def _share(written: str | None) -> float | None:
+    try:
+        share = float(written or "")
+    except ValueError:
+        return None
+    return share if 0 <= share < float("inf") else None
+
+
+def of_values(metric: Metric, stated: Mapping[str, float]) -> dict[int, float]:
+    """Return the stated share of each position. Numbers of people are divided by their sum.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is none of the metric's, or all shares are 0.
+    """
+    shares: dict[int, float] = {}
+    for written, share in stated.items():
+        try:
+            position = metric.position(_answer(metric, written))
+        except (ParameterError, ValueError):
+            raise _unknown(metric, written) from None
+        shares[position] = shares.get(position, 0.0) + share
+    total = sum(shares.values())
+    if not total:
+        raise ConfigurationError(f"the shares of {metric.id} are all 0")
+    return {position: share / total for position, share in shares.items()}
+
+
+def of_options(metric: Metric, stated: Mapping[str, float] | None) -> NDArray[np.float64]:
+    """Return the share of people who choose each option of a set; without statements half of them choose the first.
+
+    Raises
+    ------
+    ConfigurationError
+        If an option is none of the metric's, or a share is above 1.
+    """
+    if stated is None:
+        shares = falling(len(metric.values))
+        return np.asarray(shares / shares[0] * _MOST_CHOSEN)
+    unknown = [written for written in stated if written not in metric.values]
+    if unknown:
+        raise _unknown(metric, unknown[0])
+    if max(stated.values()) > 1:
+        raise ConfigurationError(f"{metric.id} is a set: the share of an option is that of the people who choose it, at most 1")
+    return np.array([stated.get(str(option), 0.0) for option in metric.values])
+
+
+def falling(values: int) -> NDArray[np.float64]:
+    """Return shares by Zipf's law, which sum to 1."""
+    weights = np.arange(1, values + 1) ** -_EXPONENT
+    return np.asarray(weights / weights.sum())
+
+
+def _unknown(metric: Metric, written: str) -> ConfigurationError:
+    return ConfigurationError(f"shares are stated of a value that {metric.id} does not have: {written}")
+
+
+def _answer(metric: Metric, written: str) -> object:
+    """Read an answer as `deniable explain` does."""
+    if metric.type == "boolean":
+        return {"yes": True, "true": True, "no": False, "false": False}.get(written.lower(), written)
+    if metric.type == "number":
+        return read_number(written)
+    if metric.type == "key":
+        return int(written)
+    return written.split(",") if metric.type == "product" else written

@@ -99,7 +99,7 @@ class Settings:
     cors_origins
         Web origins whose pages may send reports and read the registry, separated by commas; ``*`` for any, empty for none.
     durability
-        What an upload that was answered has survived: ``memory``, ``everysec`` or ``always``.
+        What an upload that was answered has survived: ``memory``, ``everysec``, ``always`` or ``replicated``.
     trusted_proxies
         Number of proxies in front of this server whose ``X-Forwarded-For`` and ``X-Forwarded-Proto`` are believed.
     rate_limit_key, rate_limit_source

@@ -92,10 +92,23 @@ def url_of(client):
     return f"unix://{client.connection_pool.connection_kwargs['path']}"
 
 
-def test_there_are_three_names():
-    """Any other is refused with the three."""
-    with pytest.raises(ConfigurationError, match=r"memory, everysec or always; got 'sometimes'"):
+def test_there_are_four_names():
+    """Any other is refused with the four."""
+    with pytest.raises(ConfigurationError, match=r"memory, everysec, always or replicated; got 'sometimes'"):
         Durability("sometimes")
+
+
+def test_a_store_of_ones_own_has_no_replicas():
+    """So it cannot promise any."""
+    with pytest.raises(ConfigurationError, match="DENIABLE_REDIS_URL"):
+        embedded.open_store(durability="replicated")
+
+
+def test_replicated_needs_a_store_that_writes(start):
+    """A replica alone is not enough: both machines may lose their power."""
+    with pytest.raises(ConfigurationError, match="durability replicated needs a store that writes"):
+        Durability("replicated").check(start("memory"))
+    Durability("replicated").check(start("always"))
 
 
 def test_always_survives_a_kill(executable):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,10 +22,12 @@ from deniable_aggregator.store.durability import Durability
 from deniable_aggregator.store.errors import StoreError, transient
 from deniable_aggregator.store.room import is_full
 from deniable_aggregator.store.servers import primaries, primary
-from deniable_aggregator.store.writable import probe
+from deniable_aggregator.store.writable import probe, reason
 
 from .test_store import THEME
 
+ROOT = Path(__file__).parents[2]
+ACL, DOCS = ROOT / "deploy" / "users.acl", ROOT / "docs" / "operations.md"
 APPS = [f"app{number}" for number in range(8)]
 
 
@@ -183,6 +187,24 @@ def test_a_server_without_the_script_is_given_it(cluster):
     assert append(store, "b") == "appended"
 
 
+def test_the_shipped_user_takes_uploads_on_a_cluster(cluster):
+    """With what docs/operations.md adds to `deploy/users.acl`, and not without."""
+    (rules,) = (line for line in ACL.read_text("utf-8").splitlines() if line.startswith("user ingest "))
+    (old, new) = re.search(r"sed 's/(.*)/(.*)/' deploy/users.acl", DOCS.read_text("utf-8")).groups()
+    url = "redis+cluster://me:any@" + ",".join(f"127.0.0.1:{about.connection(each)['port']}" for each in primaries(cluster))
+    for line, works in ((rules, False), (rules.replace(old, new), True)):
+        for server in primaries(cluster):
+            server.execute_command("ACL", "SETUSER", "me", "reset", *re.findall(r"\([^)]*\)|\S+", line)[2:], "on", "nopass")
+        store = Store(connect(url), "shop")
+        if works:
+            assert append(store, "a") == "appended"
+        else:
+            with pytest.raises(StoreError):
+                append(store, "a")
+    for server in primaries(cluster):
+        server.execute_command("ACL", "DELUSER", "me")
+
+
 def move(cluster, store):
     """Move the slot of an app to another primary while a thread yields; return a client of the new one."""
     slot, old = key_slot(store.stream.encode()), primary(cluster, store.stream)
@@ -275,3 +297,75 @@ def test_a_primary_dies_under_load(machines, kind):
 def test_the_slots_are_all_there():
     """The number that the tests' own clusters are made with is the real one."""
     assert key_slot(b"") < SLOTS == 1 << 14
+
+
+@pytest.fixture
+def pair(machines):
+    """Start a primary with one replica; return both, and a store that promises that a replica has what was answered."""
+    first = machines.start("--appendonly", "yes")
+    second = machines.start("--replicaof", "127.0.0.1", str(first.port))
+    wait(lambda: first.client.wait(1, 100))
+    return second, Store(connect(f"redis://127.0.0.1:{first.port}"), "shop", Durability("replicated"))
+
+
+def test_an_upload_is_answered_when_a_replica_has_it(pair):
+    """While it has it not, the upload is refused, and so is the same upload again; nothing is appended twice."""
+    replica, store = pair
+    assert append(store, "a") == "appended"
+    assert replica.client.xlen(store.stream) == 1
+    replica.stop()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="NOREPLICAS") as caught:
+            append(store, "b")
+        assert transient(caught.value)
+        assert reason(caught.value) == "replicas"
+    with pytest.raises(StoreError, match="NOREPLICAS"):
+        store.recall("b", 60)
+    replica.go_on()
+    wait(lambda: append(store, "b") == "duplicate")
+    assert store.recall("b", 60) == b"answer"
+    assert store.backlog() == 2
+
+
+def test_a_refused_script_leaves_the_answers_in_order(pair):
+    """An error of the script, or a script that is not known yet, is not taken for the answer about replicas."""
+    _, store = pair
+    store._client.script_flush()
+    assert append(store, "a") == "appended"
+    store._client.set(store.stream, "no stream")
+    for _ in range(2):
+        with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+            append(store, "b")
+    store._client.delete(store.stream)
+    assert append(store, "b") == "appended"
+    assert health.read(store).backlog == 1
+
+
+def test_nothing_answered_is_lost_with_its_machine(machines):
+    """Of two replicas one lags: the primary dies, the other is promoted, and all that was answered is there."""
+    url = machines.cluster(3, 2, "--appendonly", "yes", "--client-output-buffer-limit", "replica 0 0 0")
+    client = connect(url)
+    store = Store(client, "shop", Durability("replicated"))
+    append(store, "first")
+    port = about.connection(primary(client, store.stream))["port"]
+    dying = next(machine for machine in machines.all if machine.port == port)
+    lagging = next(each for each in machines.all if each.client.info("replication").get("master_port") == port)
+    lagging.stop()
+    uploads = [Uploads(Store(client, "shop", Durability("replicated"))) for _ in range(2)]
+    for each in uploads:
+        each.start()
+    wait(lambda: sum(len(each.answered) for each in uploads) > 200)
+    dying.kill()
+    lagging.go_on()
+    await_promotion(machines, dying)
+    before = sum(len(each.answered) for each in uploads)
+    wait(lambda: sum(len(each.answered) for each in uploads) > before + 50, 30)
+    for each in uploads:
+        each.over.set()
+    for each in uploads:
+        each.join()
+    answered = 1 + sum(len(each.answered) for each in uploads)
+    # An upload that was refused may be there as well: one for each thread, if its last try failed.
+    assert answered <= entries(store) <= answered + len(uploads)
+    assert all(transient(error) for each in uploads for error in each.errors)
+    client.close()

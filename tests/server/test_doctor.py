@@ -16,6 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import redis
+from machines import wait
 from redis import AuthenticationError, RedisError
 
 from deniable import cli, mechanisms, registry
@@ -139,6 +141,44 @@ def test_every_finding_is_documented(examined, good):
     rows = re.findall(r"^\| ([a-z ]+) \|", section, re.MULTILINE)
     assert rows[0] == "finding"
     assert rows[1:] == list(examined(good)[1])
+
+
+def test_each_primary_of_a_cluster_is_asked(examined, machines):
+    """The worst finding is told, with the server it is about; a node that is taken for the store is a fault."""
+    url = machines.cluster(3, 0, "--appendonly", "yes", "--maxmemory", "1gb", "--maxmemory-policy", "noeviction")
+    _, found = examined(url)
+    assert {check for check, each in found.items() if each["status"] == "fault"} == {"keys"}
+    second = machines.all[1]
+    second.client.config_set("maxmemory-policy", "allkeys-lru")
+    _, found = examined(url)
+    assert found["eviction"]["status"] == "fault"
+    assert found["eviction"]["seen"].startswith(f"at 127.0.0.1:{second.port}: ")
+    second.client.config_set("maxmemory-policy", "noeviction")
+    _, found = examined(url, durability="replicated")
+    assert (found["durability"]["status"], found["durability"]["seen"][-10:]) == ("fault", "no replica")
+    app = next(each for each in machines.all if not _moved(each))
+    _, found = examined(f"redis://127.0.0.1:{app.port}")
+    assert found["role"]["status"] == "fault"
+    assert "redis+cluster://" in found["role"]["remedy"]
+
+
+def _moved(machine):
+    try:
+        machine.client.get("{shop}:audit:served")
+    except redis.exceptions.MovedError:
+        return True
+    return False
+
+
+def test_replicas_are_counted(examined, machines):
+    """One replica is a warning, because uploads are refused while it is away; two are well."""
+    first = machines.start("--appendonly", "yes")
+    for seen, status in (("one replica", "warning"), ("replicated is kept, with 2 replicas", "ok")):
+        replica = machines.start("--replicaof", "127.0.0.1", str(first.port))
+        wait(lambda replica=replica: replica.client.info("replication")["master_link_status"] == "up")
+        wait(lambda: "wait_bgsave" not in str(first.client.info("replication")))
+        _, found = examined(f"redis://127.0.0.1:{first.port}", durability="replicated")
+        assert (found["durability"]["status"], found["durability"]["seen"]) == (status, seen)
 
 
 @pytest.mark.parametrize(

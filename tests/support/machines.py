@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -30,6 +31,15 @@ def wait(until: Callable[[], object], seconds: float = 20.0) -> None:
                 return
         assert time.monotonic() < deadline, "it did not come about in time"
         time.sleep(0.02)
+
+
+def free_port() -> int:
+    """Choose a port on which nothing listens, and which the system gives to no outgoing connection meanwhile."""
+    while True:
+        port = random.randrange(15_000, 32_000)  # Linux gives 32768 and above
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass
@@ -90,22 +100,19 @@ class Machines:
 
     def start(self, *settings: str) -> Machine:
         """Start a server."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        machine = Machine(self._program, self._folder / str(port), port, ("--save", "", *settings))
+        port = free_port()
+        quick = ("--save", "", "--repl-diskless-sync-delay", "0")
+        machine = Machine(self._program, self._folder / str(port), port, (*quick, *settings))
         self.all.append(machine)
         return machine.start()
 
     def cluster(self, primaries: int, replicas: int, *settings: str) -> str:
         """Start a cluster with so many replicas of each primary; return its URL."""
-        told = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000", "--repl-diskless-sync-delay", "0", *settings]
+        told = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
+        told += ["--cluster-replica-validity-factor", "0", *settings]
         nodes = []
         while len(nodes) < primaries * (1 + replicas):
-            with socket.socket() as free:
-                free.bind(("127.0.0.1", 0))
-                bus = free.getsockname()[1]
-            nodes.append(self.start(*told, "--cluster-port", str(bus), "--cluster-replica-validity-factor", "0"))
+            nodes.append(self.start(*told, "--cluster-port", str(free_port())))
         names = [node.client.cluster("MYID") for node in nodes]
         first = nodes[0]
         for number, node in enumerate(nodes):
@@ -127,7 +134,7 @@ class Machines:
         """Start a primary with replicas, and Sentinels that watch it; return their URL."""
         primary = self.start(*settings)
         for _ in range(replicas):
-            replica = self.start("--replicaof", "127.0.0.1", str(primary.port), "--repl-diskless-sync-delay", "0", *settings)
+            replica = self.start("--replicaof", "127.0.0.1", str(primary.port), *settings)
             wait(lambda replica=replica: replica.client.info("replication")["master_link_status"] == "up")
         ports = []
         for _ in range(number):
@@ -139,9 +146,7 @@ class Machines:
 
     def _watch(self, port: int, quorum: int) -> Machine:
         """Start a Sentinel. It keeps what it knows in its configuration file."""
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            own = free.getsockname()[1]
+        own = free_port()
         folder = self._folder / f"sentinel-{own}"
         folder.mkdir()
         file = folder / "sentinel.conf"

@@ -100,6 +100,7 @@ class Store:
         self._client = client
         self.app = app
         self._durability = durability
+        self._replicas = durability.replicas if durability else 0
         self._room = room
         self.tallies = Shelf(client, app, schema.TALLY)
         self.snapshots = Shelf(client, app, schema.SNAPSHOT)
@@ -197,6 +198,7 @@ class Store:
                     [self.stream, self._seen.base, *(limit.key for limit in all_limits)],
                     [entry, *name, remember, cap, uploads.days(ttl), len(limits), *arguments(all_limits)],
                 ),
+                replicas=self._replicas,
             )
         except redis.OutOfMemoryError:
             return Appended("no room")
@@ -225,7 +227,7 @@ class Store:
         ttl
             Seconds for which it is remembered, as for `append`.
         """
-        return self._seen.recall(key, ttl)
+        return self._seen.recall(key, ttl, replicas=self._replicas)
 
     def backlog(self) -> int:
         """Count the batches that are not counted yet."""

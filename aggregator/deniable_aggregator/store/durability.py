@@ -6,6 +6,8 @@
     The store writes at once, and syncs within a second or two. Its process may be killed; its machine may lose that much.
 ``always``
     An answered upload is on disk. It is lost only with the disk.
+``replicated``
+    As ``everysec``, and a replica has it, too. The machine of either may be lost.
 """
 
 from __future__ import annotations
@@ -26,13 +28,13 @@ if TYPE_CHECKING:
 
 __all__ = ["NAMES", "Durability", "Name", "evicts", "read", "unseen"]
 
-Name = Literal["memory", "everysec", "always"]
+Name = Literal["memory", "everysec", "always", "replicated"]
 NAMES: Final[tuple[Name, ...]] = get_args(Name)
 
 log = logging.getLogger("deniable.store")
 
 _ASKED = ("maxmemory-policy", "appendonly", "appendfsync")
-_FSYNC = {"everysec": ("everysec", "always"), "always": ("always",)}
+_FSYNC = {"everysec": ("everysec", "always"), "always": ("always",), "replicated": ("everysec", "always")}
 _SECONDS = 60.0  # for which a check is valid: a restarted store may have other settings
 
 
@@ -54,6 +56,8 @@ class Durability:
         if name not in NAMES:
             raise ConfigurationError(f"durability is {', '.join(NAMES[:-1])} or {NAMES[-1]}; got {name!r}")
         self.name = name
+        self.replicas = 1 if name == "replicated" else 0
+        """How many replicas must have an upload before it is answered."""
         self._good_until: dict[redis.Redis, float] = {}  # by server
         self._said = False
         self._kept = True
@@ -119,7 +123,7 @@ class Durability:
             return f"durability {self.name} needs a store that writes: set appendonly yes"
         fsync = seen.get("appendfsync")
         if fsync not in (None, *_FSYNC[self.name]):
-            return f"durability {self.name} needs appendfsync {self.name}; the store has {fsync}"
+            return f"durability {self.name} needs appendfsync {_FSYNC[self.name][0]}; the store has {fsync}"
         # WAITAOF would confirm each upload, but Valkey 9.1 answers it before a store that writes every second has synced.
         if self.name == "always" and unseen(seen):
             return "durability always cannot be seen in this store: allow its user CONFIG GET, or promise everysec"

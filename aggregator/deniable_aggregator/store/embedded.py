@@ -149,6 +149,8 @@ def open_store(
     """
     if redis_url:
         return StoreServer(redis_url, f"given URL {redacted(redis_url)}")
+    if durability not in _DURABLE:
+        raise ConfigurationError("durability replicated needs a store with replicas: name it in DENIABLE_REDIS_URL")
     binary, label = find(executable)
     with ExitStack[None]() as undo:
         try:

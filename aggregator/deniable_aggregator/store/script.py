@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from functools import cache
+from functools import cache, partial
 from hashlib import sha1
 from importlib.resources import files
 from threading import Lock
@@ -38,6 +38,7 @@ _idle: WeakKeyDictionary[Any, _Idle] = WeakKeyDictionary()  # by pool
 _lock = Lock()
 _LOST = (redis.ConnectionError, redis.exceptions.AskError, redis.ReadOnlyError, redis.exceptions.ClusterDownError)
 """The server is away, or another one has the keys now."""
+_WAIT_MS = 500  # a replica that lags for longer is as good as away
 
 
 class Script:
@@ -45,8 +46,8 @@ class Script:
 
     A call uses a connection of the client's pool and keeps it for the next call of any script. Taking connections and putting
     them back, and other work of the client around a command, costs twice as much as the call itself. A server that does not know
-    the script gets its whole text. If the connection is lost, or another server of a cluster has the keys now, the client tries
-    once more in its usual way.
+    the script gets its whole text. If the connection is lost, or another server of a cluster has the keys now, it is tried once
+    more.
 
     Parameters
     ----------
@@ -61,51 +62,74 @@ class Script:
         self._client = client
         self._one = None if isinstance(client, Cluster) else (client.connection_pool, _idle_of(client.connection_pool))
 
-    def __call__(self, keys: Sequence[str], args: Sequence[Any]) -> Any:
+    def __call__(self, keys: Sequence[str], args: Sequence[Any], *, replicas: int = 0) -> Any:
         """Run the script.
 
         Parameters
         ----------
         keys, args
             As the script expects them. All keys are of one app.
+        replicas
+            How many replicas must have what the server had when the script ended, also if the script changed nothing.
 
         Raises
         ------
         StoreError
-            If the store cannot be used. The script may have run, even twice.
+            If the store cannot be used, or too few replicas have it. The script may have run, even twice.
         """
         try:
             pool, unused = self._one or self._at(keys[0])
-            return self._run(pool, unused.here(), keys, args)
+            return self._run(pool, unused.here(), keys, args, replicas)
         except _LOST as error:
             if isinstance(self._client, Cluster):
                 self._client.refresh()
             elif not isinstance(error, redis.ConnectionError):
                 raise
-            return self._client.eval(self._text, len(keys), *keys, *args)
         except redis.TimeoutError:
             if isinstance(self._client, Cluster):
                 self._client.refresh()
             raise
+        pool, unused = self._one or self._at(keys[0])
+        idle = unused.here()
+        idle.append(pool.get_connection())  # unlike those that are idle, it is known to be open
+        return self._run(pool, idle, keys, args, replicas)
 
-    def _run(self, pool: ConnectionPool, idle: list[Any], keys: Sequence[str], args: Sequence[Any]) -> Any:
+    def _run(self, pool: ConnectionPool, idle: list[Any], keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
         try:
             connection = idle.pop() if idle else pool.get_connection()
         except IndexError:  # another thread was faster
             connection = pool.get_connection()
+        ask = partial(_ask_and_wait, replicas) if replicas else _ask
         try:
-            connection.send_command("EVALSHA", self._sha, len(keys), *keys, *args, check_health=False)
             try:
-                return connection.read_response()
+                return ask(connection, "EVALSHA", self._sha, len(keys), *keys, *args)
             except redis.exceptions.NoScriptError:
-                connection.send_command("EVAL", self._text, len(keys), *keys, *args, check_health=False)
-                return connection.read_response()
+                return ask(connection, "EVAL", self._text, len(keys), *keys, *args)
         finally:
             idle.append(connection)
 
     def _at(self, key: str) -> tuple[ConnectionPool, _Idle]:
         pool = primary(self._client, key).connection_pool
         return pool, _idle.get(pool) or _idle_of(pool)
+
+
+def _ask(connection: Any, *command: Any) -> Any:
+    connection.send_command(*command, check_health=False)
+    return connection.read_response()
+
+
+def _ask_and_wait(replicas: int, connection: Any, *command: Any) -> Any:
+    """Give a command, and in the same packet wait until replicas have all that the server had after it."""
+    wait = ("WAIT", replicas, _WAIT_MS)
+    connection.send_packed_command(connection.pack_commands([command, wait]), check_health=False)
+    try:
+        answer = connection.read_response()
+    except redis.ResponseError:
+        connection.read_response()
+        raise
+    if connection.read_response() < replicas:
+        raise redis.ResponseError(f"NOREPLICAS not {replicas} of its replicas had this within {_WAIT_MS} ms")
+    return answer
 
 
 def _idle_of(pool: ConnectionPool) -> _Idle:

@@ -80,7 +80,7 @@ class Seen:
         self._recall = Script(client, "seen", "recall")
         self._drop = Script(client, "drop")
 
-    def recall(self, key: str, ttl: int) -> bytes | None:
+    def recall(self, key: str, ttl: int, *, replicas: int = 0) -> bytes | None:
         """Return the record of an upload, or None.
 
         Parameters
@@ -89,8 +89,10 @@ class Seen:
             Its Idempotency-Key.
         ttl
             Seconds for which it is remembered.
+        replicas
+            How many replicas must have it.
         """
-        _, found = self.ask(self._recall, key, lambda name: ([self.base], [*name, days(ttl)]))
+        _, found = self.ask(self._recall, key, lambda name: ([self.base], [*name, days(ttl)]), replicas=replicas)
         return found or None
 
     def make_room(self, ttl: int) -> None:
@@ -106,7 +108,9 @@ class Seen:
             told = datetime.fromtimestamp(day * _DAY, UTC).date()
             log.warning("the store has no room: uploads of %s are forgotten, and one that is sent again is counted twice", told)
 
-    def ask(self, script: Script, key: str, told: Callable[[Name], tuple[Sequence[str], Sequence[Any]]]) -> tuple[bytes, Any]:
+    def ask(
+        self, script: Script, key: str, told: Callable[[Name], tuple[Sequence[str], Sequence[Any]]], *, replicas: int = 0
+    ) -> tuple[bytes, Any]:
         """Run a script that uses the store's secret, and again if the store's secret is another one.
 
         Parameters
@@ -117,9 +121,11 @@ class Seen:
             An Idempotency-Key.
         told
             Makes keys and arguments of the script from the name of the upload.
+        replicas
+            How many replicas must have the outcome.
         """
         while True:
-            outcome, more = script(*told(self._name(key)))
+            outcome, more = script(*told(self._name(key)), replicas=replicas)
             if outcome != b"secret":
                 return outcome, more
             self._secret = more  # another process made it, or the store was emptied or restored

@@ -24,6 +24,7 @@ __all__ = ["access", "checks", "clock", "disk", "eviction", "memory", "promise",
 
 _OLDEST = (7, 0)
 _TIGHT = 0.8  # of the memory that uploads may use
+_REPLICAS = 2  # with two, one may be away
 _WORSE = ("ok", "warning", "fault")
 _OFF = 2.0  # seconds between the clocks that need attention; answers of the store take less
 _TOO_FAR = 3600.0  # the shortest period
@@ -72,7 +73,7 @@ def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str,
         ),
         "writes": lambda: writes(client, apps),
         "eviction": each(lambda server: eviction(durability.read(server))),
-        "durability": each(lambda server: promise(Durability(settings.durability), durability.read(server))),
+        "durability": each(lambda server: _promise(Durability(settings.durability), server)),
         "disk": each(lambda server: disk(about.state(server, "persistence"))),
         "memory": each(lambda server: memory(about.state(server, "memory"))),
         "access": each(access),
@@ -150,6 +151,24 @@ def promise(promised: Durability, seen: dict[str, str]) -> Finding:
     return Finding("durability", "ok", f"{promised.name} is kept")
 
 
+def _promise(promised: Durability, server: Client) -> Finding:
+    found = promise(promised, durability.read(server))
+    if promised.replicas and found.status != "fault":
+        return replicas(about.state(server, "replication"))
+    return found
+
+
+def replicas(info: dict[str, Any]) -> Finding:
+    """Check how many replicas may be away before uploads are refused, from ``INFO replication``."""
+    told = [info[f"slave{number}"] for number in range(int(info.get("connected_slaves", 0)))]
+    online = sum(each.get("state") == "online" for each in told)
+    if online >= _REPLICAS:
+        return Finding("durability", "ok", f"replicated is kept, with {online} replicas")
+    meaning = "uploads are refused until it has one" if not online else "uploads are refused while it is away"
+    seen = "no replica" if not online else "one replica"
+    return Finding("durability", "warning" if online else "fault", seen, meaning, "give each primary two replicas")
+
+
 def disk(info: dict[str, Any]) -> Finding:
     """Check that the store's writes reach its disk."""
     remedy = "look at the disk's room and at the store's log"
@@ -217,7 +236,10 @@ def _listens_widely(client: Client) -> bool:
 
 def rights(client: Client, settings: Settings, apps: Sequence[str]) -> Finding:
     """Check that the store's user may do what the server does, and no more. Every command tried changes nothing."""
-    wanted = _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
+    waits = {"wait for replicas": ("WAIT", 0, 1)} if settings.durability == "replicated" else {}
+    wanted = (
+        waits | _BOTH | (_INGEST if settings.serves != "query" else {}) | (_QUERY | _LIVE if settings.serves != "ingest" else {})
+    )
     missing = [what for what, command in wanted.items() if not all(_may(client, command, app) for app in apps)]
     if missing:
         meaning = "the server fails where it has to: uploads or pages are answered 503"

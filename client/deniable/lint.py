@@ -307,8 +307,8 @@ class Change:
 def diff(published: Registry, proposed: Registry) -> list[Change]:
     """Compare a published registry with a proposed one.
 
-    A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports and
-    grace may change freely. So may the values of segments, and what they generalise to.
+    A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
+    grace and least_shift may change freely. So may the values of segments, and what they generalise to.
     """
     changes = []
     if published.app != proposed.app:

@@ -287,6 +287,7 @@ FREE = [
     ({"min_reports": 5}, "min_reports was 100, is 5"),
     ({"grace": "12h"}, "grace was '48h', is '12h'"),
     ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
+    ({"least_shift": "0.01"}, "least_shift was None, is '0.01'"),
 ]
 
 

@@ -225,6 +225,18 @@ FAULTS = [
     (HEAD + metric(max_report_bytes="0"), "m", "max_report_bytes is a whole number of at least 1", 0),
     (HEAD + metric(period='"year"'), "m", "period is one of hour, day, week, month", "year"),
     (HEAD + metric(period="1"), "m", "period is one of", 1),
+    (HEAD + metric(least_shift="-0.1"), "m", "least_shift is a share from 0 to below 1", -0.1),
+    (HEAD + metric(least_shift="1"), "m", "least_shift is a share from 0 to below 1", 1),
+    (HEAD + metric(least_shift="true"), "m", "least_shift is a share", True),
+    (HEAD + metric(least_shift='"0.1"'), "m", "least_shift is a share", "0.1"),
+    (HEAD + metric(least_shift="nan"), "m", "least_shift is a share", None),
+    (HEAD + metric(least_shift="0", period='"hour"'), "m", "least_shift belongs to a metric whose period is a day or longer", 0),
+    (
+        HEAD + metric("m", type='"string"', values=None, discover="true", least_shift="0.5"),
+        "m",
+        "least_shift belongs to a metric whose answers are listed",
+        0.5,
+    ),
     (HEAD + metric(expires='"2027-12-31"'), "m", "expires is a date such as 2027-12-31, without quotes", "2027-12-31"),
     (HEAD + metric(expires="07:32:00"), "m", "expires is a date", None),
     (HEAD + metric(expires="2027-12-31T07:32:00Z"), "m", "expires is a date", None),
@@ -291,6 +303,8 @@ def test_what_is_read(registry):
     assert (dark.values, dark.mechanism, dark.domain_size) == ((False, True), "coin", 2)
     assert mechanisms.of(dark).ratio == 3
     assert (old.epsilon, old.expires) == ("1", date(2001, 1, 1))
+    assert theme.least_shift is None
+    assert parse(HEAD + metric(least_shift="0.010")).metrics["m"].least_shift == "0.01"
 
 
 def test_epsilon_is_kept_as_written():

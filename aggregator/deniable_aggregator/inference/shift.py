@@ -59,7 +59,7 @@ class _Contrast(NamedTuple):
 
     begins: int
     seen: int
-    rows: NDArray[np.int64]
+    rows: slice
     weights: NDArray[np.float64]
 
 
@@ -70,6 +70,38 @@ class _Sized(NamedTuple):
     size: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Errors:
+    """The errors of a course.
+
+    Parameters
+    ----------
+    course
+        The course.
+    below, above
+        (periods, values), squares of the distances from an estimate to the ends of its interval.
+    people
+        (periods,), the least number of devices.
+    shared, fresh
+        (periods, values), the variance that all reports of a person share, and the rest of the variance of an estimate.
+    """
+
+    course: Course
+    below: NDArray[np.float64]
+    above: NDArray[np.float64]
+    people: NDArray[np.float64]
+    shared: NDArray[np.float64]
+    fresh: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, course: Course, ends: Ends) -> _Errors:
+        below, above = (np.square(end - course.estimates) for end in ends)
+        people = np.array(course.reports, np.float64) / (1 + np.array(course.repeats, np.float64))
+        one = np.square(course.stderr)
+        shared = np.minimum(course.shared, one * people[:, None])
+        return cls(course, below, above, people, shared, one - shared / people[:, None])
 
 
 def level(values: int) -> float:
@@ -106,10 +138,11 @@ def shifts(course: Course, ends: Ends, *, cycle: int = 1, least: float = 0.0) ->
     G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
     27(10), 2008.
     """
+    errors = _Errors.of(course, ends)
     found: list[Shift] = []
     last: dict[tuple[int, bool], int] = {}
     for seen, contrasts in groupby(_contrasts(course, cycle), lambda each: each.seen):
-        for shift in _plainest([_sized(course, ends, each) for each in contrasts], least):
+        for shift in _plainest([_sized(errors, each) for each in contrasts], least):
             direction = shift.value, shift.size > 0
             if seen - last.get(direction, -_PERIODS) > _WINDOWS[-1]:
                 found.append(shift)
@@ -132,33 +165,29 @@ def _contrasts(course: Course, cycle: int) -> Iterator[_Contrast]:
                 continue
             own = own / own.sum()
             before = (own[:, None] * alike * before / (alike @ before)[:, None]).sum(axis=0)
-            yield _Contrast(begins, seen, np.arange(first, seen + 1), np.concatenate([-before, own]))
+            yield _Contrast(begins, seen, slice(first, seen + 1), np.concatenate([-before, own]))
 
 
-def _sized(course: Course, ends: Ends, contrast: _Contrast) -> _Sized:
-    rows, weights = contrast.rows, contrast.weights[:, None]
-    estimates = course.estimates[rows]
-    below, above = estimates - ends[0][rows], ends[1][rows] - estimates
-    size, wider = contrast.weights @ estimates, _drift(course, contrast)
-    down = np.sqrt((np.square(weights * np.where(weights > 0, below, above))).sum(axis=0)) * wider
-    up = np.sqrt((np.square(weights * np.where(weights > 0, above, below))).sum(axis=0)) * wider
+def _sized(errors: _Errors, contrast: _Contrast) -> _Sized:
+    """Estimate a contrast for each value."""
+    rows, weights = contrast.rows, contrast.weights
+    size, wider = weights @ errors.course.estimates[rows], _drift(errors, contrast)
+    own, before = np.square(np.maximum(weights, 0.0)), np.square(np.minimum(weights, 0.0))
+    below, above = errors.below[rows], errors.above[rows]
+    down, up = (wider * np.sqrt(each) for each in (own @ below + before @ above, own @ above + before @ below))
     return _Sized(contrast, size, size - down, size + up)
 
 
-def _drift(course: Course, contrast: _Contrast) -> NDArray[np.float64]:
+def _drift(errors: _Errors, contrast: _Contrast) -> NDArray[np.float64]:
     """Return by what factor the error of each value is larger than that of independent periods, at the worst turnover."""
-    rows, squares = contrast.rows, np.square(contrast.weights)
-    times, reports = np.array(course.times)[rows], np.array(course.reports, np.float64)[rows]
-    people = reports / (1 + np.array(course.repeats, np.float64)[rows])
-    one = np.square(course.stderr[rows])
-    shared = np.minimum(course.shared[rows], one * people[:, None])
-    fresh = squares @ (one - shared / people[:, None])
-    together = np.outer(contrast.weights, contrast.weights) / np.maximum(people[:, None], people)
+    rows, weights, people = contrast.rows, contrast.weights, errors.people[contrast.rows]
+    times, reports = np.array(errors.course.times)[rows], np.array(errors.course.reports, np.float64)[rows]
+    together = np.outer(weights, weights) / np.maximum(people[:, None], people)
     apart = np.bincount(abs(times[:, None] - times).ravel(), together.ravel())
     worst = float(((1 - np.array(TURNOVERS)[:, None]) ** np.arange(len(apart)) @ apart).max())
-    mean = reports @ shared / reports.sum()
-    alone = fresh + mean * apart[0]
-    return np.asarray(np.sqrt((fresh + mean * worst) / np.where(alone > 0, alone, np.nan)), np.float64)
+    fresh, shared = np.square(weights) @ errors.fresh[rows], reports @ errors.shared[rows] / reports.sum()
+    alone = fresh + shared * apart[0]
+    return np.asarray(np.sqrt((fresh + shared * worst) / np.where(alone > 0, alone, np.nan)), np.float64)
 
 
 def _plainest(looked: list[_Sized], least: float) -> Iterator[Shift]:

@@ -298,7 +298,7 @@ def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric
     given["factors"] = factors
     parameters = tuple(sorted(given.pop("parameters", {}).items()))
     given.setdefault("epsilon", COIN_EPSILON)
-    for name in ("epsilon", "epsilon_permanent", "sample", *(("none",) if given["type"] == "number" else ())):
+    for name in ("epsilon", "epsilon_permanent", "sample", "least_shift", *(("none",) if given["type"] == "number" else ())):
         if name in given:
             given[name] = _decimal(given[name])
     given["range"] = tuple(map(_decimal, given.get("range", ())))

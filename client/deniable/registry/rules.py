@@ -342,9 +342,22 @@ def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield error.rule, error.value
     if table.get("period", "day") not in period.LENGTHS:
         yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
+    yield from _shift_faults(table)
     expires = table.get("expires")
     if expires is not None and (not isinstance(expires, date) or isinstance(expires, datetime)):
         yield "expires is a date such as 2027-12-31, without quotes", expires
+
+
+def _shift_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    if "least_shift" not in table:
+        return
+    least = table["least_shift"]
+    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least < 1:
+        yield "least_shift is a share from 0 to below 1, such as 0.01: the smallest shift that matters", least
+    if table.get("period") == "hour":
+        yield "least_shift belongs to a metric whose period is a day or longer: at night people answer otherwise", least
+    if table.get("discover") is True:
+        yield "least_shift belongs to a metric whose answers are listed: what a search finds differs from period to period", least
 
 
 def _segment_faults(table: dict[str, Any], segments: dict[str, Any]) -> Iterator[_Broken]:

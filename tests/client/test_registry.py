@@ -15,7 +15,7 @@ from deniable import mechanisms
 from deniable.errors import ParameterError, RegistryError
 from deniable.registry import load, parse
 from deniable.registry.rules import MAX_VALUES
-from deniable.registry.tables import Analysts, Budget, Publication, Retention
+from deniable.registry.tables import Analysts, Budget, Experiment, Publication, Retention
 
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'
 SOUND = {
@@ -56,7 +56,7 @@ FAULTS = [
     (
         f"surprise = 1\n{HEAD}{metric()}",
         "-",
-        "a key is one of format, revision, app, segments, generalize, budget, publication, retention, analysts, metrics",
+        "a key is one of format, revision, app, segments, generalize, experiments, budget, publication, retention, analysts,",
         "surprise",
     ),
     (f"metric = 1\n{HEAD}{metric()}", "-", "no key has this name (did you mean metrics?)", "metric"),
@@ -112,6 +112,36 @@ FAULTS = [
         "-",
         "analysts: per_key is a number of nats from 0 to 20",
         float("inf"),
+    ),
+    (f"experiments = 3\n{HEAD}{metric()}", "-", "experiments is a table of segments, such as { arm = { base", 3),
+    (
+        f'{HEAD}[experiments]\narm = {{ base = "a", planned = 0.1 }}\n{metric()}',
+        "-",
+        "experiments names segments of two or more values",
+        "arm",
+    ),
+    (f"{HEAD}[experiments]\nplatform = 3\n{metric()}", "-", "experiments.platform is a table such as { base", 3),
+    (
+        f'{HEAD}[experiments]\nplatform = {{ base = "linux" }}\n{metric()}',
+        "-",
+        "experiments.platform is a table such as { base",
+        {"base": "linux"},
+    ),
+    (
+        f'{HEAD}[experiments]\nplatform = {{ base = "beos", planned = 0.1 }}\n{metric()}',
+        "-",
+        "experiments.platform: base is one of its arms",
+        "beos",
+    ),
+    (f"{HEAD}[experiments]\nplatform = {{ base = 3, planned = 0.1 }}\n{metric()}", "-", "experiments.platform: base is", 3),
+    *(
+        (
+            f'{HEAD}[experiments]\nplatform = {{ base = "linux", planned = {written} }}\n{metric()}',
+            "-",
+            "experiments.platform: planned is the difference to find, a share above 0 and below 1",
+            value,
+        )
+        for written, value in (("0", 0), ("1.0", 1.0), ("true", True), ('"0.1"', "0.1"))
     ),
     # segments
     (f'format = 1\napp = "shop"\nsegments = 1\n{metric()}', "-", "segments is a table of lists of words", 1),
@@ -283,6 +313,13 @@ def test_a_long_list_with_one_fault_is_checked_soon():
     with pytest.raises(RegistryError, match="values lists each answer once; got \\['value 7'\\]"):
         parse(HEAD + metric(values=str([*values, "value 7"]).replace("'", '"')))
     assert perf_counter() - began < 5
+
+
+def test_an_experiment():
+    """Its arms are the values of a segment."""
+    read = parse(f'{HEAD}[experiments]\nplatform = {{ base = "linux", planned = 0.02 }}\n{metric()}')
+    assert read.experiments == {"platform": Experiment(base="linux", planned=0.02)}
+    assert parse(HEAD + metric()).experiments == {}
 
 
 def test_what_is_read(registry):

@@ -33,7 +33,13 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Compared", "Comparison", "Incomparable", "Overall", "compare"]
+__all__ = ["Arms", "Compared", "Comparison", "Incomparable", "Overall", "compare"]
+
+
+_SAYS = (
+    "These are arms of an experiment on {}. Its intervals and p-values hold however often anybody looks, and whenever it is "
+    "stopped. They are narrowest for the planned difference of {:g}."
+)
 
 
 class Incomparable(Refusal):
@@ -81,6 +87,27 @@ class Overall(Struct, frozen=True, forbid_unknown_fields=True):
     differs: bool
 
 
+class Arms(Struct, frozen=True, forbid_unknown_fields=True):
+    """That the two sides are arms of an experiment.
+
+    Parameters
+    ----------
+    segment
+        Whose values are the arms.
+    base
+        The arm that the others are compared with.
+    planned
+        The difference for which it was planned; of a number, as a share of its range.
+    says
+        What this means for the intervals and p-values, in words.
+    """
+
+    segment: str
+    base: str
+    planned: float
+    says: str
+
+
 class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     """Two periods or two segments of a metric.
 
@@ -108,6 +135,8 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
         How many values are not among them.
     overall
         Whether the sides differ in any value; None if there are no differences, and of a mean.
+    experiment
+        Of which experiment they are arms, if they are. Then all intervals and p-values hold however often anybody looks.
     """
 
     trial: bool
@@ -125,6 +154,7 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     differences: list[ValueDiffering]
     left_out: Count
     overall: Overall | None = None
+    experiment: Arms | None = None
 
 
 class _Part(NamedTuple):
@@ -214,7 +244,8 @@ def _compared(
     elif not cells and chosen[0] and chosen[0] == chosen[1]:
         raise Incomparable("one release covers both periods")
     parts = [_Part(side, app.store.releases.read(declared.layout, list(side)), by_period(app, declared, side)) for side in chosen]
-    differences, left_out, overall = _differences(declared, parts[0], parts[1], level)
+    arms = _arms(app, *(cell for _, cell in asked)) if cells else None
+    differences, left_out, overall = _differences(declared, parts[0], parts[1], level, arms.planned if arms else None)
     a, b = (Compared(name, each.counted.n, spans_of(each.chosen)) for name, each in zip(names, parts, strict=True))
     return Comparison(
         trial=app.trial,
@@ -232,7 +263,18 @@ def _compared(
         differences=differences,
         left_out=left_out,
         overall=overall,
+        experiment=arms,
     )
+
+
+def _arms(app: Collection, first: str, second: str) -> Arms | None:
+    """Return the experiment of which two cells are arms, and differ in nothing else."""
+    one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in (first, second))
+    apart = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    experiment = app.registry.experiments.get(apart[0]) if len(apart) == 1 and one.keys() == other.keys() else None
+    if experiment is None or not {one[apart[0]], other[apart[0]]} <= set(app.registry.segments[apart[0]]):
+        return None
+    return Arms(apart[0], experiment.base, experiment.planned, _SAYS.format(apart[0], experiment.planned))
 
 
 def _chosen(
@@ -253,14 +295,14 @@ def _chosen(
 
 
 def _differences(
-    declared: Declared, first: _Part, second: _Part, level: float
+    declared: Declared, first: _Part, second: _Part, level: float, planned: float | None
 ) -> tuple[list[ValueDiffering], int, Overall | None]:
     metric = declared.metric
     if metric.discover or not first.counted.n or not second.counted.n:
         return [], 0, None
     if metric.estimate:
         one, other = (centre_of(declared, each.counted, each.repeats(metric.per_period)) for each in (first, second))
-        return [_told(None, "mean", each) for each in differing_means(metric, one, other, level)], 0, None
+        return [_told(None, "mean", each) for each in differing_means(metric, one, other, level, planned)], 0, None
     values, together = decoded(declared, tally.merge(first.counted, second.counted), {**first.periods, **second.periods})
     assert together is not None  # noqa: S101 - it is no number
     places = listed_values(values, together)
@@ -270,9 +312,13 @@ def _differences(
         assert estimate is not None  # noqa: S101 - likewise
         estimates.append(estimate)
     sides = [Side.of(some_values(each, places)) for each in estimates]
-    rows = zip(places, differing(sides[0], sides[1], level), strict=True)
+    rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
     found = [_told(metric.value(values[place]), metric.label(values[place]), each) for place, each in rows]
-    whole = _chi_square(declared, estimates, together, [each.repeats(metric.per_period) for each in (first, second)])
+    whole = (
+        None
+        if planned
+        else _chi_square(declared, estimates, together, [each.repeats(metric.per_period) for each in (first, second)])
+    )
     return found, len(values) - len(found), _overall(found, whole, level)
 
 

@@ -184,14 +184,8 @@ def _points_moved(change: Change) -> tuple[str, str, str]:
 def _number_moved(change: Change, series: Series) -> tuple[str, str, str]:
     low, high = change.interval
     reach = (change.second / high, change.second / low) if series.scale == "log" else (low, high)
-    by = _moved_by(low, high, reach, series)
+    by = number.apart((low, high), reach, series.scale, series.unit)
     return number.written(change.first, reach, series.unit), number.written(change.second, reach, series.unit), by
-
-
-def _moved_by(low: float, high: float, reach: tuple[float, float], series: Series) -> str:
-    if series.scale == "log":
-        return f"a factor of {low:.3g} to {high:.3g}"
-    return f"{number.written(low, reach)} to {number.written(high, reach, series.unit)}"
 
 
 def _moment(name: str, length: str) -> str:
@@ -258,7 +252,7 @@ def _shift(line: Line, each: Shift, series: Series) -> tuple[float, str]:
         error = (high - low) / 4
         by = " to ".join(chart.share(end, error).removesuffix("%") for end in (low, high)) + " points"
     else:
-        by = _moved_by(low, high, each.interval, series)
+        by = number.apart((low, high), each.interval, series.scale, series.unit)
     at = sum(name < each.begins for name in names)
     what = f"{_NAMES.get(line.kind, line.label)} {each.direction} by {by} from {begins} on, seen with {seen}"
     return round(100 * at / len(names), 2), what

@@ -314,11 +314,8 @@ def _differences(
     sides = [Side.of(some_values(each, places)) for each in estimates]
     rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
     found = [_told(metric.value(values[place]), metric.label(values[place]), each) for place, each in rows]
-    whole = (
-        None
-        if planned
-        else _chi_square(declared, estimates, together, [each.repeats(metric.per_period) for each in (first, second)])
-    )
+    more = [each.repeats(metric.per_period) for each in (first, second)]
+    whole = None if planned else _chi_square(declared, estimates, together, more)
     return found, len(values) - len(found), _overall(found, whole, level)
 
 

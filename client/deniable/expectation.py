@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import exp, log, sqrt
+from math import ceil, exp, log, sqrt
 from typing import TYPE_CHECKING
 
 from deniable.mechanisms.base import FrequencyOracle
@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric
 
-__all__ = ["REPORTS", "expected", "length", "resolved_from"]
+__all__ = ["REPORTS", "arm", "expected", "length", "resolved_from"]
 
 REPORTS = 10_000
 """The number of reports for which the error is told."""
 
 _SPREAD = 0.25
 """The largest variance of answers between 0 and 1. The people who answer are a sample, whose mean has this variance, too."""
+
+_LOOKS = 15.2
+"""The square of the planned difference over the variance of its estimate, at which an always-valid test at 5% sees it in 80%."""
 
 _P99_FROM = ((1.0, 600_000), (2.0, 220_000), (4.0, 12_000))
 """By epsilon, from about how many reports the 99th percentile is resolved. Simulated, and rough: it depends on the answers."""
@@ -60,6 +63,23 @@ def expected(metric: Metric, mechanism: Mechanism) -> dict[str, str]:
         error = 100 * sqrt(float(mechanism.mean_variance) / REPORTS)
         return told | {"error": f"of one of {BINS} equal parts, of {REPORTS:,} reports {error:.2g} points"}
     return told
+
+
+def arm(metric: Metric, mechanism: Mechanism, planned: float) -> int | None:
+    """Return how many people each arm of an experiment needs; None where it is not known.
+
+    With one report of each of so many, an experiment finds a planned difference of a share, or of a number as a share of its
+    range, in 80% of cases, at any share. It may be looked at at any time.
+    """
+    if isinstance(mechanism, SampledOption | SampledPair):
+        worst = mechanism.layout.rows / (4 * float(mechanism.keep - mechanism.other) ** 2)
+    elif isinstance(mechanism, Window):
+        worst = float(mechanism.worst_variance) + _SPREAD
+    elif isinstance(mechanism, FrequencyOracle) and not metric.binned and not metric.discover:
+        worst = mechanism.variance(0.5, 1) + _SPREAD
+    else:
+        return None
+    return ceil(_LOOKS * 2 * worst / planned**2)
 
 
 def _answers(metric: Metric) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable import mechanisms, registry
 from deniable.errors import Fault, ParameterError, RegistryError
-from deniable.expectation import expected
+from deniable.expectation import arm, expected
 from deniable.limits.allowance import MICRO, Allowance, reserved, unfit
 from deniable.limits.caps import Caps
 from deniable.limits.exposure import Exposure
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from deniable.mechanisms import Mechanism
     from deniable.registry import Metric, Registry
-    from deniable.registry.tables import Budget
+    from deniable.registry.tables import Budget, Experiment
 
 __all__ = ["Change", "Lint", "Note", "diff", "lint"]
 
@@ -115,7 +115,8 @@ def lint(path: str | Path) -> Lint:
             warnings += [Fault(str(path), metric.id, rule, value) for rule, value in _large(loaded, metric, mechanism)]
             allowance = Allowance.of(metric, mechanism, budget)
             facts = _resolved(metric, mechanism, number)
-            notes.append(Note(metric.id, facts | _reserved(metric, allowance, budget)))
+            facts |= _reserved(metric, allowance, budget) | _experiments(loaded, metric, mechanism)
+            notes.append(Note(metric.id, facts))
     shown = ""
     if not faults:
         faults += [Fault(str(path), "-", rule, value) for rule, value in _excess(loaded, budget)]
@@ -147,6 +148,9 @@ def _file_doubts(loaded: Registry) -> Iterator[tuple[str, object]]:
         yield rule, loaded.retention.tallies
     if loaded.budget is None:
         yield "declare a [budget] with a lifetime: without it only the caps of an app bound what a device ever spends", None
+    for name in loaded.experiments:
+        if not any(name in metric.segments for metric in loaded.metrics.values()):
+            yield f"no metric has the segment {name}, so nothing is known of its arms: add it to the segments of a metric", name
     yield from _alike(loaded)
 
 
@@ -204,6 +208,20 @@ def _reserved(metric: Metric, allowance: Allowance, budget: Budget) -> dict[str,
     most = f"at most {metric.per_period} a {metric.period}"
     periods = f"up to {touched(metric.period, budget.window)} {metric.period}s"
     return {"reports": most, "spends": f"{window} {days} ({periods}){ever}"}
+
+
+def _experiments(loaded: Registry, metric: Metric, mechanism: Mechanism) -> dict[str, str]:
+    """Return what the experiments of a metric need, in words."""
+    told = []
+    for name in (each for each in metric.segments if each in loaded.experiments):
+        planned = loaded.experiments[name].planned
+        people = arm(metric, mechanism, planned)
+        if people is not None:
+            what = f"a difference of {planned:g}{' of the range' if metric.axis else ''}"
+            told.append(f"{people:,} people in each arm of {name} find {what} in 80% of cases, however often you look")
+    if told and metric.kept:
+        told.append("more periods of the same people hardly help, since each keeps its noise")
+    return {"experiment": "; ".join(told)} if told else {}
 
 
 def _exposed(exposure: Exposure) -> Iterator[tuple[str, object]]:
@@ -307,8 +325,8 @@ class Change:
 def diff(published: Registry, proposed: Registry) -> list[Change]:
     """Compare a published registry with a proposed one.
 
-    A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports and
-    grace may change freely. So may the values of segments, and what they generalise to.
+    A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
+    grace and least_shift may change freely. So may the values of segments, what they generalise to, and experiments.
     """
     changes = []
     if published.app != proposed.app:
@@ -322,6 +340,7 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
         was, is_ = (_levels(registry.generalize.get(name, {})) for registry in (published, proposed))
         if was != is_:
             changes.append(Change("-", f"generalize.{name} was {_short(was)}, is {_short(is_)}", breaking=False))
+    changes += _experiment_changes(published.experiments, proposed.experiments)
     for id_, old in published.metrics.items():
         new = proposed.metrics.get(id_)
         if new is None:
@@ -332,6 +351,18 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
             changes += _metric_changes(old, new)
     changes += [Change(id_, "added", breaking=False) for id_ in proposed.metrics if id_ not in published.metrics]
     return changes
+
+
+def _experiment_changes(published: Mapping[str, Experiment], proposed: Mapping[str, Experiment]) -> Iterator[Change]:
+    for name in sorted({*published, *proposed}):
+        was, is_ = published.get(name), proposed.get(name)
+        if was != is_:
+            looked = "; if anybody has looked at it, give the new one a segment of its own" if was and is_ else ""
+            yield Change("-", f"experiments.{name} was {_plan(was)}, is {_plan(is_)}{looked}", breaking=False)
+
+
+def _plan(experiment: Experiment | None) -> str:
+    return f"planned for {experiment.planned:g} against {experiment.base}" if experiment else "not declared"
 
 
 def _levels(above: Mapping[str, str]) -> tuple[str, ...]:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from panels import estimate, make, replay
 from scipy.stats import binom
 
-from deniable import mechanisms
 from deniable_aggregator.decode.mean import Mean
-from deniable_aggregator.decode.panel import Panel
-from deniable_aggregator.decode.support_estimate import Supported
 from deniable_aggregator.inference.difference import SMALLEST, Difference, Side
 from deniable_aggregator.inference.slope import Course, slope
 
@@ -27,55 +25,6 @@ DIFFERENCES = [
 ]
 OVERLAPS = [("binary", 2, 1, 0.3, 500), ("oue", 64, 3, 0.05, 2000), ("l_grr", 2, 1, 0.3, 500), ("l_osue", 8, 2, 0.1, 500)]
 COURSES = [("binary", 2, 3), ("oue", 64, 3), ("l_grr", 2, 1), ("l_osue", 8, 1)]
-
-
-def make(name, size, epsilon):
-    mechanism = mechanisms.make(name, domain_size=size, epsilon=epsilon)
-    return mechanism, hasattr(mechanism, "permanent_support")
-
-
-def estimate(mechanism, n, support, *, kept):
-    """Return an estimate of which each value is a run of its own."""
-    frequency = (support / n - float(mechanism.q)) / float(mechanism.p - mechanism.q)
-    apart = Supported(mechanism, n, support, shares=np.clip(frequency, 0, 1))
-    return Panel(n, apart, 0.0, mechanism) if kept else apart
-
-
-def steps(mechanism, *, kept):
-    """Return the probabilities of support by the response that is kept, and by a report of that; without one it is the answer."""
-    p, q = float(mechanism.p), float(mechanism.q)
-    if not kept:
-        return 1.0, 0.0, p, q
-    p1, q1 = map(float, mechanism.permanent_support)
-    step = (p - q) / (p1 - q1)
-    return p1, q1, min(q - q1 * step + step, 1.0), max(q - q1 * step, 0.0)
-
-
-def replay(mechanism, shares, n, turnover, rng, *, kept, runs):
-    """Draw the support in each period by the exact law; all people have the same chance to be replaced.
-
-    `shares` is the share of holders among those who are there, period by period. Where it rises, people change their answer, and
-    draw a new response to the new one.
-    """
-    p1, q1, p2, q2 = steps(mechanism, kept=kept)
-    groups = None  # holders whose response supports the value, other holders, and likewise those who do not hold it
-    for last, share in zip((shares[0], *shares), shares, strict=False):
-        if groups is None:
-            groups = np.zeros((4, runs), np.int64)
-        else:
-            groups = rng.binomial(groups, 1 - turnover)
-            changed = rng.binomial(groups[2:], (share - last) / (1 - last))
-            groups[2:] -= changed
-            groups[:2] += split(changed.sum(axis=0), p1, rng)
-        new = n - groups.sum(axis=0)
-        holders = rng.binomial(new, share)
-        groups += np.concatenate([split(holders, p1, rng), split(new - holders, q1, rng)])
-        yield rng.binomial(groups[0] + groups[2], p2) + rng.binomial(groups[1] + groups[3], q2)
-
-
-def split(people, chance, rng):
-    some = rng.binomial(people, chance)
-    return np.array([some, people - some])
 
 
 def difference(first, second):

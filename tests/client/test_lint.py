@@ -9,6 +9,7 @@ import pytest
 
 from deniable.lint import Change, Note, diff, lint
 from deniable.registry import Metric, Registry
+from deniable.registry.tables import Experiment
 
 METRIC = Metric(id="m", type="categorical", values=("a", "b"), epsilon="1", description="d", owner="o", segments=("platform",))
 SEGMENTS = {"platform": ("linux", "macos")}
@@ -287,6 +288,7 @@ FREE = [
     ({"min_reports": 5}, "min_reports was 100, is 5"),
     ({"grace": "12h"}, "grace was '48h', is '12h'"),
     ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
+    ({"least_shift": "0.01"}, "least_shift was None, is '0.01'"),
 ]
 
 
@@ -352,6 +354,30 @@ def test_what_generalises_may_change():
     assert diff(PUBLISHED, more) == [Change("-", told, breaking=False)]
     assert diff(more, more) == []
     assert [change.breaking for change in diff(more, PUBLISHED)] == [False]
+
+
+def test_an_experiment_is_planned_before_anybody_looks():
+    """A plan may change; its intervals hold only where it was made first."""
+    one, other = (replace(PUBLISHED, experiments={"platform": Experiment(base="linux", planned=each)}) for each in (0.02, 0.05))
+    told = "experiments.platform was planned for 0.02 against linux, is planned for 0.05 against linux"
+    looked = "; if anybody has looked at it, give the new one a segment of its own"
+    assert diff(one, other) == [Change("-", told + looked, breaking=False)]
+    told = "experiments.platform was not declared, is planned for 0.02 against linux"
+    assert diff(PUBLISHED, one) == [Change("-", told, breaking=False)]
+
+
+def test_what_an_experiment_needs_is_told(linted):
+    """By metric and mechanism: so many people in each arm. Kept responses do not get better by waiting."""
+    head = 'segments = { arm = ["old", "new"] }\nexperiments = { arm = { base = "old", planned = 0.02 } }\n'
+    sound = f'[metrics.m]\ntype = "boolean"\nepsilon = 1\nexpires = 2999-01-01\nperiod = "month"\n{BODY}'
+    (note,) = linted(head + sound + 'segments = ["arm"]\n').notes
+    told = "88,972 people in each arm of arm find a difference of 0.02 in 80% of cases, however often you look"
+    assert note.facts["experiment"] == told
+    (note,) = linted(head + sound + 'segments = ["arm"]\nepsilon_permanent = 2\n').notes
+    assert note.facts["experiment"].endswith("more periods of the same people hardly help, since each keeps its noise")
+    found = linted(head + sound)
+    assert "experiment" not in found.notes[0].facts
+    assert [fault.value for fault in found.warnings] == ["arm"]
 
 
 def test_versions_do_not_go_back():

@@ -15,7 +15,7 @@ from deniable import mechanisms
 from deniable.errors import ParameterError, RegistryError
 from deniable.registry import load, parse
 from deniable.registry.rules import MAX_VALUES
-from deniable.registry.tables import Analysts, Budget, Publication, Retention
+from deniable.registry.tables import Analysts, Budget, Experiment, Publication, Retention
 
 HEAD = 'format = 1\napp = "shop"\n[segments]\nplatform = ["linux", "macos"]\n'
 SOUND = {
@@ -56,7 +56,7 @@ FAULTS = [
     (
         f"surprise = 1\n{HEAD}{metric()}",
         "-",
-        "a key is one of format, revision, app, segments, generalize, budget, publication, retention, analysts, metrics",
+        "a key is one of format, revision, app, segments, generalize, experiments, budget, publication, retention, analysts,",
         "surprise",
     ),
     (f"metric = 1\n{HEAD}{metric()}", "-", "no key has this name (did you mean metrics?)", "metric"),
@@ -112,6 +112,36 @@ FAULTS = [
         "-",
         "analysts: per_key is a number of nats from 0 to 20",
         float("inf"),
+    ),
+    (f"experiments = 3\n{HEAD}{metric()}", "-", "experiments is a table of segments, such as { arm = { base", 3),
+    (
+        f'{HEAD}[experiments]\narm = {{ base = "a", planned = 0.1 }}\n{metric()}',
+        "-",
+        "experiments names segments of two or more values",
+        "arm",
+    ),
+    (f"{HEAD}[experiments]\nplatform = 3\n{metric()}", "-", "experiments.platform is a table such as { base", 3),
+    (
+        f'{HEAD}[experiments]\nplatform = {{ base = "linux" }}\n{metric()}',
+        "-",
+        "experiments.platform is a table such as { base",
+        {"base": "linux"},
+    ),
+    (
+        f'{HEAD}[experiments]\nplatform = {{ base = "beos", planned = 0.1 }}\n{metric()}',
+        "-",
+        "experiments.platform: base is one of its arms",
+        "beos",
+    ),
+    (f"{HEAD}[experiments]\nplatform = {{ base = 3, planned = 0.1 }}\n{metric()}", "-", "experiments.platform: base is", 3),
+    *(
+        (
+            f'{HEAD}[experiments]\nplatform = {{ base = "linux", planned = {written} }}\n{metric()}',
+            "-",
+            "experiments.platform: planned is the difference to find, a share above 0 and below 1",
+            value,
+        )
+        for written, value in (("0", 0), ("1.0", 1.0), ("true", True), ('"0.1"', "0.1"))
     ),
     # segments
     (f'format = 1\napp = "shop"\nsegments = 1\n{metric()}', "-", "segments is a table of lists of words", 1),
@@ -225,6 +255,18 @@ FAULTS = [
     (HEAD + metric(max_report_bytes="0"), "m", "max_report_bytes is a whole number of at least 1", 0),
     (HEAD + metric(period='"year"'), "m", "period is one of hour, day, week, month", "year"),
     (HEAD + metric(period="1"), "m", "period is one of", 1),
+    (HEAD + metric(least_shift="-0.1"), "m", "least_shift is a share from 0 to below 1", -0.1),
+    (HEAD + metric(least_shift="1"), "m", "least_shift is a share from 0 to below 1", 1),
+    (HEAD + metric(least_shift="true"), "m", "least_shift is a share", True),
+    (HEAD + metric(least_shift='"0.1"'), "m", "least_shift is a share", "0.1"),
+    (HEAD + metric(least_shift="nan"), "m", "least_shift is a share", None),
+    (HEAD + metric(least_shift="0", period='"hour"'), "m", "least_shift belongs to a metric whose period is a day or longer", 0),
+    (
+        HEAD + metric("m", type='"string"', values=None, discover="true", least_shift="0.5"),
+        "m",
+        "least_shift belongs to a metric whose answers are listed",
+        0.5,
+    ),
     (HEAD + metric(expires='"2027-12-31"'), "m", "expires is a date such as 2027-12-31, without quotes", "2027-12-31"),
     (HEAD + metric(expires="07:32:00"), "m", "expires is a date", None),
     (HEAD + metric(expires="2027-12-31T07:32:00Z"), "m", "expires is a date", None),
@@ -273,6 +315,13 @@ def test_a_long_list_with_one_fault_is_checked_soon():
     assert perf_counter() - began < 5
 
 
+def test_an_experiment():
+    """Its arms are the values of a segment."""
+    read = parse(f'{HEAD}[experiments]\nplatform = {{ base = "linux", planned = 0.02 }}\n{metric()}')
+    assert read.experiments == {"platform": Experiment(base="linux", planned=0.02)}
+    assert parse(HEAD + metric()).experiments == {}
+
+
 def test_what_is_read(registry):
     """A sound file gives every key, and defaults for those that may be left out."""
     theme, dark, old = (registry.metrics[id_] for id_ in ("ui.theme", "ui.dark", "old"))
@@ -291,6 +340,8 @@ def test_what_is_read(registry):
     assert (dark.values, dark.mechanism, dark.domain_size) == ((False, True), "coin", 2)
     assert mechanisms.of(dark).ratio == 3
     assert (old.epsilon, old.expires) == ("1", date(2001, 1, 1))
+    assert theme.least_shift is None
+    assert parse(HEAD + metric(least_shift="0.010")).metrics["m"].least_shift == "0.01"
 
 
 def test_epsilon_is_kept_as_written():

@@ -315,3 +315,23 @@ def test_a_line_breaks_at_gaps_and_new_versions():
 def test_both_addresses_are_documented():
     paths = {each.path for each in OPERATIONS}
     assert {"/api/v1/metrics/{id}/series", "/api/v1/metrics/{id}/compare"} <= paths
+
+
+def test_a_comparison_says_whether_anything_differs(shop):
+    """One p-value for all values at once; where it would not be chi-square, that of the plainest value."""
+    for ago, dark in ((3, 300), (2, 420)):
+        send(shop, "theme", [1] * dark + [0] * (1000 - dark), week(ago))
+    for ago in (3, 2):
+        send(shop, "used", [1] * 60 + [0] * 40, day(ago))
+        send(shop, "wait", [shop.app.registry.metrics["wait"].position(300)] * 100, week(ago))
+    shop.drain(days=40)
+    body = ask(shop, f"theme/compare?a={week(3)}&b={week(2)}")
+    overall = body["overall"]
+    assert (overall["test"], overall["degrees"], overall["differs"]) == ("chi_square", 2, True)
+    assert overall["p_value"] < 1e-4
+    body = ask(shop, f"used/compare?a={day(3)}&b={day(2)}")
+    overall = body["overall"]
+    assert (overall["test"], overall["statistic"], overall["differs"]) == ("smallest", None, False)
+    assert overall["p_value"] == min(1, 2 * min(each["p_value"] for each in body["differences"]))
+    assert ask(shop, f"wait/compare?a={week(3)}&b={week(2)}")["overall"] is None
+    assert ask(shop, f"theme/compare?a={week(2)}&b={week(0)}")["overall"] is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
 
     Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-__all__ = ["SMALLEST", "Difference", "Side"]
+__all__ = ["QUANTILES", "SMALLEST", "Difference", "Side"]
 
 SMALLEST = 1e-12
 """Smallest p-value that is told apart from 0."""
-_QUANTILES = np.arange(0.1, 7.15, 0.2)  # normal quantiles; between them, the ends of intervals are nearly linear
+QUANTILES = np.arange(0.1, 7.15, 0.2)
+"""Normal quantiles, between which the ends of intervals are nearly linear."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,16 +97,24 @@ class Difference:
         So test and interval never contradict each other. A pooled z test would name rare values too often: its normal tail is
         thinner than the binomial one, most of all where one side has few reports.
         """
-        margins = np.array([self._margin(1 - 2 * float(ndtr(-z))) for z in _QUANTILES])
-        crossed = np.argmax(margins <= 0, axis=0)  # 0 also if none is
-        before = np.maximum(crossed - 1, 0)
-        high, low = (np.take_along_axis(margins, each[None], 0)[0] for each in (before, crossed))
-        part = np.where(high > low, high / np.where(high > low, high - low, 1.0), 0.0)
-        p_value = 2 * ndtr(-(_QUANTILES[before] + part * (_QUANTILES[crossed] - _QUANTILES[before])))
-        found = np.where(margins[0] <= 0, 1.0, np.where(margins[-1] > 0, SMALLEST, p_value))
+        return np.asarray(np.maximum(2 * ndtr(-self.quantile), SMALLEST), np.float64)
+
+    @property
+    def quantile(self) -> NDArray[np.float64]:
+        """The normal quantile to which the interval of each value may reach and just include 0; nan where unknown."""
+        lows, highs = self.ends_by_quantile
+        margins = np.where(self.estimates > 0, lows, -highs)  # by how much 0 is excluded
+        excluded = np.argmax(margins <= 0, axis=0)
+        before = np.where(margins[-1] > 0, len(QUANTILES), excluded)
+        before = np.clip(before - 1, 0, len(QUANTILES) - 2)  # beyond the last, as between the last two
+        one, other = (np.take_along_axis(margins, each[None], 0)[0] for each in (before, before + 1))
+        part = np.where(one > other, one / np.where(one > other, one - other, 1.0), 0.0)
+        found = np.where(margins[0] <= 0, 0.0, QUANTILES[before] + part * (QUANTILES[before + 1] - QUANTILES[before]))
         return np.where(np.isnan(self.estimates), np.nan, found)
 
-    def _margin(self, level: float) -> NDArray[np.float64]:
-        """Return by how much the interval of each value excludes 0; negative where it includes 0."""
-        low, high = self.interval(level)
-        return np.where(self.estimates > 0, low, -high)
+    @cached_property
+    def ends_by_quantile(self) -> Ends:
+        """(quantiles, values) each: the pointwise intervals that reach from one of `QUANTILES` below to as far above."""
+        ends = [Difference.interval(self, 1 - 2 * float(ndtr(-z))) for z in QUANTILES]
+        low, high = (np.array(each) for each in zip(*ends, strict=True))
+        return low, high

@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["LEAST", "Course", "Slope", "slope"]
+__all__ = ["LEAST", "TURNOVERS", "Course", "Slope", "slope"]
 
 LEAST = 3
 """Fewest periods of a slope."""
-_TURNOVERS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+TURNOVERS = (0.0, 0.005, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6, 0.8, 1.0)
+"""Rates at which devices may be replaced from one period to the next."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +126,6 @@ def slope(course: Course) -> Slope | None:
     fresh = weights @ ((one - shared / people[:, None]) * reports[:, None])
     gaps = np.abs(times[:, None] - times)
     together = np.outer(fit, fit) / np.maximum(people[:, None], people)
-    worst = max(float((together * (1 - turnover) ** gaps).sum()) for turnover in _TURNOVERS)
+    worst = max(float((together * (1 - turnover) ** gaps).sum()) for turnover in TURNOVERS)
     variance = fresh * (fit**2 / reports).sum() + (weights @ shared) * worst
     return Slope(fit @ course.estimates, np.sqrt(np.maximum(variance, 0.0)))

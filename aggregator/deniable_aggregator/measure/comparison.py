@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from msgspec import Struct
 
+from deniable.mechanisms.base import FrequencyOracle
 from deniable_aggregator import tally
 from deniable_aggregator.decode.panel import repeats
 from deniable_aggregator.inference.difference import Side
+from deniable_aggregator.inference.overall import chi_square
 from deniable_aggregator.inference.some_values import some_values
 from deniable_aggregator.measure.differing import Differing, ValueDiffering, differing, differing_means
 from deniable_aggregator.measure.estimates import LEVEL, decoded
@@ -25,11 +27,19 @@ if TYPE_CHECKING:
     from deniable.declared import Declared
     from deniable.registry.metric import Value
     from deniable.wire.report import Stratum
+    from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.decode.independence import Chi2
     from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
 
-__all__ = ["Compared", "Comparison", "Incomparable", "compare"]
+__all__ = ["Arms", "Compared", "Comparison", "Incomparable", "Overall", "compare"]
+
+
+_SAYS = (
+    "These are arms of an experiment on {}. Its intervals and p-values hold however often anybody looks, and whenever it is "
+    "stopped. They are narrowest for the planned difference of {:g}."
+)
 
 
 class Incomparable(Refusal):
@@ -52,6 +62,50 @@ class Compared(Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     n: Count
     included: list[Span]
+
+
+class Overall(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether two sides differ in any value.
+
+    Parameters
+    ----------
+    test
+        ``"chi_square"``: of all values at once. It also finds small changes of many values. ``"smallest"``: the smallest
+        p-value of the values shown, times their number; where a sum of squares would not be chi-square, as with few reports.
+    statistic, degrees
+        Of the chi-square test; else None.
+    p_value
+        Chance of estimates that differ at least as much, if people answer alike on both sides.
+    differs
+        Whether they differ, at the level.
+    """
+
+    test: Literal["chi_square", "smallest"]
+    statistic: float | None
+    degrees: int | None
+    p_value: float
+    differs: bool
+
+
+class Arms(Struct, frozen=True, forbid_unknown_fields=True):
+    """That the two sides are arms of an experiment.
+
+    Parameters
+    ----------
+    segment
+        Whose values are the arms.
+    base
+        The arm that the others are compared with.
+    planned
+        The difference for which it was planned; of a number, as a share of its range.
+    says
+        What this means for the intervals and p-values, in words.
+    """
+
+    segment: str
+    base: str
+    planned: float
+    says: str
 
 
 class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
@@ -79,6 +133,10 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
         Of values, or of a number's mean. None if answers are searched for, or if a side has no reports.
     left_out
         How many values are not among them.
+    overall
+        Whether the sides differ in any value; None if there are no differences, and of a mean.
+    experiment
+        Of which experiment they are arms, if they are. Then all intervals and p-values hold however often anybody looks.
     """
 
     trial: bool
@@ -95,6 +153,8 @@ class Comparison(Struct, frozen=True, forbid_unknown_fields=True):
     b: Compared
     differences: list[ValueDiffering]
     left_out: Count
+    overall: Overall | None = None
+    experiment: Arms | None = None
 
 
 class _Part(NamedTuple):
@@ -184,7 +244,8 @@ def _compared(
     elif not cells and chosen[0] and chosen[0] == chosen[1]:
         raise Incomparable("one release covers both periods")
     parts = [_Part(side, app.store.releases.read(declared.layout, list(side)), by_period(app, declared, side)) for side in chosen]
-    differences, left_out = _differences(declared, parts[0], parts[1], level)
+    arms = _arms(app, *(cell for _, cell in asked)) if cells else None
+    differences, left_out, overall = _differences(declared, parts[0], parts[1], level, arms.planned if arms else None)
     a, b = (Compared(name, each.counted.n, spans_of(each.chosen)) for name, each in zip(names, parts, strict=True))
     return Comparison(
         trial=app.trial,
@@ -201,7 +262,19 @@ def _compared(
         b=b,
         differences=differences,
         left_out=left_out,
+        overall=overall,
+        experiment=arms,
     )
+
+
+def _arms(app: Collection, first: str, second: str) -> Arms | None:
+    """Return the experiment of which two cells are arms, and differ in nothing else."""
+    one, other = (dict(part.split("=", 1) for part in cell.split(",")) for cell in (first, second))
+    apart = [name for name in {**one, **other} if one.get(name) != other.get(name)]
+    experiment = app.registry.experiments.get(apart[0]) if len(apart) == 1 and one.keys() == other.keys() else None
+    if experiment is None or not {one[apart[0]], other[apart[0]]} <= set(app.registry.segments[apart[0]]):
+        return None
+    return Arms(apart[0], experiment.base, experiment.planned, _SAYS.format(apart[0], experiment.planned))
 
 
 def _chosen(
@@ -221,24 +294,45 @@ def _chosen(
     return chosen
 
 
-def _differences(declared: Declared, first: _Part, second: _Part, level: float) -> tuple[list[ValueDiffering], int]:
+def _differences(
+    declared: Declared, first: _Part, second: _Part, level: float, planned: float | None
+) -> tuple[list[ValueDiffering], int, Overall | None]:
     metric = declared.metric
     if metric.discover or not first.counted.n or not second.counted.n:
-        return [], 0
+        return [], 0, None
     if metric.estimate:
         one, other = (centre_of(declared, each.counted, each.repeats(metric.per_period)) for each in (first, second))
-        return [_told(None, "mean", each) for each in differing_means(metric, one, other, level)], 0
+        return [_told(None, "mean", each) for each in differing_means(metric, one, other, level, planned)], 0, None
     values, together = decoded(declared, tally.merge(first.counted, second.counted), {**first.periods, **second.periods})
     assert together is not None  # noqa: S101 - it is no number
     places = listed_values(values, together)
-    sides = []
+    estimates = []
     for part in (first, second):
         _, estimate = decoded(declared, part.counted, part.periods)
         assert estimate is not None  # noqa: S101 - likewise
-        sides.append(Side.of(some_values(estimate, places)))
-    rows = zip(places, differing(sides[0], sides[1], level), strict=True)
+        estimates.append(estimate)
+    sides = [Side.of(some_values(each, places)) for each in estimates]
+    rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
     found = [_told(metric.value(values[place]), metric.label(values[place]), each) for place, each in rows]
-    return found, len(values) - len(found)
+    more = [each.repeats(metric.per_period) for each in (first, second)]
+    whole = None if planned else _chi_square(declared, estimates, together, more)
+    return found, len(values) - len(found), _overall(found, whole, level)
+
+
+def _chi_square(declared: Declared, sides: list[Estimate], together: Estimate, repeats: list[float]) -> Chi2 | None:
+    metric, mechanism = declared.metric, declared.mechanism
+    if metric.open or not isinstance(mechanism, FrequencyOracle):
+        return None
+    return chi_square(mechanism, sides, together, repeats, kept=metric.kept)
+
+
+def _overall(found: list[ValueDiffering], whole: Chi2 | None, level: float) -> Overall | None:
+    if whole is not None:
+        return Overall("chi_square", whole.statistic, whole.degrees, whole.p_value, whole.p_value <= 1 - level)
+    if not found:
+        return None
+    smallest = min(1.0, min(each.p_value for each in found) * len(found))
+    return Overall("smallest", None, None, smallest, smallest <= 1 - level)
 
 
 def _told(value: Value | None, label: str, found: Differing) -> ValueDiffering:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from deniable.registry.metric import Value
 from deniable_aggregator.decode.multiple_testing import holm
+from deniable_aggregator.inference.always_valid import AlwaysValid
 from deniable_aggregator.inference.difference import Difference, Side
 from deniable_aggregator.measure.measurement import Number
 from deniable_aggregator.measure.numbers import to_number
@@ -67,14 +68,18 @@ class ValueDiffering(Differing, frozen=True, forbid_unknown_fields=True):
     label: str
 
 
-def differing(first: Side, second: Side, level: float) -> list[Differing]:
-    """Compare the share of each value."""
-    return _rows(first, second, level, lambda place: place, lambda distance: distance)
+def differing(first: Side, second: Side, level: float, planned: float | None = None) -> list[Differing]:
+    """Compare the share of each value; of an experiment with its `planned` difference, so that it holds at all looks."""
+    return _rows(_between(first, second, planned), level, lambda place: place, lambda distance: distance)
 
 
-def differing_means(metric: Metric, first: Centre, second: Centre, level: float) -> list[Differing]:
-    """Compare the means of a number: one row."""
-    return _rows(_side(first), _side(second), level, to_number(metric), moved(metric))
+def differing_means(metric: Metric, first: Centre, second: Centre, level: float, planned: float | None = None) -> list[Differing]:
+    """Compare the means of a number: one row; `planned` is a share of the range."""
+    return _rows(_between(_side(first), _side(second), planned), level, to_number(metric), moved(metric))
+
+
+def _between(first: Side, second: Side, planned: float | None) -> Difference:
+    return Difference(first, second) if planned is None else AlwaysValid(first, second, planned)
 
 
 def moved(metric: Metric) -> Callable[[float], float]:
@@ -96,11 +101,10 @@ def _side(centre: Centre) -> Side:
 
 
 def _rows(
-    first: Side, second: Side, level: float, number: Callable[[float], float], distance: Callable[[float], float]
+    found: Difference, level: float, number: Callable[[float], float], distance: Callable[[float], float]
 ) -> list[Differing]:
-    found = Difference(first, second)
     p_value = found.p_value
-    numbers = zip(first.estimates.tolist(), second.estimates.tolist(), strict=True)
+    numbers = zip(found.first.estimates.tolist(), found.second.estimates.tolist(), strict=True)
     distances = (found.estimates, *found.interval(level), *found.interval(level, simultaneous=True))
     lengths = zip(*([distance(each) for each in column.tolist()] for column in distances), strict=True)
     tests = zip(p_value.tolist(), holm(p_value, 1 - level).tolist(), strict=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +13,9 @@ from deniable.registry import period
 from deniable.registry.metric import Value
 from deniable_aggregator import tally
 from deniable_aggregator.decode.panel import repeats
+from deniable_aggregator.inference import shift
 from deniable_aggregator.inference.difference import Side
+from deniable_aggregator.inference.shift import MEMORY
 from deniable_aggregator.inference.slope import Course, Slope, slope
 from deniable_aggregator.inference.some_values import some_values
 from deniable_aggregator.measure.differing import Differing, differing, differing_means, moved
@@ -25,7 +28,9 @@ from deniable_aggregator.measure.refusal import Refusal, read_cell, withheld
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from deniable.declared import Declared
     from deniable.registry import Metric
@@ -36,13 +41,14 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
 
-__all__ = ["MOST_LINES", "Change", "Line", "Point", "Series", "Told", "Trend", "listed_values", "series"]
+__all__ = ["MOST_LINES", "Change", "Line", "Point", "Series", "Shift", "Told", "Trend", "listed_values", "series"]
 
 MOST_LINES = 50
 """Most values of a series: of more, the most frequent ones."""
 _FEWEST, _MOST_PERIODS = 4, 100
 _LISTED, _OPEN = 400_000, 20_000  # values over all periods that take no longer than a page may
 _MOST_MEDIANS = 12  # likewise
+_ALIKE = {"day": 7}  # periods of which only each so many are alike
 _COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}  # people do other things at night, and on Sundays
 
 
@@ -129,6 +135,30 @@ class Trend(Struct, frozen=True, forbid_unknown_fields=True):
     simultaneous: tuple[Number, Number]
 
 
+class Shift(Struct, frozen=True, forbid_unknown_fields=True):
+    """A shift: some closed periods whose mean lies beyond what those before and chance explain.
+
+    Parameters
+    ----------
+    direction
+        ``"rose"`` or ``"fell"``.
+    begins
+        The period in which it is thought to have begun.
+    seen
+        The closed period with which it was seen. It is not taken back later.
+    size
+        By how much the mean of these periods differs from those before. Of a number on a logarithmic scale it is the factor.
+    interval
+        Its interval. Those of all shifts of a metric in 200 periods hold together with 95%, whichever level is asked for.
+    """
+
+    direction: Literal["rose", "fell"]
+    begins: str
+    seen: str
+    size: Number
+    interval: tuple[Number, Number]
+
+
 class Line(Struct, frozen=True, forbid_unknown_fields=True):
     """A value, or a mean or median, over the periods.
 
@@ -146,6 +176,8 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
         Between two periods of the version described; None if fewer than two are closed, and of a median.
     trend
         Over all its closed periods; None if there are fewer than three, and of a median.
+    shifts
+        Of the version described, those seen in these periods; none of a median, and unless the metric declares `least_shift`.
     """
 
     kind: Literal["share", "mean", "median"]
@@ -154,6 +186,7 @@ class Line(Struct, frozen=True, forbid_unknown_fields=True):
     points: list[Point | None]
     change: Change | None
     trend: Trend | None
+    shifts: list[Shift] = []
 
 
 class Series(Struct, frozen=True, forbid_unknown_fields=True):
@@ -184,6 +217,8 @@ class Series(Struct, frozen=True, forbid_unknown_fields=True):
         differs from one period to the next.
     left_out
         How many values are not among them.
+    least_shift
+        As declared: the smallest shift that counts; None if shifts are not looked for.
     """
 
     trial: bool
@@ -198,6 +233,7 @@ class Series(Struct, frozen=True, forbid_unknown_fields=True):
     periods: list[Told]
     lines: list[Line]
     left_out: Count
+    least_shift: float | None = None
 
 
 class _Released(NamedTuple):
@@ -243,14 +279,10 @@ def series(app: Collection, asked: Sequence[Declared], segment: str | None = Non
     found, others = _found(app, asked, segment)
     current = found[max(found)].declared if found else asked[0]
     names = _names(current, found)
-    shown = [found[name] for name in names if name in found]
-    tallies = [app.store.releases.read(each.declared.layout, [each.stratum]) for each in shown]
-    estimated = [
-        _Estimated(each, names.index(each.stratum.period), counted, by_period(app, each.declared, {each.stratum: each.note}))
-        for each, counted in zip(shown, tallies, strict=True)
-    ]
+    estimated = [_read(app, found[name], at) for at, name in enumerate(names) if name in found]
     metric = current.metric
-    lines, left_out = (_numbers if metric.estimate else _shares)(current, estimated, names, level)
+    past = [] if metric.least_shift is None else [_read(app, each, at) for at, each in _past(current, found, names)]
+    lines, left_out = (_numbers if metric.estimate else _shares)(current, past, estimated, names, level)
     return Series(
         trial=app.trial,
         id=metric.id,
@@ -264,7 +296,14 @@ def series(app: Collection, asked: Sequence[Declared], segment: str | None = Non
         periods=[_told(name, found, others) for name in names],
         lines=lines,
         left_out=left_out,
+        least_shift=None if metric.least_shift is None else float(metric.least_shift),
     )
+
+
+def _read(app: Collection, released: _Released, at: int) -> _Estimated:
+    declared, stratum, note = released
+    counted = app.store.releases.read(declared.layout, [stratum])
+    return _Estimated(released, at, counted, by_period(app, declared, {stratum: note}))
 
 
 def _found(app: Collection, asked: Sequence[Declared], segment: str | None) -> tuple[dict[str, _Released], set[str]]:
@@ -299,13 +338,29 @@ def _names(current: Declared, found: Mapping[str, _Released]) -> list[str]:
     metric, names = current.metric, list[str]()
     size = len(current.candidates) if metric.open else 1 if metric.axis else metric.domain_size
     most = (_OPEN if metric.open else _LISTED) // max(size, 1)
-    most, each = min(max(most, _FEWEST), _MOST_PERIODS), max(found, default="")
-    while each and len(names) < most and each >= min(found):
-        names.append(each)
-        begins, _ = period.bounds(each, metric.period)
-        each = period.of(begins - timedelta(seconds=1), metric.period)
+    most = min(max(most, _FEWEST), _MOST_PERIODS)
+    if found:
+        names = list(islice(_back(max(found), min(found), metric.period), most))
     names.reverse()
     return names[next((at for at, name in enumerate(names) if name in found), 0) :]
+
+
+def _back(last: str, first: str, length: str) -> Iterator[str]:
+    """Yield the names of periods, the last first."""
+    while last >= first:
+        yield last
+        begins, _ = period.bounds(last, length)
+        last = period.of(begins - timedelta(seconds=1), length)
+
+
+def _past(current: Declared, found: Mapping[str, _Released], names: Sequence[str]) -> list[tuple[int, _Released]]:
+    """Return the closed releases before the periods shown on which their shifts depend, by their place before these."""
+    if not names:
+        return []
+    earlier = islice(_back(names[0], min(found), current.metric.period), 1, None)
+    there = ((-before, found[name]) for before, name in enumerate(earlier, 1) if name in found)
+    mine = [(at, each) for at, each in there if each.declared is current and each.note.closed]
+    return mine[MEMORY - 1 :: -1]
 
 
 def _told(name: str, found: Mapping[str, _Released], others: set[str]) -> Told:
@@ -327,7 +382,9 @@ def listed_values(values: Sequence[int], estimate: Estimate) -> list[int]:
 # Shares
 
 
-def _shares(current: Declared, estimated: Sequence[_Estimated], names: Sequence[str], level: float) -> tuple[list[Line], int]:
+def _shares(
+    current: Declared, past: Sequence[_Estimated], estimated: Sequence[_Estimated], names: Sequence[str], level: float
+) -> tuple[list[Line], int]:
     metric = current.metric
     if metric.discover or not estimated:
         return [], 0
@@ -336,7 +393,8 @@ def _shares(current: Declared, estimated: Sequence[_Estimated], names: Sequence[
     periods = dict(pair for each in mine for pair in each.periods.items())
     values, whole = decoded(current, counted, periods)
     assert whole is not None  # noqa: S101 - it is no number
-    meanings = {meaning_of(metric, values[place]): values[place] for place in listed_values(values, whole)}
+    places = listed_values(values, whole)
+    meanings = {meaning_of(metric, values[place]): values[place] for place in places}
     points: dict[Meaning, list[Point | None]] = {meaning: [None] * len(names) for meaning in meanings}
     kept: list[tuple[_Estimated, Estimate]] = []
     for each in estimated:
@@ -344,14 +402,15 @@ def _shares(current: Declared, estimated: Sequence[_Estimated], names: Sequence[
         listed, estimate = decoded(each.released.declared, each.counted, each.periods)
         if estimate is None or own.discover:
             continue
-        places = {meaning_of(own, position): place for place, position in enumerate(listed)}
-        there = [meaning for meaning in meanings if meaning in places]
-        some = some_values(estimate, [places[meaning] for meaning in there])
+        known = {meaning_of(own, position): place for place, position in enumerate(listed)}
+        there = [meaning for meaning in meanings if meaning in known]
+        some = some_values(estimate, [known[meaning] for meaning in there])
         for meaning, point in zip(there, _points(some, level, len(estimated)), strict=True):
             points[meaning][each.at] = point
         if each.released.declared is current and each.released.note.closed:
             kept.append((each, some))
     changes, trends = _changes(metric.period, kept, level), _trends(kept, level)
+    shifted = _shifted(current, [*_earlier(current, past, places), *kept], len(values))
     lines = [
         Line(
             kind="share",
@@ -360,6 +419,7 @@ def _shares(current: Declared, estimated: Sequence[_Estimated], names: Sequence[
             points=points[meaning],
             change=changes[at] if changes else None,
             trend=trends[at] if trends else None,
+            shifts=shifted.get(at, []),
         )
         for at, (meaning, position) in enumerate(meanings.items())
     ]
@@ -410,10 +470,52 @@ def _through(found: Slope | None, kept: Sequence[_Estimated], level: float) -> l
     return [Trend(since, last, rise, (low, high), (lowest, highest)) for rise, low, high, lowest, highest in rows]
 
 
+def _earlier(current: Declared, past: Sequence[_Estimated], places: list[int]) -> list[tuple[_Estimated, Estimate]]:
+    """Estimate some values in earlier periods."""
+    decodes = ((each, decoded(current, each.counted, each.periods)[1]) for each in past)
+    return [(each, some_values(estimate, places)) for each, estimate in decodes if estimate]
+
+
+def _shifted(current: Declared, kept: Sequence[tuple[_Estimated, Estimate]], values: int) -> dict[int, list[Shift]]:
+    """Find the shifts of each line; of yes and no one is as the other."""
+    if current.metric.least_shift is None or not kept:
+        return {}
+    gathered, estimates = [each for each, _ in kept], [each for _, each in kept]
+    course = Course.of_shares([each.at for each in gathered], estimates, [each.repeats for each in gathered])
+    wanted = shift.level(1 if current.metric.type == "boolean" else values)
+    return _seen(current, gathered, course, [each.interval(wanted) for each in estimates], lambda distance: distance)
+
+
+def _seen(
+    current: Declared,
+    gathered: Sequence[_Estimated],
+    course: Course,
+    ends: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    distance: Callable[[float], float],
+) -> dict[int, list[Shift]]:
+    """Return the shifts that were seen in the periods shown, of each value."""
+    metric, told = current.metric, dict[int, list[Shift]]()
+    low, high = (np.array(each) for each in zip(*ends, strict=True))
+    for each in shift.shifts(course, (low, high), cycle=_ALIKE.get(metric.period, 1), least=float(metric.least_shift or 0)):
+        begins, seen = (gathered[at].released for at in (each.begins, each.seen))
+        if gathered[each.seen].at >= 0:
+            one = Shift(
+                direction="rose" if each.size > 0 else "fell",
+                begins=begins.note.first or begins.stratum.period,
+                seen=seen.stratum.period,
+                size=distance(each.size),
+                interval=(distance(each.low), distance(each.high)),
+            )
+            told.setdefault(each.value, []).append(one)
+    return told
+
+
 # Numbers
 
 
-def _numbers(current: Declared, estimated: Sequence[_Estimated], names: Sequence[str], level: float) -> tuple[list[Line], int]:
+def _numbers(
+    current: Declared, past: Sequence[_Estimated], estimated: Sequence[_Estimated], names: Sequence[str], level: float
+) -> tuple[list[Line], int]:
     metric = current.metric
     number, narrow = to_number(metric), 1 - (1 - level) / max(len(estimated), 1)
     means: list[Point | None] = [None] * len(names)
@@ -430,7 +532,9 @@ def _numbers(current: Declared, estimated: Sequence[_Estimated], names: Sequence
             medians[each.at] = _median(each, level, narrow)
         if own is current and each.released.note.closed:
             kept.append((each, centre))
-    lines = [Line("mean", None, "mean", means, _mean_change(current, kept, level), _mean_trend(current, kept, level))]
+    earlier = [(each, centre_of(current, each.counted, each.repeats)) for each in past]
+    shifts = _mean_shifts(current, [*earlier, *kept])
+    lines = [Line("mean", None, "mean", means, _mean_change(current, kept, level), _mean_trend(current, kept, level), shifts)]
     if any(medians):
         lines.append(Line("median", None, "median", medians, None, None))
     return lines if estimated else [], 0
@@ -459,13 +563,26 @@ def _mean_change(current: Declared, kept: Sequence[tuple[_Estimated, Centre]], l
 
 
 def _mean_trend(current: Declared, kept: Sequence[tuple[_Estimated, Centre]], level: float) -> Trend | None:
-    gathered = [each for each, _ in kept]
-    columns = (np.array([[getattr(centre, name)] for _, centre in kept]) for name in ("place", "stderr", "spread"))
-    times, reports = [each.at for each in gathered], [each.counted.n for each in gathered]
-    course = Course(times, reports, [each.repeats for each in gathered], *columns)
+    gathered, course = _mean_course(kept)
     found, distance = _through(slope(course), gathered, level), moved(current.metric)
     if not found:
         return None
     each = found[0]
     ends = [(distance(low), distance(high)) for low, high in (each.interval, each.simultaneous)]
     return Trend(each.since, each.last, distance(each.slope), *ends)
+
+
+def _mean_course(kept: Sequence[tuple[_Estimated, Centre]]) -> tuple[list[_Estimated], Course]:
+    gathered = [each for each, _ in kept]
+    columns = (np.array([[getattr(centre, name)] for _, centre in kept]) for name in ("place", "stderr", "spread"))
+    times, reports = [each.at for each in gathered], [each.counted.n for each in gathered]
+    return gathered, Course(times, reports, [each.repeats for each in gathered], *columns)
+
+
+def _mean_shifts(current: Declared, kept: Sequence[tuple[_Estimated, Centre]]) -> list[Shift]:
+    if current.metric.least_shift is None or not kept:
+        return []
+    gathered, course = _mean_course(kept)
+    each = (centre.interval(shift.level(1)) for _, centre in kept)
+    ends = [(np.array([low]), np.array([high])) for low, high in each]
+    return _seen(current, gathered, course, ends, moved(current.metric)).get(0, [])

@@ -8,9 +8,13 @@
     [segments]
     platform = ["linux", "macos", "windows"]
     version = ["2.4.0", "2.4.1", "3.0"]
+    arm = ["control", "large.button"]
 
     [generalize]                  # a rare value is shown within a more common one; optional
     version = "."                 # 2.4.1, 2.4, 2
+
+    [experiments]                 # segments whose values are arms; optional
+    arm = { base = "control", planned = 0.02 }
 
     [publication]                 # optional
     min_reports = 1000            # fewest reports behind anything published; a metric may have its own number
@@ -77,7 +81,7 @@ from deniable.registry import hierarchy, text
 from deniable.registry.metric import Metric
 from deniable.registry.places import placed
 from deniable.registry.rules import COIN_EPSILON, faults_of
-from deniable.registry.tables import Analysts, Budget, Publication, Retention
+from deniable.registry.tables import Analysts, Budget, Experiment, Publication, Retention
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,6 +112,8 @@ class Registry:
         The file. Files that it names are beside it.
     generalize
         By segment, the next more general word of each word (see `deniable.registry.hierarchy`).
+    experiments
+        By segment, the experiment of which its values are the arms.
     publication
         How results are published.
     retention
@@ -127,6 +133,7 @@ class Registry:
     revision: int = 0
     file: str = field(default="metrics.toml", compare=False)
     generalize: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    experiments: Mapping[str, Experiment] = field(default_factory=dict)
     publication: Publication = field(default_factory=Publication)
     retention: Retention = field(default_factory=Retention)
     analysts: Analysts = field(default_factory=Analysts)
@@ -282,6 +289,7 @@ def parse(text: str, file: str = "metrics.toml", publication: Publication | None
         revision=document.get("revision", 0),
         file=file,
         generalize={name: hierarchy.parents(segments[name], given) for name, given in document.get("generalize", {}).items()},
+        experiments={name: Experiment(**declared) for name, declared in document.get("experiments", {}).items()},
         publication=publication,
         retention=Retention(**document.get("retention", {})),
         analysts=Analysts(**document.get("analysts", {})),
@@ -298,7 +306,7 @@ def _metric(id_: str, table: dict[str, Any], publication: Publication) -> Metric
     given["factors"] = factors
     parameters = tuple(sorted(given.pop("parameters", {}).items()))
     given.setdefault("epsilon", COIN_EPSILON)
-    for name in ("epsilon", "epsilon_permanent", "sample", *(("none",) if given["type"] == "number" else ())):
+    for name in ("epsilon", "epsilon_permanent", "sample", "least_shift", *(("none",) if given["type"] == "number" else ())):
         if name in given:
             given[name] = _decimal(given[name])
     given["range"] = tuple(map(_decimal, given.get("range", ())))

@@ -16,7 +16,7 @@ from deniable.exact.epsilon import exact
 from deniable.registry import hierarchy, period, text
 from deniable.registry.axis import read_number
 from deniable.registry.hierarchy import WORD
-from deniable.registry.tables import GRACE, Analysts, Budget, Publication, Retention, delay
+from deniable.registry.tables import GRACE, Analysts, Budget, Experiment, Publication, Retention, delay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
     """
     yield from _unknown(
         "-",
-        ("format", "revision", "app", "segments", "generalize", *_TABLES, "metrics"),
+        ("format", "revision", "app", "segments", "generalize", "experiments", *_TABLES, "metrics"),
         document,
     )
     if document.get("format") != FORMAT or isinstance(document["format"], bool):  # True == 1
@@ -97,6 +97,7 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
         yield "-", "segments is a table of lists of words", segments
         segments = {}
     yield from _generalize_faults(document.get("generalize", {}), segments)
+    yield from _experiments_faults(document.get("experiments", {}), segments)
     metrics = document.get("metrics")
     if not isinstance(metrics, dict) or not metrics:
         yield "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', metrics
@@ -144,6 +145,27 @@ def _generalize_faults(table: object, segments: dict[str, Any]) -> Iterator[_Res
             continue  # already reported
         for rule, value in hierarchy.faults_of(name, segments.get(name), declared):
             yield "-", rule, value
+
+
+def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Rest]:
+    example = '{ base = "control", planned = 0.02 }'
+    if not isinstance(table, dict):
+        yield "-", f"experiments is a table of segments, such as {{ arm = {example} }}", table
+        return
+    for name, declared in table.items():
+        arms = segments.get(name)
+        if not isinstance(arms, list) or len(arms) < 2:  # noqa: PLR2004
+            yield "-", "experiments names segments of two or more values, declared under [segments]: they are the arms", name
+            continue
+        try:
+            experiment = Experiment(**declared)
+        except TypeError:
+            yield "-", f"experiments.{name} is a table such as {example}", declared
+        except ParameterError as error:
+            yield "-", f"experiments.{name}: {error.rule}", error.value
+        else:
+            if experiment.base not in arms:
+                yield "-", f"experiments.{name}: base is one of its arms", experiment.base
 
 
 def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
@@ -342,9 +364,22 @@ def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield error.rule, error.value
     if table.get("period", "day") not in period.LENGTHS:
         yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
+    yield from _shift_faults(table)
     expires = table.get("expires")
     if expires is not None and (not isinstance(expires, date) or isinstance(expires, datetime)):
         yield "expires is a date such as 2027-12-31, without quotes", expires
+
+
+def _shift_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+    if "least_shift" not in table:
+        return
+    least = table["least_shift"]
+    if isinstance(least, bool) or not isinstance(least, int | float) or not 0 <= least < 1:
+        yield "least_shift is a share from 0 to below 1, such as 0.01: the smallest shift that matters", least
+    if table.get("period") == "hour":
+        yield "least_shift belongs to a metric whose period is a day or longer: at night people answer otherwise", least
+    if table.get("discover") is True:
+        yield "least_shift belongs to a metric whose answers are listed: what a search finds differs from period to period", least
 
 
 def _segment_faults(table: dict[str, Any], segments: dict[str, Any]) -> Iterator[_Broken]:

@@ -1,4 +1,4 @@
-"""The tables of a registry that hold for all metrics: publication, retention, analysts, budget."""
+"""The tables of a registry that hold for all metrics: experiments, publication, retention, analysts, budget."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from math import isfinite
 
 from deniable.errors import ParameterError
 
-__all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Publication", "Retention", "delay"]
+__all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Experiment", "Publication", "Retention", "delay"]
 
 GRACE = "48h"
 """How long a period takes reports after its end, by default.
@@ -24,6 +24,34 @@ _LONGEST_GRACE = timedelta(days=30)
 _MOST_DAYS = 36_500
 _MOST_NATS_OF_ANALYSTS = 20.0
 _LARGEST = 1e6  # nats or days: more than anybody needs, and small enough that its millionths are exact integers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Experiment:
+    """An experiment, of which the values of a segment are the arms. Devices do not use this.
+
+    Parameters
+    ----------
+    base
+        The arm that the others are compared with.
+    planned
+        The difference for which it is planned, as a share above 0 and below 1; of a number, as a share of its range. It is chosen
+        before anybody looks.
+
+    Raises
+    ------
+    ParameterError
+        If a value is out of range.
+    """
+
+    base: str
+    planned: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.base, str):
+            raise ParameterError("base is the arm that the others are compared with", self.base)
+        if isinstance(self.planned, bool) or not isinstance(self.planned, int | float) or not 0 < self.planned < 1:
+            raise ParameterError("planned is the difference to find, a share above 0 and below 1 such as 0.02", self.planned)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.pages import chart, number, shown, timeline, visitor
+from deniable_server.pages import chart, experiment, number, shown, timeline, visitor
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -117,7 +117,8 @@ def metric(id_: str) -> Response:
     measured = measure(app, id_, period, segment, level)
     with refusals():
         course = timeline.shown(series(app, versions_asked(app, id_), segment, level))
-    told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged)}
+    arms = [] if segment else experiment.arms(app, versions_asked(app, id_), period, level)
+    told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged), "arms": arms}
     return _estimates(app, measured, told, period, segment, course)
 
 

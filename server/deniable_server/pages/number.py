@@ -166,6 +166,14 @@ def written(value: float, interval: tuple[float, float], unit: str = "") -> str:
     return f"{sign}{text}{_THIN + unit if unit else ''}"
 
 
+def apart(ends: tuple[float, float], reach: tuple[float, float], scale: str, unit: str) -> str:
+    """Write between which ends a difference of numbers lies, or on a logarithmic scale their ratio; digits as for `reach`."""
+    low, high = ends
+    if scale == "log":
+        return f"a factor of {low:.3g} to {high:.3g}"
+    return f"{written(low, reach)} to {written(high, reach, unit)}"
+
+
 def _between(interval: tuple[float, float], unit: str) -> str:
     low, high = (written(end, interval) for end in interval)
     return f"{low} to {high}{_THIN + unit if unit else ''}"

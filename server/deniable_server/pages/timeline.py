@@ -15,7 +15,7 @@ from deniable_server.pages import chart, number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_aggregator.measure.series import Change, Line, Point, Series, Told
+    from deniable_aggregator.measure.series import Change, Line, Point, Series, Shift, Told
 
 __all__ = ["Mark", "Picture", "Shown", "shown"]
 
@@ -65,6 +65,8 @@ class Picture:
         Paths in a square of 100 by 100 units: the line, its pointwise band, and that of all periods together. A gap ends a path.
     low, high
         What the lower and the upper edge stand for.
+    shifts
+        Where each shift begins, and the shift in words.
     """
 
     label: str
@@ -75,6 +77,7 @@ class Picture:
     wide: tuple[str, ...]
     low: str
     high: str
+    shifts: tuple[tuple[float, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,12 +183,8 @@ def _points_moved(change: Change) -> tuple[str, str, str]:
 
 def _number_moved(change: Change, series: Series) -> tuple[str, str, str]:
     low, high = change.interval
-    if series.scale == "log":
-        reach = (change.second / high, change.second / low)
-        by = f"a factor of {low:.3g} to {high:.3g}"
-    else:
-        reach = (low, high)
-        by = f"{number.written(low, reach)} to {number.written(high, reach, series.unit)}"
+    reach = (change.second / high, change.second / low) if series.scale == "log" else (low, high)
+    by = number.apart((low, high), reach, series.scale, series.unit)
     return number.written(change.first, reach, series.unit), number.written(change.second, reach, series.unit), by
 
 
@@ -241,7 +240,22 @@ def _picture(line: Line, series: Series, ends: Sequence[float]) -> Picture:
         wide=tuple(_band([(x(at), y(point.simultaneous[0]), y(point.simultaneous[1])) for at, point in run]) for run in long),
         low=edges[0],
         high=edges[1],
+        shifts=tuple(_shift(line, each, series) for each in line.shifts),
     )
+
+
+def _shift(line: Line, each: Shift, series: Series) -> tuple[float, str]:
+    names = [told.period for told in series.periods]
+    begins, seen = (_moment(name, series.period_length) for name in (each.begins, each.seen))
+    low, high = each.interval if series.scale == "log" or each.size > 0 else (-each.interval[1], -each.interval[0])
+    if line.kind == "share":
+        error = (high - low) / 4
+        by = " to ".join(chart.share(end, error).removesuffix("%") for end in (low, high)) + " points"
+    else:
+        by = number.apart((low, high), each.interval, series.scale, series.unit)
+    at = sum(name < each.begins for name in names)
+    what = f"{_NAMES.get(line.kind, line.label)} {each.direction} by {by} from {begins} on, seen with {seen}"
+    return round(100 * at / len(names), 2), what
 
 
 def _runs(points: Sequence[Point | None], told: Sequence[Told]) -> list[list[tuple[int, Point]]]:

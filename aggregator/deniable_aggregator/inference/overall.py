@@ -1,0 +1,78 @@
+"""Overall: whether two groups differ in any of the values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.errors import ParameterError
+from deniable_aggregator.decode.independence import Chi2
+from deniable_aggregator.decode.pair_support import estimates_covariance, pair_support
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.mechanisms.base import FrequencyOracle
+    from deniable_aggregator.decode.estimate import Estimate
+
+__all__ = ["chi_square"]
+
+_MOST = 1024  # values; with more, their covariance takes too long
+_FEWEST = 5.0  # reports that support a value nobody holds, below which sums of squares are not chi-square
+
+
+def chi_square(
+    mechanism: FrequencyOracle,
+    sides: Sequence[Estimate],
+    together: Estimate,
+    repeats: Sequence[float] = (0.0, 0.0),
+    *,
+    kept: bool = False,
+) -> Chi2 | None:
+    """Test whether two sides differ in the share of any value; None if the statistic would not be chi-square.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices ran.
+    sides
+        The estimates of all values of each side.
+    together
+        Those of the reports of both.
+    repeats
+        Of each side, how many other reports the device of a report has made, on average, at most.
+    kept
+        Whether the devices keep their permanent responses.
+
+    Notes
+    -----
+    Let D be the differences, and M their covariance if both sides have the shares of both together. Shares sum to 1 on both
+    sides, but estimates need not. So the part of D that goes with its sum is noise, and is taken away. With d values,
+    ``D' M^-1 D - (1' D)^2 / (1' M 1)`` is chi-square with d - 1 degrees. If estimates do sum to 1, the second term is 0.
+
+    The test that values have one by one (Holm) finds a large change of few values; this one also small changes of many.
+    """
+    values = mechanism.domain_size
+    if len(together.frequency) != values or values > _MOST or min(each.n for each in sides) * float(mechanism.q) < _FEWEST:
+        return None
+    try:
+        pair_support(mechanism)
+    except ParameterError:  # the covariance is not known
+        return None
+    first, second = (
+        estimates_covariance(mechanism, together.plausible, side.n, repeats=more, kept=kept)
+        for side, more in zip(sides, repeats, strict=True)
+    )
+    return Chi2(_distance(sides[1].frequency - sides[0].frequency, first + second), values - 1)
+
+
+def _distance(difference: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:
+    scale, along = np.trace(covariance), covariance.sum(axis=0)
+    if along.sum() > 1e-9 * scale:
+        difference = difference - along * (difference.sum() / along.sum())
+        covariance = covariance - np.outer(along, along) / along.sum()
+    regular = covariance + scale / len(difference)  # differences sum to 0 now, so a variance of their sum does not matter
+    return float(difference @ np.linalg.solve(regular, difference))

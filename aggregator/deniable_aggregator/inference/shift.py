@@ -1,0 +1,202 @@
+"""Shifts: a share or a mean that lies beyond what the periods before and chance explain, seen as periods close."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from deniable_aggregator.inference.slope import TURNOVERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from deniable_aggregator.inference.slope import Course
+
+    Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+__all__ = ["MEMORY", "Shift", "level", "shifts"]
+
+_FALSE, _PERIODS = 0.05, 200
+"""Chance that so many periods have a false shift, in any of the values."""
+_WINDOWS = (1, 2, 4, 8, 16)
+_PAST = 56  # periods before a window: of days, eight of each weekday
+_FEWEST = 4  # likewise
+MEMORY = _PAST + 2 * _WINDOWS[-1]
+"""Whether a period has a shift depends on so many periods before it, and on no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """One shift of one value.
+
+    Parameters
+    ----------
+    value
+        Its place.
+    begins, seen
+        The periods between which it lies, as places in the course: it is the mean of these that differs.
+    size
+        By how much.
+    low, high
+        Its interval. It holds together with those of all other shifts in 200 periods.
+    """
+
+    value: int
+    begins: int
+    seen: int
+    size: float
+    low: float
+    high: float
+
+
+class _Contrast(NamedTuple):
+    """A window less the periods before it: ``sum of weights * estimates`` over these rows of a course."""
+
+    begins: int
+    seen: int
+    rows: slice
+    weights: NDArray[np.float64]
+
+
+class _Sized(NamedTuple):
+    """A contrast with its estimate for each value, and the ends of that."""
+
+    contrast: _Contrast
+    size: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class _Errors:
+    """The errors of a course.
+
+    Parameters
+    ----------
+    course
+        The course.
+    below, above
+        (periods, values), squares of the distances from an estimate to the ends of its interval.
+    people
+        (periods,), the least number of devices.
+    shared, fresh
+        (periods, values), the variance that all reports of a person share, and the rest of the variance of an estimate.
+    """
+
+    course: Course
+    below: NDArray[np.float64]
+    above: NDArray[np.float64]
+    people: NDArray[np.float64]
+    shared: NDArray[np.float64]
+    fresh: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, course: Course, ends: Ends) -> _Errors:
+        below, above = (np.square(end - course.estimates) for end in ends)
+        people = np.array(course.reports, np.float64) / (1 + np.array(course.repeats, np.float64))
+        one = np.square(course.stderr)
+        shared = np.minimum(course.shared, one * people[:, None])
+        return cls(course, below, above, people, shared, one - shared / people[:, None])
+
+
+def level(values: int) -> float:
+    """Return the confidence of the intervals from which the shifts of so many values are found."""
+    return 1 - _FALSE / (_PERIODS * len(_WINDOWS) * values)
+
+
+def shifts(course: Course, ends: Ends, *, cycle: int = 1, least: float = 0.0) -> list[Shift]:
+    """Find the shifts of a course, by the period in which each is seen.
+
+    Parameters
+    ----------
+    course
+        Periods that are closed.
+    ends
+        (periods, values) each, the intervals of all estimates at a `level`.
+    cycle
+        Only periods so many apart, or a multiple of it, are alike: 7 for days.
+    least
+        Shifts that may be smaller than this do not count.
+
+    Notes
+    -----
+    With each period, the means of the last 1, 2, 4, 8 and 16 are compared with that of up to 56 before. So whether there is a
+    shift does not depend on what comes later, nor on what was long ago. The intervals of all periods make that of the difference
+    (MOVER). They are so wide that those of all values and windows in 200 periods hold together with 95% (Bonferroni). There is a
+    shift where the interval is beyond `least`. It is a new one unless one of the 16 periods before had one in this direction.
+
+    If the same devices answer in many periods, errors of periods go together, and drift as devices are replaced. How many are is
+    not known. So each interval is as wide as at the worst of all rates, as that of a slope is.
+
+    References
+    ----------
+    G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
+    27(10), 2008.
+    """
+    errors = _Errors.of(course, ends)
+    found: list[Shift] = []
+    last: dict[tuple[int, bool], int] = {}
+    for seen, contrasts in groupby(_contrasts(course, cycle), lambda each: each.seen):
+        for shift in _plainest([_sized(errors, each) for each in contrasts], least):
+            direction = shift.value, shift.size > 0
+            if seen - last.get(direction, -_PERIODS) > _WINDOWS[-1]:
+                found.append(shift)
+            last[direction] = seen
+    return found
+
+
+def _contrasts(course: Course, cycle: int) -> Iterator[_Contrast]:
+    """Compare each window with the periods before it; of each of its periods only with those that are alike."""
+    times, reports = np.array(course.times), np.array(course.reports, np.float64)
+    for seen in range(len(times)):
+        for window in _WINDOWS:
+            begins = seen - window + 1
+            first = max(begins - _PAST, 0)
+            if begins - first < max(window, _FEWEST):
+                continue
+            own, before = reports[begins : seen + 1], reports[first:begins]
+            alike = (times[begins : seen + 1, None] - times[first:begins]) % cycle == 0
+            if not alike.any(axis=1).all():
+                continue
+            own = own / own.sum()
+            before = (own[:, None] * alike * before / (alike @ before)[:, None]).sum(axis=0)
+            yield _Contrast(begins, seen, slice(first, seen + 1), np.concatenate([-before, own]))
+
+
+def _sized(errors: _Errors, contrast: _Contrast) -> _Sized:
+    """Estimate a contrast for each value."""
+    rows, weights = contrast.rows, contrast.weights
+    size, wider = weights @ errors.course.estimates[rows], _drift(errors, contrast)
+    own, before = np.square(np.maximum(weights, 0.0)), np.square(np.minimum(weights, 0.0))
+    below, above = errors.below[rows], errors.above[rows]
+    down, up = (wider * np.sqrt(each) for each in (own @ below + before @ above, own @ above + before @ below))
+    return _Sized(contrast, size, size - down, size + up)
+
+
+def _drift(errors: _Errors, contrast: _Contrast) -> NDArray[np.float64]:
+    """Return by what factor the error of each value is larger than that of independent periods, at the worst turnover."""
+    rows, weights, people = contrast.rows, contrast.weights, errors.people[contrast.rows]
+    times, reports = np.array(errors.course.times)[rows], np.array(errors.course.reports, np.float64)[rows]
+    together = np.outer(weights, weights) / np.maximum(people[:, None], people)
+    apart = np.bincount(abs(times[:, None] - times).ravel(), together.ravel())
+    worst = float(((1 - np.array(TURNOVERS)[:, None]) ** np.arange(len(apart)) @ apart).max())
+    fresh, shared = np.square(weights) @ errors.fresh[rows], reports @ errors.shared[rows] / reports.sum()
+    alone = fresh + shared * apart[0]
+    return np.asarray(np.sqrt((fresh + shared * worst) / np.where(alone > 0, alone, np.nan)), np.float64)
+
+
+def _plainest(looked: list[_Sized], least: float) -> Iterator[Shift]:
+    """Return of each value the window that is furthest beyond chance, if any is."""
+    size, low, high = (np.array([getattr(each, name) for each in looked]) for name in ("size", "low", "high"))
+    reach = np.where(size > 0, size - low, high - size)
+    plain = np.where((low > least) | (high < -least), np.abs(size) / reach, 0.0)
+    for value in np.flatnonzero(plain.max(axis=0) > 0):
+        at = int(plain[:, value].argmax())
+        contrast = looked[at].contrast
+        numbers = (float(column[at, value]) for column in (size, low, high))
+        yield Shift(int(value), contrast.begins, contrast.seen, *numbers)

@@ -1,0 +1,128 @@
+"""Shifts: seldom seen where nothing changed, whoever answers again; seen soon where something did; never taken back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from panels import estimate, make, replay
+from scipy.special import ndtri
+from scipy.stats import binom
+
+from deniable_aggregator.inference.shift import MEMORY, level, shifts
+from deniable_aggregator.inference.slope import Course
+
+RARE = 1e-6  # chance that a test fails although the rate is exact
+CASES = [("binary", 2, 1), ("oue", 64, 3), ("l_grr", 2, 1), ("l_osue", 8, 1)]
+
+
+def found(case, shares, n, turnover, seed, runs, *, exact=True, **options):
+    """Return the shifts of many runs, each as a value of its own, and the course."""
+    mechanism, kept = make(*case)
+    reports = replay(mechanism, shares, n, turnover, np.random.default_rng(seed), kept=kept, runs=runs)
+    estimates = [estimate(mechanism, n, each, kept=kept) for each in reports]
+    course = Course.of_shares(range(len(shares)), estimates, [0.0] * len(shares))
+    if exact:
+        ends = tuple(map(np.array, zip(*(each.interval(level(1)) for each in estimates), strict=True)))
+    else:  # tens of times faster
+        reach = -ndtri((1 - level(1)) / 2) * course.stderr
+        ends = course.estimates - reach, course.estimates + reach
+    return shifts(course, ends, **options), course, ends
+
+
+def false(seen, runs):
+    return len({each.value for each in seen}) / runs
+
+
+@pytest.mark.parametrize("turnover", [0.0, 0.1, 1.0], ids=["the same", "a tenth is new", "all are new"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
+def test_a_shift_is_seldom_seen_where_nothing_changed(case, turnover):
+    """With few reports, too: in 40 periods at most a fifth of the chance of 200."""
+    runs = 300
+    seen, *_ = found(case, [0.05] * 40, 100, turnover, 61, runs)
+    assert len({each.value for each in seen}) <= binom.isf(RARE, runs, 0.01)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("turnover", [0.0, 0.02, 0.1, 0.3, 1.0])
+@pytest.mark.parametrize("case", [CASES[0], CASES[2]], ids=lambda case: case[0])
+def test_of_200_periods_at_most_a_twentieth_has_a_false_shift(case, turnover):
+    """Kept responses share the most between periods, and panels of which some are replaced drift the furthest."""
+    runs = 2000
+    seen, *_ = found(case, [0.3] * 200, 2000, turnover, 62, runs, exact=False)
+    assert len({each.value for each in seen}) <= binom.isf(RARE, runs, 0.05)
+
+
+@pytest.mark.parametrize(("errors", "soon"), [(2, 10), (3, 4), (4, 2)])
+def test_a_shift_is_seen_soon(errors, soon):
+    """New people: a shift of so many standard errors of a period is seen within so many periods, in half of the runs."""
+    n, runs = 2000, 400
+    mechanism, _ = make("binary", 2, 1)
+    s = 0.3 * float(mechanism.p - mechanism.q) + float(mechanism.q)
+    rise = errors * np.sqrt(s * (1 - s) / n) / float(mechanism.p - mechanism.q)
+    seen, *_ = found(CASES[0], [0.3] * 60 + [0.3 + rise] * 30, n, 1.0, 63, runs)
+    first = {each.value: each for each in reversed(seen) if each.seen >= 60}
+    delays = [first[run].seen - 59 if run in first else 999 for run in range(runs)]
+    assert np.median(delays) <= soon
+    begun = [abs(each.begins - 60) for each in first.values()]
+    assert np.median(begun) <= 1
+    assert all(each.size > 0 for each in first.values())
+
+
+@pytest.mark.parametrize("turnover", [0.0, 0.1, 1.0], ids=["the same", "a tenth is new", "all are new"])
+def test_the_size_of_a_shift_is_covered(turnover):
+    """Although it is told only where it came out large: the interval holds together with those of all looks."""
+    runs, after = 400, 0.45
+    seen, *_ = found(CASES[2], [0.3] * 30 + [after] * 10, 1000, turnover, 64, runs)
+    inside = [each for each in seen if each.begins >= 30]
+    assert len(inside) > 100
+    missed = sum(not each.low <= after - 0.3 <= each.high for each in inside)
+    assert missed <= binom.isf(RARE, len(inside), 0.01)
+
+
+def test_what_was_seen_stays():
+    """Whether a period has a shift depends on the periods before it only, and on no more of them than is said."""
+    runs = 60
+    shares = [0.2] * 60 + [0.4] * 30 + [0.3] * 49 + [0.4] * 30
+    seen, course, ends = found(CASES[0], shares, 3000, 1.0, 66, runs)
+    last, first = 140, 140 - MEMORY
+    part = slice(first, last + 1)
+    columns = [getattr(course, name)[part] for name in ("times", "reports", "repeats", "estimates", "stderr", "shared")]
+    again = shifts(Course(*columns), tuple(each[part] for each in ends))
+    told = [(each.value, each.begins, each.size, each.low) for each in seen if each.seen == last]
+    assert told
+    assert told == [(each.value, each.begins + first, each.size, each.low) for each in again if each.seen + first == last]
+
+
+def test_weekdays_are_compared_with_weekdays():
+    """Who answers otherwise on Sundays has no shift each week; a change of Sundays has."""
+    week = np.array([0.2] * 6 + [0.5])
+    seen, *_ = found(CASES[0], np.tile(week, 10), 20_000, 1.0, 67, 50, cycle=7)
+    assert false(seen, 50) <= binom.isf(RARE, 50, 0.05) / 50
+    seen, *_ = found(CASES[0], np.tile(week, 10), 20_000, 1.0, 67, 50)
+    assert false(seen, 50) > 0.9
+    other = np.concatenate([np.tile(week, 9), [0.2] * 7])
+    seen, *_ = found(CASES[0], other, 20_000, 1.0, 67, 50, cycle=7)
+    sundays = {each.value for each in seen if each.seen == 69 and each.size < 0}
+    assert len(sundays) > 45
+
+
+def test_a_small_shift_does_not_count_if_the_owner_says_so():
+    shares = [0.3] * 20 + [0.36] * 10
+    seen, *_ = found(CASES[0], shares, 50_000, 1.0, 68, 30)
+    assert false(seen, 30) == 1
+    seen, *_ = found(CASES[0], shares, 50_000, 1.0, 68, 30, least=0.05)
+    assert all(each.low > 0.05 for each in seen)
+    seen, *_ = found(CASES[0], shares, 50_000, 1.0, 68, 30, least=0.07)
+    assert not seen
+
+
+def test_one_shift_is_told_once():
+    """While later periods still lie beyond the earlier ones, nothing new happened."""
+    seen, *_ = found(CASES[0], [0.2] * 20 + [0.6] * 30, 5000, 1.0, 69, 20)
+    assert [each.value for each in seen] == sorted(range(20))
+    assert all(each.seen == each.begins == 20 for each in seen)
+
+
+def test_few_periods_have_no_shift():
+    seen, *_ = found(CASES[0], [0.2] * 3 + [0.9], 5000, 1.0, 70, 20)
+    assert seen == []

@@ -1,0 +1,114 @@
+"""Experiments: their arms are compared in a way that holds however often anybody looks; the answer and the page say so."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .test_series import ask as answered
+from .test_series import page, send, week
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos"]
+arm = ["control", "large"]
+
+[experiments]
+arm = { base = "control", planned = 0.05 }
+
+[publication]
+min_reports = 50
+early = false
+grace = "30d"
+
+[metrics."theme"]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 3
+period = "week"
+segments = ["platform", "arm"]
+description = "Which theme"
+owner = "core@shop.example"
+
+[metrics."size"]
+type = "number"
+estimate = "mean"
+range = [1, 1000]
+scale = "log"
+unit = "kB"
+epsilon = 4
+period = "week"
+segments = ["arm"]
+description = "How large it was"
+owner = "core@shop.example"
+"""
+
+
+def ask(shop, path):
+    """Ask at a level at which intervals hardly ever miss."""
+    return answered(shop, f"{path}&level=0.9999")
+
+
+@pytest.fixture
+def shop(serve):
+    shop = serve(REGISTRY)
+    position = shop.app.registry.metrics["size"].position
+    for arm, dark, size in (("control", 200, 20), ("large", 500, 60)):
+        for platform in ("linux", "macos"):
+            cell = f"platform={platform},arm={arm}"
+            send(shop, "theme", [1] * dark + [0] * (800 - dark), week(2), segment=cell)
+        send(shop, "size", [position(size)] * 600, week(2), segment=f"arm={arm}")
+    shop.drain(days=40)
+    return shop
+
+
+def test_arms_are_compared_for_all_looks(shop):
+    """The interval is wider than that of other segments, and the answer says why."""
+    body = ask(shop, "theme/compare?a=arm=control&b=arm=large")
+    told = body["experiment"]
+    assert (told["segment"], told["base"], told["planned"]) == ("arm", "control", 0.05)
+    assert "however often anybody looks" in told["says"]
+    (dark,) = (each for each in body["differences"] if each["value"] == "dark")
+    assert dark["differs"]
+    assert 0.2 < dark["interval"][0] < 0.375 < dark["interval"][1]
+    assert body["overall"]["test"] == "smallest"
+    length = dark["interval"][1] - dark["interval"][0]
+    periods = ask(shop, f"theme/compare?a=platform=linux&b=platform=macos&period={week(2)}")
+    (once,) = (each for each in periods["differences"] if each["value"] == "dark")
+    assert periods["experiment"] is None
+    assert periods["overall"]["test"] == "chi_square"
+    assert length > 1.1 * (once["interval"][1] - once["interval"][0])
+    within = ask(shop, "theme/compare?a=platform=linux,arm=control&b=arm=large,platform=linux")
+    assert within["experiment"]["segment"] == "arm"
+    across = ask(shop, "theme/compare?a=platform=linux,arm=control&b=arm=large,platform=macos")
+    assert across["experiment"] is None
+
+
+def test_means_of_arms_are_compared_for_all_looks(shop):
+    body = ask(shop, "size/compare?a=arm=control&b=arm=large")
+    assert body["experiment"]["segment"] == "arm"
+    (mean,) = body["differences"]
+    assert 1 < mean["interval"][0] < 3 < mean["interval"][1]
+    assert mean["differs"]
+
+
+def test_the_page_says_how_the_arms_differ(shop):
+    html = page(shop, "theme")
+    (sentence,) = re.findall(r"<li>([^<]*)</li>", html[html.index('class="arms"') :].split("</ul>")[0])
+    assert re.fullmatch(
+        r"(dark|light): [\d.]+% with large, [\d.]+% with control \(\W?[\d.]+ to \W?[\d.]+ points\)\. 1 more differ\.", sentence
+    )
+    assert "however often anybody looks" in html
+    assert "Mean: " in page(shop, "size")
+    assert 'class="arms"' not in page(shop, "theme?segment=platform=linux")
+
+
+def test_a_page_says_nothing_of_arms_without_a_release(serve):
+    shop = serve(REGISTRY)
+    send(shop, "theme", [1] * 60, week(2), segment="platform=linux,arm=control")
+    shop.drain(days=40)
+    assert 'class="arms"' not in page(shop, "theme")

@@ -1,0 +1,95 @@
+"""Shifts in the series of a metric that asks for them: when each was seen, since when, and how large. None is taken back."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+import pytest
+
+from .test_series import REGISTRY, ask, day, page, send
+
+WATCHED = (
+    REGISTRY.replace("epsilon = 4\nsegments", "epsilon = 4\nleast_shift = 0.05\nsegments")
+    + """
+[metrics."size"]
+type = "number"
+estimate = "mean"
+range = [1, 1000]
+scale = "log"
+unit = "kB"
+epsilon = 4
+least_shift = 0
+description = "How large it was"
+owner = "core@shop.example"
+"""
+)
+
+
+@pytest.fixture
+def shop(serve):
+    return serve(WATCHED)
+
+
+def yes(body):
+    return next(line for line in body["lines"] if line["value"] is True)
+
+
+def test_a_shift_is_told_with_its_beginning_and_its_size(shop):
+    for ago in range(27, 0, -1):
+        share = 20 if ago > 6 else 90
+        send(shop, "used", [1] * share + [0] * (100 - share), day(ago))
+    shop.drain(days=40)
+    body = ask(shop, "used/series")
+    assert body["least_shift"] == 0.05
+    (shift,) = yes(body)["shifts"]
+    assert (shift["direction"], shift["begins"], shift["seen"]) == ("rose", day(6), day(6))
+    assert 0.05 < shift["interval"][0] < 0.7 < shift["interval"][1]
+    assert shift["interval"][0] < shift["size"] < shift["interval"][1]
+    (opposite,) = body["lines"][0]["shifts"]
+    assert (opposite["direction"], opposite["size"]) == ("fell", pytest.approx(-shift["size"]))
+    assert ask(shop, "used/series?level=0.5")["lines"][0]["shifts"] == [opposite]
+
+
+def test_what_was_told_stays_when_more_is_published(shop):
+    """It is seen as soon as its period is closed, and later periods change nothing about it."""
+    for ago in range(27, 0, -1):
+        share = 20 if ago > 10 else 95 if ago > 3 else 0
+        send(shop, "used", [1] * share + [0] * (100 - share), day(ago))
+    told = []
+    for days in (10, 22, 26, 29, 33):
+        shop.drain(days=days)
+        told.append(yes(ask(shop, "used/series"))["shifts"])
+    assert {len(each) for each in told} == {0, 1, 2}
+    for earlier, later in pairwise(told):
+        assert later[: len(earlier)] == earlier
+
+
+def test_the_mean_of_a_number_shifts_by_a_factor(shop):
+    position = shop.app.registry.metrics["size"].position
+    for ago in range(20, 0, -1):
+        send(shop, "size", [position(10 if ago > 4 else 300)] * 100, day(ago))
+    shop.drain(days=40)
+    (shift,) = ask(shop, "size/series")["lines"][0]["shifts"]
+    assert (shift["direction"], shift["begins"]) == ("rose", day(4))
+    assert 1 < shift["interval"][0] < 30 < shift["interval"][1]
+
+
+def test_nothing_is_looked_for_unless_asked(serve):
+    shop = serve(REGISTRY)
+    for ago in range(20, 0, -1):
+        send(shop, "used", [int(ago < 5)] * 100, day(ago))
+    shop.drain(days=40)
+    body = ask(shop, "used/series")
+    assert body["least_shift"] is None
+    assert all(line["shifts"] == [] for line in body["lines"])
+
+
+def test_the_page_marks_where_a_shift_begins(shop):
+    for ago in range(20, 0, -1):
+        send(shop, "used", [int(ago < 5)] * 100, day(ago))
+    shop.drain(days=40)
+    html = page(shop, "used")
+    (mark,) = re.findall(r'<line class="shift"[^>]*><title>([^<]*)</title>', html)
+    assert re.fullmatch(r"yes rose by [\d.]+ to [\d.]+ points from \d+ \w+ 2\d{3} on, seen with \d+ \w+ 2\d{3}", mark)
+    assert "An upright line is where a shift began." in html

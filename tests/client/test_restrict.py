@@ -178,6 +178,10 @@ REFUSED = [
     ([("[metrics.theme]", '[generalize.platform]\nlinux = "unix"\nmacos = "unix"\n[metrics.theme]')], "generalize is as in"),
     ([("revision = 6", "revision = 6\nretention = { tallies = 1, releases = 1 }")], "retention is as in the app"),
     ([("revision = 6", "revision = 6\nretention = { releases = 36500 }")], "retention is as in the app"),
+    (
+        [("[metrics.theme]", '[experiments]\nplatform = { base = "linux", planned = 0.1 }\n[metrics.theme]')],
+        "experiments is as in the app",
+    ),
     ([("revision = 6", "revision = 6\nanalysts = { epsilon = 0 }")], "analysts is as in the app"),
     ([("revision = 6", "revision = 6\nanalysts = { epsilon = 20 }")], "analysts is as in the app"),
     ([("revision = 6", "revision = 6\npublication = { min_reports = 7 }")], "publication is as in the app"),
@@ -234,6 +238,7 @@ REFUSED = [
     ([('owner = "o"', 'owner = "p"')], "theme: owner is"),
     ([('owner = "o"', 'owner = "o"\nmin_reports = 7')], "theme: min_reports is"),
     ([('owner = "o"', 'owner = "o"\ngrace = "3d"')], "theme: grace is"),
+    ([('owner = "o"', 'owner = "o"\nleast_shift = 0.1')], "theme: least_shift is"),
     # What may be turned down, turned up
     ([("sample = 0.5", "sample = 0.501")], "theme: sample is at most 0.5; got '0.501'"),
     ([("sample = 0.5", "")], "theme: sample is at most 0.5; got '1'"),

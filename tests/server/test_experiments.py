@@ -98,17 +98,18 @@ def test_means_of_arms_are_compared_for_all_looks(shop):
 
 def test_the_page_says_how_the_arms_differ(shop):
     html = page(shop, "theme")
-    (sentence,) = re.findall(r"<li>([^<]*)</li>", html[html.index('class="arms"') :].split("</ul>")[0])
+    (sentence,) = re.findall(r'<p class="changed arm">([^<]*)</p>', html)
     assert re.fullmatch(
-        r"(dark|light): [\d.]+% with large, [\d.]+% with control \(\W?[\d.]+ to \W?[\d.]+ points\)\. 1 more differ\.", sentence
+        r"(dark|light): [\d.]+% with large, [\d.]+% with control \(\W?[\d.]+ to \W?[\d.]+ points\)\. 1 more value differs\.",
+        sentence,
     )
     assert "however often anybody looks" in html
     assert "Mean: " in page(shop, "size")
-    assert 'class="arms"' not in page(shop, "theme?segment=platform=linux")
+    assert 'class="changed arm"' not in page(shop, "theme?segment=platform=linux")
 
 
 def test_a_page_says_nothing_of_arms_without_a_release(serve):
     shop = serve(REGISTRY)
     send(shop, "theme", [1] * 60, week(2), segment="platform=linux,arm=control")
     shop.drain(days=40)
-    assert 'class="arms"' not in page(shop, "theme")
+    assert 'class="changed arm"' not in page(shop, "theme")

@@ -117,7 +117,7 @@ def metric(id_: str) -> Response:
     measured = measure(app, id_, period, segment, level)
     with refusals():
         course = timeline.shown(series(app, versions_asked(app, id_), segment, level))
-    arms = [] if segment else experiment.arms(app, versions_asked(app, id_), period, level)
+    arms = [] if segment else experiment.sentences(app, versions_asked(app, id_), period, level)
     told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged), "arms": arms}
     return _estimates(app, measured, told, period, segment, course)
 

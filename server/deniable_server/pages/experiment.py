@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.measure.comparison import compare
@@ -16,30 +15,13 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.comparison import Comparison
     from deniable_server.service import App
 
-__all__ = ["Arm", "arms"]
+__all__ = ["sentences"]
 
 _MOST = 8  # arms of a metric
 
 
-@dataclass(frozen=True, slots=True)
-class Arm:
-    """An arm beside the base.
-
-    Parameters
-    ----------
-    a, b
-        The cells of the base and of the arm.
-    sentence
-        How they differ, in words.
-    """
-
-    a: str
-    b: str
-    sentence: str
-
-
-def arms(app: App, asked: Sequence[Declared], period: str | None, level: float) -> list[Arm]:
-    """Compare the arms of each experiment of a metric with their base, as far as they are published."""
+def sentences(app: App, asked: Sequence[Declared], period: str | None, level: float) -> list[str]:
+    """Compare the arms of each experiment of a metric with their base, as far as they are published, in words."""
     found = []
     for a, b in list(_pairs(app, asked[0]))[:_MOST]:
         try:
@@ -47,7 +29,7 @@ def arms(app: App, asked: Sequence[Declared], period: str | None, level: float) 
         except Refusal:
             continue
         if compared.differences:
-            found.append(Arm(a, b, _sentence(compared)))
+            found.append(_sentence(compared))
     return found
 
 
@@ -68,7 +50,8 @@ def _sentence(compared: Comparison) -> str:
     if not differing:
         return f"{arm} and {base} do not differ beyond chance so far."
     first = min(differing, key=lambda each: each.p_value)
-    others = f" {len(differing) - 1} more differ." if len(differing) > 1 else ""
+    more = len(differing) - 1
+    others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more else ""
     if first.value is None:
         low, high = first.interval
         reach = (first.second / high, first.second / low) if compared.scale == "log" else (low, high)

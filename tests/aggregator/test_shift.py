@@ -8,7 +8,7 @@ from panels import estimate, make, replay
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from deniable_aggregator.inference.shift import MEMORY, level, shifts
+from deniable_aggregator.inference.shift import MEMORY, confidence, shifts
 from deniable_aggregator.inference.slope import Course
 
 RARE = 1e-6  # chance that a test fails although the rate is exact
@@ -21,12 +21,14 @@ def found(case, shares, n, turnover, seed, runs, *, exact=True, **options):
     reports = replay(mechanism, shares, n, turnover, np.random.default_rng(seed), kept=kept, runs=runs)
     estimates = [estimate(mechanism, n, each, kept=kept) for each in reports]
     course = Course.of_shares(range(len(shares)), estimates, [0.0] * len(shares))
+    level = confidence(1)
     if exact:
-        ends = tuple(map(np.array, zip(*(each.interval(level(1)) for each in estimates), strict=True)))
+        ends = tuple(map(np.array, zip(*(each.interval(level) for each in estimates), strict=True)))
     else:  # tens of times faster
-        reach = -ndtri((1 - level(1)) / 2) * course.stderr
+        reach = -ndtri((1 - level) / 2) * course.stderr
         ends = course.estimates - reach, course.estimates + reach
-    return shifts(course, ends, **options), course, ends
+    p, q = mechanism.permanent_support if kept else (1, 0)
+    return shifts(course, ends, level, apart=1 / float(p - q), **options), course, ends
 
 
 def false(seen, runs):
@@ -49,6 +51,15 @@ def test_of_200_periods_at_most_a_twentieth_has_a_false_shift(case, turnover):
     """Kept responses share the most between periods, and panels of which some are replaced drift the furthest."""
     runs = 2000
     seen, *_ = found(case, [0.3] * 200, 2000, turnover, 62, runs, exact=False)
+    assert len({each.value for each in seen}) <= binom.isf(RARE, runs, 0.05)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", [("grr", 128, 5), ("l_grr", 64, 4)], ids=lambda case: case[0])
+def test_few_people_who_stay_are_no_shift(case):
+    """Of a hundred reports two are of holders. These stay for ten periods, so means of many periods are as skewed as one."""
+    runs = 2000
+    seen, *_ = found(case, [0.02] * 200, 100, 0.1, 76, runs)
     assert len({each.value for each in seen}) <= binom.isf(RARE, runs, 0.05)
 
 
@@ -87,7 +98,7 @@ def test_what_was_seen_stays():
     last, first = 140, 140 - MEMORY
     part = slice(first, last + 1)
     columns = [getattr(course, name)[part] for name in ("times", "reports", "repeats", "estimates", "stderr", "shared")]
-    again = shifts(Course(*columns), tuple(each[part] for each in ends))
+    again = shifts(Course(*columns), tuple(each[part] for each in ends), confidence(1))
     told = [(each.value, each.begins, each.size, each.low) for each in seen if each.seen == last]
     assert told
     assert told == [(each.value, each.begins + first, each.size, each.low) for each in again if each.seen + first == last]

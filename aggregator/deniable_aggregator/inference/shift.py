@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
 from deniable_aggregator.inference.slope import TURNOVERS
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     Ends = tuple[NDArray[np.float64], NDArray[np.float64]]
 
-__all__ = ["MEMORY", "Shift", "level", "shifts"]
+__all__ = ["MEMORY", "Shift", "confidence", "shifts"]
 
 _FALSE, _PERIODS = 0.05, 200
 """Chance that so many periods have a false shift, in any of the values."""
@@ -86,6 +87,10 @@ class _Errors:
         (periods,), the least number of devices.
     shared, fresh
         (periods, values), the variance that all reports of a person share, and the rest of the variance of an estimate.
+    apart
+        How far apart what two persons share may be.
+    skew
+        What skewness adds to a quantile, by Cornish and Fisher.
     """
 
     course: Course
@@ -94,22 +99,30 @@ class _Errors:
     people: NDArray[np.float64]
     shared: NDArray[np.float64]
     fresh: NDArray[np.float64]
+    apart: float
+    skew: float
 
     @classmethod
-    def of(cls, course: Course, ends: Ends) -> _Errors:
+    def of(cls, course: Course, ends: Ends, level: float, apart: float) -> _Errors:
         below, above = (np.square(end - course.estimates) for end in ends)
         people = np.array(course.reports, np.float64) / (1 + np.array(course.repeats, np.float64))
         one = np.square(course.stderr)
         shared = np.minimum(course.shared, one * people[:, None])
-        return cls(course, below, above, people, shared, one - shared / people[:, None])
+        z = -float(ndtri((1 - level) / 2))
+        return cls(course, below, above, people, shared, one - shared / people[:, None], apart, (z - 1 / z) / 6)
+
+    def at_quantile(self, shared: NDArray[np.float64], people: float) -> NDArray[np.float64]:
+        """Return the variance of a symmetric error that reaches as far as the skewed one of so many people."""
+        unlike = np.sqrt(np.maximum(1 - 4 * shared / self.apart**2, 0.0))
+        return np.asarray(np.square(np.sqrt(shared) + self.skew * self.apart * unlike / np.sqrt(people)), np.float64)
 
 
-def level(values: int) -> float:
+def confidence(values: int) -> float:
     """Return the confidence of the intervals from which the shifts of so many values are found."""
     return 1 - _FALSE / (_PERIODS * len(_WINDOWS) * values)
 
 
-def shifts(course: Course, ends: Ends, *, cycle: int = 1, least: float = 0.0) -> list[Shift]:
+def shifts(course: Course, ends: Ends, level: float, *, cycle: int = 1, least: float = 0.0, apart: float = 1.0) -> list[Shift]:
     """Find the shifts of a course, by the period in which each is seen.
 
     Parameters
@@ -117,11 +130,15 @@ def shifts(course: Course, ends: Ends, *, cycle: int = 1, least: float = 0.0) ->
     course
         Periods that are closed.
     ends
-        (periods, values) each, the intervals of all estimates at a `level`.
+        (periods, values) each, the intervals of all estimates.
+    level
+        The `confidence` of these.
     cycle
         Only periods so many apart, or a multiple of it, are alike: 7 for days.
     least
         Shifts that may be smaller than this do not count.
+    apart
+        How far apart what two persons share may be: 1 for shares, more if responses are kept.
 
     Notes
     -----
@@ -131,14 +148,19 @@ def shifts(course: Course, ends: Ends, *, cycle: int = 1, least: float = 0.0) ->
     shift where the interval is beyond `least`. It is a new one unless one of the 16 periods before had one in this direction.
 
     If the same devices answer in many periods, errors of periods go together, and drift as devices are replaced. How many are is
-    not known. So each interval is as wide as at the worst of all rates, as that of a slope is.
+    not known. So each interval is as wide as at the worst of all rates, as that of a slope is. And what few people share is
+    skewed, over however many periods they answer. So their part of the error is taken at its quantile (Cornish and Fisher), as if
+    some held the value and the others did not.
 
     References
     ----------
     G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
     27(10), 2008.
+
+    E. A. Cornish, R. A. Fisher: Moments and cumulants in the specification of distributions. Revue de l'Institut International de
+    Statistique 5(4), 1938.
     """
-    errors = _Errors.of(course, ends)
+    errors = _Errors.of(course, ends, level, apart)
     found: list[Shift] = []
     last: dict[tuple[int, bool], int] = {}
     for seen, contrasts in groupby(_contrasts(course, cycle), lambda each: each.seen):
@@ -187,7 +209,8 @@ def _drift(errors: _Errors, contrast: _Contrast) -> NDArray[np.float64]:
     worst = float(((1 - np.array(TURNOVERS)[:, None]) ** np.arange(len(apart)) @ apart).max())
     fresh, shared = np.square(weights) @ errors.fresh[rows], reports @ errors.shared[rows] / reports.sum()
     alone = fresh + shared * apart[0]
-    return np.asarray(np.sqrt((fresh + shared * worst) / np.where(alone > 0, alone, np.nan)), np.float64)
+    skewed = errors.at_quantile(shared, people.min())
+    return np.asarray(np.sqrt((fresh + skewed * worst) / np.where(alone > 0, alone, np.nan)), np.float64)
 
 
 def _plainest(looked: list[_Sized], least: float) -> Iterator[Shift]:

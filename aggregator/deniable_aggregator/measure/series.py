@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
 from deniable.registry.metric import Value
 from deniable_aggregator import tally
@@ -28,7 +29,7 @@ from deniable_aggregator.measure.refusal import Refusal, read_cell, withheld
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -482,8 +483,8 @@ def _shifted(current: Declared, kept: Sequence[tuple[_Estimated, Estimate]], val
         return {}
     gathered, estimates = [each for each, _ in kept], [each for _, each in kept]
     course = Course.of_shares([each.at for each in gathered], estimates, [each.repeats for each in gathered])
-    wanted = shift.level(1 if current.metric.type == "boolean" else values)
-    return _seen(current, gathered, course, [each.interval(wanted) for each in estimates], lambda distance: distance)
+    level = shift.confidence(1 if current.metric.type == "boolean" else values)
+    return _seen(current, gathered, course, [each.interval(level) for each in estimates], level)
 
 
 def _seen(
@@ -491,12 +492,22 @@ def _seen(
     gathered: Sequence[_Estimated],
     course: Course,
     ends: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
-    distance: Callable[[float], float],
+    level: float,
 ) -> dict[int, list[Shift]]:
     """Return the shifts that were seen in the periods shown, of each value."""
-    metric, told = current.metric, dict[int, list[Shift]]()
+    metric, mechanism, told = current.metric, current.mechanism, dict[int, list[Shift]]()
+    distance = moved(metric) if metric.estimate else float
     low, high = (np.array(each) for each in zip(*ends, strict=True))
-    for each in shift.shifts(course, (low, high), cycle=_ALIKE.get(metric.period, 1), least=float(metric.least_shift or 0)):
+    p, q = mechanism.permanent_support if metric.kept and isinstance(mechanism, Permanent) else (1, 0)
+    found = shift.shifts(
+        course,
+        (low, high),
+        level,
+        cycle=_ALIKE.get(metric.period, 1),
+        least=float(metric.least_shift or 0),
+        apart=1 / float(p - q),
+    )
+    for each in found:
         begins, seen = (gathered[at].released for at in (each.begins, each.seen))
         if gathered[each.seen].at >= 0:
             one = Shift(
@@ -583,6 +594,7 @@ def _mean_shifts(current: Declared, kept: Sequence[tuple[_Estimated, Centre]]) -
     if current.metric.least_shift is None or not kept:
         return []
     gathered, course = _mean_course(kept)
-    each = (centre.interval(shift.level(1)) for _, centre in kept)
+    level = shift.confidence(1)
+    each = (centre.interval(level) for _, centre in kept)
     ends = [(np.array([low]), np.array([high])) for low, high in each]
-    return _seen(current, gathered, course, ends, moved(current.metric)).get(0, [])
+    return _seen(current, gathered, course, ends, level).get(0, [])

@@ -100,7 +100,8 @@ def test_the_page_says_how_the_arms_differ(shop):
     html = page(shop, "theme")
     (sentence,) = re.findall(r'<p class="changed arm">([^<]*)</p>', html)
     assert re.fullmatch(
-        r"(dark|light): [\d.]+% with large, [\d.]+% with control \(\W?[\d.]+ to \W?[\d.]+ points\)\. 1 more differ\.", sentence
+        r"(dark|light): [\d.]+% with large, [\d.]+% with control \(\W?[\d.]+ to \W?[\d.]+ points\)\. 1 more value differs\.",
+        sentence,
     )
     assert "however often anybody looks" in html
     assert "Mean: " in page(shop, "size")

@@ -50,7 +50,8 @@ def _sentence(compared: Comparison) -> str:
     if not differing:
         return f"{arm} and {base} do not differ beyond chance so far."
     first = min(differing, key=lambda each: each.p_value)
-    others = f" So do {len(differing) - 1} other values." if len(differing) > 1 else ""
+    more = len(differing) - 1
+    others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more else ""
     if first.value is None:
         low, high = first.interval
         reach = (first.second / high, first.second / low) if compared.scale == "log" else (low, high)

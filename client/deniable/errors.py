@@ -34,7 +34,18 @@ __all__ = [
 
 
 class DeniableError(Exception):
-    """Base of all errors raised by deniable."""
+    """Base of all errors raised by deniable. They can be pickled, so that other processes can hand them on."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return how a copy is made: with the same message and attributes."""
+        return _copied, (type(self), self.args, self.__dict__)
+
+
+def _copied(kind: type[DeniableError], arguments: tuple[object, ...], attributes: dict[str, object]) -> DeniableError:
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
 
 
 class ParameterError(DeniableError, ValueError):

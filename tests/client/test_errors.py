@@ -50,3 +50,20 @@ def test_faults_are_values():
     fault = Fault("m.toml", "a", "x is y", 1)
     assert pickle.loads(pickle.dumps(fault)) == fault
     assert len({fault, Fault("m.toml", "a", "x is y", 1)}) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.ParameterError("a rule holds", "another"),
+        errors.PayloadError("payload_length", "a rule"),
+        errors.RegistryError([errors.Fault("metrics.toml", "ui.theme", "a rule", 3)]),
+        errors.ServedRegistryError([errors.Fault("metrics.toml", "-", "a rule")]),
+        errors.ConfigurationError("a rule"),
+    ],
+)
+def test_another_process_can_hand_an_error_on(error):
+    """A copy says the same, and has the same attributes."""
+    copied = pickle.loads(pickle.dumps(error))
+    assert type(copied) is type(error)
+    assert (str(copied), copied.args, vars(copied)) == (str(error), error.args, vars(error))

@@ -19,7 +19,7 @@ import requests
 
 
 def demo(*arguments, timeout=150):
-    command = [sys.executable, "-m", "deniable", "demo", "--json", *map(str, arguments)]
+    command = [sys.executable, "-m", "deniable", "demo", "--json", "--no-year", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False, stdin=subprocess.DEVNULL)
 
 
@@ -60,6 +60,24 @@ def test_flights_are_recovered():
     assert [row["figure"] for row in delay["rows"]] == ["median", "90% quantile"]
     assert all(row["inside"] for row in delay["rows"] if row["resolved"])
     assert all(-60 <= row["low"] <= row["estimated"] <= row["high"] <= 600 for row in delay["rows"])
+
+
+def test_a_year_of_days():
+    """The second act finds days that truly differ, months and arms of an experiment, each beside the truth; the page has them."""
+    done = demo_inside("--devices", 100, "--year")
+    assert done.returncode == 0, done.stderr
+    year = json.loads(done.stdout)["year"]
+    assert (year["days"], year["reports"]) == (365, 3 * 336_776)
+    assert year["shifts"]
+    for shift in year["shifts"]:
+        assert abs(shift["true"]) > 0.05  # which is far more than days usually differ
+        assert shift["true"] * shift["estimated"] > 0
+        assert shift["low"] < shift["high"]
+    assert 0.1 < year["months"]["true"] < 0.3
+    assert abs(year["experiment"]["true"]) < 0.005
+    for found in (year["months"], year["experiment"]):
+        assert found["low"] <= found["true"] <= found["high"]
+        assert found["high"] - found["low"] < 0.1
 
 
 def test_a_user_brings_data(tmp_path):
@@ -136,7 +154,7 @@ def test_a_wrong_estimate_fails_the_demo(monkeypatch, capsys):
         return {metric: dict(zip(of, reversed(of.values()), strict=True)) for metric, of in shares(self).items()}
 
     monkeypatch.setattr(Population, "shares", shifted)
-    assert cli.main(["demo", "--devices", "3000", "--epsilon", "6"]) == 1
+    assert cli.main(["demo", "--no-year", "--devices", "3000", "--epsilon", "6"]) == 1
     assert "OUTSIDE" in capsys.readouterr().out
 
 

@@ -26,6 +26,7 @@ def demo(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--port", type=int, help="port of the server on this machine (default: a free one)")
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.add_argument("--all", action="store_true", help="show every value, not only the most frequent")
+    parser.add_argument("--year", action=argparse.BooleanOptionalAction, default=True, help="have the second act: a year of days")
     about = "leave the page up until Ctrl-C, or not (default: in a terminal)"
     parser.add_argument("--keep", action=argparse.BooleanOptionalAction, help=about)
     return _run

@@ -15,7 +15,7 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import sqrt
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from deniable.registry import Metric, Registry
     from deniable_server.local.population import Answer, Population
+    from deniable_server.local.year import Outcome, Year
 
 __all__ = ["run"]
 
@@ -68,6 +69,8 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         everybody = population.flights()
     people = everybody.sample(arguments.devices, arguments.seed)
+    if not arguments.year:
+        people = replace(people, year=None)
     with tempfile.TemporaryDirectory(prefix="deniable-demo-") as folder:
         # In a given store the demo uses a new app, so that earlier reports are not in its sums.
         app = f"demo-{token_hex(4)}" if arguments.redis_url else "demo"
@@ -95,11 +98,12 @@ def run(arguments: argparse.Namespace) -> int:
             seconds = time.monotonic() - started
             results = [_compare(metric_id, shares, stack, settings, loaded) for metric_id, shares in people.shares().items()]
             numbers = [_compare_number(metric_id, true, stack, settings) for metric_id, true in people.numbers().items()]
-            outcome = _outcome(people, arguments.epsilon, stack, seconds, results, numbers)
+            year = _second_act(people.year, stack, settings, console, store) if people.year else None
+            outcome = _outcome(people, arguments.epsilon, stack, seconds, results, numbers, year)
             if arguments.json:
                 print(json.dumps(outcome, indent=2), flush=True)
             else:
-                _show(outcome, results, numbers, show_all=arguments.all)
+                _show(outcome, results, numbers, year, show_all=arguments.all)
             _keep_page_up(stack, console, keep=_stays(arguments))
     return 0 if outcome["all_inside"] else 1
 
@@ -155,6 +159,20 @@ def _collect(people: Population, stack: Stack, settings: Settings, console: Cons
             progress.update(counted, completed=done)
             time.sleep(0.1)
         progress.update(counted, completed=done)
+
+
+def _second_act(year: Year, stack: Stack, settings: Settings, console: Console, store: Store) -> Outcome:
+    """Let the devices of a year answer, publish it, and ask what changed."""
+    console.print("Second act: a year of days, whose reports are counted here, because no server takes reports so late.")
+    loaded = registry.load(settings.registry)
+    columns = TextColumn("{task.description:>18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    with Progress(*columns, console=console) as progress:
+        answered = progress.add_task("reports counted", total=3 * len(year.flights))
+        for reports in year.put(store, loaded):
+            progress.update(answered, advance=reports)
+    console.print("Publishing the year ...")
+    Publisher(store, loaded).publish(time.time())
+    return year.outcome(lambda path: _get(stack, settings, f"/api/v1/metrics/{path}"), LEVEL)
 
 
 def _chunks(rows: list[Any], size: int) -> Iterator[list[Any]]:
@@ -304,10 +322,17 @@ def _compare_number(metric_id: str, truths: dict[str, float], stack: Stack, sett
 
 
 def _outcome(
-    people: Population, epsilon: str, stack: Stack, seconds: float, results: list[Result], numbers: list[NumberResult]
+    people: Population,
+    epsilon: str,
+    stack: Stack,
+    seconds: float,
+    results: list[Result],
+    numbers: list[NumberResult],
+    year: Outcome | None,
 ) -> dict[str, Any]:
     reports = _reports(people)
-    figures = [row.inside for number in numbers for row in number.rows if row.resolved]
+    figures = [year.months.inside, year.experiment.inside] if year else []
+    figures += [row.inside for number in numbers for row in number.rows if row.resolved]
     return {
         "source": people.source,
         "devices": _devices(people),
@@ -320,10 +345,13 @@ def _outcome(
         "all_inside": all(row.inside for result in results for row in result.rows) and all(figures),
         "metrics": [asdict(result) for result in results],
         "numbers": [asdict(number) for number in numbers],
+        "year": asdict(year) if year else None,
     }
 
 
-def _show(outcome: dict[str, Any], results: list[Result], numbers: list[NumberResult], *, show_all: bool) -> None:
+def _show(
+    outcome: dict[str, Any], results: list[Result], numbers: list[NumberResult], year: Outcome | None, *, show_all: bool
+) -> None:
     console = Console(file=terminal.raw(sys.stdout))
     for result in results:
         console.print(_table(result, show_all=show_all))
@@ -332,12 +360,28 @@ def _show(outcome: dict[str, Any], results: list[Result], numbers: list[NumberRe
     for number in numbers:
         console.print(_number_table(number))
         console.print()
+    if year:
+        console.print(_year_table(year))
+        console.print("The interval of a shift is its own, and holds with those of all shifts in 200 days.\n")
     verdict = "every true figure lies" if outcome["all_inside"] else "NOT every true figure lies"
     console.print(
         f"{outcome['devices']:,} devices of {outcome['source']}; {outcome['reports']:,} reports in {outcome['seconds']:.1f} s "
         f"({outcome['reports_per_second']:,}/s); {verdict} in its {LEVEL:.1%} interval."
     )
     console.print("Next: `deniable init` writes a metrics.toml for an app of yours, and says what comes after it.")
+
+
+def _year_table(year: Outcome) -> Table:
+    title = f"Departed late, in {year.days} days: {year.reports:,} reports"
+    table = Table(title=title, title_justify="left")
+    table.add_column("what differs")
+    for heading in ("truly, in points", "estimated", "interval", "holds the true one"):
+        table.add_column(heading, justify="right")
+    for found in (*year.shifts, year.months, year.experiment):
+        interval = f"{100 * found.low:+6.1f} to {100 * found.high:+6.1f}"
+        inside = "yes" if found.inside else "OUTSIDE"
+        table.add_row(found.what, f"{100 * found.true:+.1f}", f"{100 * found.estimated:+.1f}", interval, inside)
+    return table
 
 
 def _number_table(number: NumberResult) -> Table:

@@ -42,7 +42,7 @@ def answer(dsn: str, registry_path: str, names: list[str], rows: list[tuple[Answ
     settings = SenderSettings(flush_at=500, queue_size=len(rows) * len(names) + 1)
     # One process records for many devices, which the SDK treats as one: so it may answer as often, without a budget or a state.
     loaded = registry.load(registry_path)
-    of_all = replace(loaded, metrics={id_: replace(metric, per_period=len(rows)) for id_, metric in loaded.metrics.items()})
+    of_all = replace(loaded, metrics={name: replace(loaded.metrics[name], per_period=len(rows)) for name in names})
     with Client(dsn=dsn, registry=of_all, consent=True, settings=settings, caps=_UNLIMITED, state=None, strict=True) as client:
         for row in rows:
             for name, value in zip(names, row, strict=True):
@@ -74,6 +74,7 @@ def answer_daily(dsn: str, registry_path: str, name: str, rows: list[tuple[int, 
     """
     _forget_this_user()
     loaded, today = registry.load(registry_path), time.time()
+    loaded = replace(loaded, metrics={name: loaded.metrics[name]})
     for row in rows:
         days = [today - _DAY * ago for ago in reversed(range(len(row)))]
         clock = _Clock()

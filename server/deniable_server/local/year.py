@@ -1,0 +1,217 @@
+"""The demo's second act: a year of flights, day by day, with segments, months to compare, and an experiment.
+
+No server takes reports of days that are long over. So each flight's device answers here, and the sums are put into the store as
+a worker puts them. From there on all is as ever: they are published, and asked for over the API.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from deniable.declared import Declared
+from deniable.registry import period
+from deniable.wire.report import Stratum
+from deniable_aggregator import tally
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from deniable.registry import Metric, Registry
+    from deniable_aggregator.store import Store
+
+__all__ = ["Found", "Outcome", "Year"]
+
+DAILY, MONTHLY, TRIED = "departure.late", "departure.late_month", "boarding.late"
+ARMS = ("control", "zones")
+_WORKER = "demo"
+
+
+class Flight(NamedTuple):
+    """What the device of a flight knows.
+
+    Parameters
+    ----------
+    day
+        When it departed.
+    airport, carrier, boarding
+        Its segments.
+    late
+        Its answer.
+    """
+
+    day: date
+    airport: str
+    carrier: str
+    boarding: str
+    late: bool
+
+    def segment(self, metric: Metric) -> str:
+        """Write the segment of its reports of a metric."""
+        return ",".join(f"{name}={getattr(self, name)}" for name in metric.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A difference that was found, beside the true one.
+
+    Parameters
+    ----------
+    what
+        In words.
+    true, estimated, low, high
+        Differences of two shares, with the interval.
+    """
+
+    what: str
+    true: float
+    estimated: float
+    low: float
+    high: float
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds the true difference."""
+        return self.low <= self.true <= self.high
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the year shows.
+
+    Parameters
+    ----------
+    days, reports
+        How many there were.
+    shifts
+        Shifts of the last days of the year.
+    months
+        Two months compared.
+    experiment
+        The arms of the experiment compared.
+    """
+
+    days: int
+    reports: int
+    shifts: list[Found]
+    months: Found
+    experiment: Found
+
+
+@dataclass(frozen=True)
+class Year:
+    """A year of flights, moved by whole weeks so that it ended within the last seven days.
+
+    Parameters
+    ----------
+    flights
+        With their own dates.
+    """
+
+    flights: list[Flight]
+
+    @cached_property
+    def moved(self) -> list[Flight]:
+        """The flights with the dates that they have here."""
+        weeks = (datetime.now(UTC).date() - timedelta(days=1) - max(flight.day for flight in self.flights)).days // 7
+        return [flight._replace(day=flight.day + timedelta(weeks=weeks)) for flight in self.flights]
+
+    def tables(self, epsilon: str) -> str:
+        """Write the part of a metrics.toml that asks about the year."""
+
+        def metric(name: str, more: str, about: str) -> str:
+            told = f'epsilon = {epsilon}\n{more}\ndescription = "{about}"\nowner = "the demo"\n'
+            return f'[metrics."{name}"]\ntype = "boolean"\n{told}'
+
+        values = {name: sorted({getattr(flight, name) for flight in self.flights}) for name in ("airport", "carrier")}
+        return "\n".join(
+            [
+                "[segments]",
+                *(f"{name} = {each}".replace("'", '"') for name, each in (values | {"boarding": list(ARMS)}).items()),
+                f'\n[experiments]\nboarding = {{ base = "{ARMS[0]}", planned = 0.02 }}\n',
+                metric(DAILY, 'segments = ["airport", "carrier"]\nleast_shift = 0.02', "Whether a flight departed late, by day"),
+                metric(MONTHLY, 'period = "month"', "Whether a flight departed late, by month"),
+                metric(TRIED, 'period = "month"\nsegments = ["boarding"]', "Departed late, in an experiment without effect"),
+            ]
+        )
+
+    def put(self, store: Store, registry: Registry) -> Iterator[int]:
+        """Let all devices answer, and put the sums into the store; yield the number of reports after each day."""
+        asked = [Declared.of(registry.metrics[name]) for name in (DAILY, MONTHLY, TRIED)]
+        by_day: dict[date, list[Flight]] = defaultdict(list)
+        for flight in self.moved:
+            by_day[flight.day].append(flight)
+        for day, flights in sorted(by_day.items()):
+            deltas: dict[Any, Any] = {}
+            for question in asked:
+                of = period.of(datetime(day.year, day.month, day.day, tzinfo=UTC), question.metric.period)
+                payloads: dict[str, list[bytes]] = defaultdict(list)
+                for flight in flights:
+                    payloads[flight.segment(question.metric)].append(question.mechanism.randomize(int(flight.late)))
+                for segment, each in payloads.items():
+                    stratum = Stratum(question.metric.id, question.metric.version, question.fingerprint, of, segment)
+                    deltas[stratum] = tally.count(question.mechanism.layout, b"".join(each)).cells
+            store.commit(_WORKER, [], deltas, int(time.time()))
+            yield len(flights) * len(asked)
+
+    def outcome(self, get: Callable[[str], Any], level: float) -> Outcome:
+        """Ask for what the year shows, and put the truth beside it.
+
+        Parameters
+        ----------
+        get
+            Asks the API for a path below the metrics.
+        level
+            Of the intervals; shifts have their own.
+        """
+        days = {flight.day for flight in self.moved}
+        return Outcome(
+            len(days), 3 * len(self.flights), list(self._shifts(get)), self._months(get, level), self._arms(get, level)
+        )
+
+    def _shifts(self, get: Callable[[str], Any]) -> Iterator[Found]:
+        series = get(f"{DAILY}/series")
+        (line,) = (line for line in series["lines"] if line["value"] is True)
+        by_day = _shares((flight.day, flight.late) for flight in self.moved)
+        for shift in line["shifts"]:
+            first, last = (date.fromisoformat(shift[end]) for end in ("begins", "seen"))
+            days = [day for day in by_day if first <= day <= last]
+            before = [[day - timedelta(weeks=weeks) for weeks in range(1, 9)] for day in days]
+            usual = [
+                sum(by_day[each] for each in some if each in by_day) / sum(each in by_day for each in some) for some in before
+            ]
+            true = sum(by_day[day] - mean for day, mean in zip(days, usual, strict=True)) / len(days)
+            span = str(first) if first == last else f"{first} to {last}"
+            yield Found(f"shift: {shift['direction']} on {span}", true, shift["size"], *shift["interval"])
+
+    def _months(self, get: Callable[[str], Any], level: float) -> Found:
+        """Compare the latest flights in the two whole months in which the true shares are furthest apart."""
+        months = _shares((f"{flight.day:%Y-%m}", flight.late) for flight in self.moved)
+        whole = sorted(months)[1:-1]
+        a, b = min(whole, key=months.__getitem__), max(whole, key=months.__getitem__)
+        return _found(f"{b} against {a}", months[b] - months[a], get(f"{MONTHLY}/compare?a={a}&b={b}&level={level}"))
+
+    def _arms(self, get: Callable[[str], Any], level: float) -> Found:
+        arms = _shares((flight.boarding, flight.late) for flight in self.moved)
+        a, b = ARMS
+        answer = get(f"{TRIED}/compare?a=boarding={a}&b=boarding={b}&level={level}")
+        return _found(f"experiment: {b} against {a}", arms[b] - arms[a], answer)
+
+
+def _found(what: str, true: float, answer: dict[str, Any]) -> Found:
+    (late,) = (each for each in answer["differences"] if each["value"] is True)
+    return Found(what, true, late["difference"], *late["interval"])
+
+
+def _shares(answers: Iterable[tuple[Any, bool]]) -> dict[Any, float]:
+    """Return the share of late flights of each group."""
+    late: Counter[Any] = Counter()
+    of: Counter[Any] = Counter()
+    for group, was_late in answers:
+        of[group] += 1
+        late[group] += was_late
+    return {group: late[group] / of[group] for group in of}

@@ -37,6 +37,7 @@ __all__ = ["rows"]
 
 _MOST_VALUES = 400_000  # what is estimated in no longer than a few seconds
 _CANDIDATE, _SEARCH, _FIT = 20, 40_000, 33_000  # values that take as long as one candidate, one search, one distribution
+_COMPARED, _READ = 10, 0.1  # and as long as one value that is compared, as one cell of a tally that is read
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +181,12 @@ class _Estimates:
         self._by_value = "value" in query.dimensions
         keeps = partial(kept, query) if self._by_value else MEAN.__eq__
         self.wanted = Wanted(keeps, query.target, query.view == "consistent", query.level)
-        strata = {stratum: each.declared for each in needed if self._estimated(each.declared) for stratum in each.chosen}
-        if sum(self._cost(declared) for declared in strata.values()) > _MOST_VALUES:
+        distinct = {tuple(each.chosen): each.declared for each in needed if self._estimated(each.declared)}
+        strata = {stratum: declared for each, declared in distinct.items() for stratum in each}
+        each_value = _COMPARED if query.compare else 1
+        estimating = sum(self._cost(declared, each_value) for declared in distinct.values())
+        reading = sum(_READ * each.layout.rows * each.layout.width for each in strata.values())
+        if estimating + reading > _MOST_VALUES:
             rule = "this would take too long to estimate"
             raise QueryTooLarge(f"{rule}: ask for a shorter date_range, fewer metrics, or fewer segments")
         tallies = app.store.releases.some([each.layout for each in strata.values()], list(strata))
@@ -202,15 +207,15 @@ class _Estimates:
     def _estimated(self, declared: Declared) -> bool:
         return self._by_value or bool(declared.metric.estimate)
 
-    def _cost(self, declared: Declared) -> int:
-        """Return how many values take as long as one release of a metric."""
-        metric, layout = declared.metric, declared.layout
+    def _cost(self, declared: Declared, each_value: int) -> int:
+        """Return how many values take as long as the estimates of one tally."""
+        metric = declared.metric
         if metric.estimate == "distribution" and any(map(self.wanted.kept, QUANTILE_NAMES)):
             return _FIT
         if metric.discover:
             return _SEARCH
         size = 1 if metric.estimate else _CANDIDATE * len(declared.candidates) if metric.open else metric.domain_size
-        return max(size, layout.rows * layout.width)
+        return each_value * size
 
 
 def _rise(estimates: _Estimates, course: Sequence[tuple[int, Found]], level: float) -> tuple[Lines, NDArray[np.float64]] | None:

@@ -182,6 +182,10 @@ class Query:
         """Compare with the range of the same length before; or whole weeks before, so that weekdays match."""
         return self._with(compare={"date_range": "previous", **({"match": "weekday"} if weekday else {})})
 
+    def pool(self) -> Query:
+        """Estimate the values that versions have in common from all of them together."""
+        return self._with(pool=True)
+
     def trend(self) -> Query:
         """Add the slope of a line through the closed periods."""
         return self._with(include=["trend"])

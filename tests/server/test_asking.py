@@ -74,6 +74,7 @@ def test_rows_are_those_of_the_server(url, filled):  # noqa: F811
     (row,) = Query(url, READ).metric("wait").last(30).where(value="mean").compare_previous(weekday=True).rows()
     assert (row["metric"], row["difference"]) == ("wait", None)
     assert all(0 <= row["estimate"] <= 1 for row in Query(url, READ).metric("theme").consistent().rows())
+    assert [row["version"] for row in Query(url, READ).metric("tools").pool().rows()] == [1, 1]
     assert [row["n"] for row in Query(url, READ).metric("theme", "wait").by(values=False).rows()] == [1390, 800]
 
 

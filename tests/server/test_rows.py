@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from pyarrow import feather, parquet
 
@@ -358,6 +359,7 @@ def test_the_address_asks_the_same_as_the_body(filled):
     asked |= {name: ",".join(query[name]) for name in ("metrics", "date_range", "dimensions", "include")}
     asked |= {"target": "respondents", "level": 0.9, "limit": 7, "offset": 1}
     assert get(filled, **asked).get_json() == ask(filled, **query)
+    assert get(filled, metrics="theme", pool="true").get_json()["query"]["pool"] is True
     assert get(filled, metrics="theme", date_range="30d").get_json()["query"]["date_range"] == "30d"
 
 
@@ -420,6 +422,8 @@ def test_every_format_has_the_same_rows(filled):
         for row in found:
             row["time"] = f"{row['time']:%Y-%m-%dT%H:%M:%SZ}"
         assert found == whole
+        frame = {"parquet": pl.read_parquet, "arrow": pl.read_ipc}[name](io.BytesIO(answer.get_data()))
+        assert frame["estimate"].to_list() == [row["estimate"] for row in whole]
         assert json.loads(table.schema.metadata[b"deniable"])["query"]["metrics"] == ["theme", "wait"]
 
 

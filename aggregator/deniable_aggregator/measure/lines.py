@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from deniable_aggregator.inference.slope import Course, slope
 from deniable_aggregator.inference.some_values import some_values
 from deniable_aggregator.measure.differing import differing_means, moved
 from deniable_aggregator.measure.estimates import decoded
+from deniable_aggregator.measure.merge import Decoded, common
 from deniable_aggregator.measure.numbers import QUANTILES, centre_of, spread_of, to_number
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.numbers import Centre
     from deniable_aggregator.tally import Tally
 
-__all__ = ["MEAN", "QUANTILE_NAMES", "Lines", "Wanted", "differences", "lines_of", "trends"]
+__all__ = ["MEAN", "QUANTILE_NAMES", "Lines", "Wanted", "differences", "lines_of", "pooled", "trends"]
 
 MEAN = "mean"
 QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
@@ -75,6 +76,8 @@ class Lines:
         What the estimates are made of; None of a number.
     centre
         Of a number; else None.
+    decoded
+        All shares, wanted or not; None of a number.
     """
 
     declared: Declared
@@ -87,6 +90,7 @@ class Lines:
     interval: Callable[[float], Ends]
     shares: Estimate | None
     centre: Centre | None
+    decoded: Decoded | None
 
     @property
     def alike(self) -> tuple[object, ...]:
@@ -125,6 +129,7 @@ def _shares(declared: Declared, counted: Tally, periods: Mapping[str, float], ag
         interval=lambda level: some.interval(level, target=wanted.target),
         shares=some,
         centre=None,
+        decoded=Decoded(declared, periods, values, whole),
     )
 
 
@@ -157,6 +162,33 @@ def _numbers(declared: Declared, counted: Tally, _: Mapping[str, float], again: 
         interval=interval,
         shares=None,
         centre=centre,
+        decoded=None,
+    )
+
+
+def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
+    """Combine what is estimated from several versions; None if they have no values in common, or are numbers."""
+    decoded_ = [each.decoded for each in several if each.decoded]
+    found = common(decoded_) if len(decoded_) == len(several) else None
+    if found is None:
+        return None
+    positions, combined = found
+    metric = several[0].declared.metric
+    labels = [metric.label(position) for position in positions]
+    places = [at for at, label in enumerate(labels) if wanted.kept(label)]
+
+    def interval(level: float) -> Ends:
+        low, high = combined.interval(level)
+        return low[places], high[places]
+
+    return replace(
+        several[0],
+        n=sum(each.n for each in several),
+        labels=[labels[at] for at in places],
+        estimates=combined.frequency[places],
+        stderr=combined.stderr[places],
+        detected=[None] * len(places),
+        interval=interval,
     )
 
 

@@ -17,7 +17,7 @@ from deniable_aggregator.publish import release
 
 if TYPE_CHECKING:
     from collections.abc import Collection as Some
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from datetime import datetime
 
     from deniable.declared import Declared, Definition
@@ -110,6 +110,10 @@ class Published:
 
     def find(self, words: Words, first: str, last: str) -> Found | None:
         """Return the releases of a cell between two periods, of the highest version that has any."""
+        return next(self.find_each(words, first, last), None)
+
+    def find_each(self, words: Words, first: str, last: str) -> Iterator[Found]:
+        """Yield the releases of a cell between two periods for each version that has any, the highest first."""
         for declared in self.versions:
             there = self._of(declared, words)
             if first == last:
@@ -117,12 +121,11 @@ class Published:
             else:
                 chosen = dict(each for name, each in sorted(there.items()) if first <= name <= last)
             if chosen:
-                return Found(declared, chosen)
-        return None
+                yield Found(declared, chosen)
 
-    def state(self, words: Words, name: str | None, found: Found | None) -> str:
+    def state(self, words: Words, name: str | None, *, published: bool) -> str:
         """Say what became of a cell in a period."""
-        if found:
+        if published:
             return "published"
         if name is None:
             return "withheld" if self._within else "missing"
@@ -165,6 +168,8 @@ def _check(query: Query) -> None:
         raise UnknownDimension("dimensions names each dimension once")
     if "value" not in query.dimensions and any(each.dimension == "value" for each in query.filters):
         raise UnknownDimension("values are filtered where value is one of the dimensions")
+    if query.pool and (compare or query.include or query.view == "consistent" or query.target == "respondents"):
+        raise IncompatibleMembers("versions are pooled in the raw view of the population, without compare and trend")
     if query.view == "consistent" and (compare or query.include):
         raise IncompatibleMembers("consistent shares are biased, so compare and trend are of the view raw")
     if compare is None:

@@ -36,7 +36,7 @@ Kind = Literal["text", "integer", "number", "boolean", "time"]
 
 COLUMNS: dict[str, tuple[Kind, str]] = {
     "metric": ("text", "id of the metric"),
-    "version": ("integer", "the version that the row is of"),
+    "version": ("integer", "the version that the row is of; null of several"),
     "period": ("text", "the last period of the release"),
     "time": ("time", "when the period begins, as in RFC 3339"),
     "value": ("text", "the answer, as pages show it; of a number mean, or a quantile such as p50"),
@@ -151,6 +151,8 @@ class Query(Struct, frozen=True, forbid_unknown_fields=True):
         Rows that are wanted; all of them hold.
     compare
         What rows are compared with.
+    pool
+        Whether a row is of all versions that have releases, instead of the highest: of the values that mean the same in all.
     target
         Whose shares and means are estimated: of the population that respondents were drawn from, or of the respondents.
     view
@@ -169,6 +171,7 @@ class Query(Struct, frozen=True, forbid_unknown_fields=True):
     dimensions: Annotated[tuple[_Text, ...], Meta(max_length=_MOST_DIMENSIONS)] = ("value",)
     filters: Annotated[tuple[Filter, ...], Meta(max_length=_MOST_DIMENSIONS)] = ()
     compare: CompareWith | None = None
+    pool: bool = False
     target: Literal["population", "respondents"] = "population"
     view: Literal["raw", "consistent"] = "raw"
     level: Annotated[float, Meta(ge=0.5, le=0.999999)] = LEVEL

@@ -16,7 +16,7 @@ from deniable.registry import period
 from deniable_aggregator import tally
 from deniable_aggregator.decode.multiple_testing import holm_adjusted
 from deniable_aggregator.measure.cells import kept, segments_of
-from deniable_aggregator.measure.lines import MEAN, QUANTILE_NAMES, Lines, Wanted, differences, lines_of, trends
+from deniable_aggregator.measure.lines import MEAN, QUANTILE_NAMES, Lines, Wanted, differences, lines_of, pooled, trends
 from deniable_aggregator.measure.look_up import Found, state_of
 from deniable_aggregator.measure.published import by_period
 from deniable_aggregator.measure.query import COLUMNS, MOST_ROWS, About, Column, Page, QueryTooLarge, Rows
@@ -51,7 +51,7 @@ class _Group:
     words, name
         Of its cell, and its period; None: all together.
     found
-        What it rests on; None if nothing is published.
+        What it rests on, of each version; nothing if nothing is published.
     lines
         What is estimated; None likewise, and where no value is asked for.
     apart
@@ -63,7 +63,7 @@ class _Group:
     of: Published
     words: Words
     name: str | None
-    found: Found | None
+    found: Sequence[Found]
     lines: Lines | None
     apart: NDArray[np.float64] | None
     rise: NDArray[np.float64] | None
@@ -80,7 +80,7 @@ class _Wish(NamedTuple):
     of: Published
     words: Words
     name: str | None
-    found: Found | None
+    found: Sequence[Found]
     sides: tuple[Found, Found] | None
 
 
@@ -137,14 +137,17 @@ def _wishes(query: Query, of: Published) -> Iterator[_Wish]:
     for words in of.groups:
         for name in names:
             first, last = (of.first, of.last) if name is None else (name, name)
-            found = of.find(words, first, last)
+            found = list(of.find_each(words, first, last))[: None if query.pool else 1]
             yield _Wish(of, words, name, found, _sides(query, of, words, found, (first, last)))
 
 
-def _sides(query: Query, of: Published, words: Words, found: Found | None, span: tuple[str, str]) -> tuple[Found, Found] | None:
+def _sides(
+    query: Query, of: Published, words: Words, several: Sequence[Found], span: tuple[str, str]
+) -> tuple[Found, Found] | None:
     """Return what a group is compared with, and what is compared with it."""
-    if found is None or query.compare is None:
+    if not several or query.compare is None:
         return None
+    (found,) = several
     if of.earlier:
         base = of.find(words, *map(of.earlier.of, span))
         return (base, found) if base else None
@@ -167,7 +170,7 @@ def _course(of: Published, words: Words) -> list[tuple[int, Found]]:
 
 def _founds(wishes: Sequence[_Wish]) -> Iterator[Found]:
     for wish in wishes:
-        yield from filter(None, (wish.found, *(wish.sides or ())))
+        yield from (*wish.found, *(wish.sides or ()))
 
 
 # Estimates
@@ -204,6 +207,14 @@ class _Estimates:
             self._lines[strata] = lines_of(found.declared, counted, periods, self.wanted)
         return self._lines[strata]
 
+    def together(self, several: Sequence[Found]) -> tuple[Sequence[Found], Lines | None]:
+        """Return what is estimated from all versions together, or else from the first, with the versions that it is of."""
+        each = [lines for found in several if (lines := self.of(found))]
+        if not each:
+            return several, None
+        all_ = pooled(each, self.wanted)
+        return (several, all_) if all_ else (several[:1], each[0])
+
     def _estimated(self, declared: Declared) -> bool:
         return self._by_value or bool(declared.metric.estimate)
 
@@ -225,14 +236,14 @@ def _rise(estimates: _Estimates, course: Sequence[tuple[int, Found]], level: flo
 
 
 def _group(estimates: _Estimates, wish: _Wish, rise: tuple[Lines, NDArray[np.float64]] | None) -> _Group:
-    lines = estimates.of(wish.found) if wish.found else None
+    found, lines = estimates.together(wish.found)
     apart = None
     if lines and wish.sides:
         base, own = map(estimates.of, wish.sides)
         if base and own and own.labels == lines.labels:
             apart = differences(base, own, estimates.wanted)
     alike = rise is not None and lines is not None and rise[0].alike == lines.alike
-    return _Group(wish.of, wish.words, wish.name, wish.found, lines, apart, rise[1] if rise and alike else None)
+    return _Group(wish.of, wish.words, wish.name, found, lines, apart, rise[1] if rise and alike else None)
 
 
 # Rows
@@ -279,14 +290,15 @@ def _common(query: Query, group: _Group) -> dict[str, Cell]:
     """Return what the rows of a group have in common, with None for all else."""
     of, found = group.of, group.found
     common: dict[str, Cell] = dict.fromkeys(each.name for each in _columns(query))
-    common |= {"metric": of.versions[0].metric.id, "state": of.state(group.words, group.name, found)}
+    common |= {"metric": of.versions[0].metric.id, "state": of.state(group.words, group.name, published=bool(found))}
     if group.name is not None:
         common |= {"period": group.name, "time": f"{period.bounds(group.name, of.length)[0]:%Y-%m-%dT%H:%M:%SZ}"}
     common |= dict(zip(segments_of(query), group.words, strict=True))
     if found:
-        metric = found.declared.metric
-        common |= {"version": metric.version, "n": found.n, "closed": found.closed}
-        common |= {"mechanism": found.declared.mechanism.name, "epsilon": float(metric.epsilon)}
+        common |= {"n": sum(each.n for each in found), "closed": all(each.closed for each in found)}
+        each = [(e.metric.version, e.mechanism.name, float(e.metric.epsilon)) for e in (some.declared for some in found)]
+        alike = (values[0] if len(set(values)) == 1 else None for values in zip(*each, strict=True))
+        common |= dict(zip(("version", "mechanism", "epsilon"), alike, strict=True))
     return common
 
 

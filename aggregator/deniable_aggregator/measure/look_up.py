@@ -129,13 +129,24 @@ class Published:
             return "published"
         if name is None:
             return "withheld" if self._within else "missing"
-        some = (self._of(declared, words).items() for declared in self.versions)
-        if any(note.covers(last, name) for each in some for last, (_, note) in each):
+        some = (self._joining.get(self._key(declared, words), ()) for declared in self.versions)
+        if any(note.covers(last, name) for each in some for last, note in each):
             return "joined"
         return "withheld" if name in self._within else "missing"
 
+    @cached_property
+    def _joining(self) -> Mapping[tuple[Definition, str], Sequence[tuple[str, Release]]]:
+        """The releases that cover several periods, each with its last one."""
+        found: dict[tuple[Definition, str], list[tuple[str, Release]]] = {}
+        for key, each in self.releases.items():
+            found[key] = [(last, note) for last, (_, note) in each.items() if note.first != last]
+        return found
+
     def _of(self, declared: Declared, words: Words) -> Mapping[str, tuple[Stratum, Release]]:
-        return self.releases.get((declared.definition, self.cells[declared.definition].text(words)), {})
+        return self.releases.get(self._key(declared, words), {})
+
+    def _key(self, declared: Declared, words: Words) -> tuple[Definition, str]:
+        return declared.definition, self.cells[declared.definition].text(words)
 
 
 def look_up(app: Collection, query: Query, asked: Sequence[Sequence[Declared]], now: datetime) -> list[Published]:

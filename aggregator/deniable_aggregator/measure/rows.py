@@ -132,7 +132,7 @@ def _too_many() -> QueryTooLarge:
 
 def _wishes(query: Query, of: Published) -> Iterator[_Wish]:
     names: Sequence[str | None] = of.names if "time" in query.dimensions else [None]
-    if len(names) * of.size > MOST_ROWS:
+    if of.size * len(of.names if query.include else names) > MOST_ROWS:
         raise _too_many()
     for words in of.groups:
         for name in names:

@@ -32,11 +32,14 @@ class Format(NamedTuple):
         Writes the rows.
     needs
         The package that it needs, or nothing.
+    packed
+        Whether it is compressed by itself.
     """
 
     media: str
     write: Callable[[Rows], bytes]
     needs: str = ""
+    packed: bool = False
 
     def available(self) -> bool:
         """Return whether what it needs is installed."""
@@ -114,7 +117,7 @@ JSON = Format("application/json", msgspec.json.encode)
 FORMATS = {
     "json": JSON,
     "csv": Format("text/csv", _csv),
-    "parquet": Format("application/vnd.apache.parquet", _parquet, "pyarrow"),
+    "parquet": Format("application/vnd.apache.parquet", _parquet, "pyarrow", packed=True),
     "arrow": Format("application/vnd.apache.arrow.file", _arrow, "pyarrow"),
 }
 """By the name that a query asks with."""

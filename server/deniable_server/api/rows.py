@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -47,6 +48,7 @@ blueprint.after_request(kept)
 
 _JOINED, _WRITTEN = ("metrics", "dimensions", "include", "date_range"), ("filters", "compare")
 _PAGE = ("limit", "offset")
+_EFFORT = 4  # of gzip: more takes longer than it saves
 _PLAIN = tuple(name for name in Query.__struct_fields__ if name not in (*_JOINED, *_WRITTEN, "pagination"))
 
 T = TypeVar("T")
@@ -115,11 +117,15 @@ def _answer(app: App, query: Query, name: str) -> Response:
     with _refusals():
         several = look_up(app, query, versions, datetime.now(UTC))
         g.told = _told(query, several)
-        tag = quote_etag(_digest(app, query, name, several))
+        encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
+        tag = quote_etag(_digest(app, query, (name, encoding), several))
         if request.method != "POST" and request.if_none_match.contains_weak(tag.strip('"')):
             return _with_headers(Response(status=304), tag)
         found = rows(app, query, several)
-    answer = Response(form.write(found), mimetype=form.media)
+    body = form.write(found)
+    answer = Response(body if encoding == "identity" else gzip.compress(body, _EFFORT), mimetype=form.media)
+    if encoding == "gzip":
+        answer.headers["Content-Encoding"] = encoding
     if form is not JSON:
         file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *["trial"] * app.trial])
         answer.headers["Content-Disposition"] = f'attachment; filename="{file}.{name}"'
@@ -130,17 +136,17 @@ def _answer(app: App, query: Query, name: str) -> Response:
 
 def _with_headers(answer: Response, tag: str) -> Response:
     """Add what lets a client ask again whether anything changed. An answer to POST cannot be asked for so."""
-    answer.vary.update(("Accept", "Authorization"))
+    answer.vary.update(("Accept", "Accept-Encoding", "Authorization"))
     if request.method != "POST":
         answer.headers["ETag"] = tag
         answer.headers["Cache-Control"] = "private, no-cache"
     return answer
 
 
-def _digest(app: App, query: Query, name: str, several: Sequence[Published]) -> str:
+def _digest(app: App, query: Query, written: tuple[str, str], several: Sequence[Published]) -> str:
     """Return what an answer depends on: query, format, releases, definitions and this code."""
     spans = [(each.first, each.last) for each in several]  # the last days are others tomorrow
-    told = (deniable.__version__, name, msgspec.json.encode(query), spans, state_of(app, several))
+    told = (deniable.__version__, written, msgspec.json.encode(query), spans, state_of(app, several))
     return sha256(repr(told).encode()).hexdigest()[:32]
 
 

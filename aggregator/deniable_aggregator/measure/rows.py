@@ -101,6 +101,7 @@ def rows(app: Collection, query: Query, several: Sequence[Published]) -> Rows:
     QueryTooLarge
         If it asks for too much at once.
     """
+    _check_size(query, several)
     wishes = [wish for each in several for wish in _wishes(query, each)]
     courses = {(id(each), words): _course(each, words) for each in several for words in each.groups} if query.include else {}
     estimates = _Estimates(app, query, [*_founds(wishes), *(found for each in courses.values() for _, found in each)])
@@ -108,7 +109,7 @@ def rows(app: Collection, query: Query, several: Sequence[Published]) -> Rows:
     groups = [_group(estimates, wish, rises.get((id(wish.of), wish.words))) for wish in wishes]
     total, page = sum(each.size for each in groups), query.pagination or Page()
     if total > MOST_ROWS:
-        raise _too_many()
+        raise QueryTooLarge(_TOO_MANY)
     end = page.offset + page.limit
     return Rows(
         app=app.name,
@@ -123,8 +124,14 @@ def rows(app: Collection, query: Query, several: Sequence[Published]) -> Rows:
     )
 
 
-def _too_many() -> QueryTooLarge:
-    return QueryTooLarge(f"an answer has {MOST_ROWS:,} rows at most: ask for a shorter date_range, fewer metrics or segments")
+_TOO_MANY = f"an answer has {MOST_ROWS:,} rows at most: ask for a shorter date_range, fewer metrics or segments"
+
+
+def _check_size(query: Query, several: Sequence[Published]) -> None:
+    """Refuse more cells and times than an answer has rows, before they are listed."""
+    over_time = "time" in query.dimensions or query.include
+    if sum(each.size * (len(each.names) if over_time else 1) for each in several) > MOST_ROWS:
+        raise QueryTooLarge(_TOO_MANY)
 
 
 # What groups rest on
@@ -132,8 +139,6 @@ def _too_many() -> QueryTooLarge:
 
 def _wishes(query: Query, of: Published) -> Iterator[_Wish]:
     names: Sequence[str | None] = of.names if "time" in query.dimensions else [None]
-    if of.size * len(of.names if query.include else names) > MOST_ROWS:
-        raise _too_many()
     for words in of.groups:
         for name in names:
             first, last = (of.first, of.last) if name is None else (name, name)

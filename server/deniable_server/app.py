@@ -100,10 +100,10 @@ def _parts(serves: str) -> tuple[ModuleType, ...]:
     if serves == "ingest":
         return (health, ingest)
     # Decoding queries needs libraries that a server for uploads only does without.
-    from deniable_server.api import keys, live, openapi, pipeline, query, questions  # noqa: PLC0415
+    from deniable_server.api import keys, live, openapi, pipeline, query, questions, rows  # noqa: PLC0415
     from deniable_server.pages import dashboard  # noqa: PLC0415
 
-    reading = (health, query, questions, live, pipeline, keys, openapi, dashboard)
+    reading = (health, query, rows, questions, live, pipeline, keys, openapi, dashboard)
     return reading if serves == "query" else (ingest, *reading)
 
 

@@ -405,6 +405,28 @@ def test_withheld_is_said_alike(closed):
     assert closed.ask("shop", "export", period=SECOND, segment="platform=beos").json()["code"] == "segment"
 
 
+def test_rows_show_no_other_cells(closed):
+    """A query about all cells at once tells the numbers that are told one by one, and of all others that they are withheld."""
+    names = {"platform": "platform", "version": "segment_version"}
+    for day in COUNTS:
+        known, told = answers(closed, "shop", day), {}
+        for size in range(len(names) + 1):
+            for chosen in combinations(names, size):
+                words = {
+                    name: sorted({part.split("=")[1] for cell in CELLS for part in cell.split(",") if part.startswith(name)})
+                    for name in chosen
+                }
+                filters = json.dumps([["is", names[name], some] for name, some in words.items()])
+                asked = {"metrics": "export", "date_range": f"{day},{day}", "filters": filters}
+                asked["dimensions"] = ",".join(names[name] for name in chosen)
+                for row in closed.get("/api/v1/query", "shop", **asked).json()["rows"]:
+                    cell = ",".join(f"{name}={row[names[name]]}" for name in chosen)
+                    told[cell] = row["n"]
+                    assert row["state"] == ("published" if cell in known else "withheld")
+        assert {cell: n for cell, n in told.items() if n is not None} == known
+        assert set(told) == set(CELLS)
+
+
 def test_asking_again_tells_nothing_new(closed):
     """The same question has the same answer, to the byte, after a restart, too, and however it is put: nothing averages out."""
 
@@ -546,6 +568,8 @@ PLACES = (
     "/api/v1/metrics",
     "/api/v1/metrics/plugin",
     "/api/v1/metrics/export",
+    "/api/v1/query?metrics=plugin,export&dimensions=time,value&include=trend",
+    "/api/v1/query?metrics=export,export@1&dimensions=time,platform,segment_version",
     "/api/v1/pipeline",
     "/readyz",
     "/?app={app}",

@@ -51,6 +51,8 @@ def test_contracts_hold(copy):
         ("only the store speaks Redis", "server/deniable_server/app.py", "import redis.exceptions"),
         ("the SDK stays light", "client/deniable/source.py", "import random"),
         ("the SDK stays light", "client/deniable/client.py", "import numpy"),
+        ("whoever asks needs requests only", "client/deniable_query/__init__.py", "import deniable.errors"),
+        ("nothing of ours asks", "client/deniable/client.py", "import deniable_query"),
         ("the worker runs without a web server", "aggregator/deniable_aggregator/counting/worker.py", "import flask"),
     ],
 )

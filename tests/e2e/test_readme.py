@@ -16,6 +16,7 @@ import requests
 from deniable.cli import main
 from deniable.lint import lint
 from deniable.registry import load
+from deniable_query import Query
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 
@@ -65,6 +66,8 @@ def test_the_sdk_example_reaches_the_page(stack, tmp_path):
         time.sleep(0.1)
     theme = read(stack, "/api/v1/metrics/ui.theme").json()
     assert (theme["n"], theme["segments"]) == (1, [])
+    frame = Query(stack.url, "rk_example_key").metric("ui.theme").by("time").frame()
+    assert (frame["n"][0], frame["state"][0]) == (1, "published")
     page = requests.get(f"{stack.url}/m/ui.theme", timeout=10)
     assert page.status_code == 200
     assert "Which theme people use" in page.text

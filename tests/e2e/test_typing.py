@@ -238,6 +238,14 @@ def test_mistakes_are_seen(python, tmp_path, check):
     assert set(lines) == set(range(3, 12)) - {4}, told
 
 
+def test_the_query_client_is_complete(python, tmp_path):
+    """It comes with the wheel, and all of it is typed."""
+    report = pyright(python, tmp_path, "--verifytypes", "deniable_query", "--ignoreexternal")["typeCompleteness"]
+    known = {symbol["name"]: symbol["isTypeKnown"] for symbol in report["symbols"]}
+    assert {"deniable_query.Query.rows", "deniable_query.Query.where", "deniable_query.QueryError"} <= set(known)
+    assert all(known.values())
+
+
 def test_completeness(python, tmp_path):
     """All that is public is typed, completely: no checker has to guess."""
     report = pyright(python, tmp_path, "--verifytypes", "deniable", "--ignoreexternal")["typeCompleteness"]

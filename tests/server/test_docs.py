@@ -43,7 +43,7 @@ def test_every_error_code_is_documented(code):
 def test_every_endpoint_is_documented(served):
     """Each address of the API stands in docs/http.md."""
     for rule in served.flask.url_map.iter_rules():
-        if rule.endpoint.startswith(("ingest", "query", "health", "analysts", "live", "pipeline", "admin", "vitals")):
+        if rule.endpoint.startswith(("ingest", "query", "rows", "health", "analysts", "live", "pipeline", "admin", "vitals")):
             assert rule.rule.replace("<id_>", "{id}") in DOCS
 
 

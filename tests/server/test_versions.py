@@ -149,6 +149,37 @@ def test_a_rollout(shop):
     assert "1,760 reports published" in shop.get("/").get_data(as_text=True)
 
 
+def asked(shop, status=200, **query):
+    """Ask a query."""
+    answer = shop.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"})
+    assert answer.status_code == status
+    return answer.get_json()["rows" if status == 200 else "code"]
+
+
+def test_versions_are_pooled_in_a_query(shop):
+    """A row is of the highest version, or of all together if it is asked for: as merged; where only one is there, of that."""
+    accepted(shop, group(shop, "theme@1", [0] * 300 + [1] * 100, 2))
+    accepted(shop, group(shop, "theme@2", [1] * 200 + [0] * 100 + [2] * 50, 2), group(shop, "theme@2", [0] * 200, 1))
+    shop.drain(days=4)
+    highest = asked(shop, metrics=["theme"], dimensions=["time", "value"])
+    assert [(row["version"], row["n"]) for row in highest] == [(2, 350)] * 3 + [(2, 200)] * 3
+    merged = shop.get("/api/v1/metrics/theme").get_json()["merged"]
+    both = asked(shop, metrics=["theme"], pool=True)
+    assert [(row["value"], row["estimate"], row["stderr"]) for row in both] == [
+        (each["label"], each["frequency"], each["stderr"]) for each in merged["estimates"]
+    ]
+    assert [[row["low"], row["high"]] for row in both] == [each["interval"] for each in merged["estimates"]]
+    assert [[row["low_all"], row["high_all"]] for row in both] == [
+        pytest.approx(each["simultaneous"]) for each in merged["estimates"]
+    ]
+    assert {(row["version"], row["epsilon"], row["n"]) for row in both} == {(None, None, 950)}
+    over_time = asked(shop, metrics=["theme"], dimensions=["time", "value"], pool=True)
+    assert [(row["version"], row["n"]) for row in over_time] == [(None, 750)] * 2 + [(2, 200)] * 3
+    assert [row["n"] for row in asked(shop, metrics=["theme"], dimensions=["time"], pool=True)] == [750, 200]
+    for member in ({"include": ["trend"]}, {"target": "respondents"}, {"view": "consistent"}):
+        assert asked(shop, 400, metrics=["theme"], pool=True, **member) == "query_conflict"
+
+
 def test_a_raised_version_strands_nothing(settings, folder):
     """What waits in an open period when a version is raised is published when the period closes, with what still comes."""
     before = Served(replace(settings, registry=str(folder)))

@@ -11,7 +11,7 @@ from deniable.errors import ParameterError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["benjamini_hochberg", "holm", "tail"]
+__all__ = ["benjamini_hochberg", "holm", "holm_adjusted", "tail"]
 
 
 def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
@@ -37,6 +37,16 @@ def holm(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:
     rejected = np.zeros(len(p_values), np.bool_)
     rejected[order] = np.logical_and.accumulate(p_values[order] <= alpha / np.arange(len(p_values), 0, -1))
     return rejected
+
+
+def holm_adjusted(p_values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return for each test the smallest alpha at which `holm` rejects it; nan of nan, which counts as no test."""
+    adjusted = np.full(len(p_values), np.nan)
+    known = np.flatnonzero(~np.isnan(p_values))
+    order = known[np.argsort(p_values[known], kind="stable")]
+    steps = p_values[order] * np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(np.maximum.accumulate(steps), 1.0)
+    return adjusted
 
 
 def benjamini_hochberg(p_values: NDArray[np.float64], alpha: float) -> NDArray[np.bool_]:

@@ -17,23 +17,36 @@ if TYPE_CHECKING:
     from deniable.declared import Declared
     from deniable.registry import Metric
     from deniable.registry.metric import Value
+    from deniable_aggregator.decode.combination import Combined
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["Meaning", "Measured", "meaning_of", "merged"]
+__all__ = ["Decoded", "Meaning", "Measured", "common", "meaning_of", "merged"]
 
 
-class Measured(NamedTuple):
-    """One version: its decoded estimate, the reports of each period that it rests on, and what is shown of it."""
+class Decoded(NamedTuple):
+    """One version: its decoded estimate, and the reports of each period that it rests on."""
 
     declared: Declared
     periods: Mapping[str, float]
     values: Sequence[int]
     estimate: Estimate | None
+
+
+class Measured(NamedTuple):
+    """One version, with what is shown of it."""
+
+    decoded: Decoded
     answer: Measurement
 
 
-def merged(several: Sequence[Measured], level: float) -> Merged | None:
-    """Estimate the values that mean the same in all versions, each version weighted by its precision."""
+def common(several: Sequence[Decoded]) -> tuple[list[int], Combined] | None:
+    """Combine the values that mean the same in all versions, each version weighted by its precision.
+
+    Returns
+    -------
+    positions, combined
+        The values, by their positions in the first version; None if there are none, or fewer than two versions.
+    """
     estimates = [each.estimate for each in several if each.estimate is not None]
     if len(estimates) < max(2, len(several)) or any(each.declared.metric.discover for each in several):
         return None
@@ -45,14 +58,23 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
         each = zip(places, estimates, strict=True)
         return all(meaning in own and isfinite(estimate.frequency[own[meaning]]) for own, estimate in each)
 
-    common = list(filter(known, places[0]))
-    if not common:
+    meanings = list(filter(known, places[0]))
+    if not meanings:
         return None
     overlaps = np.array([[overlap(one.periods, other.periods) for other in several] for one in several])
-    combined = combine(estimates, [[own[meaning] for meaning in common] for own in places], overlaps)
+    combined = combine(estimates, [[own[meaning] for meaning in meanings] for own in places], overlaps)
+    return [several[0].values[places[0][meaning]] for meaning in meanings], combined
+
+
+def merged(several: Sequence[Measured], level: float) -> Merged | None:
+    """Estimate the values that mean the same in all versions."""
+    found = common([each.decoded for each in several])
+    if found is None:
+        return None
+    positions, combined = found
     columns = (combined.frequency, combined.stderr, *combined.interval(level), *combined.interval(level, simultaneous=True))
     numbers = zip(*(column.tolist() for column in columns), strict=True)
-    first, values = several[0].declared.metric, several[0].values
+    first = several[0].decoded.declared.metric
     return Merged(
         versions=[
             MergedVersion(each.answer.version, each.answer.n, float(weight), each.answer.included)
@@ -61,8 +83,8 @@ def merged(several: Sequence[Measured], level: float) -> Merged | None:
         n=sum(each.answer.n for each in several),
         p_value=combined.p_value,
         estimates=[
-            ValueShare(meaning.value, first.label(values[places[0][meaning]]), share, stderr, (low, high), (lowest, highest))
-            for meaning, (share, stderr, low, high, lowest, highest) in zip(common, numbers, strict=True)
+            ValueShare(first.value(position), first.label(position), share, stderr, (low, high), (lowest, highest))
+            for position, (share, stderr, low, high, lowest, highest) in zip(positions, numbers, strict=True)
         ],
     )
 

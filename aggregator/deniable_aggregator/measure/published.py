@@ -10,7 +10,7 @@ from msgspec.structs import asdict, replace
 from deniable.wire.report import Stratum
 from deniable_aggregator.measure.estimates import LEVEL, decoded, described, estimated
 from deniable_aggregator.measure.measurement import Latest, Listed, Measurement, Span, Version
-from deniable_aggregator.measure.merge import Measured, merged
+from deniable_aggregator.measure.merge import Decoded, Measured, merged
 from deniable_aggregator.measure.numbers import with_strict_bands
 from deniable_aggregator.measure.refusal import Refusal, check_period, read_cell, withheld
 from deniable_aggregator.publish import release
@@ -145,7 +145,7 @@ def _measured(
         warnings=_warnings(declared, numbers.estimates) if cell else [],
         merged=None,
     )
-    return Measured(declared, periods, values, estimate, answer)
+    return Measured(Decoded(declared, periods, values, estimate), answer)
 
 
 def releases_of(app: Collection, declared: Declared) -> dict[Stratum, Release]:

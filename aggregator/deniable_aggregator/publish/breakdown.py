@@ -71,6 +71,10 @@ class Breakdown:
         """Return a word of a segment with everything that it generalises to, step by step."""
         return self._lineages[name][word]
 
+    def words_of(self, name: str) -> tuple[str, ...]:
+        """Return the values of a segment, and everything that they generalise to."""
+        return tuple(self._lineages[name])
+
     def words(self, cell: str) -> Words:
         """Read a cell, its segments in any order.
 
@@ -90,7 +94,7 @@ class Breakdown:
             if name in given:
                 raise ParameterError("a cell names each segment once", name)
             if word not in self._lineages[name]:
-                raise ParameterError(f"segment {name} is one of {', '.join(self._lineages[name])}", word)
+                raise ParameterError(f"segment {name} is one of {', '.join(self.words_of(name))}", word)
             given[name] = word
         return tuple(given.get(name) for name in self.values)
 

@@ -70,6 +70,7 @@ def _details(app: App) -> dict[str, str | int]:
     """Return the parameters of a query that have valid values."""
     told: dict[str, str | int] = {"by": "page" if request.blueprint == "dashboard" else "api"}
     told.update({name: g.asked[name] for name in ("question", "among", "epsilon", "spent") if name in g.get("asked", ())})
+    told.update(g.get("told", {}))
     declared = app.find((request.view_args or {}).get("id_", ""))
     if declared is None:
         return told

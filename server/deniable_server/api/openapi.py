@@ -16,6 +16,7 @@ from flask import Response as FlaskResponse
 import deniable
 from deniable_server.access.roles import ROLES
 from deniable_server.api import schemas
+from deniable_server.api.export import FORMATS
 from deniable_server.http.trace import HEADER
 
 __all__ = ["ANYWHERE", "KEYED", "OPERATIONS", "Operation", "blueprint", "document"]
@@ -64,7 +65,9 @@ class Operation:
     codes
         Codes of its own by status, besides `ANYWHERE`.
     media
-        Media types of successful answers.
+        Media types of successful answers. A schema is of the first.
+    asks
+        Whether the members of a query are parameters, too.
     """
 
     method: Literal["get", "post", "delete"]
@@ -76,6 +79,7 @@ class Operation:
     body: str | None = None
     codes: Codes | None = None
     media: tuple[str, ...] = ("application/json",)
+    asks: bool = False
 
 
 def _parameter(where: str, name: str, schema: dict[str, Any], description: str, *, required: bool = False) -> dict[str, Any]:
@@ -87,6 +91,32 @@ _TEXT = {"type": "string"}
 _ID = _parameter("path", "id", _TEXT, "As in the registry; or metric@version, for a version other than the latest", required=True)
 
 _LEVEL = _parameter("query", "level", {"type": "number", "minimum": 0.5, "maximum": 0.999999}, "Confidence; default 0.95")
+
+_FORMAT = _parameter("query", "format", {"enum": [*FORMATS]}, "As what rows are written; default: as Accept asks, or json")
+
+_ROWS: dict[str, Any] = {
+    "answers": {200: "Rows"},
+    "key": "read",
+    "parameters": (_FORMAT,),
+    "codes": KEYED
+    | {
+        400: (
+            "date_range",
+            "dimension",
+            "filter",
+            "format",
+            "incomparable",
+            "json",
+            "query_conflict",
+            "query_shape",
+            "query_too_large",
+            "unknown_parameter",
+        ),
+        404: ("unknown_metric", "unknown_version"),
+        501: ("no_export",),
+    },
+    "media": tuple(each.media for each in FORMATS.values()),
+}
 
 _OWNING: Codes = KEYED | {403: ("admin_only",)}
 """Codes of operations for admin keys."""
@@ -197,6 +227,18 @@ OPERATIONS = (
     ),
     Operation(
         "post",
+        "/api/v1/query",
+        "Ask about several metrics at once, for flat rows",
+        **_ROWS | {"body": "Query", "codes": _ROWS["codes"] | {415: ("media_type",)}},
+    ),
+    Operation(
+        "get",
+        "/api/v1/query",
+        "Ask the same in the address",
+        **_ROWS | {"answers": {200: "Rows", 304: None}, "asks": True},
+    ),
+    Operation(
+        "post",
         "/api/v1/metrics/{id}/withheld",
         "Ask how many reports a withheld cell has, or which of several has most, with central noise",
         {200: "Answered"},
@@ -261,6 +303,9 @@ OPERATIONS = (
 )
 
 
+_EMPTY = (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
+
+
 @blueprint.get("/openapi.json")
 def openapi() -> FlaskResponse:
     """Send the document."""
@@ -295,14 +340,16 @@ def _operation(operation: Operation) -> dict[str, Any]:
     described: dict[str, Any] = {"summary": operation.summary, "responses": {}}
     if operation.key:
         described["security"] = [{operation.key: []}]
-    if operation.parameters:
-        described["parameters"] = list(operation.parameters)
+    asked = schemas.parameters() if operation.asks else []
+    if operation.parameters or asked:
+        described["parameters"] = [*operation.parameters, *asked]
     if operation.body:
         described["requestBody"] = {"required": True, "content": {"application/json": {"schema": schemas.ref(operation.body)}}}
     responses = described["responses"]
     for status, name in operation.answers.items():
-        content = {media: {"schema": schemas.ref(name) if name else {}} for media in operation.media}
-        responses[str(status)] = _response(status) | ({} if status == HTTPStatus.NO_CONTENT else {"content": content})
+        first, *others = operation.media
+        content = {first: {"schema": schemas.ref(name) if name else {}}, **{media: {"schema": {}} for media in others}}
+        responses[str(status)] = _response(status) | ({} if status in _EMPTY else {"content": content})
     refusals = {status: (operation.codes or {}).get(status, ()) for status in {*(operation.codes or {}), *ANYWHERE}}
     for status, own in sorted(refusals.items()):
         everybodys = () if status in (404, 405) else ANYWHERE.get(status, ())

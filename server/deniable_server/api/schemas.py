@@ -9,7 +9,7 @@ import msgspec
 from deniable_server.access.roles import ROLES
 from deniable_server.api.ingest import Batch
 
-__all__ = ["components", "ref"]
+__all__ = ["components", "parameters", "ref"]
 
 _PREFIX = "#/components/schemas/"
 
@@ -109,10 +109,25 @@ def components() -> dict[str, Any]:
     from deniable_aggregator.measure.comparison import Comparison  # noqa: PLC0415
     from deniable_aggregator.measure.live import Live, LiveMeasurement  # noqa: PLC0415
     from deniable_aggregator.measure.measurement import Measurement  # noqa: PLC0415
+    from deniable_aggregator.measure.query import Query, Rows  # noqa: PLC0415
     from deniable_aggregator.measure.series import Series  # noqa: PLC0415
     from deniable_server.api.query import Metrics  # noqa: PLC0415
     from deniable_server.api.questions import Withheld  # noqa: PLC0415
 
-    structs = [Batch, Withheld, Metrics, Measurement, Series, Comparison, Live, LiveMeasurement]
+    structs = [Batch, Withheld, Metrics, Measurement, Series, Comparison, Query, Rows, Live, LiveMeasurement]
     _, described = msgspec.json.schema_components(structs, ref_template=_PREFIX + "{name}")
     return described | _ANSWERS
+
+
+def parameters() -> list[dict[str, Any]]:
+    """Return the parameters of an address that asks a query: lists joined by commas, and objects as JSON."""
+    described = components()
+    members, page = described["Query"]["properties"], described["Page"]["properties"]
+    found = []
+    for name, schema in (*members.items(), *page.items()):
+        about: dict[str, Any] = {"in": "query", "name": name, "required": name in described["Query"]["required"]}
+        if name in ("filters", "compare"):
+            found.append(about | {"content": {"application/json": {"schema": schema}}})
+        elif name != "pagination":
+            found.append(about | {"schema": schema, "style": "form", "explode": False})
+    return found

@@ -1,0 +1,251 @@
+"""Lines: what is estimated from one tally, line by line, as rows of a table show it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from deniable_aggregator.decode.consistent import consistent
+from deniable_aggregator.decode.panel import repeats
+from deniable_aggregator.inference.difference import Difference, Side
+from deniable_aggregator.inference.slope import Course, slope
+from deniable_aggregator.inference.some_values import some_values
+from deniable_aggregator.measure.differing import differing_means, moved
+from deniable_aggregator.measure.estimates import decoded
+from deniable_aggregator.measure.merge import Decoded, common
+from deniable_aggregator.measure.numbers import QUANTILES, centre_of, spread_of, to_number
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.declared import Declared
+    from deniable_aggregator.decode.estimate import Estimate, Target
+    from deniable_aggregator.inference.difference import Ends
+    from deniable_aggregator.measure.numbers import Centre
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["MEAN", "QUANTILE_NAMES", "Lines", "Wanted", "differences", "lines_of", "pooled", "trends"]
+
+MEAN = "mean"
+QUANTILE_NAMES = tuple(f"p{round(100 * share):02}" for share in QUANTILES)
+_UNKNOWN = float("nan")
+
+
+class Wanted(NamedTuple):
+    """What is wanted of each tally.
+
+    Parameters
+    ----------
+    kept
+        Whether a value is wanted, by its label; of a number ``"mean"``, ``"p50"`` and so on.
+    target, consistent, level
+        As of a `Query`.
+    """
+
+    kept: Callable[[str], bool]
+    target: Target
+    consistent: bool
+    level: float
+
+
+@dataclass(frozen=True, eq=False)
+class Lines:
+    """What is estimated from one tally.
+
+    Parameters
+    ----------
+    declared
+        The metric.
+    n
+        Its reports.
+    repeats
+        How many other reports in the tally the device of a report has made, on average, at most.
+    labels
+        What each line is of.
+    estimates, stderr
+        (lines,).
+    detected
+        Whether each value is present; None of a number.
+    interval
+        Computes the intervals, (lines,) each, at a confidence level.
+    shares
+        What the estimates are made of; None of a number.
+    centre
+        Of a number; else None.
+    decoded
+        All shares, wanted or not; None of a number.
+    """
+
+    declared: Declared
+    n: int
+    repeats: float
+    labels: Sequence[str]
+    estimates: NDArray[np.float64]
+    stderr: NDArray[np.float64]
+    detected: Sequence[bool | None]
+    interval: Callable[[float], Ends]
+    shares: Estimate | None
+    centre: Centre | None
+    decoded: Decoded | None
+
+    @property
+    def alike(self) -> tuple[object, ...]:
+        """What lines of the same values have in common."""
+        return self.declared.definition, self.labels
+
+
+def lines_of(declared: Declared, counted: Tally, periods: Mapping[str, float], wanted: Wanted) -> Lines:
+    """Estimate what is wanted from a tally that is made of these reports by period."""
+    again = repeats(periods.values(), declared.metric.per_period)
+    return (_numbers if declared.metric.estimate else _shares)(declared, counted, periods, again, wanted)
+
+
+def _shares(declared: Declared, counted: Tally, periods: Mapping[str, float], again: float, wanted: Wanted) -> Lines:
+    metric = declared.metric
+    values, whole = decoded(declared, counted, periods)
+    assert whole is not None  # noqa: S101 - it is no number
+    found = whole.detected(1 - wanted.level)
+    labels = [metric.label(position) for position in values]
+    # What a search tried and could not confirm is not an answer that anybody is known to have given.
+    places = [at for at, label in enumerate(labels) if (found[at] or not metric.discover) and wanted.kept(label)]
+    some = some_values(whole, places)
+    shown = some.frequency
+    if wanted.consistent:
+        is_set = metric.type == "set"  # shares of options need not sum to 1
+        all_ = np.clip(whole.frequency, 0.0, 1.0) if is_set else consistent(whole.frequency, complete=not metric.open)
+        shown = all_[places]
+    return Lines(
+        declared=declared,
+        n=counted.n,
+        repeats=again,
+        labels=[labels[at] for at in places],
+        estimates=shown,
+        stderr=some.stderr if wanted.target == "population" else some.respondents_stderr,
+        detected=[bool(found[at]) for at in places],
+        interval=lambda level: some.interval(level, target=wanted.target),
+        shares=some,
+        centre=None,
+        decoded=Decoded(declared, periods, values, whole),
+    )
+
+
+def _numbers(declared: Declared, counted: Tally, _: Mapping[str, float], again: float, wanted: Wanted) -> Lines:
+    metric, number = declared.metric, to_number(declared.metric)
+    centre = centre_of(declared, counted, again)
+    if wanted.target == "respondents":
+        centre = centre._replace(interval=centre.respondents)
+    shares = [share for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if wanted.kept(name)]
+    spread = spread_of(declared, counted, again) if shares and metric.estimate == "distribution" else None
+    quantiles = [] if spread is None else shares
+    first = [MEAN] if wanted.kept(MEAN) else []
+    places = [centre.place] * len(first) + [spread.quantile(share).place for share in quantiles if spread]
+
+    def interval(level: float) -> Ends:
+        ends = [centre.interval(level)] * len(first)
+        if spread:
+            ends += [(each.low, each.high) for each in (spread.quantile(share, level) for share in quantiles)]
+        return np.array([number(low) for low, _ in ends]), np.array([number(high) for _, high in ends])
+
+    length = moved(metric)(1.0) if metric.scale == "linear" else _UNKNOWN
+    return Lines(
+        declared=declared,
+        n=counted.n,
+        repeats=again,
+        labels=first + [name for share, name in zip(QUANTILES, QUANTILE_NAMES, strict=True) if share in quantiles],
+        estimates=np.array([number(place) for place in places]),
+        stderr=np.array([centre.stderr * length] * len(first) + [_UNKNOWN] * len(quantiles)),
+        detected=[None] * len(places),
+        interval=interval,
+        shares=None,
+        centre=centre,
+        decoded=None,
+    )
+
+
+def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
+    """Combine what is estimated from several versions; None if they have no values in common, or are numbers."""
+    decoded_ = [each.decoded for each in several if each.decoded]
+    found = common(decoded_) if len(decoded_) == len(several) else None
+    if found is None:
+        return None
+    positions, combined = found
+    metric = several[0].declared.metric
+    labels = [metric.label(position) for position in positions]
+    places = [at for at, label in enumerate(labels) if wanted.kept(label)]
+
+    def interval(level: float) -> Ends:
+        low, high = combined.interval(level)
+        return low[places], high[places]
+
+    return replace(
+        several[0],
+        n=sum(each.n for each in several),
+        labels=[labels[at] for at in places],
+        estimates=combined.frequency[places],
+        stderr=combined.stderr[places],
+        detected=[None] * len(places),
+        interval=interval,
+    )
+
+
+def differences(base: Lines, lines: Lines, wanted: Wanted) -> NDArray[np.float64]:
+    """Compare each line with that of another tally.
+
+    Returns
+    -------
+    ndarray of float
+        (4, lines): difference, its interval's low and high end, and p-value. nan of quantiles, and where the other tally is of
+        another definition or its search found other values. On a logarithmic scale differences are ratios.
+    """
+    found = np.full((4, len(lines.labels)), _UNKNOWN)
+    if lines.alike != base.alike or not (lines.n and base.n):
+        return found
+    if lines.centre is None or base.centre is None:
+        sides = [Side(each.shares.frequency, each.interval) for each in (base, lines) if each.shares]
+        apart = Difference(*sides)
+        return np.array([apart.estimates, *apart.interval(wanted.level), apart.p_value])
+    if MEAN in lines.labels:
+        (mean,) = differing_means(lines.declared.metric, base.centre, lines.centre, wanted.level)
+        found[:, 0] = mean.difference, *mean.interval, mean.p_value
+    return found
+
+
+def trends(course: Sequence[tuple[int, Lines]], level: float) -> NDArray[np.float64] | None:
+    """Fit a line through the estimates of some times, all of one definition.
+
+    Parameters
+    ----------
+    course
+        The times, which are rising whole numbers, each with its lines.
+    level
+        Of the intervals.
+
+    Returns
+    -------
+    ndarray of float
+        (3, lines): the rise in a period, and its interval's low and high end; nan of quantiles. On a logarithmic scale it is a
+        factor. None if there are too few times, or if a search found other values each time.
+    """
+    if not course:
+        return None
+    (*_, (_, last)) = course
+    times, lines = [at for at, _ in course], [each for _, each in course]
+    if any(each.alike != last.alike for each in lines) or last.declared.metric.discover:
+        return None
+    if last.centre is None:
+        found = slope(Course.of_shares(times, [each.shares for each in lines if each.shares], [each.repeats for each in lines]))
+        return None if found is None else np.array([found.estimate, *found.interval(level)])
+    centres = [each.centre for each in lines if each.centre]
+    columns = (np.array([[getattr(centre, name)] for centre in centres]) for name in ("place", "stderr", "spread"))
+    found = slope(Course(times, [each.n for each in lines], [each.repeats for each in lines], *columns))
+    if found is None:
+        return None
+    rises = np.full((3, len(last.labels)), _UNKNOWN)
+    if MEAN in last.labels:
+        distance = moved(last.declared.metric)
+        rises[:, 0] = [distance(float(each[0])) for each in (found.estimate, *found.interval(level))]
+    return rises

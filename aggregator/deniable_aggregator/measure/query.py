@@ -1,0 +1,254 @@
+"""A query: what can be asked of metrics at once, and the table that answers it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from deniable_aggregator.measure.estimates import LEVEL
+from deniable_aggregator.measure.measurement import Count
+from deniable_aggregator.measure.refusal import Refusal
+
+__all__ = [
+    "COLUMNS",
+    "MOST_ROWS",
+    "About",
+    "Cell",
+    "Column",
+    "CompareWith",
+    "Filter",
+    "IncompatibleMembers",
+    "Page",
+    "Query",
+    "QueryTooLarge",
+    "Rows",
+    "Summed",
+    "UnknownDimension",
+]
+
+MOST_ROWS = 100_000
+"""Most rows of an answer, over all its pages."""
+_PAGE = 10_000
+_MOST_METRICS, _MOST_DIMENSIONS = 10, 20
+
+Kind = Literal["text", "integer", "number", "boolean", "time"]
+
+COLUMNS: dict[str, tuple[Kind, str]] = {
+    "metric": ("text", "id of the metric"),
+    "version": ("integer", "the version that the row is of; null of several"),
+    "period": ("text", "the last period of the release"),
+    "time": ("time", "when the period begins, as in RFC 3339"),
+    "value": ("text", "the answer, as pages show it; of a number mean, or a quantile such as p50"),
+    "n": ("integer", "reports behind the row"),
+    "estimate": ("number", "unbiased estimate in the metric's unit; of the view consistent a possible share"),
+    "stderr": ("number", "its standard error; null of quantiles, and on a logarithmic scale"),
+    "low": ("number", "low end of its interval"),
+    "high": ("number", "high end"),
+    "low_all": ("number", "low end of the interval that holds together with those of all rows of all pages"),
+    "high_all": ("number", "high end"),
+    "detected": ("boolean", "whether the value is present, tested over all values of the metric, time and segment"),
+    "closed": ("boolean", "whether nothing more will be published for the row"),
+    "state": ("text", "published, joined with a later period, withheld, or missing"),
+    "mechanism": ("text", "how answers are randomised"),
+    "epsilon": ("number", "privacy loss of one report in nats"),
+    "difference": ("number", "the estimate less that compared with; on a logarithmic scale their ratio"),
+    "diff_low": ("number", "low end of its interval"),
+    "diff_high": ("number", "high end"),
+    "p": ("number", "chance of error at which the interval would just include no difference"),
+    "p_holm": ("number", "the same for all differences of all pages together"),
+    "trend": ("number", "rise in a period, of a line through the closed periods; on a logarithmic scale a factor"),
+    "trend_low": ("number", "low end of its interval"),
+    "trend_high": ("number", "high end"),
+}
+"""The columns besides those of segments: type and meaning."""
+
+_Text = Annotated[str, Meta(max_length=1000)]
+Cell = str | int | float | bool | None
+
+
+class UnknownDimension(Refusal):
+    """A metric has no such dimension, or the dimension has no such value."""
+
+
+class Summed(Refusal):
+    """A filter asks for the sum of several cells."""
+
+
+class IncompatibleMembers(Refusal):
+    """Two members of the query exclude each other."""
+
+
+class QueryTooLarge(Refusal):
+    """The query asks for more than is computed at once."""
+
+
+class Filter(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What rows are wanted, such as ``["is", "platform", ["linux"]]``.
+
+    Parameters
+    ----------
+    op
+        ``"is"`` one of the values, or ``"is_not"`` any of them.
+    dimension
+        ``"value"``, or a segment.
+    values
+        As they stand in the dimension's column.
+    """
+
+    op: Literal["is", "is_not"]
+    dimension: _Text
+    values: Annotated[tuple[_Text, ...], Meta(min_length=1, max_length=1000)]
+
+
+class CompareWith(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """What each row is compared with: the row of another value of a segment, or of an earlier time.
+
+    Parameters
+    ----------
+    dimension, base
+        A segment, and the value that the others are compared with.
+    date_range
+        ``"previous"``: the range of the same length before this one.
+    match
+        ``"weekday"``: the range before is moved on by whole weeks, so that each day is compared with the same day of a week.
+    """
+
+    dimension: _Text | None = None
+    base: _Text | None = None
+    date_range: Literal["previous"] | None = None
+    match: Literal["weekday"] | None = None
+
+
+class Page(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which rows of the answer are sent.
+
+    Parameters
+    ----------
+    limit
+        How many at most.
+    offset
+        How many are passed over.
+    """
+
+    limit: Annotated[int, Meta(ge=1, le=MOST_ROWS)] = _PAGE
+    offset: Annotated[int, Meta(ge=0, le=MOST_ROWS)] = 0
+
+
+class Query(Struct, frozen=True, forbid_unknown_fields=True):
+    """A query about metrics.
+
+    Parameters
+    ----------
+    metrics
+        Their ids, or ``metric@version``.
+    date_range
+        The first and the last day in UTC, or two RFC 3339 times; or the last days, such as ``"30d"``. Periods that begin in it
+        are in it. None: all.
+    dimensions
+        What rows are broken down by: ``"time"``, ``"value"``, and segments of the metrics.
+    filters
+        Rows that are wanted; all of them hold.
+    compare
+        What rows are compared with.
+    pool
+        Whether a row is of all versions that have releases, instead of the highest: of the values that mean the same in all.
+    target
+        Whose shares and means are estimated: of the population that respondents were drawn from, or of the respondents.
+    view
+        ``"raw"``: unbiased estimates. ``"consistent"``: possible shares, for people to look at, with the raw intervals.
+    level
+        Confidence of the intervals, and of what is detected.
+    include
+        ``"trend"``: the slope of a line through the closed periods.
+    pagination
+        Which rows are sent; None: the first 10,000 as JSON, and all of them in other formats.
+    """
+
+    metrics: Annotated[tuple[_Text, ...], Meta(min_length=1, max_length=_MOST_METRICS)]
+    # With tuple[_Text, _Text] in this union, msgspec 0.22 reads freed memory.
+    date_range: Annotated[tuple[_Text, ...], Meta(min_length=2, max_length=2)] | _Text | None = None
+    dimensions: Annotated[tuple[_Text, ...], Meta(max_length=_MOST_DIMENSIONS)] = ("value",)
+    filters: Annotated[tuple[Filter, ...], Meta(max_length=_MOST_DIMENSIONS)] = ()
+    compare: CompareWith | None = None
+    pool: bool = False
+    target: Literal["population", "respondents"] = "population"
+    view: Literal["raw", "consistent"] = "raw"
+    level: Annotated[float, Meta(ge=0.5, le=0.999999)] = LEVEL
+    include: Annotated[tuple[Literal["trend"], ...], Meta(max_length=1)] = ()
+    pagination: Page | None = None
+
+
+class Column(Struct, frozen=True, forbid_unknown_fields=True):
+    """A column of an answer.
+
+    Parameters
+    ----------
+    name
+        Its name in each row.
+    type
+        Of its values, which may all be null.
+    meaning
+        What they say.
+    """
+
+    name: str
+    type: Kind
+    meaning: str
+
+
+class About(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is told of a metric beside its rows.
+
+    Parameters
+    ----------
+    id, type, description, period_length
+        As declared.
+    unit
+        Of the estimates: ``"share"``, or of a number its unit.
+    scale
+        ``"log"``: means are geometric, differences are ratios, and slopes are factors.
+    """
+
+    id: str
+    type: str
+    description: str
+    period_length: str
+    unit: str
+    scale: Literal["linear", "log"]
+
+
+class Rows(Struct, frozen=True, forbid_unknown_fields=True):
+    """The answer to a query.
+
+    Parameters
+    ----------
+    app
+        The app's name.
+    trial
+        Whether everything is published at once, however few reports there are.
+    query
+        The query, with what was not given.
+    metrics
+        What its metrics are.
+    columns
+        The columns of the rows, in order.
+    total
+        Rows on all pages.
+    next
+        The offset of the next page; None: this is the last one.
+    releases
+        Changes with the releases, and with the registry. Pages that have the same one belong together.
+    rows
+        The rows of the page.
+    """
+
+    app: str
+    trial: bool
+    query: Query
+    metrics: list[About]
+    columns: list[Column]
+    total: Count
+    next: Count | None
+    releases: str
+    rows: list[dict[str, Cell]]

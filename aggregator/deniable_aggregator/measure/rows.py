@@ -1,0 +1,326 @@
+"""The rows that answer a query: estimates of several metrics by time, value and segment.
+
+Nothing here reads what is not published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from deniable.registry import period
+from deniable_aggregator import tally
+from deniable_aggregator.decode.multiple_testing import holm_adjusted
+from deniable_aggregator.measure.cells import kept, segments_of
+from deniable_aggregator.measure.lines import MEAN, QUANTILE_NAMES, Lines, Wanted, differences, lines_of, pooled, trends
+from deniable_aggregator.measure.look_up import Found, state_of
+from deniable_aggregator.measure.published import by_period
+from deniable_aggregator.measure.query import COLUMNS, MOST_ROWS, About, Column, Page, QueryTooLarge, Rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.declared import Declared
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.measure.collection import Collection
+    from deniable_aggregator.measure.look_up import Published, Words
+    from deniable_aggregator.measure.query import Cell, Query
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["rows"]
+
+_MOST_VALUES = 400_000  # what is estimated in no longer than a few seconds
+_CANDIDATE, _SEARCH, _FIT = 20, 40_000, 33_000  # values that take as long as one candidate, one search, one distribution
+_COMPARED, _READ = 10, 0.1  # and as long as one value that is compared, as one cell of a tally that is read
+
+
+@dataclass(frozen=True, eq=False)
+class _Group:
+    """The rows of one metric, cell and time.
+
+    Parameters
+    ----------
+    of
+        The metric.
+    words, name
+        Of its cell, and its period; None: all together.
+    found
+        What it rests on, of each version; nothing if nothing is published.
+    lines
+        What is estimated; None likewise, and where no value is asked for.
+    apart
+        (4, lines), of `differences`.
+    rise
+        (3, lines), of `trends`.
+    """
+
+    of: Published
+    words: Words
+    name: str | None
+    found: Sequence[Found]
+    lines: Lines | None
+    apart: NDArray[np.float64] | None
+    rise: NDArray[np.float64] | None
+
+    @property
+    def size(self) -> int:
+        """Number of its rows: at least one, which says why there is no estimate."""
+        return max(len(self.lines.labels), 1) if self.lines else 1
+
+
+class _Wish(NamedTuple):
+    """A group, before anything is estimated: what it rests on, and what it is compared with."""
+
+    of: Published
+    words: Words
+    name: str | None
+    found: Sequence[Found]
+    sides: tuple[Found, Found] | None
+
+
+def rows(app: Collection, query: Query, several: Sequence[Published]) -> Rows:
+    """Estimate what a query asks for.
+
+    Parameters
+    ----------
+    app
+        Whose metrics they are.
+    query
+        The query.
+    several
+        What was published of each metric, from `look_up`.
+
+    Raises
+    ------
+    QueryTooLarge
+        If it asks for too much at once.
+    """
+    _check_size(query, several)
+    wishes = [wish for each in several for wish in _wishes(query, each)]
+    courses = {(id(each), words): _course(each, words) for each in several for words in each.groups} if query.include else {}
+    estimates = _Estimates(app, query, [*_founds(wishes), *(found for each in courses.values() for _, found in each)])
+    rises = {key: _rise(estimates, course, query.level) for key, course in courses.items()}
+    groups = [_group(estimates, wish, rises.get((id(wish.of), wish.words))) for wish in wishes]
+    total, page = sum(each.size for each in groups), query.pagination or Page()
+    if total > MOST_ROWS:
+        raise QueryTooLarge(_TOO_MANY)
+    end = page.offset + page.limit
+    return Rows(
+        app=app.name,
+        trial=app.trial,
+        query=query,
+        metrics=[_about(each.versions[0]) for each in several],
+        columns=_columns(query),
+        total=total,
+        next=end if end < total else None,
+        releases=state_of(app, several),
+        rows=list(_written(query, groups)),
+    )
+
+
+_TOO_MANY = f"an answer has {MOST_ROWS:,} rows at most: ask for a shorter date_range, fewer metrics or segments"
+
+
+def _check_size(query: Query, several: Sequence[Published]) -> None:
+    """Refuse more cells and times than an answer has rows, before they are listed."""
+    over_time = "time" in query.dimensions or query.include
+    if sum(each.size * (len(each.names) if over_time else 1) for each in several) > MOST_ROWS:
+        raise QueryTooLarge(_TOO_MANY)
+
+
+# What groups rest on
+
+
+def _wishes(query: Query, of: Published) -> Iterator[_Wish]:
+    names: Sequence[str | None] = of.names if "time" in query.dimensions else [None]
+    for words in of.groups:
+        for name in names:
+            first, last = (of.first, of.last) if name is None else (name, name)
+            found = list(of.find_each(words, first, last))[: None if query.pool else 1]
+            yield _Wish(of, words, name, found, _sides(query, of, words, found, (first, last)))
+
+
+def _sides(
+    query: Query, of: Published, words: Words, several: Sequence[Found], span: tuple[str, str]
+) -> tuple[Found, Found] | None:
+    """Return what a group is compared with, and what is compared with it."""
+    if not several or query.compare is None:
+        return None
+    (found,) = several
+    if of.earlier:
+        base = of.find(words, *map(of.earlier.of, span))
+        return (base, found) if base else None
+    at = segments_of(query).index(str(query.compare.dimension))
+    if words[at] == query.compare.base:
+        return None
+    base = of.find((*words[:at], str(query.compare.base), *words[at + 1 :]), *span)
+    if base is None or base.declared is not found.declared:
+        return None
+    # Of both the same periods, so that only the segment differs.
+    both = {stratum.period for stratum in base.chosen} & {stratum.period for stratum in found.chosen}
+    return (base.within(both), found.within(both)) if both else None
+
+
+def _course(of: Published, words: Words) -> list[tuple[int, Found]]:
+    """Return the closed periods of the version of the last period, as a line is drawn through them."""
+    found = [(at, each) for at, name in enumerate(of.names) if (each := of.find(words, name, name))]
+    return [(at, each) for at, each in found if each.closed and each.declared is found[-1][1].declared]
+
+
+def _founds(wishes: Sequence[_Wish]) -> Iterator[Found]:
+    for wish in wishes:
+        yield from (*wish.found, *(wish.sides or ()))
+
+
+# Estimates
+
+
+class _Estimates:
+    """The lines of everything that a query needs, each estimated once."""
+
+    def __init__(self, app: Collection, query: Query, needed: Sequence[Found]) -> None:
+        self._app = app
+        self._by_value = "value" in query.dimensions
+        keeps = partial(kept, query) if self._by_value else MEAN.__eq__
+        self.wanted = Wanted(keeps, query.target, query.view == "consistent", query.level)
+        distinct = {tuple(each.chosen): each.declared for each in needed if self._estimated(each.declared)}
+        strata = {stratum: declared for each, declared in distinct.items() for stratum in each}
+        each_value = _COMPARED if query.compare else 1
+        estimating = sum(self._cost(declared, each_value) for declared in distinct.values())
+        reading = sum(_READ * each.layout.rows * each.layout.width for each in strata.values())
+        if estimating + reading > _MOST_VALUES:
+            rule = "this would take too long to estimate"
+            raise QueryTooLarge(f"{rule}: ask for a shorter date_range, fewer metrics, or fewer segments")
+        tallies = app.store.releases.some([each.layout for each in strata.values()], list(strata))
+        self._tallies: Mapping[Stratum, Tally] = dict(zip(strata, tallies, strict=True))
+        self._lines: dict[tuple[Stratum, ...], Lines] = {}
+
+    def of(self, found: Found) -> Lines | None:
+        """Return what is estimated from some releases; None where no value is asked for."""
+        if not self._estimated(found.declared):
+            return None
+        strata = tuple(found.chosen)
+        if strata not in self._lines:
+            counted = tally.merge(*map(self._tallies.__getitem__, strata))
+            periods = by_period(self._app, found.declared, found.chosen)
+            self._lines[strata] = lines_of(found.declared, counted, periods, self.wanted)
+        return self._lines[strata]
+
+    def together(self, several: Sequence[Found]) -> tuple[Sequence[Found], Lines | None]:
+        """Return what is estimated from all versions together, or else from the first, with the versions that it is of."""
+        each = [lines for found in several if (lines := self.of(found))]
+        if not each:
+            return several, None
+        all_ = pooled(each, self.wanted)
+        return (several, all_) if all_ else (several[:1], each[0])
+
+    def _estimated(self, declared: Declared) -> bool:
+        return self._by_value or bool(declared.metric.estimate)
+
+    def _cost(self, declared: Declared, each_value: int) -> int:
+        """Return how many values take as long as the estimates of one tally."""
+        metric = declared.metric
+        if metric.estimate == "distribution" and any(map(self.wanted.kept, QUANTILE_NAMES)):
+            return _FIT
+        if metric.discover:
+            return _SEARCH
+        size = 1 if metric.estimate else _CANDIDATE * len(declared.candidates) if metric.open else metric.domain_size
+        return each_value * size
+
+
+def _rise(estimates: _Estimates, course: Sequence[tuple[int, Found]], level: float) -> tuple[Lines, NDArray[np.float64]] | None:
+    lines = [(at, found) for at, each in course if (found := estimates.of(each))]
+    rise = trends(lines, level)
+    return None if rise is None else (lines[-1][1], rise)
+
+
+def _group(estimates: _Estimates, wish: _Wish, rise: tuple[Lines, NDArray[np.float64]] | None) -> _Group:
+    found, lines = estimates.together(wish.found)
+    apart = None
+    if lines and wish.sides:
+        base, own = map(estimates.of, wish.sides)
+        if base and own and own.labels == lines.labels:
+            apart = differences(base, own, estimates.wanted)
+    alike = rise is not None and lines is not None and rise[0].alike == lines.alike
+    return _Group(wish.of, wish.words, wish.name, found, lines, apart, rise[1] if rise and alike else None)
+
+
+# Rows
+
+
+def _written(query: Query, groups: Sequence[_Group]) -> Iterator[dict[str, Cell]]:
+    """Write the rows of the page."""
+    number = sum(int(np.count_nonzero(~np.isnan(each.lines.estimates))) for each in groups if each.lines)
+    together = 1 - (1 - query.level) / max(number, 1)
+    adjusted = holm_adjusted(np.concatenate([np.zeros(0), *(each.apart[3] for each in groups if each.apart is not None)]))
+    begin, tested, page = 0, 0, query.pagination or Page()
+    for group in groups:
+        tests = 0 if group.apart is None else len(group.apart[3])
+        first, last = max(page.offset - begin, 0), min(page.offset + page.limit - begin, group.size)
+        if first < last:
+            yield from _rows(query, group, together, adjusted[tested : tested + tests])[first:last]
+        begin, tested = begin + group.size, tested + tests
+
+
+def _rows(query: Query, group: _Group, together: float, adjusted: NDArray[np.float64]) -> list[dict[str, Cell]]:
+    common, lines = _common(query, group), group.lines
+    if lines is None or not lines.labels:
+        return [common]
+    columns: dict[str, Sequence[Cell] | NDArray[np.float64]]
+    columns = {"value": lines.labels, "estimate": lines.estimates, "stderr": lines.stderr, "detected": lines.detected}
+    columns["low"], columns["high"] = lines.interval(query.level)
+    columns["low_all"], columns["high_all"] = lines.interval(together)
+    if group.apart is not None:
+        columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.apart, strict=True), p_holm=adjusted)
+    if group.rise is not None:
+        columns |= dict(zip(("trend", "trend_low", "trend_high"), group.rise, strict=True))
+    told = {name: _told(each) for name, each in columns.items() if name in common}
+    return [common | dict(zip(told, row, strict=True)) for row in zip(*told.values(), strict=True)]
+
+
+def _told(column: Sequence[Cell] | NDArray[np.float64]) -> list[Cell]:
+    """Return a column with None for what is not known."""
+    if isinstance(column, np.ndarray):
+        return [each if isfinite(each) else None for each in column.tolist()]
+    return list(column)
+
+
+def _common(query: Query, group: _Group) -> dict[str, Cell]:
+    """Return what the rows of a group have in common, with None for all else."""
+    of, found = group.of, group.found
+    common: dict[str, Cell] = dict.fromkeys(each.name for each in _columns(query))
+    common |= {"metric": of.versions[0].metric.id, "state": of.state(group.words, group.name, published=bool(found))}
+    if group.name is not None:
+        common |= {"period": group.name, "time": f"{period.bounds(group.name, of.length)[0]:%Y-%m-%dT%H:%M:%SZ}"}
+    common |= dict(zip(segments_of(query), group.words, strict=True))
+    if found:
+        common |= {"n": sum(each.n for each in found), "closed": all(each.closed for each in found)}
+        each = [(e.metric.version, e.mechanism.name, float(e.metric.epsilon)) for e in (some.declared for some in found)]
+        alike = (values[0] if len(set(values)) == 1 else None for values in zip(*each, strict=True))
+        common |= dict(zip(("version", "mechanism", "epsilon"), alike, strict=True))
+    return common
+
+
+def _columns(query: Query) -> list[Column]:
+    """Return the columns of an answer, in order: those of times, values, comparisons and trends only if they are asked for."""
+    absent = {"period", "time"} - ({"period", "time"} if "time" in query.dimensions else set())
+    absent |= {"value"} - set(query.dimensions)
+    if query.compare is None:
+        absent |= {"difference", "diff_low", "diff_high", "p", "p_holm"}
+    if not query.include:
+        absent |= {"trend", "trend_low", "trend_high"}
+    listed = [Column(name, type_, meaning) for name, (type_, meaning) in COLUMNS.items() if name not in absent]
+    at = next(place for place, each in enumerate(listed) if each.name in ("value", "n"))
+    return [*listed[:at], *(Column(name, "text", "the segment") for name in segments_of(query)), *listed[at:]]
+
+
+def _about(declared: Declared) -> About:
+    metric = declared.metric
+    unit = (metric.unit or "position") if metric.estimate else "share"
+    return About(metric.id, metric.type, metric.description, metric.period, unit, metric.scale)

@@ -1,0 +1,260 @@
+"""Ask a server of deniable for estimates, from a notebook or a script. It needs `requests` only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+import requests
+from requests.auth import AuthBase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    Row = dict[str, str | int | float | bool | None]
+
+__all__ = ["Answer", "Query", "QueryError"]
+
+_PAGE = 10_000
+_TRIES = 3
+
+
+class QueryError(Exception):
+    """The server did not answer a query.
+
+    Parameters
+    ----------
+    status
+        The HTTP status.
+    code
+        The stable code of the problem, such as ``"unknown_metric"``; empty if the answer is not one of this server.
+    detail
+        The rule, what broke it, and what to do.
+    retry_after
+        Seconds after which to ask again; None: it would not help.
+    """
+
+    def __init__(self, status: int, code: str, detail: str, retry_after: int | None = None) -> None:
+        super().__init__(f"{detail} ({status} {code})" if code else f"{detail} ({status})")
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The answer to a query.
+
+    Parameters
+    ----------
+    rows
+        The rows of all pages, each by the names of `columns`.
+    columns
+        Of each column its ``name``, ``type`` and ``meaning``, in order.
+    metrics
+        What the metrics are: ``id``, ``type``, ``unit`` and so on.
+    trial
+        Whether everything is published at once, however few reports there are.
+    """
+
+    rows: list[Row]
+    columns: list[dict[str, str]]
+    metrics: list[dict[str, Any]]
+    trial: bool
+
+    def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """Return the rows as a data frame, each column with its type.
+
+        Parameters
+        ----------
+        library
+            Whose frame; None: of pandas, or of polars where there is no pandas.
+
+        Raises
+        ------
+        ImportError
+            If there is neither.
+        """
+        if library != "polars":
+            try:
+                return self._pandas()
+            except ModuleNotFoundError:
+                if library:
+                    raise
+        try:
+            return self._polars()
+        except ModuleNotFoundError as error:
+            raise ImportError("frame() needs pandas or polars; rows() needs neither") from error
+
+    def _pandas(self) -> Any:
+        import pandas as pd  # noqa: PLC0415 - it takes long, and rows need none
+
+        kinds = {"text": "string", "integer": "Int64", "number": "float64", "boolean": "boolean"}
+        columns = {each["name"]: pd.Series(self._column(each), dtype=kinds.get(each["type"])) for each in self.columns}
+        for each in self.columns:
+            if each["type"] == "time":
+                columns[each["name"]] = pd.to_datetime(columns[each["name"]], utc=True)
+        return pd.DataFrame(columns)
+
+    def _polars(self) -> Any:
+        import polars as pl  # noqa: PLC0415 - likewise
+
+        kinds: dict[str, Any] = {
+            "text": pl.String(),
+            "integer": pl.Int64(),
+            "number": pl.Float64(),
+            "boolean": pl.Boolean(),
+            "time": pl.Datetime("us", "UTC"),
+        }
+        return pl.DataFrame([pl.Series(each["name"], self._column(each), kinds[each["type"]]) for each in self.columns])
+
+    def _column(self, of: dict[str, str]) -> list[Any]:
+        found = [row[of["name"]] for row in self.rows]
+        return [datetime.fromisoformat(str(each)) for each in found] if of["type"] == "time" else found
+
+
+class _Bearer(AuthBase):
+    """The key. As a header of our own, a password in ~/.netrc would take its place."""
+
+    def __init__(self, key: str) -> None:
+        self._key = key
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._key}"
+        return request
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A question about metrics. Each method returns a new one; `rows`, `frame` and `answer` ask it.
+
+    Parameters
+    ----------
+    url
+        Of the server, such as ``"https://telemetry.example.org"``.
+    key
+        A read key.
+    timeout
+        Seconds to wait for a page.
+
+    Examples
+    --------
+    >>> themes = Query("https://telemetry.example.org", "rk_...").metric("ui.theme").where(platform="linux")
+    >>> frame = themes.by("time").last(30).frame()  # doctest: +SKIP
+    """
+
+    url: str
+    key: str = field(repr=False)
+    timeout: float = 60.0
+    _members: dict[str, Any] = field(default_factory=dict)
+
+    def metric(self, *names: str) -> Query:
+        """Ask about metrics: their ids, or ``metric@version``."""
+        return self._with(metrics=[*self._members.get("metrics", ()), *names])
+
+    def by(self, *dimensions: str, values: bool = True) -> Query:
+        """Break rows down by ``"time"`` and by segments; and by value, unless only numbers of reports are wanted."""
+        return self._with(dimensions=[*dimensions, *["value"] * (values and "value" not in dimensions)])
+
+    def between(self, first: str | date, last: str | date) -> Query:
+        """Ask about the periods that begin between two days in UTC, both included, or between two times."""
+        return self._with(date_range=[each if isinstance(each, str) else each.isoformat() for each in (first, last)])
+
+    def last(self, days: int) -> Query:
+        """Ask about the last days, today included."""
+        return self._with(date_range=f"{days}d")
+
+    def where(self, **segments: str | Iterable[str]) -> Query:
+        """Keep rows of these segments: one value of each, or several of one that rows are broken down by; likewise ``value``."""
+        return self._filtered("is", segments)
+
+    def where_not(self, **segments: str | Iterable[str]) -> Query:
+        """Leave out rows of segments that rows are broken down by, or of a ``value``."""
+        return self._filtered("is_not", segments)
+
+    def compare(self, segment: str, base: str) -> Query:
+        """Compare each value of a segment that rows are broken down by with one of them."""
+        return self._with(compare={"dimension": segment, "base": base})
+
+    def compare_previous(self, *, weekday: bool = False) -> Query:
+        """Compare with the range of the same length before; or whole weeks before, so that weekdays match."""
+        return self._with(compare={"date_range": "previous", **({"match": "weekday"} if weekday else {})})
+
+    def pool(self) -> Query:
+        """Estimate the values that versions have in common from all of them together."""
+        return self._with(pool=True)
+
+    def trend(self) -> Query:
+        """Add the slope of a line through the closed periods."""
+        return self._with(include=["trend"])
+
+    def level(self, level: float) -> Query:
+        """Set the confidence of the intervals; without it 0.95."""
+        return self._with(level=level)
+
+    def respondents(self) -> Query:
+        """Estimate shares and means of those who answered, not of the population they were drawn from."""
+        return self._with(target="respondents")
+
+    def consistent(self) -> Query:
+        """Show possible shares, for people to look at: none is negative, and those of all values are 1 together."""
+        return self._with(view="consistent")
+
+    def rows(self) -> list[Row]:
+        """Ask, and return the rows of all pages."""
+        return self.answer().rows
+
+    def frame(self, library: Literal["pandas", "polars"] | None = None) -> Any:
+        """Ask, and return a data frame of pandas or polars: see `Answer.frame`."""
+        return self.answer().frame(library)
+
+    def answer(self) -> Answer:
+        """Ask, and return the rows of all pages with what the columns mean.
+
+        Raises
+        ------
+        QueryError
+            If the server answers with a problem.
+        requests.RequestException
+            If there is no answer.
+        """
+        for _ in range(_TRIES):
+            pages = self._pages()
+            if len({page["releases"] for page in pages}) == 1:
+                first, *_ = pages
+                rows = [row for page in pages for row in page["rows"]]
+                return Answer(rows, first["columns"], first["metrics"], first["trial"])
+        raise QueryError(200, "", "something was published between the pages, again and again; ask again")
+
+    def _pages(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        offset: int | None = 0
+        with requests.Session() as session:
+            session.auth = _Bearer(self.key)
+            while offset is not None:
+                found.append(self._page(session, offset))
+                offset = found[-1]["next"]
+        return found
+
+    def _page(self, session: requests.Session, offset: int) -> dict[str, Any]:
+        asked = self._members | {"pagination": {"limit": _PAGE, "offset": offset}}
+        address = f"{self.url.rstrip('/')}/api/v1/query"
+        answer = session.post(address, json=asked, timeout=self.timeout, allow_redirects=False)
+        try:
+            told: dict[str, Any] = answer.json()
+        except ValueError:
+            told = {}
+        if answer.status_code == requests.codes.ok and "rows" in told:
+            return told
+        wait = answer.headers.get("Retry-After", "")
+        detail = told.get("detail") or f"{self.url} did not answer like a server of deniable"
+        raise QueryError(answer.status_code, told.get("code", ""), detail, int(wait) if wait.isdigit() else None)
+
+    def _filtered(self, op: str, segments: dict[str, str | Iterable[str]]) -> Query:
+        new = [[op, name, [values] if isinstance(values, str) else list(values)] for name, values in segments.items()]
+        return self._with(filters=[*self._members.get("filters", ()), *new])
+
+    def _with(self, **members: Any) -> Query:
+        return replace(self, _members=self._members | members)

@@ -1,0 +1,188 @@
+"""The query API: one question about several metrics, answered with flat rows, as JSON or as a file."""
+
+from __future__ import annotations
+
+import gzip
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+from flask import Blueprint, Response, g, request
+from msgspec.structs import replace
+from werkzeug.http import quote_etag
+
+import deniable
+from deniable_aggregator.audit.entry import LONGEST
+from deniable_aggregator.measure.comparison import Incomparable
+from deniable_aggregator.measure.date_range import UnknownRange
+from deniable_aggregator.measure.look_up import look_up, state_of
+from deniable_aggregator.measure.query import (
+    MOST_ROWS,
+    IncompatibleMembers,
+    Page,
+    Query,
+    QueryTooLarge,
+    Summed,
+    UnknownDimension,
+)
+from deniable_aggregator.measure.rows import rows
+from deniable_server.api.audit_trail import kept
+from deniable_server.api.auth import app_by_read_key
+from deniable_server.api.export import FORMATS, JSON
+from deniable_server.api.query import only_parameters, versions_asked
+from deniable_server.http.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from deniable_aggregator.measure.look_up import Published
+    from deniable_server.service import App
+
+__all__ = ["blueprint"]
+
+blueprint = Blueprint("rows", __name__)
+blueprint.after_request(kept)
+
+_JOINED, _WRITTEN = ("metrics", "dimensions", "include", "date_range"), ("filters", "compare")
+_PAGE = ("limit", "offset")
+_EFFORT = 4  # of gzip: more takes longer than it saves
+_PLAIN = tuple(name for name in Query.__struct_fields__ if name not in (*_JOINED, *_WRITTEN, "pagination"))
+
+T = TypeVar("T")
+
+
+@blueprint.post("/api/v1/query")
+def post() -> Response:
+    """Answer a query that is sent as JSON."""
+    app = app_by_read_key()
+    only_parameters("format")
+    if request.mimetype != "application/json":
+        raise Problem(415, "media_type", "a query's Content-Type is application/json")
+    query, format_ = _read(lambda: msgspec.json.decode(request.get_data(cache=False), type=Query)), _format()
+    return _answer(app, query, format_)
+
+
+@blueprint.get("/api/v1/query")
+def get() -> Response:
+    """Answer the same query in the address: lists are joined by commas, filters and compare are JSON."""
+    app = app_by_read_key()
+    only_parameters(*_JOINED, *_WRITTEN, *_PLAIN, *_PAGE, "format")
+    query, format_ = _read(lambda: msgspec.convert(_members(), Query, strict=False)), _format()
+    return _answer(app, query, format_)
+
+
+def _members() -> dict[str, Any]:
+    """Return the members of the query in the address."""
+    given: dict[str, Any] = {name: request.args[name] for name in _PLAIN if name in request.args}
+    given |= {name: _list(request.args[name]) for name in _JOINED if name in request.args}
+    given |= {name: msgspec.json.decode(request.args[name]) for name in _WRITTEN if name in request.args}
+    if len(given.get("date_range", ())) == 1:
+        (given["date_range"],) = given["date_range"]
+    page = {name: request.args[name] for name in _PAGE if name in request.args}
+    return given | ({"pagination": page} if page else {})
+
+
+def _list(text: str) -> list[str]:
+    return text.split(",") if text else []
+
+
+def _read(read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except msgspec.ValidationError as error:
+        raise Problem(400, "query_shape", f"a query has the documented members, each of its kind: {error}") from None
+    except (msgspec.DecodeError, UnicodeError):
+        raise Problem(400, "json", "this is not valid JSON") from None
+
+
+def _format() -> str:
+    """Return the format asked for by the parameter, else by the header Accept, else JSON."""
+    if "format" in request.args:
+        if request.args["format"] not in FORMATS:
+            raise Problem(400, "format", f"format is one of {', '.join(FORMATS)}")
+        return request.args["format"]
+    media = {each.media: name for name, each in FORMATS.items()}
+    return media[request.accept_mimetypes.best_match(list(media), JSON.media)]
+
+
+def _answer(app: App, query: Query, name: str) -> Response:
+    form = FORMATS[name]
+    if not form.available():
+        raise Problem(501, "no_export", f"this server writes no {name}: install it with 'deniable[export]'")
+    query = replace(query, pagination=query.pagination or (Page() if form is JSON else Page(MOST_ROWS)))
+    versions = [versions_asked(app, each) for each in query.metrics]
+    with _refusals():
+        several = look_up(app, query, versions, datetime.now(UTC))
+        g.told = _told(query, several)
+        encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
+        tag = quote_etag(_digest(app, query, (name, encoding), several))
+        if request.method != "POST" and request.if_none_match.contains_weak(tag.strip('"')):
+            return _with_headers(Response(status=304), tag)
+        found = rows(app, query, several)
+    body = form.write(found)
+    answer = Response(body if encoding == "identity" else gzip.compress(body, _EFFORT), mimetype=form.media)
+    if encoding == "gzip":
+        answer.headers["Content-Encoding"] = encoding
+    if form is not JSON:
+        file = "-".join([*query.metrics[: len(query.metrics) == 1], "rows", *["trial"] * app.trial])
+        answer.headers["Content-Disposition"] = f'attachment; filename="{file}.{name}"'
+    if found.next is not None and request.method != "POST":
+        answer.headers["Link"] = f'<{_next(found.next)}>; rel="next"'
+    return _with_headers(answer, tag)
+
+
+def _with_headers(answer: Response, tag: str) -> Response:
+    """Add what lets a client ask again whether anything changed. An answer to POST cannot be asked for so."""
+    answer.vary.update(("Accept", "Accept-Encoding", "Authorization"))
+    if request.method != "POST":
+        answer.headers["ETag"] = tag
+        answer.headers["Cache-Control"] = "private, no-cache"
+    return answer
+
+
+def _digest(app: App, query: Query, written: tuple[str, str], several: Sequence[Published]) -> str:
+    """Return what an answer depends on: query, format, releases, definitions and this code."""
+    spans = [(each.first, each.last) for each in several]  # the last days are others tomorrow
+    told = (deniable.__version__, written, msgspec.json.encode(query), spans, state_of(app, several))
+    return sha256(repr(told).encode()).hexdigest()[:32]
+
+
+def _next(offset: int) -> str:
+    """Return the address of the next page."""
+    return f"{request.path}?{urlencode({**request.args.to_dict(), 'offset': offset})}"
+
+
+def _told(query: Query, several: Sequence[Published]) -> dict[str, str | int]:
+    """Return what the audit log says of a query: names that the registry declares, and no other text."""
+    first, *_ = several
+    cells = first.cells[first.versions[0].definition]
+    told = {
+        "question": "rows",
+        "metric": ",".join(query.metrics),
+        "period": f"{first.first}/{first.last}" if query.date_range else "",
+        "segment": ",".join([*cells.dimensions, *(f"{name}={word}" for name, word in cells.fixed.items())]),
+        "level": str(query.level),
+    }
+    return {name: text for name, text in told.items() if 0 < len(text) <= LONGEST}
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn the refusal of a query into an answer."""
+    try:
+        yield
+    except UnknownDimension as refusal:
+        raise Problem(400, "dimension", refusal.detail) from None
+    except Summed as refusal:
+        raise Problem(400, "filter", refusal.detail) from None
+    except UnknownRange as refusal:
+        raise Problem(400, "date_range", refusal.detail) from None
+    except Incomparable as refusal:
+        raise Problem(400, "incomparable", refusal.detail) from None
+    except IncompatibleMembers as refusal:
+        raise Problem(400, "query_conflict", refusal.detail) from None
+    except QueryTooLarge as refusal:
+        raise Problem(400, "query_too_large", refusal.detail) from None

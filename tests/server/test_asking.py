@@ -1,0 +1,185 @@
+"""The query client, against a real server: rows, frames, pages, and errors in words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pytest
+from werkzeug.serving import make_server
+
+import deniable_query
+from deniable_query import Query, QueryError
+
+from .conftest import READ
+from .test_rows import RANGE, ask, filled, shop  # noqa: F401 - fixtures
+
+PAGE = (Path(__file__).parents[2] / "docs" / "query.md").read_text("utf-8")
+
+
+@contextmanager
+def listening(application):
+    """Serve an application at an address of this machine."""
+    server = make_server("127.0.0.1", 0, application)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture
+def url(filled):  # noqa: F811
+    with listening(filled.flask) as address:
+        yield address
+
+
+def test_rows_are_those_of_the_server(url, filled):  # noqa: F811
+    """What each method asks for is what it says."""
+    asked = (
+        Query(url, READ)
+        .metric("theme")
+        .by("time", "platform")
+        .between(*RANGE)
+        .where(platform=["linux", "macos"])
+        .where_not(value="dark")
+        .compare("platform", base="linux")
+        .trend()
+        .level(0.9)
+        .respondents()
+    )
+    assert (
+        asked.rows()
+        == ask(
+            filled,
+            metrics=["theme"],
+            dimensions=["time", "platform", "value"],
+            date_range=RANGE,
+            filters=[["is", "platform", ["linux", "macos"]], ["is_not", "value", ["dark"]]],
+            compare={"dimension": "platform", "base": "linux"},
+            include=["trend"],
+            level=0.9,
+            target="respondents",
+        )["rows"]
+    )
+    (row,) = Query(url, READ).metric("wait").last(30).where(value="mean").compare_previous(weekday=True).rows()
+    assert (row["metric"], row["difference"]) == ("wait", None)
+    assert all(0 <= row["estimate"] <= 1 for row in Query(url, READ).metric("theme").consistent().rows())
+    assert [row["version"] for row in Query(url, READ).metric("tools").pool().rows()] == [1, 1]
+    assert [row["n"] for row in Query(url, READ).metric("theme", "wait").by(values=False).rows()] == [1390, 800]
+
+
+def test_pages_are_put_together(url, monkeypatch):
+    """All rows come, however many pages there are; if something is published in between, it asks again."""
+    asked = Query(url, READ).metric("theme").by("time")
+    whole = asked.rows()
+    monkeypatch.setattr(deniable_query, "_PAGE", 4)
+    assert asked.rows() == whole
+    states = iter("ab" + 10 * "c")
+    monkeypatch.setattr("deniable_aggregator.measure.rows.state_of", lambda *_: next(states))
+    assert asked.rows() == whole
+    assert len(list(states)) == 12 - 2 * 3
+    monkeypatch.setattr("deniable_aggregator.measure.rows.state_of", lambda *_: str(next(numbers)))
+    numbers = iter(range(100))
+    with pytest.raises(QueryError, match="between the pages"):
+        asked.rows()
+
+
+def test_a_frame_has_the_types_of_its_columns(url):
+    """Both libraries get times, whole numbers and truths as such, and null where nothing is known."""
+    asked = Query(url, READ).metric("theme", "wait").by("time")
+    rows, frame, polars = asked.rows(), asked.frame(), asked.frame("polars")
+    assert isinstance(frame, pd.DataFrame)
+    assert {name: str(dtype) for name, dtype in frame.dtypes.items()} | {"time": ""} == {
+        **dict.fromkeys(("metric", "period", "value", "state", "mechanism"), "string"),
+        **dict.fromkeys(("version", "n"), "Int64"),
+        **dict.fromkeys(("estimate", "stderr", "low", "high", "low_all", "high_all", "epsilon"), "float64"),
+        **dict.fromkeys(("detected", "closed"), "boolean"),
+        "time": "",
+    }
+    assert frame["time"][0] == pd.Timestamp(rows[0]["time"])
+    shown = frame.astype(object).where(frame.notna(), None)
+    assert [shown[name].tolist() for name in ("n", "estimate", "detected")] == [
+        [row[name] for row in rows] for name in ("n", "estimate", "detected")
+    ]
+    assert polars.schema["time"] == pl.Datetime("us", "UTC")
+    assert polars["estimate"].to_list() == [row["estimate"] for row in rows]
+    assert polars["closed"].to_list() == [row["closed"] for row in rows]
+
+
+def test_an_empty_answer_is_an_empty_frame(url):
+    asked = Query(url, READ).metric("theme").by("time").between("2001-01-01", "2001-01-31")
+    assert asked.rows() == []
+    assert (len(asked.frame()), len(asked.frame("polars"))) == (0, 0)
+    assert "estimate" in asked.frame().columns
+
+
+def test_without_pandas_and_polars(url, monkeypatch):
+    """Rows need neither; a frame is that of the one which is there, and else says what it needs."""
+    asked = Query(url, READ).metric("tools")
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    assert isinstance(asked.frame(), pl.DataFrame)
+    monkeypatch.setitem(sys.modules, "polars", None)
+    with pytest.raises(ImportError, match="needs pandas or polars"):
+        asked.frame()
+    assert len(asked.rows()) == 2
+
+
+def test_a_problem_is_told_in_the_servers_words(url):
+    asked = Query(f"{url}/", READ).metric("theme")
+    with pytest.raises(QueryError, match="did you mean theme") as found:
+        Query(url, READ).metric("themes").rows()
+    assert (found.value.status, found.value.code, found.value.retry_after) == (404, "unknown_metric", None)
+    with pytest.raises(QueryError, match="cells are not added up"):
+        asked.where(platform=["linux", "macos"]).rows()
+    with pytest.raises(QueryError, match="unknown_key"):
+        Query(url, "rk_wrong_12345678").metric("theme").rows()
+    assert READ not in repr(asked)
+
+
+def test_what_is_no_server_of_ours_is_told():
+    """Neither a page nor a redirect is taken for an answer; a redirect gets no key."""
+
+    def elsewhere(environ, start):
+        status, told = ("302 Found", [("Location", "/other")]) if environ["PATH_INFO"].startswith("/moved") else ("200 OK", [])
+        environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        start(status, [*told, ("Retry-After", "7"), ("Content-Length", "6")])
+        return [b"<html>"]
+
+    with listening(elsewhere) as url:
+        for address, status in ((url, 200), (f"{url}/moved", 302)):
+            with pytest.raises(QueryError, match="did not answer like a server of deniable") as found:
+                Query(address, READ).metric("theme").rows()
+            assert (found.value.status, found.value.retry_after) == (status, 7)
+
+
+def test_a_password_of_the_machine_does_not_replace_the_key(url, tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password secret\n", "utf-8")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    assert Query(url, READ).metric("tools").rows()
+
+
+def test_the_client_is_light():
+    """It loads neither the SDK nor anything for frames."""
+    code = "import sys, deniable_query; print({name.partition('.')[0] for name in sys.modules})"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert not set(eval(done.stdout)) & {"deniable", "numpy", "pandas", "polars", "pyarrow", "msgspec"}
+
+
+@pytest.mark.parametrize("code", re.findall(r"<!-- asked of a server -->\n```python\n(.*?)```", PAGE, re.DOTALL))
+def test_the_examples_of_the_page_run(url, code, capsys):
+    """Each example of docs/query.md runs as it stands, but for the address, the key and the names."""
+    names = {"https://telemetry.example.org": url, "rk_...": READ, "ui.theme": "theme", "page.load": "wait"}
+    for name, ours in names.items():
+        code = code.replace(name, ours)
+    exec(code, {})
+    assert capsys.readouterr().out

@@ -1,0 +1,519 @@
+"""The query API: one question, flat rows, in each format; nothing that the other endpoints do not tell."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from urllib.parse import urlencode
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from pyarrow import feather, parquet
+
+from deniable.registry import period
+from deniable_aggregator.audit.entry import whole
+from deniable_aggregator.decode.multiple_testing import holm, holm_adjusted
+from deniable_server.api.export import _harmless
+
+from .conftest import READ
+from .test_openapi import check
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos", "beos"]
+version = ["1.0", "1.1", "2.0"]
+
+[generalize]
+version = "."
+
+[publication]
+min_reports = 50
+early = false
+grace = "30d"
+
+[metrics."theme"]
+type = "categorical"
+values = ["light", "dark", "=cmd()"]
+epsilon = 4
+segments = ["platform"]
+description = "Which theme"
+owner = "core@shop.example"
+
+[metrics."update"]
+type = "boolean"
+epsilon = 4
+segments = ["version"]
+description = "Whether it was updated"
+owner = "core@shop.example"
+
+[metrics."wait"]
+type = "number"
+estimate = "distribution"
+range = [0, 1000]
+unit = "ms"
+epsilon = 4
+description = "How long it took"
+owner = "core@shop.example"
+
+[metrics."tools"]
+type = "set"
+values = ["pen", "brush"]
+epsilon = 4
+description = "Which tools"
+owner = "core@shop.example"
+
+[metrics."url"]
+type = "string"
+discover = true
+epsilon = 8
+max_length = 2
+description = "Which page"
+owner = "core@shop.example"
+"""
+NOW = datetime.now(UTC)
+
+
+def day(ago):
+    return period.of(NOW - timedelta(days=ago), "day")
+
+
+RANGE = [day(6), day(2)]
+
+
+@pytest.fixture
+def shop(serve):
+    return serve(REGISTRY)
+
+
+def send(shop, metric, values, of, **changes):
+    declared = shop.app.registry.metrics[metric]
+    values = [declared.position(value) if declared.type in ("number", "set", "string") else value for value in values]
+    assert shop.post({"format": 1, "groups": [shop.group(metric, values, period=of, **changes)]}).status_code == 202
+
+
+@pytest.fixture
+def filled(shop):
+    """Five days of themes on two platforms, of which the second is withheld on one day; a gap, and a joined day."""
+    for ago in (6, 3, 2):
+        send(shop, "theme", [0] * 150 + [1] * 50 * (7 - ago), day(ago))
+        send(shop, "theme", [0] * 100 + [2] * (60 if ago != 3 else 0), day(ago), segment="platform=macos")
+    send(shop, "theme", [1] * 10, day(3), segment="platform=beos")
+    send(shop, "theme", [1] * 10, day(4))
+    for ago in (6, 2):
+        send(shop, "wait", [300.0 + 10 * ago] * 400, day(ago))
+        send(shop, "tools", [["pen"]] * 200 + [[]] * 100, day(ago))
+    shop.drain(days=40)
+    return shop
+
+
+def ask(shop, status=200, **query):
+    answer = shop.http.post("/api/v1/query", json=query, headers={"Authorization": f"Bearer {READ}"})
+    assert answer.status_code == status, answer.get_json()
+    if status == 200:
+        check("Rows", answer.get_json())
+    return answer.get_json()
+
+
+def get(shop, status=200, headers=None, **parameters):
+    given = {"Authorization": f"Bearer {READ}", **(headers or {})}
+    answer = shop.http.get(f"/api/v1/query?{urlencode(parameters)}", headers=given)
+    assert answer.status_code == status, answer.get_data()
+    return answer
+
+
+def rows(shop, **query):
+    return ask(shop, **query)["rows"]
+
+
+def test_rows_are_the_estimates_of_the_other_endpoints(filled):
+    """Without time a row is what the metric's own endpoint says over all periods; with time what its series says."""
+    whole = filled.get("/api/v1/metrics/theme").get_json()
+    found = rows(filled, metrics=["theme"])
+    assert [(row["value"], row["n"], row["closed"]) for row in found] == [
+        (each["label"], whole["n"], True) for each in whole["estimates"]
+    ]
+    for row, each in zip(found, whole["estimates"], strict=True):
+        assert (row["estimate"], row["stderr"], row["detected"]) == (each["frequency"], each["stderr"], each["detected"])
+        assert [row["low_all"], row["high_all"]] == pytest.approx(each["simultaneous"])
+        assert row["low_all"] < row["low"] < row["estimate"] < row["high"] < row["high_all"]
+    series = filled.get("/api/v1/metrics/theme/series?segment=platform=linux").get_json()
+    found = rows(filled, metrics=["theme"], dimensions=["time", "value", "platform"], filters=[["is", "platform", ["linux"]]])
+    lines = {line["label"]: line["points"] for line in series["lines"]}
+    names = [told["period"] for told in series["periods"]]
+    shown = [row for row in found if row["period"] in names]
+    for row in shown:
+        if row["state"] != "published":
+            assert {row[name] for name in ("value", "n", "estimate", "low", "closed", "version")} == {None}
+            continue
+        point = lines[row["value"]][names.index(row["period"])]
+        assert row["estimate"] == point["estimate"]
+        assert [row["low"], row["high"]] == point["interval"]
+    assert {(row["period"], row["state"]) for row in shown} == {(told["period"], told["state"]) for told in series["periods"]}
+    assert shown[0]["time"] == f"{names[0]}T00:00:00Z"
+
+
+def test_a_value_of_a_segment_is_compared_with_another(filled):
+    """Differences are those of the comparison of the same two segments, over the periods in which both are published."""
+    told = filled.get("/api/v1/metrics/theme/compare?a=platform=linux&b=platform=macos").get_json()
+    compare = {"dimension": "platform", "base": "linux"}
+    found = rows(filled, metrics=["theme"], dimensions=["value", "platform"], compare=compare)
+    assert {row["difference"] for row in found if row["platform"] == "linux"} == {None}
+    macos = {row["value"]: row for row in found if row["platform"] == "macos"}
+    assert len(told["differences"]) == len(macos) == 3
+    for each in told["differences"]:
+        row = macos[each["label"]]
+        assert [row["difference"], row["diff_low"], row["diff_high"], row["p"]] == [
+            each["difference"],
+            *each["interval"],
+            each["p_value"],
+        ]
+    assert [row["state"] for row in found if row["platform"] == "beos"] == ["withheld"]
+    assert {row["difference"] for row in found if row["platform"] in ("beos", "(other)")} == {None}
+
+
+def test_a_time_is_compared_with_the_range_before(filled):
+    """The range before has the same length; by weekday it is whole weeks away."""
+    told = filled.get(f"/api/v1/metrics/wait/compare?a={day(6)}&b={day(2)}").get_json()["differences"][0]
+    query = {"metrics": ["wait"], "compare": {"date_range": "previous"}, "filters": [["is", "value", ["mean"]]]}
+    found = rows(filled, **query, dimensions=["time", "value"], date_range=[day(5), day(2)])
+    last = found[-1]
+    assert (last["period"], last["difference"], last["p"]) == (day(2), told["difference"], told["p_value"])
+    assert [last["diff_low"], last["diff_high"]] == told["interval"]
+    assert {row["difference"] for row in found[:-1]} <= {None}
+    assert rows(filled, **query, date_range=[day(5), day(2)])[0]["difference"] == told["difference"]
+    query["compare"]["match"] = "weekday"
+    assert rows(filled, **query, date_range=[day(5), day(2)])[0]["difference"] is None
+    assert ask(filled, 400, **query)["code"] == "query_conflict"
+
+
+def test_the_slope_is_that_of_the_series(filled):
+    """The trend of each value is that of the series, on every row of its version."""
+    series = filled.get("/api/v1/metrics/theme/series").get_json()
+    for dimensions in (["time", "value"], ["value"]):
+        found = rows(filled, metrics=["theme"], dimensions=dimensions, include=["trend"])
+        for line in series["lines"]:
+            slopes = {
+                (row["trend"], row["trend_low"], row["trend_high"])
+                for row in found
+                if row["value"] == line["label"] and row["state"] == "published"
+            }
+            assert slopes == {(line["trend"]["slope"], *line["trend"]["interval"])}
+
+
+def test_of_a_number_values_are_its_mean_and_quantiles(filled):
+    told = filled.get("/api/v1/metrics/wait").get_json()["number"]
+    mean, *quantiles = rows(filled, metrics=["wait"])
+    assert (mean["value"], mean["estimate"], mean["stderr"]) == ("mean", told["mean"], told["stderr"])
+    assert [mean["low"], mean["high"]] == told["interval"]
+    assert [(row["value"], row["estimate"], row["low"], row["high"]) for row in quantiles] == [
+        (f"p{round(100 * each['share']):02}", each["value"], *each["interval"]) for each in told["quantiles"]
+    ]
+    assert {(row["stderr"], row["detected"]) for row in quantiles} == {(None, None)}
+    (only,) = rows(filled, metrics=["wait"], dimensions=[], target="respondents")
+    assert [only["low"], only["high"]] == told["respondents"]
+    assert "value" not in only
+    about = ask(filled, metrics=["wait", "theme"])["metrics"]
+    assert [(each["id"], each["unit"]) for each in about] == [("wait", "ms"), ("theme", "share")]
+
+
+def test_options_of_a_set_are_values(filled):
+    told = filled.get("/api/v1/metrics/tools").get_json()["estimates"]
+    found = rows(filled, metrics=["tools"], view="consistent")
+    assert [(row["value"], row["estimate"]) for row in found] == [(each["label"], each["consistent"]) for each in told]
+
+
+def test_what_a_search_found_is_a_value(shop):
+    """Of a search only what was detected is a row; where it found nothing there is one, with the number of reports."""
+    send(shop, "url", ["a"] * 300, day(3))
+    send(shop, "url", ["a", "b"] * 25, day(2))
+    shop.drain(days=40)
+    found = rows(shop, metrics=["url"], dimensions=["time", "value"])
+    assert [found[0][name] for name in ("period", "value", "n")] == [day(3), "a", 300]
+    assert all(row["detected"] for row in found if row["value"])
+    assert {row["n"] for row in found} == {300, 50}
+
+
+def test_the_consistent_view_and_the_respondents(filled):
+    """Shares are possible, with the raw intervals; those of respondents are narrower."""
+    told = filled.get("/api/v1/metrics/theme").get_json()["estimates"]
+    raw, shown = (rows(filled, metrics=["theme"], view=view) for view in ("raw", "consistent"))
+    assert [row["estimate"] for row in shown] == [each["consistent"] for each in told]
+    assert [(row["low"], row["stderr"]) for row in shown] == [(row["low"], row["stderr"]) for row in raw]
+    those = rows(filled, metrics=["theme"], target="respondents")
+    assert all(own["high"] - own["low"] < row["high"] - row["low"] for own, row in zip(those, raw, strict=True))
+
+
+def test_without_values_a_row_tells_how_many_reports(filled):
+    found = rows(filled, metrics=["theme"], dimensions=["time"])
+    assert [row["n"] for row in found if row["state"] == "published"] == [360, 470, 560]
+    assert {row["estimate"] for row in found} == {None}
+
+
+def test_filters_keep_values_and_segments(filled):
+    found = rows(filled, metrics=["theme"], filters=[["is_not", "value", ["dark"]], ["is", "platform", ["linux"]]])
+    assert [row["value"] for row in found] == ["light", "=cmd()"]
+    assert {row["n"] for row in found} == {filled.get("/api/v1/metrics/theme?segment=platform=linux").get_json()["n"]}
+    found = rows(filled, metrics=["theme"], dimensions=["platform"], filters=[["is_not", "platform", ["beos", "(other)"]]])
+    assert [row["platform"] for row in found] == ["linux", "macos"]
+
+
+def test_a_segment_whose_name_is_taken_has_another_column(shop):
+    """A general word is a value where it is named, and is not compared with a value in it."""
+    for version in ("1.0", "1.1", "2.0"):
+        send(shop, "update", [1] * 80, day(3), segment=f"version={version}")
+    shop.drain(days=40)
+    query = {"metrics": ["update"], "dimensions": ["segment_version"]}
+    found = rows(shop, **query)
+    assert {row["version"] for row in found if row["state"] == "published"} == {1}
+    assert [row["segment_version"] for row in found] == ["1.0", "1.1", "2.0", "(other)"]
+    found = rows(shop, **query, filters=[["is", "segment_version", ["1", "2.0"]]])
+    assert [(row["segment_version"], row["n"]) for row in found] == [("1", 160), ("2.0", 80)]
+    query["dimensions"].append("value")
+    query["filters"] = [["is", "segment_version", ["1", "1.0"]]]
+    refused = ask(shop, 400, **query, compare={"dimension": "segment_version", "base": "1"})
+    assert refused["code"] == "incomparable"
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("query_shape", {"metric": "theme"}),
+        ("query_shape", {"level": 2}),
+        ("query_shape", {"filters": [["has", "value", ["dark"]]]}),
+        ("query_shape", {"pagination": {"limit": 0}}),
+        ("query_shape", {"metrics": []}),
+        ("unknown_metric", {"metrics": ["themes"]}),
+        ("unknown_version", {"metrics": ["theme@7"]}),
+        ("date_range", {"date_range": ["2026-10-02", "2026-10-01"]}),
+        ("date_range", {"date_range": ["2026-10-01T00:00:00", "2026-10-02"]}),
+        ("date_range", {"date_range": "0d"}),
+        ("dimension", {"dimensions": ["device"]}),
+        ("dimension", {"dimensions": ["value", "value"]}),
+        ("dimension", {"dimensions": ["time"], "filters": [["is", "value", ["dark"]]]}),
+        ("dimension", {"filters": [["is", "platform", ["amiga"]]]}),
+        ("filter", {"filters": [["is", "platform", ["linux", "macos"]]]}),
+        ("filter", {"filters": [["is_not", "platform", ["linux"]]]}),
+        ("incomparable", {"compare": {}}),
+        ("incomparable", {"compare": {"dimension": "platform", "base": "linux"}}),
+        ("incomparable", {"compare": {"dimension": "platform", "base": "linux", "date_range": "previous"}}),
+        ("query_conflict", {"view": "consistent", "include": ["trend"]}),
+        ("query_conflict", {"compare": {"date_range": "previous"}}),
+        ("query_conflict", {"dimensions": [], "include": ["trend"]}),
+        ("query_too_large", {"compare": {"date_range": "previous"}, "date_range": ["2000-01-01", "2199-12-31"], "hourly": True}),
+    ],
+)
+def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
+    if changes.pop("hourly", False):
+        shop = serve(REGISTRY.replace('type = "boolean"', 'type = "boolean"\nperiod = "hour"'))
+        changes["metrics"] = ["update"]
+    status = 404 if code.startswith("unknown") else 400
+    assert ask(shop, status, **{"metrics": ["theme"]} | changes)["code"] == code
+
+
+def test_an_unknown_parameter_or_type_is_refused(shop):
+    assert get(shop, 400, metrics="theme", metric="theme").get_json()["code"] == "unknown_parameter"
+    assert get(shop, 400, metrics="theme", format="xlsx").get_json()["code"] == "format"
+    assert get(shop, 400, metrics="theme", filters="[").get_json()["code"] == "json"
+    plain = shop.http.post("/api/v1/query", data=b"{}", headers={"Authorization": f"Bearer {READ}"})
+    assert (plain.status_code, plain.get_json()["code"]) == (415, "media_type")
+    assert shop.http.post("/api/v1/query", json={"metrics": ["theme"]}).status_code == 401
+
+
+def test_pages_together_are_the_whole(filled):
+    """Each page has its rows; intervals and tests allow for all of them, whichever page is asked for."""
+    query = {"metrics": ["theme", "wait"], "dimensions": ["time", "value"], "compare": {"date_range": "previous"}}
+    query["date_range"] = RANGE
+    whole = ask(filled, **query)
+    found, offset = [], 0
+    while offset is not None:
+        page = ask(filled, **query, pagination={"limit": 4, "offset": offset})
+        assert (page["total"], page["releases"]) == (whole["total"], whole["releases"])
+        found += page["rows"]
+        offset = page["next"]
+    assert found == whole["rows"]
+    assert len(found) == whole["total"] > 20
+    following = get(filled, metrics="theme", limit=2).headers["Link"]
+    assert following == '</api/v1/query?metrics=theme&limit=2&offset=2>; rel="next"'
+
+
+def test_the_address_asks_the_same_as_the_body(filled):
+    query = {
+        "metrics": ["theme"],
+        "date_range": RANGE,
+        "dimensions": ["time", "value", "platform"],
+        "filters": [["is_not", "value", ["dark"]]],
+        "compare": {"dimension": "platform", "base": "linux"},
+        "target": "respondents",
+        "level": 0.9,
+        "include": ["trend"],
+        "pagination": {"limit": 7, "offset": 1},
+    }
+    asked = {name: json.dumps(query[name]) for name in ("filters", "compare")}
+    asked |= {name: ",".join(query[name]) for name in ("metrics", "date_range", "dimensions", "include")}
+    asked |= {"target": "respondents", "level": 0.9, "limit": 7, "offset": 1}
+    assert get(filled, **asked).get_json() == ask(filled, **query)
+    assert get(filled, metrics="theme", pool="true").get_json()["query"]["pool"] is True
+    assert get(filled, metrics="theme", date_range="30d").get_json()["query"]["date_range"] == "30d"
+
+
+def test_what_is_known_is_not_sent_again(filled):
+    """The same question is answered 304 until a release, the question or the format changes."""
+    first = get(filled, metrics="theme")
+    known = {"If-None-Match": first.headers["ETag"]}
+    assert first.headers["Cache-Control"] == "private, no-cache"
+    again = get(filled, 304, known, metrics="theme")
+    assert (again.get_data(), again.headers["ETag"]) == (b"", first.headers["ETag"])
+    for changed in ({"level": 0.9}, {"format": "csv"}, {"metrics": "wait"}, {"date_range": "9d"}):
+        assert get(filled, 200, known, **{"metrics": "theme"} | changed).headers["ETag"] != first.headers["ETag"]
+    send(filled, "theme", [1] * 100, day(1))
+    filled.drain()
+    get(filled, 304, known, metrics="theme")  # counted, and not published
+    filled.drain(days=40)
+    assert get(filled, 200, known, metrics="theme").get_json()["releases"] != first.get_json()["releases"]
+    posted = filled.http.post("/api/v1/query", json={"metrics": ["theme"]}, headers={"Authorization": f"Bearer {READ}", **known})
+    assert (posted.status_code, "ETag" in posted.headers) == (200, False)
+
+
+def same(one, other):
+    """Compare the rows of two formats."""
+    return len(one) == len(other) and all(
+        left == right or (isinstance(left, float) and float(right) == left)
+        for row, those in zip(one, other, strict=True)
+        for left, right in zip(row.values(), those.values(), strict=True)
+    )
+
+
+def test_every_format_has_the_same_rows(filled):
+    asked = {"metrics": "theme,wait", "dimensions": "time,value", "compare": '{"date_range":"previous"}'}
+    asked["date_range"] = ",".join(RANGE)
+    answer = get(filled, **asked).get_json()
+    whole, names = answer["rows"], [each["name"] for each in answer["columns"]]
+    assert [list(row) for row in whole] == [names] * len(whole)
+
+    written = get(filled, **asked, format="csv")
+    assert written.content_type == "text/csv; charset=utf-8"
+    header, *lines = csv.reader(io.StringIO(written.get_data(as_text=True)))
+    assert header == names
+    for line, row in zip(lines, whole, strict=True):
+        expected = [
+            {None: "", True: "true", False: "false"}.get(each, each) if type(each) in (bool, type(None)) else each
+            for each in row.values()
+        ]
+        expected = [f"'{each}" if each == "=cmd()" else each for each in expected]
+        assert line == [repr(each) if isinstance(each, float) else str(each) for each in expected]
+    assert pl.read_csv(written.get_data())["n"].to_list() == [row["n"] for row in whole]
+    frame = pd.read_csv(io.BytesIO(written.get_data()), parse_dates=["time"])
+    assert frame["estimate"].tolist() == pytest.approx(
+        [np.nan if row["estimate"] is None else row["estimate"] for row in whole], nan_ok=True
+    )
+
+    for name, read in (("parquet", parquet.read_table), ("arrow", feather.read_table)):
+        answer = get(filled, **asked, format=name)
+        assert answer.headers["Content-Disposition"] == f'attachment; filename="rows.{name}"'
+        table = read(io.BytesIO(answer.get_data()))
+        assert table.column_names == names
+        found = table.to_pylist()
+        for row in found:
+            row["time"] = f"{row['time']:%Y-%m-%dT%H:%M:%SZ}"
+        assert found == whole
+        frame = {"parquet": pl.read_parquet, "arrow": pl.read_ipc}[name](io.BytesIO(answer.get_data()))
+        assert frame["estimate"].to_list() == [row["estimate"] for row in whole]
+        assert json.loads(table.schema.metadata[b"deniable"])["query"]["metrics"] == ["theme", "wait"]
+
+
+def test_an_answer_is_compressed_if_the_client_takes_it(filled):
+    """Rows are much alike, so gzip makes them small; each encoding has its own ETag. Parquet is compressed by itself."""
+    for name in ("json", "csv", "arrow"):
+        asked = {"metrics": "theme", "dimensions": "time,value", "format": name}
+        plain, packed = get(filled, **asked), get(filled, 200, {"Accept-Encoding": "br, gzip"}, **asked)
+        assert "Content-Encoding" not in plain.headers
+        assert (packed.headers["Content-Encoding"], "Accept-Encoding" in packed.headers["Vary"]) == ("gzip", True)
+        assert gzip.decompress(packed.get_data()) == plain.get_data()
+        assert 2 * len(packed.get_data()) < len(plain.get_data())
+        assert packed.headers["ETag"] != plain.headers["ETag"]
+    whole = get(filled, 200, {"Accept-Encoding": "gzip"}, metrics="theme", format="parquet")
+    assert "Content-Encoding" not in whole.headers
+    assert "Content-Encoding" not in get(filled, 200, {"Accept-Encoding": "gzip;q=0"}, metrics="theme").headers
+
+
+def test_the_header_accept_chooses_the_format(filled):
+    for accept, found in (
+        ("text/csv", "text/csv"),
+        ("application/vnd.apache.parquet", "application/vnd.apache.parquet"),
+        ("text/html, */*;q=0.8", "application/json"),
+        ("text/csv;q=0.5, application/json", "application/json"),
+    ):
+        answer = get(filled, headers={"Accept": accept}, metrics="theme")
+        assert (answer.mimetype, "Accept," in answer.headers["Vary"]) == (found, True)
+
+
+def test_no_text_is_run_as_a_formula():
+    """A spreadsheet gets an apostrophe before what it would run, and plain numbers as they are."""
+    for text in ("=1+1", "+A1", "-A1", "@SUM(A1)", " =1+1", "\uff1dA1"):
+        assert _harmless(text) == f"'{text}"
+    for text in ("-5", "+1.5", "dark", "a=b", "2.10"):
+        assert _harmless(text) == text
+
+
+def test_a_server_without_the_extra_says_so(shop, monkeypatch):
+    monkeypatch.setattr("deniable_server.api.export.find_spec", lambda _: None)
+    refused = get(shop, 501, metrics="theme", format="parquet").get_json()
+    assert refused["code"] == "no_export"
+    assert "deniable[export]" in refused["detail"]
+    get(shop, metrics="theme", format="csv")
+
+
+def test_too_much_is_refused_before_it_is_read(filled, monkeypatch):
+    monkeypatch.setattr("deniable_aggregator.measure.rows._MOST_VALUES", 9)
+    monkeypatch.setattr(filled.app.store.releases, "some", lambda *_: pytest.fail("it was read"), raising=False)
+    assert ask(filled, 400, metrics=["theme"], dimensions=["time", "value", "platform"])["code"] == "query_too_large"
+    monkeypatch.setattr("deniable_aggregator.measure.rows.MOST_ROWS", 9)
+    assert ask(filled, 400, metrics=["theme"], dimensions=["time", "platform"])["code"] == "query_too_large"
+
+
+def test_the_audit_log_tells_what_was_asked(filled):
+    """What the registry declares stands in it, and nothing else that was sent."""
+    ask(filled, metrics=["theme"], date_range=RANGE, dimensions=["time", "value"], filters=[["is", "platform", ["linux"]]])
+    ask(filled, 400, metrics=["theme"], dimensions=["secret"])
+    answered, refused = (whole(line) for line in filled.store._client.lrange("{shop}:audit", -2, -1))
+    assert answered.details == {
+        "by": "api",
+        "question": "rows",
+        "metric": "theme",
+        "period": f"{day(6)}/{day(2)}",
+        "segment": "platform=linux",
+        "level": "0.95",
+    }
+    assert dict(refused.details) == {"by": "api", "problem": "dimension"}
+
+
+def test_adjusted_p_values_are_the_levels_at_which_holm_rejects():
+    found = np.array([0.04, 0.001, np.nan, 0.02, 0.9])
+    adjusted = holm_adjusted(found)
+    assert adjusted.tolist() == pytest.approx([0.08, 0.004, np.nan, 0.06, 0.9], nan_ok=True)
+    for alpha in (0.003, 0.05, 0.07, 0.95):
+        assert holm(found[~np.isnan(found)], alpha).tolist() == (adjusted[~np.isnan(found)] <= alpha).tolist()
+
+
+def test_nothing_counted_but_not_published_shows(shop):
+    """No byte of any answer changes before a release, neither states nor the list of periods."""
+    send(shop, "theme", [1] * 100, day(20))
+    shop.drain(days=15)
+    asked = [
+        {"metrics": "theme", "dimensions": "time,value,platform"},
+        {"metrics": "theme", "dimensions": "platform"},
+        {"metrics": "theme,wait", "include": "trend"},
+    ]
+    before = [get(shop, **each).get_data() for each in asked]
+    send(shop, "theme", [1] * 300, day(3))
+    send(shop, "theme", [1] * 300, day(3), segment="platform=beos")
+    shop.drain()
+    assert [get(shop, **each).get_data() for each in asked] == before

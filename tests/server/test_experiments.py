@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from .conftest import READ
 from .test_series import ask as answered
 from .test_series import page, send, week
 
@@ -113,3 +114,16 @@ def test_a_page_says_nothing_of_arms_without_a_release(serve):
     send(shop, "theme", [1] * 60, week(2), segment="platform=linux,arm=control")
     shop.drain(days=40)
     assert 'class="changed arm"' not in page(shop, "theme")
+
+
+@pytest.mark.parametrize("metric", ["theme", "size"])
+def test_rows_compare_arms_for_all_looks(shop, metric):
+    """Differences of a query are those of the comparison: of arms for all looks, of other segments for one."""
+    pairs = {"arm": ("control", "large")} | ({"platform": ("linux", "macos")} if metric == "theme" else {})
+    for segment, (base, other) in pairs.items():
+        told = answered(shop, f"{metric}/compare?a={segment}={base}&b={segment}={other}")
+        asked = {"metrics": [metric], "dimensions": [segment, "value"], "compare": {"dimension": segment, "base": base}}
+        rows = shop.http.post("/api/v1/query", json=asked, headers={"Authorization": f"Bearer {READ}"}).get_json()["rows"]
+        found = {row["value"]: [row[name] for name in ("difference", "diff_low", "diff_high", "p")] for row in rows if row["p"]}
+        assert found == {each["label"]: [each["difference"], *each["interval"], each["p_value"]] for each in told["differences"]}
+        assert (told["experiment"] is None) == (segment == "platform")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.measure.numbers import Centre
 
-__all__ = ["Differing", "ValueDiffering", "differing", "differing_means", "moved"]
+__all__ = ["Differing", "ValueDiffering", "between", "differing", "differing_means", "moved"]
 
 
 class Differing(Struct, frozen=True, forbid_unknown_fields=True):
@@ -70,15 +70,16 @@ class ValueDiffering(Differing, frozen=True, forbid_unknown_fields=True):
 
 def differing(first: Side, second: Side, level: float, planned: float | None = None) -> list[Differing]:
     """Compare the share of each value; of an experiment with its `planned` difference, so that it holds at all looks."""
-    return _rows(_between(first, second, planned), level, lambda place: place, lambda distance: distance)
+    return _rows(between(first, second, planned), level, lambda place: place, lambda distance: distance)
 
 
 def differing_means(metric: Metric, first: Centre, second: Centre, level: float, planned: float | None = None) -> list[Differing]:
     """Compare the means of a number: one row; `planned` is a share of the range."""
-    return _rows(_between(_side(first), _side(second), planned), level, to_number(metric), moved(metric))
+    return _rows(between(_side(first), _side(second), planned), level, to_number(metric), moved(metric))
 
 
-def _between(first: Side, second: Side, planned: float | None) -> Difference:
+def between(first: Side, second: Side, planned: float | None) -> Difference:
+    """Return how two sides differ; of an experiment with its `planned` difference, so that it holds at all looks."""
     return Difference(first, second) if planned is None else AlwaysValid(first, second, planned)
 
 

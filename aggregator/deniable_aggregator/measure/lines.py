@@ -9,10 +9,10 @@ import numpy as np
 
 from deniable_aggregator.decode.consistent import consistent
 from deniable_aggregator.decode.panel import repeats
-from deniable_aggregator.inference.difference import Difference, Side
+from deniable_aggregator.inference.difference import Side
 from deniable_aggregator.inference.slope import Course, slope
 from deniable_aggregator.inference.some_values import some_values
-from deniable_aggregator.measure.differing import differing_means, moved
+from deniable_aggregator.measure.differing import between, differing_means, moved
 from deniable_aggregator.measure.estimates import decoded
 from deniable_aggregator.measure.merge import Decoded, common
 from deniable_aggregator.measure.numbers import QUANTILES, centre_of, spread_of, to_number
@@ -192,8 +192,8 @@ def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
     )
 
 
-def differences(base: Lines, lines: Lines, wanted: Wanted) -> NDArray[np.float64]:
-    """Compare each line with that of another tally.
+def differences(base: Lines, lines: Lines, wanted: Wanted, planned: float | None) -> NDArray[np.float64]:
+    """Compare each line with that of another tally; of an experiment with its `planned` difference.
 
     Returns
     -------
@@ -206,10 +206,10 @@ def differences(base: Lines, lines: Lines, wanted: Wanted) -> NDArray[np.float64
         return found
     if lines.centre is None or base.centre is None:
         sides = [Side(each.shares.frequency, each.interval) for each in (base, lines) if each.shares]
-        apart = Difference(*sides)
+        apart = between(sides[0], sides[1], planned)
         return np.array([apart.estimates, *apart.interval(wanted.level), apart.p_value])
     if MEAN in lines.labels:
-        (mean,) = differing_means(lines.declared.metric, base.centre, lines.centre, wanted.level)
+        (mean,) = differing_means(lines.declared.metric, base.centre, lines.centre, wanted.level, planned)
         found[:, 0] = mean.difference, *mean.interval, mean.p_value
     return found
 

@@ -185,7 +185,7 @@ class _Estimates:
     """The lines of everything that a query needs, each estimated once."""
 
     def __init__(self, app: Collection, query: Query, needed: Sequence[Found]) -> None:
-        self._app = app
+        self._app, self._query = app, query
         self._by_value = "value" in query.dimensions
         keeps = partial(kept, query) if self._by_value else MEAN.__eq__
         self.wanted = Wanted(keeps, query.target, query.view == "consistent", query.level)
@@ -220,6 +220,17 @@ class _Estimates:
         all_ = pooled(each, self.wanted)
         return (several, all_) if all_ else (several[:1], each[0])
 
+    def planned(self, wish: _Wish) -> float | None:
+        """Return the difference for which an experiment was planned, if two of its arms are compared; else None."""
+        compare = self._query.compare
+        if compare is None or compare.base is None:
+            return None
+        at = segments_of(self._query).index(str(compare.dimension))
+        segment = wish.of.cells[wish.of.versions[0].definition].dimensions[at]
+        arms = {compare.base, wish.words[at]} <= set(self._app.registry.segments[segment])
+        experiment = self._app.registry.experiments.get(segment) if arms else None
+        return experiment.planned if experiment else None
+
     def _estimated(self, declared: Declared) -> bool:
         return self._by_value or bool(declared.metric.estimate)
 
@@ -246,7 +257,7 @@ def _group(estimates: _Estimates, wish: _Wish, rise: tuple[Lines, NDArray[np.flo
     if lines and wish.sides:
         base, own = map(estimates.of, wish.sides)
         if base and own and own.labels == lines.labels:
-            apart = differences(base, own, estimates.wanted)
+            apart = differences(base, own, estimates.wanted, estimates.planned(wish))
     alike = rise is not None and lines is not None and rise[0].alike == lines.alike
     return _Group(wish.of, wish.words, wish.name, found, lines, apart, rise[1] if rise and alike else None)
 

@@ -370,14 +370,18 @@ def test_too_few_reports_are_not_shown(app, client):
     assert "<b>500</b>" in client.get("/m/ui.choice").get_data(as_text=True)
 
 
-def test_very_many_values_are_shown_when_asked_for(app, client):
-    """Of more than 500 values the first are shown, with a link to all; the scale is the same."""
+def test_very_many_values_have_pages(app, client):
+    """Of 600 values each page shows 200 on one scale, in less than 200 KB, with links to its neighbours."""
     fill_all(app)
-    short, long = (client.get(page).get_data(as_text=True) for page in ("/m/wide", "/m/wide?rows=all"))
-    assert len(Rows(short).rows) == 500
-    assert "100 more values are not shown" in short
-    assert Rows(short).rows == Rows(long).rows[:500]
-    assert len(Rows(long).rows) == 600
+    pages = [client.get(f"/m/wide?order=domain&page={page}").get_data(as_text=True) for page in (1, 2, 3)]
+    assert [row[0].removesuffix("(not detected)") for page in pages for row in Rows(page).rows] == [f"v{i}" for i in range(600)]
+    assert len({re.search(r'<g id="grid">.*?</g>', page)[0] for page in pages}) == 1
+    assert max(len(page.encode()) for page in pages) < 200_000
+    assert "Values 201 to 400 of 600." in pages[1]
+    for page, links in zip(pages, ([2], [1, 3], [2]), strict=True):
+        assert [int(found) for found in re.findall(r'order=domain&amp;page=(\d)" rel', page)] == links
+    for page in ("0", "4", "x", "1" * 30):
+        assert client.get(f"/m/wide?page={page}").status_code == 404
 
 
 def test_reports_of_another_definition_are_not_shown(app, client, make):

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,7 @@ _ORDERS = ("estimate", "domain")
 _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
 _MOST_CARDS = 48
+_MOST_PAGES = 1_000_000
 
 
 @blueprint.after_request
@@ -91,17 +93,18 @@ def index() -> Response:
     app = visitor.app_shown()
     only_parameters("page", "app")
     known = release.summaries(app.store)
-    number, ids = request.args.get("page", "1"), list(app.highest)
+    ids = list(app.highest)
     pages = max(1, ceil(len(ids) / _MOST_CARDS))
-    if number not in map(str, range(1, pages + 1)):
-        raise Problem(404, "unknown_page", f"There are {pages} pages of metrics.")
-    begin = _MOST_CARDS * (int(number) - 1)
+    page = _page_asked()
+    if page > pages:
+        raise _no_page(pages)
+    begin = _MOST_CARDS * (page - 1)
     return _page(
         "index.html",
         app=app,
         cards=[shown.card(app, each) for each in latest(app, ids[begin : begin + _MOST_CARDS], known)],
         metrics=len(ids),
-        page=int(number),
+        page=page,
         pages=pages,
         total=sum(known[each.definition].n for each in app.versions.values() if each.definition in known),
     )
@@ -111,7 +114,7 @@ def index() -> Response:
 def metric(id_: str) -> Response:
     """Show one metric: over everything published, or over one ``period`` or ``segment``; in an ``order`` and a ``view``."""
     app = visitor.app_shown()
-    only_parameters("period", "segment", "level", "order", "view", "rows", "app")
+    only_parameters("period", "segment", "level", "order", "view", "page", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
     level = level_asked()
     measured = measure(app, id_, period, segment, level)
@@ -137,7 +140,7 @@ def live_metric(id_: str) -> Response:
     """Show an admin one metric, from everything that is counted or from one ``period``; in an ``order`` and a ``view``."""
     live.asked()
     app = visitor.owned_app()
-    only_parameters("period", "order", "view", "rows")
+    only_parameters("period", "order", "view", "page")
     period = request.args.get("period") or None
     with refusals():
         measured = counted.measure(app, find_metric(app, id_), period)
@@ -172,6 +175,10 @@ def _estimates(
     view = request.args.get("view", "")
     if view not in views:
         view = views[0]
+    page = _page_asked()
+    drawn = shown.picture(measured, order, view, page)
+    if page > drawn["pages"]:
+        raise _no_page(drawn["pages"])
     chosen = {"period": period, "segment": segment} | {name: request.args.get(name) for name in ("level", "order", "view")}
     return _page(
         "metric.html",
@@ -186,8 +193,18 @@ def _estimates(
         compact=len(measured.estimates) > _COMPACT,
         here=".live_metric" if "live" in told else ".metric",
         influence=influence(app.versions[measured.id, measured.version].mechanism),
-        **shown.picture(measured, order, view, whole=request.args.get("rows") == "all"),
+        page=page,
+        **drawn,
     )
+
+
+def _page_asked() -> int:
+    text = request.args.get("page", "1")
+    return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else _MOST_PAGES
+
+
+def _no_page(pages: int) -> Problem:
+    return Problem(404, "unknown_page", f"there {f'are {pages} pages' if pages > 1 else 'is one page'}")
 
 
 # Signing in

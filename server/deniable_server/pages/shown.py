@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["card", "described", "picture", "together"]
 
-_MOST_ROWS = 500  # a domain may have 65,536 values; they are all shown on request
+_MOST_ROWS = 200  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _PREVIEW_ROWS = 4
 _PREVIEW_COLUMNS = 64
@@ -33,21 +33,23 @@ def together(merged: Merged | None) -> dict[str, Any] | None:
     return asdict(merged) | {"chart": chart.chart(rows, over=merged.estimates)}
 
 
-def picture(measured: Estimates, order: str, view: str, *, whole: bool) -> dict[str, Any]:
-    """Draw the values in a view; if there are very many, the first `_MOST_ROWS`, unless all are wanted. Or draw the number."""
+def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[str, Any]:
+    """Draw the values in a view, on a page of `_MOST_ROWS` of them at most. Or draw the number."""
     if measured.number is not None:
-        return {"drawn": number.shown(measured.number, view), "chart": None, "left_out": 0}
+        return {"drawn": number.shown(measured.number, view), "chart": None, "pages": 1}
     estimated = _estimated(measured)
     if view == "consistent":
         estimated = [_consistent(row, measured.n) for row in estimated]
     if not estimated:
-        return {"chart": None, "left_out": 0}
+        return {"chart": None, "pages": 1}
     rows = chart.order(estimated, by_estimate=order == "estimate")
-    most = _MOST_ROWS
+    first = _MOST_ROWS
     if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are of interest
-        most = min(most, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
-    shown = rows if whole else rows[:most]
-    return {"chart": chart.chart(shown, over=rows), "left_out": len(rows) - len(shown)}
+        first = min(first, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
+    begin = first + _MOST_ROWS * (page - 2) if page > 1 else 0
+    shown = rows[begin : begin + (_MOST_ROWS if page > 1 else first)]
+    pages = 1 + max(0, ceil((len(rows) - first) / _MOST_ROWS))
+    return {"chart": chart.chart(shown, over=rows) if shown else None, "pages": pages, "begin": begin}
 
 
 def _estimated(measured: Estimates) -> list[ValueEstimate]:

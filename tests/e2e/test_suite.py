@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
-from shutil import copy
+from shutil import copy, copytree
 
 import pytest
 
@@ -30,6 +31,7 @@ def test_long(seed):
 def run(tmp_path):
     """Run one short test, which can be interrupted, and three long ones."""
     copy(TESTS / "conftest.py", tmp_path)
+    copytree(TESTS / "support", tmp_path / "support")
     (tmp_path / "test_example.py").write_text(EXAMPLE, "utf-8")
 
     def run(*arguments, prefix=()):
@@ -56,8 +58,33 @@ def test_what_runs_is_not_left_out(run):
     assert "left out" not in told
 
 
+def test_pages_that_no_browser_saw_are_told(run, tmp_path):
+    """One line tells how many tests had no browser, and why."""
+    (tmp_path / "tests" / "browser").mkdir(parents=True)
+    (tmp_path / "tests" / "browser" / "test_blind.py").write_text(
+        "import pytest\n\ndef test_blind():\n    pytest.skip('no eyes')\n"
+    )
+    assert "1 tests of the pages in a browser were skipped: no eyes" in run()
+
+
 @pytest.mark.parametrize("processes", [0, 2])
 def test_in_the_background_as_elsewhere(run, processes):
     """A shell has what it starts with `&` ignore SIGINT; tests can be interrupted all the same."""
     background = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
     assert "1 passed" in run("-n", str(processes), "-m", "not campaign", prefix=background)
+
+
+DRAWS = """
+from deniable import mechanisms
+
+def test_draws():
+    mechanism = mechanisms.make("oue", domain_size=64, epsilon=1)
+    print(b"".join(mechanism.randomize(1) for _ in range(9)).hex())
+"""
+
+
+def test_a_test_draws_the_same_again(run, tmp_path):
+    """Devices' draws depend on the test and the seed only, so a failure can be seen again."""
+    (tmp_path / "test_example.py").write_text(DRAWS, "utf-8")
+    first, again, other = (re.search("[0-9a-f]{144}", run("-s", *seed)) for seed in ([], [], ["--seed", "1"]))
+    assert first[0] == again[0] != other[0]

@@ -1,0 +1,198 @@
+"""Every page in a real browser: wide and light, on a telephone and dark, by keyboard, and without script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from .conftest import READ
+
+MOST_BYTES = 200_000
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+VIEWS = {
+    "wide": {"viewport": WIDE, "color_scheme": "light"},
+    "phone": {"viewport": PHONE, "color_scheme": "dark", "has_touch": True},
+    "no script": {"viewport": WIDE, "java_script_enabled": False},
+}
+METRICS = (
+    "ui.theme",
+    "export.used",
+    "cart.and.coupon",
+    "plugins",
+    "search.ms",
+    "session.length",
+    "usage.hour",
+    "page",
+    "rare.flag",
+)
+PAGES = ["/", *(f"/m/{id_}" for id_ in METRICS), "/m/search.ms?view=cumulative", "/m/ui.theme?view=consistent&level=0.99"]
+REFUSED = ["/m/nothing", "/m/ui.theme?period=never", "/m/ui.theme?segment=platform%3Dbeos"]
+LIVE = ["/live", "/m/ui.theme/live"]
+UNSEEN = "Failed to load resource: the server responded with a status of"  # what a browser says of any page that is refused
+# Serious: people cannot use it. The rest is taste, or needs a person to look.
+AXE = """async () => (await axe.run({resultTypes: ["violations"]})).violations
+    .filter(each => ["serious", "critical"].includes(each.impact))
+    .map(each => each.id + ": " + each.nodes.map(node => node.html + " " + node.failureSummary).join("; "))"""
+
+
+class Visitor(NamedTuple):
+    """A browser's window, and what it complained of."""
+
+    page: object
+    address: str
+    complaints: list[str]
+
+    def go(self, path, status=200):
+        answer = self.page.goto(self.address + path)
+        assert answer.status == status
+        assert len(answer.body()) < MOST_BYTES, f"{path} has {len(answer.body())} bytes"
+
+    def check(self, axe):
+        """See that nothing is wrong with the page as it stands."""
+        assert self.complaints == []
+        if axe:
+            assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
+            self.page.evaluate(axe)
+            found = self.page.evaluate(AXE)
+            assert not found, json.dumps(found, indent=1)
+
+
+def signed(browser, address, key):
+    """Sign in; return the cookies."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address)
+    page.fill("#key", key)
+    page.click("main button")
+    page.wait_for_selector(".cards")
+    cookies = context.storage_state()
+    context.close()
+    return cookies
+
+
+@pytest.fixture(scope="module")
+def reader(browser, address):
+    """Sign in as an analyst."""
+    return signed(browser, address, READ)
+
+
+@pytest.fixture(scope="module")
+def owner(browser, address, admin_key):
+    """Sign in as the owner."""
+    return signed(browser, address, admin_key)
+
+
+@pytest.fixture(scope="module")
+def axe():
+    """Read the checks of axe-core."""
+    brought = pytest.importorskip("axe_playwright_python", reason="no axe-core (pip install axe-playwright-python)")
+    return Path(brought.__file__).with_name("axe.min.js").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def windows(browser, address):
+    """Keep a window open for each kind of visitor."""
+    made = {}
+
+    def window(view, cookies=None):
+        kind = view, json.dumps(cookies)
+        if kind not in made:
+            page = browser.new_context(storage_state=cookies, **VIEWS[view]).new_page()
+            page.set_default_timeout(10_000)
+            complaints = []
+            page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("requestfailed", lambda asked: complaints.append(asked.url))
+            made[kind] = Visitor(page, address, complaints)
+        made[kind].complaints.clear()
+        return made[kind]
+
+    return window
+
+
+@pytest.fixture(params=["wide", "phone"])
+def visitor(request, windows, reader):
+    """Look as an analyst does, at a desk and on a telephone at night."""
+    return windows(request.param, reader)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages(visitor, axe, path):
+    """Each page is small, fits the screen, has no serious fault that axe finds, and nothing in the console."""
+    visitor.go(path)
+    visitor.check(axe)
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_refused(visitor, axe, path):
+    """A refusal is a page that says why, and leads back."""
+    visitor.go(path, {"/m/nothing": 404, "/m/ui.theme?period=never": 400}.get(path, 403))
+    visitor.complaints[:] = [each for each in visitor.complaints if not each.startswith(UNSEEN)]
+    visitor.check(axe)
+    visitor.page.click("main .door a")
+    assert visitor.page.locator("h1").inner_text() in ("shop", "ui.theme")
+
+
+@pytest.mark.parametrize("path", LIVE)
+def test_live(windows, owner, axe, path):
+    """The owner's pages are marked as live."""
+    visitor = windows("wide", owner)
+    visitor.go(path)
+    visitor.check(axe)
+    assert visitor.page.get_by_role("heading", name="These numbers are live").is_visible()
+
+
+def test_login(windows, axe):
+    """The door, and what it says to a wrong key."""
+    visitor = windows("phone")
+    visitor.go("/login")
+    visitor.check(axe)
+    visitor.page.fill("#key", "rk_wrong_1234")
+    visitor.page.click("main button")
+    assert "not known" in visitor.page.get_by_role("alert").inner_text()
+
+
+def step(page, text):
+    """Press Tab until something of this text has the focus."""
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.innerText") == text:
+            return
+    pytest.fail(f"nobody gets to {text!r} by keyboard")
+
+
+def test_keyboard(windows, reader):
+    """Without a mouse: past the head of the page to a metric, and to another period of it."""
+    visitor = windows("wide", reader)
+    visitor.go("/")
+    press = visitor.page.keyboard.press
+    step(visitor.page, "Skip to the content")
+    press("Enter")
+    step(visitor.page, "ui.theme")
+    outline = "getComputedStyle(document.activeElement.closest('.card')).outlineStyle"
+    assert visitor.page.evaluate(outline) == "solid", "nobody sees where the focus is"
+    press("Enter")
+    visitor.page.wait_for_url("**/m/ui.theme")
+    visitor.page.get_by_label("Period").focus()
+    press("ArrowDown")
+    step(visitor.page, "Show")
+    press("Enter")
+    visitor.page.wait_for_url("**period=2*")
+    assert visitor.page.get_by_label("Period").input_value()
+
+
+def test_without_script(windows, reader):
+    """Pages say the same without script."""
+    visitor, other = windows("no script", reader), windows("wide", reader)
+    for path in ("/", "/m/ui.theme", "/m/search.ms"):
+        visitor.go(path)
+        other.go(path)
+        assert visitor.page.locator("main").inner_text() == other.page.locator("main").inner_text()
+    visitor.go("/m/ui.theme")
+    visitor.page.get_by_label("Segment").select_option("platform=macos")
+    visitor.page.get_by_role("button", name="Show").click()
+    assert "segment=platform%3Dmacos" in visitor.page.url
+    assert visitor.complaints == []

@@ -41,8 +41,9 @@ CAMPAIGNS = "pytest -q -n auto --dist worksteal -m campaign"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let another run draw otherwise."""
+    """Let another run draw otherwise, or keep what it sees."""
     parser.addoption("--seed", type=int, default=0, help="draw otherwise, and try new examples")
+    parser.addoption("--pictures", type=Path, help="a folder for pictures of the pages, as tests/browser sees them")
 
 
 def pytest_configure(config: pytest.Config) -> None:

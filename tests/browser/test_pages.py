@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +30,13 @@ METRICS = (
     "page",
     "rare.flag",
 )
-PAGES = ["/", *(f"/m/{id_}" for id_ in METRICS), "/m/search.ms?view=cumulative", "/m/ui.theme?view=consistent&level=0.99"]
+PAGES = [
+    "/",
+    "/?q=nothing",
+    *(f"/m/{id_}" for id_ in METRICS),
+    "/m/search.ms?view=cumulative",
+    "/m/ui.theme?view=consistent&level=0.99",
+]
 REFUSED = ["/m/nothing", "/m/ui.theme?period=never", "/m/ui.theme?segment=platform%3Dbeos"]
 LIVE = ["/live", "/m/ui.theme/live"]
 UNSEEN = "Failed to load resource: the server responded with a status of"  # what a browser says of any page that is refused
@@ -44,6 +52,8 @@ class Visitor(NamedTuple):
     page: object
     address: str
     complaints: list[str]
+    view: str
+    pictures: Path | None
 
     def go(self, path, status=200):
         answer = self.page.goto(self.address + path)
@@ -52,6 +62,9 @@ class Visitor(NamedTuple):
 
     def check(self, axe):
         """See that nothing is wrong with the page as it stands."""
+        if self.pictures:
+            name = re.sub(r"\W+", "-", f"{self.view} {self.page.url.removeprefix(self.address)}").strip("-")
+            self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
         assert self.complaints == []
         if axe:
             assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
@@ -93,9 +106,12 @@ def axe():
 
 
 @pytest.fixture(scope="module")
-def windows(browser, address):
+def windows(browser, address, pytestconfig):
     """Keep a window open for each kind of visitor."""
     made = {}
+    pictures = pytestconfig.getoption("pictures")
+    if pictures:
+        pictures.mkdir(exist_ok=True)
 
     def window(view, cookies=None):
         kind = view, json.dumps(cookies)
@@ -106,7 +122,7 @@ def windows(browser, address):
             page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("requestfailed", lambda asked: complaints.append(asked.url))
-            made[kind] = Visitor(page, address, complaints)
+            made[kind] = Visitor(page, address, complaints, view, pictures)
         made[kind].complaints.clear()
         return made[kind]
 
@@ -155,6 +171,53 @@ def test_login(windows, axe):
     assert "not known" in visitor.page.get_by_role("alert").inner_text()
 
 
+def test_download(windows, reader):
+    """The link below a table gives it as a file."""
+    visitor = windows("wide", reader)
+    visitor.go("/m/ui.theme?segment=platform%3Dmacos")
+    for link, name in (("These estimates as a file", "values"), ("This table as a file", "series")):
+        with visitor.page.expect_download() as begun:
+            visitor.page.get_by_role("link", name=link).click()
+        assert begun.value.suggested_filename == f"shop-ui.theme-{name}.csv"
+        with begun.value.path().open(newline="") as file:
+            assert "light" in {row["value"] for row in csv.DictReader(file)}
+    assert visitor.complaints == []
+
+
+def test_a_link_restores_the_view(browser, windows, reader):
+    """What a form chose stands in the address, and opens the same page elsewhere, after signing in."""
+    visitor = windows("wide", reader)
+    visitor.go("/m/ui.theme")
+    visitor.page.get_by_label("Segment").select_option("platform=macos")
+    visitor.page.get_by_label("Confidence").select_option("99%")
+    visitor.page.get_by_role("button", name="Show").click()
+    visitor.page.get_by_role("link", name="As declared").click()
+    visitor.page.get_by_role("link", name="Consistent").click()
+    visitor.page.wait_for_url("**view=consistent**")
+    shown = visitor.page.locator("main").inner_text()
+    other = browser.new_context().new_page()
+    other.goto(visitor.page.url)
+    other.fill("#key", READ)
+    other.press("#key", "Enter")
+    other.wait_for_url(visitor.page.url)
+    assert other.locator("main").inner_text() == shown
+    assert "99% interval" in shown
+    other.context.close()
+
+
+def test_search(windows, reader):
+    """Metrics are found by a word, and each leads to the next one."""
+    visitor = windows("phone", reader)
+    visitor.go("/")
+    visitor.page.get_by_role("searchbox").fill("search")
+    visitor.page.get_by_role("searchbox").press("Enter")
+    visitor.page.wait_for_url("**q=search**")
+    assert visitor.page.locator(".card h2").all_inner_texts() == ["search.ms"]
+    visitor.page.locator(".card a").click()
+    visitor.page.locator("[rel=next]").click()
+    visitor.page.wait_for_url("**/m/session.length")
+
+
 def step(page, text):
     """Press Tab until something of this text has the focus."""
     for _ in range(30):
@@ -176,12 +239,12 @@ def test_keyboard(windows, reader):
     assert visitor.page.evaluate(outline) == "solid", "nobody sees where the focus is"
     press("Enter")
     visitor.page.wait_for_url("**/m/ui.theme")
-    visitor.page.get_by_label("Period").focus()
+    visitor.page.get_by_role("combobox", name="Period").focus()
     press("ArrowDown")
     step(visitor.page, "Show")
     press("Enter")
     visitor.page.wait_for_url("**period=2*")
-    assert visitor.page.get_by_label("Period").input_value()
+    assert visitor.page.get_by_role("combobox", name="Period").input_value()
 
 
 def test_without_script(windows, reader):

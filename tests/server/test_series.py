@@ -310,6 +310,15 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     assert made.versions == ((pytest.approx(500 / 7, abs=0.01), 2),)
     assert (made.gaps, made.open) == (True, True)
     assert made.sentence == ""
+    assert [(row.cells, row.reports, row.remark) for row in reversed(made.rows)] == [
+        (("20.0% (10.0 to 30.0)",), "100", ""),
+        (("",), "", "too few reports: counted with the next period"),
+        (("20.0% (10.0 to 30.0)",), "100", ""),
+        (("",), "", "no release"),
+        (("20.0% (10.0 to 30.0)",), "100", ""),
+        (("20.0% (10.0 to 30.0)",), "100", "version 2 begins"),
+        (("20.0% (10.0 to 30.0)",), "100", "open: more may come"),
+    ]
 
 
 def test_both_addresses_are_documented():

@@ -2,6 +2,7 @@
 
 * ``GET /``: the metrics of an app, each with a preview
 * ``GET /m/<id>``: one metric, every value with its intervals
+* ``GET /m/<id>/values.csv``, ``GET /m/<id>/series.csv``: its tables as files
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
 * ``GET, POST /login``: the form for the read key
@@ -21,6 +22,7 @@ from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.alarms.checks import influence
 from deniable_aggregator.measure import live as counted
+from deniable_aggregator.measure.estimates import LEVEL
 from deniable_aggregator.measure.measurement import Span
 from deniable_aggregator.measure.published import latest
 from deniable_aggregator.measure.refusal import awaited
@@ -33,7 +35,8 @@ from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.pages import chart, number, shown, timeline, visitor
+from deniable_server.pages import chart, download, number, shown, timeline, visitor
+from deniable_server.pages.headline import headline
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -60,6 +63,7 @@ _HEADERS = {
 _ORDERS = ("estimate", "domain")
 _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
+_LEVELS = (0.9, 0.95, 0.99, 0.999)
 _MOST_CARDS = 48
 _MOST_PAGES = 1_000_000
 
@@ -91,9 +95,10 @@ blueprint.after_request(kept)  # this runs first, so that its answer gets these 
 def index() -> Response:
     """List the metrics of an app, `_MOST_CARDS` of them on each ``page``."""
     app = visitor.app_shown()
-    only_parameters("page", "app")
+    only_parameters("q", "type", "page", "app")
     known = release.summaries(app.store)
-    ids = list(app.highest)
+    sought = {name: request.args[name] for name in ("q", "type") if request.args.get(name)}
+    ids = shown.found(app, sought.get("q", ""), sought.get("type", ""))
     pages = max(1, ceil(len(ids) / _MOST_CARDS))
     page = _page_asked()
     if page > pages:
@@ -103,7 +108,11 @@ def index() -> Response:
         "index.html",
         app=app,
         cards=[shown.card(app, each) for each in latest(app, ids[begin : begin + _MOST_CARDS], known)],
-        metrics=len(ids),
+        metrics=len(app.highest),
+        types=shown.types(app),
+        sought=sought,
+        links=visitor.remembered() | sought,
+        found=len(ids),
         page=page,
         pages=pages,
         total=sum(known[each.definition].n for each in app.versions.values() if each.definition in known),
@@ -122,6 +131,32 @@ def metric(id_: str) -> Response:
         course = timeline.shown(series(app, versions_asked(app, id_), segment, level))
     told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged)}
     return _estimates(app, measured, told, period, segment, course)
+
+
+@blueprint.get("/m/<id_>/values.csv")
+def values_file(id_: str) -> Response:
+    """Send the estimates that the page of a metric shows, of all values."""
+    app = visitor.app_shown()
+    only_parameters("period", "segment", "level", "app")
+    period, segment = request.args.get("period") or None, request.args.get("segment") or None
+    return _file(app, id_, "values", download.of_values(measure(app, id_, period, segment, level_asked())))
+
+
+@blueprint.get("/m/<id_>/series.csv")
+def series_file(id_: str) -> Response:
+    """Send a metric over time."""
+    app = visitor.app_shown()
+    only_parameters("segment", "level", "app")
+    with refusals():
+        told = series(app, versions_asked(app, id_), request.args.get("segment") or None, level_asked())
+    return _file(app, id_, "series", download.of_series(told))
+
+
+def _file(app: App, id_: str, what: str, text: str) -> Response:
+    response = make_response(text)
+    response.mimetype = "text/csv"
+    response.headers["Content-Disposition"] = f'attachment; filename="{app.name}-{id_}-{what}.csv"'
+    return response
 
 
 @blueprint.get("/live")
@@ -184,6 +219,9 @@ def _estimates(
         "metric.html",
         app=app,
         m=told | shown.described(app, measured),
+        headline=headline(measured),
+        near=shown.near(app, measured.id),
+        levels=sorted({*_LEVELS, told.get("level", LEVEL)}),
         timeline=course,
         orders=_ORDERS,
         order=order,

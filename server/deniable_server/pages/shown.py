@@ -16,13 +16,37 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.measure.measurement import Estimates, Latest, Merged, ValueEstimate
 
-__all__ = ["card", "described", "picture", "together"]
+__all__ = ["card", "described", "found", "near", "picture", "together", "types"]
 
 _MOST_ROWS = 200  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _PREVIEW_ROWS = 4
 _PREVIEW_COLUMNS = 64
 _MOST_PAIRS = 20
+
+
+def found(app: Collection, text: str, type_: str) -> list[str]:
+    """Find the metrics of a type with a text in their id, description or owner; without either, all."""
+    words = text.casefold().split()
+    asked = ((id_, declared.metric) for id_, declared in app.highest.items())
+    return [
+        id_
+        for id_, metric in asked
+        if (not type_ or metric.type == type_)
+        and all(word in f"{id_} {metric.description} {metric.owner}".casefold() for word in words)
+    ]
+
+
+def types(app: Collection) -> list[str]:
+    """Name the types of the app's metrics."""
+    return sorted({declared.metric.type for declared in app.highest.values()})
+
+
+def near(app: Collection, id_: str) -> tuple[str | None, str | None]:
+    """Name the metrics before and after one."""
+    ids = list(app.highest)
+    at = ids.index(id_) if id_ in ids else len(ids)
+    return ids[at - 1] if at > 0 else None, ids[at + 1] if at + 1 < len(ids) else None
 
 
 def together(merged: Merged | None) -> dict[str, Any] | None:

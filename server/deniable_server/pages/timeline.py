@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.measure.series import Change, Line, Point, Series, Told
 
-__all__ = ["Mark", "Picture", "Shown", "shown"]
+__all__ = ["Mark", "Picture", "Row", "Shown", "shown"]
 
 _MOST_LINES = 6
 _NAMES = {"mean": "Mean", "median": "Median"}
@@ -78,6 +78,28 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A period in the table.
+
+    Parameters
+    ----------
+    period
+        Its name in words.
+    cells
+        The estimate of each picture with its interval, as text; empty without one.
+    reports
+        Their number, as text.
+    remark
+        Why there is no estimate, or what else is to be known; empty if nothing is.
+    """
+
+    period: str
+    cells: tuple[str, ...]
+    reports: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """A metric over time on a page.
 
@@ -87,6 +109,8 @@ class Shown:
         What changed; empty if no two closed periods can be compared.
     pictures
         Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
+    rows
+        The same as a table, the last period first.
     reports
         Left end, width and height of a bar for each period: its number of reports.
     most
@@ -101,6 +125,7 @@ class Shown:
 
     sentence: str
     pictures: tuple[Picture, ...]
+    rows: tuple[Row, ...]
     reports: tuple[tuple[float, float, float], ...]
     most: str
     versions: tuple[tuple[float, int], ...]
@@ -123,6 +148,7 @@ def shown(series: Series) -> Shown | None:
     return Shown(
         sentence=_sentence(series),
         pictures=tuple(_picture(line, series, ends) for line in lines) if drawn else (),
+        rows=tuple(_row(series, lines, at) for at in reversed(range(len(told)))),
         reports=bars,
         most=chart.count(most),
         versions=tuple(_versions(told)),
@@ -242,6 +268,37 @@ def _picture(line: Line, series: Series, ends: Sequence[float]) -> Picture:
         low=edges[0],
         high=edges[1],
     )
+
+
+# The table
+
+
+_REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
+
+
+def _row(series: Series, lines: Sequence[Line], at: int) -> Row:
+    told = series.periods[at]
+    versions = [each.version for each in series.periods[:at] if each.version is not None]
+    remarks = [_REMARKS.get(told.state, "" if told.closed else "open: more may come")]
+    if versions and told.version not in (None, versions[-1]):
+        remarks.append(f"version {told.version} begins")
+    return Row(
+        _moment(told.period, series.period_length),
+        tuple(_with_ends(line, line.points[at], series) for line in lines),
+        chart.count(told.n) if told.n else "",
+        "; ".join(filter(None, remarks)),
+    )
+
+
+def _with_ends(line: Line, point: Point | None, series: Series) -> str:
+    if point is None or isnan(point.estimate):
+        return ""
+    low, high = point.interval
+    if line.kind == "share":
+        ends = [chart.share(each, (high - low) / 4).removesuffix("%") for each in point.interval]
+    else:
+        ends = [number.written(each, point.interval) for each in point.interval]
+    return f"{_written(line, point, series)} ({' to '.join(ends)})"
 
 
 def _runs(points: Sequence[Point | None], told: Sequence[Told]) -> list[list[tuple[int, Point]]]:

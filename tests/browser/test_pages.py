@@ -36,6 +36,9 @@ PAGES = [
     *(f"/m/{id_}" for id_ in METRICS),
     "/m/search.ms?view=cumulative",
     "/m/ui.theme?view=consistent&level=0.99",
+    "/m/ui.theme/compare?a=platform%3Dlinux&b=platform%3Dmacos",
+    "/m/export.used/compare",
+    "/m/search.ms/compare",
 ]
 REFUSED = ["/m/nothing", "/m/ui.theme?period=never", "/m/ui.theme?segment=platform%3Dbeos"]
 LIVE = ["/live", "/m/ui.theme/live"]
@@ -216,6 +219,24 @@ def test_search(windows, reader):
     visitor.page.locator(".card a").click()
     visitor.page.locator("[rel=next]").click()
     visitor.page.wait_for_url("**/m/session.length")
+
+
+def test_compare(windows, reader, axe):
+    """Two segments are chosen and compared; what cannot be compared says so beside the forms."""
+    visitor = windows("wide", reader)
+    visitor.go("/m/ui.theme")
+    visitor.page.get_by_role("link", name="Compare").click()
+    form = visitor.page.get_by_role("form", name="Compare two segments")
+    form.get_by_label("with").select_option("platform=macos")
+    form.get_by_role("button").click()
+    visitor.page.wait_for_url("**b=platform%3Dmacos**")
+    assert " than in platform = linux: " in visitor.page.locator(".headline").inner_text()
+    visitor.page.get_by_role("form", name="Compare two segments").get_by_label("with").select_option("platform=linux")
+    visitor.page.get_by_role("form", name="Compare two segments").get_by_role("button").click()
+    visitor.page.wait_for_url("**b=platform%3Dlinux**")
+    assert "nobody can be in both" in visitor.page.get_by_role("alert").inner_text()
+    visitor.complaints[:] = [each for each in visitor.complaints if not each.startswith(UNSEEN)]
+    visitor.check(axe)
 
 
 def step(page, text):

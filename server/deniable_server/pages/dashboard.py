@@ -2,6 +2,7 @@
 
 * ``GET /``: the metrics of an app, each with a preview
 * ``GET /m/<id>``: one metric, every value with its intervals
+* ``GET /m/<id>/compare``: two periods or two segments of it
 * ``GET /m/<id>/values.csv``, ``GET /m/<id>/series.csv``: its tables as files
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
@@ -22,6 +23,7 @@ from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.alarms.checks import influence
 from deniable_aggregator.measure import live as counted
+from deniable_aggregator.measure.comparison import compare
 from deniable_aggregator.measure.estimates import LEVEL
 from deniable_aggregator.measure.measurement import Span
 from deniable_aggregator.measure.published import latest
@@ -35,7 +37,7 @@ from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.pages import chart, download, number, shown, timeline, visitor
+from deniable_server.pages import chart, compared, download, number, shown, timeline, visitor
 from deniable_server.pages.headline import headline
 from deniable_server.service import service
 
@@ -131,6 +133,38 @@ def metric(id_: str) -> Response:
         course = timeline.shown(series(app, versions_asked(app, id_), segment, level))
     told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged)}
     return _estimates(app, measured, told, period, segment, course)
+
+
+@blueprint.get("/m/<id_>/compare")
+def comparison(id_: str) -> Response:
+    """Compare ``a`` and ``b``: two periods, of one ``segment`` if it is named; or two segments, of one ``period`` likewise."""
+    app = visitor.app_shown()
+    only_parameters("a", "b", "period", "segment", "level", "app")
+    asked = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
+    level, measured = level_asked(), measure(app, id_)
+    if not asked and (pair := compared.usual(measured)):
+        asked = {"a": pair[0], "b": pair[1]}
+    found, refused, status = None, "", 200
+    if "a" in asked and "b" in asked:
+        try:
+            with refusals():
+                found = compare(app, versions_asked(app, id_), **asked, level=level)
+        except Problem as problem:
+            refused, status = problem.detail, problem.status
+            logs.note(code=problem.code)
+    return _page(
+        "compare.html",
+        status,
+        app=app,
+        m=measured,
+        metric=id_,
+        asked=asked,
+        level=level,
+        levels=sorted({*_LEVELS, level}),
+        refused=_sentence(refused),
+        found=found,
+        shown=found and compared.shown(found, measured.period_length),
+    )
 
 
 @blueprint.get("/m/<id_>/values.csv")
@@ -286,7 +320,7 @@ def leave() -> BaseResponse:
 @blueprint.errorhandler(Problem)
 def _on_problem(problem: Problem) -> Response:
     logs.note(code=problem.code)
-    detail = f"{problem.detail[:1].upper()}{problem.detail[1:].removesuffix('.')}."
+    detail = _sentence(problem.detail)
     if problem.code == "withheld":
         instead = {"period": request.args.get("period") or None, "segment": problem.extra["instead"]}
         again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **instead, **visitor.remembered())
@@ -311,6 +345,10 @@ def _on_http(error: HTTPException) -> Response:
 def _on_error(error: Exception) -> Response:
     log_failure(error)
     return _failure(500, "The server failed to make this page. The cause is in its log.")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
 def _failure(status: int, text: str, again: str | None = None, again_text: str = "All metrics") -> Response:

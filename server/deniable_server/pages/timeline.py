@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.measure.series import Change, Line, Point, Series, Told
 
-__all__ = ["Mark", "Picture", "Row", "Shown", "shown"]
+__all__ = ["Mark", "Picture", "Row", "Shown", "moment", "shown"]
 
 _MOST_LINES = 6
 _NAMES = {"mean": "Mean", "median": "Median"}
@@ -152,8 +152,8 @@ def shown(series: Series) -> Shown | None:
         reports=bars,
         most=chart.count(most),
         versions=tuple(_versions(told)),
-        first=_moment(told[0].period, series.period_length),
-        last=_moment(told[-1].period, series.period_length),
+        first=moment(told[0].period, series.period_length),
+        last=moment(told[-1].period, series.period_length),
         gaps=any(each.state in ("withheld", "missing") for each in told),
         open=any(each.state == "published" and not each.closed for each in told),
     )
@@ -180,7 +180,7 @@ def _sentence(series: Series) -> str:
     if not changes:
         return ""
     moved = [each for each in changes if each[1].differs]
-    since, last = (_moment(name, series.period_length) for name in (changes[0][1].since, changes[0][1].last))
+    since, last = (moment(name, series.period_length) for name in (changes[0][1].since, changes[0][1].last))
     if not moved:
         return f"No change beyond chance from {since} to {last}."
     line, change = max(moved, key=lambda each: abs(_size(each[1], series.scale)))
@@ -215,8 +215,16 @@ def _number_moved(change: Change, series: Series) -> tuple[str, str, str]:
     return number.written(change.first, reach, series.unit), number.written(change.second, reach, series.unit), by
 
 
-def _moment(name: str, length: str) -> str:
-    """Write a period in words."""
+def moment(name: str, length: str) -> str:
+    """Write a period in words.
+
+    Parameters
+    ----------
+    name
+        The period.
+    length
+        Its length.
+    """
     begins, _ = period.bounds(name, length)
     if length == "week":
         return f"week {name[-2:].lstrip('0')} of {name[:4]}"
@@ -251,7 +259,7 @@ def _picture(line: Line, series: Series, ends: Sequence[float]) -> Picture:
             (y(point.interval[1]), y(point.interval[0])),
             hollow=not series.periods[at].closed,
             alone=len(run) == 1,
-            said=f"{_moment(series.periods[at].period, series.period_length)}: {_written(line, point, series)}",
+            said=f"{moment(series.periods[at].period, series.period_length)}: {_written(line, point, series)}",
         )
         for run in runs
         for at, point in run
@@ -283,7 +291,7 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> Row:
     if versions and told.version not in (None, versions[-1]):
         remarks.append(f"version {told.version} begins")
     return Row(
-        _moment(told.period, series.period_length),
+        moment(told.period, series.period_length),
         tuple(_with_ends(line, line.points[at], series) for line in lines),
         chart.count(told.n) if told.n else "",
         "; ".join(filter(None, remarks)),

@@ -14,7 +14,7 @@ from deniable_server.pages import chart, number
 if TYPE_CHECKING:
     from deniable.registry import Metric
     from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.measure.measurement import Estimates, Latest, Merged, ValueEstimate
+    from deniable_aggregator.measure.measurement import Estimates, FactorShare, Latest, Merged, ValueEstimate
 
 __all__ = ["card", "described", "found", "near", "picture", "together", "types"]
 
@@ -123,6 +123,7 @@ def described(app: Collection, measured: Estimates) -> dict[str, Any]:
         "example": metric.range[0] if metric.range else "",
         "first_label": metric.label(0) if metric.values else "",
         "last_label": metric.label(len(metric.values) - 1) if metric.values else "",
+        "table": _table(measured),
         **_more(measured),
         "awaited": awaited(app, found),
     }
@@ -136,6 +137,24 @@ def _domain(metric: Metric, size: int, *, candidates: bool) -> str:
         return f"{len(metric.values)} positions"
     kind = "candidate" if candidates else "option" if metric.type == "set" else "value"
     return f"{chart.count(size)} {kind}{'s' if size != 1 else ''}"
+
+
+def _table(measured: Estimates) -> dict[str, Any] | None:
+    """Return the table of a product's two factors, with the share of each value of either."""
+    if measured.association is None or len(measured.association.factors) != 2:  # noqa: PLR2004
+        return None
+    (down, rows), (across, columns) = measured.association.margins.items()
+    cells = iter(measured.estimates)
+    return {
+        "names": (down, across),
+        "columns": [(each.value, *_written(each)) for each in columns],
+        "rows": [(each.value, [_written(next(cells)) for _ in columns], _written(each)) for each in rows],
+    }
+
+
+def _written(row: ValueEstimate | FactorShare) -> tuple[str, str]:
+    low, high = (chart.share(end, row.stderr) for end in row.interval)
+    return chart.share(row.frequency, row.stderr), f"{low.removesuffix('%')} to {high}"
 
 
 def _more(measured: Estimates) -> dict[str, Any]:

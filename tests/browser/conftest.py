@@ -153,7 +153,7 @@ def flask(store, tmp_path_factory):
     folder = tmp_path_factory.mktemp("registries")
     (folder / "0001.toml").write_text(OLD, "utf-8")
     (folder / "0002.toml").write_text(NEW, "utf-8")
-    settings = Settings(redis_url=store, registry=str(folder), read_keys=f"shop:{READ}")
+    settings = Settings(redis_url=store, registry=str(folder), read_keys=f"shop:{READ}", about="public")
     made = create_app(settings)
     fill(made.extensions["deniable"].apps["shop"])
     return made

@@ -239,6 +239,34 @@ def test_compare(windows, reader, axe):
     visitor.check(axe)
 
 
+@pytest.mark.parametrize("view", ["wide", "phone"])
+def test_about(windows, axe, view):
+    """Everybody may read what is asked, and toss coins."""
+    visitor = windows(view)
+    visitor.go("/about")
+    visitor.check(axe)
+    visitor.page.get_by_label("no", exact=True).check()
+    visitor.page.get_by_role("button", name="Toss the coins").click()
+    said = visitor.page.get_by_role("status")
+    assert re.fullmatch(
+        r"Heads: you tell the truth, and say no\.|Tails, then \w+: you say \w+, whatever is true\.", said.inner_text()
+    )
+    visitor.page.get_by_role("button", name="Ask 1,000 people").click()
+    found = re.fullmatch(r"300 of 1,000 would truly say yes\. (\d+) said it: .* 50% = (-?[\d.]+)%\.", said.inner_text())
+    assert float(found[2]) == pytest.approx(2 * int(found[1]) / 10 - 50, abs=0.01)
+    assert abs(float(found[2]) - 30) < 20  # six standard deviations
+    visitor.check(axe)
+    assert visitor.page.context.cookies() == []
+
+
+def test_about_without_script(windows):
+    """Where there is no script, there are no coins to toss, but the table of what they do."""
+    visitor = windows("no script")
+    visitor.go("/about")
+    assert not visitor.page.get_by_role("button").count()
+    assert "75%" in visitor.page.get_by_role("table").inner_text()
+
+
 def step(page, text):
     """Press Tab until something of this text has the focus."""
     for _ in range(30):

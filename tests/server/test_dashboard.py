@@ -217,12 +217,12 @@ def test_every_text_is_escaped(app, client, page):
 
 
 def test_the_style_sheet_and_icon_fetch_nothing(client):
-    """What the pages load is served here and loads nothing further."""
-    for name in ("dashboard.css", "icon.svg"):
+    """What the pages load is served here, loads nothing further, and sends and keeps nothing."""
+    for name in ("dashboard.css", "icon.svg", "coin.js"):
         response = client.get(f"/static/{name}")
         assert response.status_code == 200
         text = response.get_data(as_text=True).replace("http://www.w3.org/2000/svg", "")
-        assert not re.search(r"https?:|url\(|@import", text)
+        assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttp|sendBeacon|Storage|cookie", text)
         response.close()
 
 

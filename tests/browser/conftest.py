@@ -212,9 +212,9 @@ def fill(shop) -> None:
         return tally.from_cells(mechanism.layout, rng.multinomial(n, [q + (p - q) * share for share in shares]))
 
     for ago in range(12):
-        week, drift = timedelta(weeks=ago), 0.012 * ago
-        light, dark, *rest = SHARES["ui.theme"]
-        for platform, n in (("linux", 3000), ("macos", 2500), ("windows", 900), ("beos", 60)):
+        week, drift, turn = timedelta(weeks=ago), 0.012 * ago, 0.07 * max(0, 3 - ago)  # in the last weeks dark rises
+        light, dark, system, *rest = SHARES["ui.theme"]
+        for platform, n in (("linux", 9000), ("macos", 7500), ("windows", 2700), ("beos", 60)):
             if ago == 5:
                 continue  # a week without a report
             lean = 0.12 if platform == "macos" else 0.0
@@ -226,7 +226,7 @@ def fill(shop) -> None:
                     f"platform={platform}",
                 )
             else:
-                shares = [light + drift - lean, dark - drift + lean, *rest]
+                shares = [light + drift - lean - turn / 2, dark - drift + lean + turn, system - turn / 2, *rest]
                 put("ui.theme@2", week, listed("ui.theme@2", shares, n), f"platform={platform}")
         put("cart.and.coupon", week, listed("cart.and.coupon", SHARES["cart.and.coupon"], 4000))
         put("usage.hour", week, listed("usage.hour", SHARES["usage.hour"], 2000))

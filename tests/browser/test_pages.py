@@ -14,11 +14,7 @@ from .conftest import READ
 
 MOST_BYTES = 200_000
 WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
-VIEWS = {
-    "wide": {"viewport": WIDE, "color_scheme": "light"},
-    "phone": {"viewport": PHONE, "color_scheme": "dark", "has_touch": True},
-    "no script": {"viewport": WIDE, "java_script_enabled": False},
-}
+LOOKS = {"wide": (WIDE, "light"), "phone": (PHONE, "dark")}
 METRICS = (
     "ui.theme",
     "export.used",
@@ -34,15 +30,19 @@ PAGES = [
     "/",
     "/?q=nothing",
     *(f"/m/{id_}" for id_ in METRICS),
+    "/m/search.ms?view=cumulative",
+    "/m/ui.theme?view=consistent&level=0.99",
     "/m/ui.theme/compare?a=platform%3Dlinux&b=platform%3Dmacos",
+    "/m/session.length/compare",
 ]
-VARIANTS = ["/m/search.ms?view=cumulative", "/m/ui.theme?view=consistent&level=0.99", "/m/session.length/compare"]
 REFUSED = ["/m/nothing", "/m/ui.theme?period=never", "/m/ui.theme?segment=platform%3Dbeos"]
 LEFT = "net::ERR_ABORTED"  # the next page was asked for before this one had all
 LIVE = ["/live", "/m/ui.theme/live"]
 UNSEEN = "Failed to load resource: the server responded with a status of"  # what a browser says of any page that is refused
-# Serious: people cannot use it. The rest is taste, or needs a person to look.
-AXE = """async () => (await axe.run({resultTypes: ["violations"]})).violations
+# By the rules of WCAG 2.2, levels A and AA. Serious: some people cannot use it. The rest needs a person to look.
+AXE = """async () => (await axe.run({
+        runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"],
+    })).violations
     .filter(each => ["serious", "critical"].includes(each.impact))
     .map(each => each.id + ": " + each.nodes.map(node => node.html + " " + node.failureSummary).join("; "))"""
 
@@ -53,7 +53,6 @@ class Visitor(NamedTuple):
     page: object
     address: str
     complaints: list[str]
-    view: str
     pictures: Path | None
 
     def go(self, path, status=200):
@@ -62,16 +61,23 @@ class Visitor(NamedTuple):
         assert len(answer.body()) < MOST_BYTES, f"{path} has {len(answer.body())} bytes"
 
     def check(self, axe):
-        """See that nothing is wrong with the page as it stands."""
-        if self.pictures:
-            name = re.sub(r"\W+", "-", f"{self.view} {self.page.url.removeprefix(self.address)}").strip("-")
-            self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
+        """See that nothing is wrong with the page as it stands: at a desk, and on a telephone at night."""
         assert self.complaints == []
-        if axe:
-            assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "it scrolls sideways"
-            self.page.evaluate(axe)
+        self.page.evaluate(axe)
+        for look in reversed(LOOKS):
+            self.look(look)
+            if self.pictures:
+                name = re.sub(r"\W+", "-", f"{look} {self.page.url.removeprefix(self.address)}").strip("-")
+                self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
+            assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"it scrolls sideways, {look}"
             found = self.page.evaluate(AXE)
-            assert not found, json.dumps(found, indent=1)
+            assert not found, f"{look}: {json.dumps(found, indent=1)}"
+
+    def look(self, name):
+        """Look as at a desk, or on a telephone at night."""
+        size, scheme = LOOKS[name]
+        self.page.set_viewport_size(size)
+        self.page.emulate_media(color_scheme=scheme)
 
 
 def signed(browser, address, key):
@@ -108,45 +114,38 @@ def axe():
 
 @pytest.fixture(scope="module")
 def windows(browser, address, pytestconfig):
-    """Keep a window open for each kind of visitor."""
+    """Keep a window open for each kind of visitor, at a desk."""
     made = {}
     pictures = pytestconfig.getoption("pictures")
     if pictures:
         pictures.mkdir(exist_ok=True)
 
-    def window(view, cookies=None):
-        kind = view, json.dumps(cookies)
+    def window(cookies=None, *, script=True):
+        kind = script, json.dumps(cookies)
         if kind not in made:
-            page = browser.new_context(storage_state=cookies, **VIEWS[view]).new_page()
+            page = browser.new_context(storage_state=cookies, java_script_enabled=script).new_page()
             page.set_default_timeout(10_000)
             complaints = []
             page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
             page.on("pageerror", lambda error: complaints.append(str(error)))
             page.on("requestfailed", lambda asked: complaints.append(asked.url) if asked.failure != LEFT else None)
-            made[kind] = Visitor(page, address, complaints, view, pictures)
+            made[kind] = Visitor(page, address, complaints, pictures)
         made[kind].complaints.clear()
+        made[kind].look("wide")
         return made[kind]
 
     return window
 
 
-@pytest.fixture(params=["wide", "phone"])
-def visitor(request, windows, reader):
-    """Look as an analyst does, at a desk and on a telephone at night."""
-    return windows(request.param, reader)
+@pytest.fixture
+def visitor(windows, reader):
+    """Look as an analyst does."""
+    return windows(reader)
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_pages(visitor, axe, path):
-    """Each page is small, fits the screen, has no serious fault that axe finds, and nothing in the console."""
-    visitor.go(path)
-    visitor.check(axe)
-
-
-@pytest.mark.parametrize("path", VARIANTS)
-def test_variants(windows, reader, axe, path):
-    """Other ways to look at a metric, which look alike everywhere."""
-    visitor = windows("wide", reader)
+    """Each page is small, fits any screen, has no serious fault that axe finds, and nothing in the console."""
     visitor.go(path)
     visitor.check(axe)
 
@@ -164,7 +163,7 @@ def test_refused(visitor, axe, path):
 @pytest.mark.parametrize("path", LIVE)
 def test_live(windows, owner, axe, path):
     """The owner's pages are marked as live."""
-    visitor = windows("wide", owner)
+    visitor = windows(owner)
     visitor.go(path)
     visitor.check(axe)
     assert visitor.page.get_by_role("heading", name="These numbers are live").is_visible()
@@ -172,7 +171,7 @@ def test_live(windows, owner, axe, path):
 
 def test_login(windows, axe):
     """The door, and what it says to a wrong key."""
-    visitor = windows("phone")
+    visitor = windows()
     visitor.go("/login")
     visitor.check(axe)
     visitor.page.fill("#key", "rk_wrong_1234")
@@ -182,7 +181,7 @@ def test_login(windows, axe):
 
 def test_download(windows, reader):
     """The link below a table gives it as a file."""
-    visitor = windows("wide", reader)
+    visitor = windows(reader)
     visitor.go("/m/ui.theme?segment=platform%3Dmacos")
     for link, name in (("These estimates as a file", "values"), ("This table as a file", "series")):
         with visitor.page.expect_download() as begun:
@@ -195,7 +194,7 @@ def test_download(windows, reader):
 
 def test_a_link_restores_the_view(browser, windows, reader):
     """What a form chose stands in the address, and opens the same page elsewhere, after signing in."""
-    visitor = windows("wide", reader)
+    visitor = windows(reader)
     visitor.go("/m/ui.theme")
     visitor.page.get_by_label("Segment").select_option("platform=macos")
     visitor.page.get_by_label("Confidence").select_option("99%")
@@ -216,7 +215,8 @@ def test_a_link_restores_the_view(browser, windows, reader):
 
 def test_search(windows, reader):
     """Metrics are found by a word, and each leads to the next one."""
-    visitor = windows("phone", reader)
+    visitor = windows(reader)
+    visitor.look("phone")
     visitor.go("/")
     visitor.page.get_by_role("searchbox").fill("search")
     visitor.page.get_by_role("searchbox").press("Enter")
@@ -237,14 +237,14 @@ def test_picture(browser, address, reader, windows):
         assert page.locator(seen).first.bounding_box()["y"] < 1300, f"{seen} is below the picture"
     picture = page.screenshot()
     assert len(picture) < MOST_BYTES
-    if windows("wide").pictures:
-        (windows("wide").pictures / "dashboard.png").write_bytes(picture)
+    if windows().pictures:
+        (windows().pictures / "dashboard.png").write_bytes(picture)
     page.context.close()
 
 
 def test_compare(windows, reader, axe):
     """Two segments are chosen and compared; what cannot be compared says so beside the forms."""
-    visitor = windows("wide", reader)
+    visitor = windows(reader)
     visitor.go("/m/ui.theme")
     visitor.page.get_by_role("link", name="Compare").click()
     form = visitor.page.get_by_role("form", name="Compare two segments")
@@ -260,13 +260,11 @@ def test_compare(windows, reader, axe):
     visitor.check(axe)
 
 
-@pytest.mark.parametrize("view", ["wide", "phone"])
-def test_about(windows, axe, view):
+def test_about(windows, axe):
     """Everybody may read what is asked, and toss coins."""
-    visitor = windows(view)
+    visitor = windows()
     visitor.page.context.clear_cookies()
     visitor.go("/about")
-    visitor.check(axe)
     visitor.page.get_by_label("no", exact=True).check()
     visitor.page.get_by_role("button", name="Toss the coins").click()
     said = visitor.page.get_by_role("status")
@@ -283,7 +281,7 @@ def test_about(windows, axe, view):
 
 def test_about_without_script(windows):
     """Where there is no script, there are no coins to toss, but the table of what they do."""
-    visitor = windows("no script")
+    visitor = windows(script=False)
     visitor.go("/about")
     assert not visitor.page.get_by_role("button").count()
     assert "75%" in visitor.page.get_by_role("table").inner_text()
@@ -300,7 +298,7 @@ def step(page, text):
 
 def test_keyboard(windows, reader):
     """Without a mouse: past the head of the page to a metric, and to another period of it."""
-    visitor = windows("wide", reader)
+    visitor = windows(reader)
     visitor.go("/")
     press = visitor.page.keyboard.press
     step(visitor.page, "Skip to the content")
@@ -320,7 +318,7 @@ def test_keyboard(windows, reader):
 
 def test_without_script(windows, reader):
     """Pages say the same without script."""
-    visitor, other = windows("no script", reader), windows("wide", reader)
+    visitor, other = windows(reader, script=False), windows(reader)
     for path in ("/", "/m/ui.theme"):
         visitor.go(path)
         other.go(path)

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from deniable.wire.report import Stratum
-from deniable_aggregator.measure.measurement import ValueEstimate, ValueShare
+from deniable_aggregator.measure.measurement import Span, ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
-from deniable_server.pages import chart, dashboard, number
+from deniable_server.pages import chart, dashboard, number, shown
 from deniable_server.service import service
 from deniable_server.settings import Settings
 
@@ -505,6 +505,25 @@ def test_files_ask_for_the_key(locked):
     """Nobody takes along what they may not see."""
     for name in ("values", "series"):
         assert locked.get(f"/m/ui.choice/{name}.csv").location == "/login"
+
+
+def test_years_of_hours_are_not_all_offered():
+    """The last ones are, and an older one that is shown: a page of a thousand days must stay small."""
+    spans = [Span(f"{n:04}", f"{n:04}") for n in range(1000)]
+    assert [each.last for each in shown.offered(spans)] == [f"{n:04}" for n in range(999, 633, -1)]
+    assert [each.last for each in shown.offered(spans, "0003", None, "0999")] == [f"{n:04}" for n in range(999, 633, -1)] + [
+        "0003"
+    ]
+    assert shown.offered(spans[:2]) == [spans[1], spans[0]]
+
+
+@pytest.mark.parametrize(("asked", "offered"), [("", 1), ("?period=2026-11-20", 2)])
+def test_periods_to_choose_from(app, client, monkeypatch, asked, offered):
+    """A page offers the last periods, and the one that it shows."""
+    fill_all(app)
+    monkeypatch.setattr(shown, "_MOST_PERIODS", 1)
+    html = client.get(f"/m/ui.choice{asked}").get_data(as_text=True)
+    assert len(re.findall(r'<option value="2026', html)) == offered
 
 
 # Failures

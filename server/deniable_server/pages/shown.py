@@ -12,17 +12,20 @@ from deniable_aggregator.measure.refusal import awaited
 from deniable_server.pages import chart, number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deniable.registry import Metric
     from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.measure.measurement import Estimates, FactorShare, Latest, Merged, ValueEstimate
+    from deniable_aggregator.measure.measurement import Estimates, FactorShare, Latest, Merged, Span, ValueEstimate
 
-__all__ = ["card", "described", "found", "near", "picture", "together", "types"]
+__all__ = ["card", "described", "found", "near", "offered", "picture", "together", "types"]
 
 _MOST_ROWS = 100  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _PREVIEW_ROWS = 4
 _PREVIEW_COLUMNS = 64
 _MOST_PAIRS = 20
+_MOST_PERIODS = 366  # to choose from: there may be years of hours
 
 
 def found(app: Collection, text: str, type_: str) -> list[str]:
@@ -40,6 +43,13 @@ def found(app: Collection, text: str, type_: str) -> list[str]:
 def types(app: Collection) -> list[str]:
     """Name the types of the app's metrics."""
     return sorted({declared.metric.type for declared in app.highest.values()})
+
+
+def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
+    """Return the periods to choose from, the last one first: the last `_MOST_PERIODS`, and those chosen already."""
+    recent = periods[-_MOST_PERIODS:]
+    older = [each for each in periods[:-_MOST_PERIODS] if each.last in chosen]
+    return [*reversed(recent), *reversed(older)]
 
 
 def near(app: Collection, id_: str) -> tuple[str | None, str | None]:

@@ -263,7 +263,7 @@ def test_the_page_says_what_changed_and_draws_it(shop):
     section = html[html.index('<section class="timeline"') :]
     assert section.count('class="course"') == 3
     assert section.count('class="curve"') == 3
-    assert section.count('class="dot"') == 9
+    assert section.count("<circle") == 9
     assert "hollow" not in section
     assert "A gap is a period" not in section  # the release after it covers it
     assert "<script" not in html
@@ -377,8 +377,8 @@ def test_two_segments_in_words(filled):
 def test_two_periods_in_words(filled):
     """Without a choice the last day is compared with the same weekday before; a mean with its unit; any two if asked."""
     _, html = compared(filled, "used")
-    assert f'<option value="{day(9)}" selected>' in html
-    assert f'<option value="{day(2)}" selected>' in html
+    assert f"<option selected>{day(9)}<" in html
+    assert f"<option selected>{day(2)}<" in html
     assert re.match(r"yes rose from [\d.]+% in \d+ \w+ \d{4} to [\d.]+% in \d+ \w+ \d{4}, by [\d.]+ to", headline(html))
     _, html = compared(filled, "used", f"?a={day(10)}&b={day(9)}&level=0.99")
     assert "No difference beyond chance between " in headline(html)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["card", "described", "found", "near", "offered", "picture", "together", "types"]
 
-_MOST_ROWS = 100  # on one page: a domain may have 65,536 values
+_MOST_ROWS = 80  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _PREVIEW_ROWS = 4
 _PREVIEW_COLUMNS = 64

@@ -44,6 +44,11 @@ chaos *arguments:
 fuzz *arguments:
     python benchmarks/fuzz.py {{arguments}}
 
+# Look at every page in a browser, and keep the pictures in the folder pictures; one of them is the README's
+pictures:
+    pytest -q tests/browser --pictures pictures
+    cp pictures/dashboard.png docs/dashboard.png
+
 # The site, with warnings as errors, into the folder site
 docs:
     sphinx-build -q -W --keep-going -b dirhtml docs site

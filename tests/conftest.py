@@ -41,8 +41,9 @@ CAMPAIGNS = "pytest -q -n auto --dist worksteal -m campaign"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Let another run draw otherwise."""
+    """Let another run draw otherwise, or keep what it sees."""
     parser.addoption("--seed", type=int, default=0, help="draw otherwise, and try new examples")
+    parser.addoption("--pictures", type=Path, help="a folder for pictures of the pages, as tests/browser sees them")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -104,10 +105,15 @@ def pytest_testnodedown(node) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say how many campaign tests `-m` left out, and how to run them."""
+    """Say how many campaign tests `-m` left out, and how to run them; and why no browser was opened."""
     number = config.stash.get(LEFT_OUT, 0)
     if number and "campaign" in config.option.markexpr:
         terminalreporter.write_line(f"{number} campaign tests, which simulate at length, were left out. To run them: {CAMPAIGNS}")
+    blind = [each for each in terminalreporter.stats.get("skipped", ()) if each.nodeid.startswith("tests/browser/")]
+    if blind:
+        terminalreporter.write_line(
+            f"{len(blind)} tests of the pages in a browser were skipped: {blind[0].longrepr[2].removeprefix('Skipped: ')}"
+        )
 
 
 REGISTRY = """

@@ -86,7 +86,7 @@ def create_app(settings: Settings | None = None) -> Flask:
     problem.register(flask)
     gate.register(flask, settings)
     audit_trail.register(flask, apps.values())
-    for part in _parts(settings.serves):
+    for part in _parts(settings.serves, settings.about):
         flask.register_blueprint(part.blueprint)
     if settings.trusted_proxies:
         # Only these two headers: hosts, ports and prefixes are not used.
@@ -96,14 +96,15 @@ def create_app(settings: Settings | None = None) -> Flask:
     return flask
 
 
-def _parts(serves: str) -> tuple[ModuleType, ...]:
+def _parts(serves: str, about: str) -> tuple[ModuleType, ...]:
     if serves == "ingest":
         return (health, ingest)
     # Decoding queries needs libraries that a server for uploads only does without.
     from deniable_server.api import keys, live, openapi, pipeline, query, questions, rows  # noqa: PLC0415
     from deniable_server.pages import dashboard  # noqa: PLC0415
+    from deniable_server.privacy import about as public  # noqa: PLC0415
 
-    reading = (health, query, rows, questions, live, pipeline, keys, openapi, dashboard)
+    reading = (health, query, rows, questions, live, pipeline, keys, openapi, dashboard, *([public] if about == "public" else []))
     return reading if serves == "query" else (ingest, *reading)
 
 

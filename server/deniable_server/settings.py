@@ -88,6 +88,9 @@ class Settings:
         ``app:key``, separated by commas, beside keys from ``deniable keys``. Ingest keys are public, read keys are not.
     dashboard
         ``key``: pages ask for a read key; ``open``: everybody who reaches the server may read (for loopback).
+    about
+        ``public``: the page ``/about`` tells everybody what is asked and how it is randomised; ``off``: there is no such page. It
+        shows nothing that was collected.
     hosts
         Names under which open pages are shown, beside those of loopback, separated by commas: ``telemetry.lan,192.0.2.7``. Under
         other names they are refused, because a foreign page could make the browser fetch them (DNS rebinding).
@@ -129,6 +132,7 @@ class Settings:
     ingest_keys: str = field(default="", repr=False)
     read_keys: str = field(default="", repr=False)
     dashboard: Literal["key", "open"] = "key"
+    about: Literal["off", "public"] = "off"
     hosts: str = ""
     secure_cookie: Literal["auto", "always"] = "auto"
     metrics_key: str = field(default="", repr=False)

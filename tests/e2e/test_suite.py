@@ -58,6 +58,15 @@ def test_what_runs_is_not_left_out(run):
     assert "left out" not in told
 
 
+def test_pages_that_no_browser_saw_are_told(run, tmp_path):
+    """One line tells how many tests had no browser, and why."""
+    (tmp_path / "tests" / "browser").mkdir(parents=True)
+    (tmp_path / "tests" / "browser" / "test_blind.py").write_text(
+        "import pytest\n\ndef test_blind():\n    pytest.skip('no eyes')\n"
+    )
+    assert "1 tests of the pages in a browser were skipped: no eyes" in run()
+
+
 @pytest.mark.parametrize("processes", [0, 2])
 def test_in_the_background_as_elsewhere(run, processes):
     """A shell has what it starts with `&` ignore SIGINT; tests can be interrupted all the same."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
+from datetime import date, timedelta
 from html.parser import HTMLParser
+from io import StringIO
 from itertools import pairwise
 from time import sleep
 from typing import TYPE_CHECKING, Any
@@ -13,11 +16,11 @@ import numpy as np
 import pytest
 
 from deniable.wire.report import Stratum
-from deniable_aggregator.measure.measurement import ValueEstimate, ValueShare
+from deniable_aggregator.measure.measurement import Span, ValueEstimate, ValueShare
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import connect
 from deniable_server import create_app
-from deniable_server.pages import chart, dashboard, number
+from deniable_server.pages import chart, dashboard, number, shown
 from deniable_server.service import service
 from deniable_server.settings import Settings
 
@@ -176,6 +179,7 @@ class Rows(HTMLParser):
             self.rows[-1][-1] += data.strip()
 
 
+ORDER = ("ui.choice", "ui.dark", "usage.hour", "wide")
 PAGES = ["/", "/m/ui.choice", "/m/ui.dark", "/m/usage.hour", "/m/wide", "/m/unknown", "/?app=unknown", "/m/ui.dark?period=never"]
 
 
@@ -214,12 +218,12 @@ def test_every_text_is_escaped(app, client, page):
 
 
 def test_the_style_sheet_and_icon_fetch_nothing(client):
-    """What the pages load is served here and loads nothing further."""
-    for name in ("dashboard.css", "icon.svg"):
+    """What the pages load is served here, loads nothing further, and sends and keeps nothing."""
+    for name in ("dashboard.css", "icon.svg", "coin.js"):
         response = client.get(f"/static/{name}")
         assert response.status_code == 200
         text = response.get_data(as_text=True).replace("http://www.w3.org/2000/svg", "")
-        assert not re.search(r"https?:|url\(|@import", text)
+        assert not re.search(r"https?:|url\(|@import|fetch\(|XMLHttp|sendBeacon|Storage|cookie", text)
         response.close()
 
 
@@ -299,7 +303,7 @@ def test_what_is_negative_is_drawn_at_the_edge_and_muted(app, client):
     """An estimate below 0 has a triangle at the edge, and a value that was not detected says so."""
     fill_all(app)
     html = client.get("/m/ui.choice").get_data(as_text=True)
-    last = html.split("<tbody>")[1].split("</tr>")[-2]
+    last = html.split("<tbody>")[1].partition("</tbody>")[0].split("</tr>")[-2]
     assert 'class="beyond"' in last
     assert "(not detected)" in last
     assert '<tr class="faint">' in last
@@ -348,12 +352,13 @@ def test_a_period_without_a_release_is_shown_as_such(app, client):
 
 
 def test_the_level_of_a_page(app, client):
-    """A page takes a level, shows it, and keeps it in its form and links; a level that is none is refused."""
+    """A page takes a level, shows it, and keeps it in its form and links, also to other metrics; one that is none is refused."""
     fill_all(app)
     usual, sure = (client.get(f"/m/ui.choice{query}").get_data(as_text=True) for query in ("", "?level=0.99"))
     assert ("95% interval" in usual, "99% interval" in usual) == (True, False)
     assert ("95% interval" in sure, "99% interval" in sure) == (False, True)
-    assert '<input type="hidden" name="level" value="0.99">' in sure
+    assert '<option value="0.99" selected>99%</option>' in sure
+    assert 'href="/m/ui.dark?level=0.99" rel="next"' in sure
     assert "level=0.99&amp;order=" in sure
     assert client.get("/m/ui.choice?level=2").status_code == 400
 
@@ -370,14 +375,18 @@ def test_too_few_reports_are_not_shown(app, client):
     assert "<b>500</b>" in client.get("/m/ui.choice").get_data(as_text=True)
 
 
-def test_very_many_values_are_shown_when_asked_for(app, client):
-    """Of more than 500 values the first are shown, with a link to all; the scale is the same."""
+def test_very_many_values_have_pages(app, client):
+    """Of 600 values each page shows 80 on one scale, in less than 200 KB, with links to its neighbours."""
     fill_all(app)
-    short, long = (client.get(page).get_data(as_text=True) for page in ("/m/wide", "/m/wide?rows=all"))
-    assert len(Rows(short).rows) == 500
-    assert "100 more values are not shown" in short
-    assert Rows(short).rows == Rows(long).rows[:500]
-    assert len(Rows(long).rows) == 600
+    pages = [client.get(f"/m/wide?order=domain&page={page}").get_data(as_text=True) for page in range(1, 9)]
+    assert [row[0].removesuffix("(not detected)") for page in pages for row in Rows(page).rows] == [f"v{i}" for i in range(600)]
+    assert len({re.search(r'<g id="grid">.*?</g>', page)[0] for page in pages}) == 1
+    assert max(len(page.encode()) for page in pages) < 200_000
+    assert "Values 81 to 160 of 600." in pages[1]
+    for page, links in zip(pages, ([2], *([page - 1, page + 1] for page in range(2, 8)), [7]), strict=True):
+        assert [int(found) for found in re.findall(r'order=domain&amp;page=(\d)" rel', page)] == links
+    for page in ("0", "9", "x", "1" * 30):
+        assert client.get(f"/m/wide?page={page}").status_code == 404
 
 
 def test_reports_of_another_definition_are_not_shown(app, client, make):
@@ -387,6 +396,135 @@ def test_reports_of_another_definition_are_not_shown(app, client, make):
     html = make(raised).test_client().get("/m/ui.dark").get_data(as_text=True)
     assert "Nothing is published yet" in html
     assert "Nothing is published yet" not in client.get("/m/ui.dark").get_data(as_text=True)
+
+
+# Finding metrics, and taking numbers along
+
+MANY = REGISTRY + "".join(
+    f"""
+[metrics."more.{number}"]
+type = "boolean"
+epsilon = 1.0
+description = "Whether number {number} is on"
+owner = "many@shop.example"
+"""
+    for number in range(60)
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "ids"),
+    [
+        ("q=HOUR", ["usage.hour"]),
+        ("q=hour+shop.example", ["usage.hour"]),
+        ("q=design%40&type=boolean", ["ui.dark"]),
+        ("type=ordinal", ["usage.hour"]),
+        ("q=nothing", []),
+        ("q=&type=", None),
+    ],
+)
+def test_metrics_are_found(make, asked, ids):
+    """By words of id, description and owner, and by type; the page says how many."""
+    html = make(MANY).test_client().get(f"/?{asked}").get_data(as_text=True)
+    found = re.findall(r'<h2 id="m\d+"><a href="/m/([^"]+)"', html)
+    if ids is None:
+        assert len(found) == 48
+        assert " found. " not in html
+    else:
+        assert found == ids
+        assert f"{len(ids)} metric{'s' if len(ids) != 1 else ''} found." in html
+        assert "64 metrics ·" in html
+
+
+def test_what_was_sought_stays(make):
+    """The next page of what was found has the same search, and the form shows it."""
+    client = make(MANY).test_client()
+    html = client.get("/?q=many%40&type=boolean").get_data(as_text=True)
+    assert 'value="many@"' in html
+    assert "<option selected>boolean</option>" in html
+    (link,) = re.findall(r'href="([^"]+)" rel="next"', html)
+    after = client.get(link.replace("&amp;", "&")).get_data(as_text=True)
+    assert len(re.findall(r'<h2 id="m\d+"', after)) == 12
+    assert "Search" not in make().test_client().get("/").get_data(as_text=True)  # four metrics are seen at once
+
+
+def test_metrics_before_and_after(client):
+    """Each metric leads to its neighbours in the registry's order."""
+    links = [re.findall(r'href="/m/([^"]+)" rel="(\w+)"', client.get(f"/m/{id_}").get_data(as_text=True)) for id_ in ORDER]
+    assert links[0] == [("ui.dark", "next")]
+    assert links[1] == [("ui.choice", "prev"), ("usage.hour", "next")]
+    assert links[-1] == [("usage.hour", "prev")]
+
+
+def table(client, path):
+    response = client.get(path)
+    assert response.status_code == 200
+    assert response.mimetype == "text/csv"
+    assert response.headers["Cache-Control"] == "no-store"
+    return list(csv.DictReader(StringIO(response.get_data(as_text=True)))), response.headers["Content-Disposition"]
+
+
+def test_values_as_a_file(app, client):
+    """The file has the numbers of the API with all digits, and is named after the metric; it takes what the page takes."""
+    fill_all(app)
+    head = {"Authorization": f"Bearer {READ_KEY}"}
+    for asked in ("", "?period=2026-11-20", "?segment=platform%3Dmacos", "?level=0.99"):
+        rows, name = table(client, f"/m/ui.choice/values.csv{asked}")
+        told = client.get(f"/api/v1/metrics/ui.choice{asked}", headers=head).get_json()
+        assert name == 'attachment; filename="shop-ui.choice-values.csv"'
+        assert [row["value"] for row in rows] == LABELS
+        assert [float(row["share"]) for row in rows] == [each["frequency"] for each in told["estimates"]]
+        assert [[float(row["low"]), float(row["high"])] for row in rows] == [each["interval"] for each in told["estimates"]]
+        assert {float(row["level"]) for row in rows} == {told["level"]}
+    assert client.get("/m/ui.choice/values.csv?period=never").status_code == 400
+    html = client.get("/m/ui.choice?segment=platform%3Dmacos&level=0.99").get_data(as_text=True)
+    assert 'href="/m/ui.choice/values.csv?segment=platform%3Dmacos&amp;level=0.99" download' in html
+
+
+def test_series_as_a_file(app, client):
+    """A line for each period and value, with the words of the API."""
+    fill_all(app)
+    rows, name = table(client, "/m/ui.choice/series.csv")
+    told = client.get("/api/v1/metrics/ui.choice/series", headers={"Authorization": f"Bearer {READ_KEY}"}).get_json()
+    assert name == 'attachment; filename="shop-ui.choice-series.csv"'
+    assert {(row["period"], row["state"]) for row in rows} == {(each["period"], each["state"]) for each in told["periods"]}
+    last = {row["value"]: float(row["estimate"]) for row in rows if row["period"] == told["periods"][-1]["period"]}
+    assert last == {line["label"]: line["points"][-1]["estimate"] for line in told["lines"]}
+    assert 'href="/m/ui.choice/series.csv" download' in client.get("/m/ui.choice").get_data(as_text=True)
+
+
+def test_a_file_runs_no_formula(make):
+    """A spreadsheet shows an answer such as =1+1 as it is."""
+    app = make(REGISTRY.replace('"never"]', '"=1+1"]'))
+    fill_all(app)
+    rows, _ = table(app.test_client(), "/m/ui.choice/values.csv")
+    assert rows[-1]["value"] == "'=1+1"
+    assert rows[-1]["share"].startswith("-")
+
+
+def test_files_ask_for_the_key(locked):
+    """Nobody takes along what they may not see."""
+    for name in ("values", "series"):
+        assert locked.get(f"/m/ui.choice/{name}.csv").location == "/login"
+
+
+def test_years_of_hours_are_not_all_offered():
+    """The last ones are, and an older one that is shown: a page of a thousand days must stay small."""
+    spans = [Span(f"{n:04}", f"{n:04}") for n in range(1000)]
+    assert [each.last for each in shown.offered(spans)] == [f"{n:04}" for n in range(999, 633, -1)]
+    assert [each.last for each in shown.offered(spans, "0003", None, "0999")] == [f"{n:04}" for n in range(999, 633, -1)] + [
+        "0003"
+    ]
+    assert shown.offered(spans[:2]) == [spans[1], spans[0]]
+
+
+@pytest.mark.parametrize(("asked", "offered"), [("", 1), ("?period=2026-11-20", 2)])
+def test_periods_to_choose_from(app, client, monkeypatch, asked, offered):
+    """A page offers the last periods, and the one that it shows."""
+    fill_all(app)
+    monkeypatch.setattr(shown, "_MOST_PERIODS", 1)
+    html = client.get(f"/m/ui.choice{asked}").get_data(as_text=True)
+    assert len(re.findall(r"<option[^>]*>(?:up to )?2026", html)) == offered
 
 
 # Failures
@@ -816,6 +954,9 @@ def test_a_distribution_in_words_and_picture(numbers):
             assert 0 <= x <= 100
             assert -0.01 <= y <= 100.01
     assert len(html.encode()) < 40_000
+    rows, _ = table(client, "/m/startup/values.csv")
+    assert [row["figure"] for row in rows][:2] == ["geometric mean", "5% quantile"]
+    assert [float(row["estimate"]) for row in rows[1:]] == [each["value"] for each in told["quantiles"]]
 
 
 def test_means_in_words(numbers):
@@ -841,6 +982,35 @@ def test_ordered_answers_and_sets(numbers):
     assert re.search(r"<bdi>search and share</bdi>: \d+\.?\d*% of people, not by chance", used)
 
 
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("startup", r"Half of the answers are below \d+\u202fms, between \d+ and \d+\u202fms\."),
+        ("session", r"The mean is [56]\d(\.\d)?\u202fmin, between [56]\d(\.\d)? and [56]\d(\.\d)?\u202fmin\."),
+        ("rating", r"The mean is position \d\.\d+, between \d\.\d+ and \d\.\d+\."),
+        ("mood", r"fair is the most frequent answer: \d+\.?\d*% of people, between \d+\.?\d* and \d+\.?\d*%\."),
+        ("used", r"search may be the most frequent option: .* It cannot be told from 2 others\."),
+    ],
+)
+def test_a_sentence_comes_first(numbers, page, words):
+    """What the reports say stands above all numbers, and names no winner where there is none."""
+    html = numbers.test_client().get(f"/m/{page}").get_data(as_text=True)
+    found = re.search(r'<p class="headline" dir="auto">(.*?)</p>', html)
+    assert found
+    assert re.fullmatch(words, found[1]), found[1]
+    assert html.index("headline") < html.index('class="tiles"')
+
+
+def test_no_sentence_where_nothing_is_known(app, client):
+    """Neither without reports, nor where none of the answers is detected."""
+    assert "headline" not in client.get("/m/ui.dark").get_data(as_text=True)
+    fill(app, "usage.hour", [10] * 24)
+    publish(app)
+    html = client.get("/m/usage.hour").get_data(as_text=True)
+    assert "Nothing detectable" in html
+    assert "headline" not in html
+
+
 def test_cards_of_numbers(numbers):
     """The list shows the median or the mean, with its interval and a picture."""
     html = numbers.test_client().get("/").get_data(as_text=True)
@@ -862,3 +1032,32 @@ def test_cards_of_numbers(numbers):
 def test_digits_follow_the_interval(value, interval, text):
     """A number has as many digits as half of its interval has two of; what rounds to 0 has no sign."""
     assert number.written(value, interval) == text
+
+
+def test_the_largest_page_is_small(make):
+    """Eighty long values and a hundred periods are less than 200 KB, also with years of periods to choose from."""
+    values = json.dumps([f"a value that takes some words, number {number}" for number in range(150)])
+    app = make(f"""
+format = 1
+app = "shop"
+
+[publication]
+min_reports = 1
+
+[metrics."large"]
+type = "categorical"
+values = {values}
+epsilon = 4.0
+mechanism = "grr"
+description = "Many values over many days"
+owner = "design@shop.example"
+""")
+    first = date(2025, 10, 1)
+    for ago in range(400):
+        fill(app, "large", [5 + number % 7 for number in range(150)], str(first + timedelta(days=ago)))
+    publish(app)
+    client = app.test_client()
+    for path in ("/m/large", "/m/large?page=2", "/m/large/compare"):
+        html = client.get(path).get_data()
+        assert len(html) < 185_000, (path, len(html))  # some room for words
+    assert client.get("/m/large").get_data(as_text=True).count('r="3"') == 600

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 REGISTRY = """
@@ -43,6 +45,34 @@ def test_association(serve, related):
     assert "Do theme and export go together?" in page
     if related:
         assert "They do" in page
+
+
+def test_the_table_of_two_factors(serve):
+    """Each value of a factor has its share, whatever the other is, with its own error: in the answer, and at the table's edge."""
+    served = serve(REGISTRY)
+    body = ask(served, [("light", "no")] * 1500 + [("dark", "yes")] * 1000 + [("dark", "later")] * 500)
+    margins, cells = body["association"]["margins"], [row["frequency"] for row in body["estimates"]]
+    mechanism = served.app.highest["both"].mechanism
+    assert [row["value"] for row in margins["export"]] == ["no", "yes", "later"]
+    for name, sums in (
+        ("theme", [sum(cells[:3]), sum(cells[3:])]),
+        ("export", [cells[place] + cells[place + 3] for place in range(3)]),
+    ):
+        for row, total in zip(margins[name], sums, strict=True):
+            assert row["frequency"] == pytest.approx(total)
+            # Whether a report names one of k of the cells is one coin toss of probability k q + f (p - q).
+            k = 6 / len(sums)
+            named = k * mechanism.q + total * (mechanism.p - mechanism.q)
+            noise = (named * (1 - named) / 3000) ** 0.5 / (mechanism.p - mechanism.q)
+            assert row["stderr"] == pytest.approx(float(noise), rel=0.01)
+            assert row["interval"] == pytest.approx([total - 1.96 * row["stderr"], total + 1.96 * row["stderr"]], abs=1e-4)
+    page = served.http.get("/m/both").get_data(as_text=True)
+    table = page.partition('<table class="crossed">')[2].partition("</table>")[0]
+    shares = re.findall(r"<b>([^<]+)%</b>", table)
+    told = [*cells[:3], margins["theme"][0], *cells[3:], margins["theme"][1], *margins["export"]]
+    told = [each["frequency"] if isinstance(each, dict) else each for each in told]
+    assert [float(each.replace("\N{MINUS SIGN}", "-")) for each in shares] == pytest.approx([100 * e for e in told], abs=0.06)
+    assert "any export" in table
 
 
 def test_no_association_without_reports_or_factors(serve, served):

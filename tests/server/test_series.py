@@ -263,7 +263,7 @@ def test_the_page_says_what_changed_and_draws_it(shop):
     section = html[html.index('<section class="timeline"') :]
     assert section.count('class="course"') == 3
     assert section.count('class="curve"') == 3
-    assert section.count('class="dot"') == 9
+    assert section.count("<circle") == 9
     assert "hollow" not in section
     assert "A gap is a period" not in section  # the release after it covers it
     assert "<script" not in html
@@ -310,6 +310,15 @@ def test_a_line_breaks_at_gaps_and_new_versions():
     assert made.versions == ((pytest.approx(500 / 7, abs=0.01), 2),)
     assert (made.gaps, made.open) == (True, True)
     assert made.sentence == ""
+    assert [(row.cells, row.reports, row.remark) for row in reversed(made.rows)] == [
+        (("20.0% (10.0 to 30.0)",), "100", ""),
+        (("",), "", "too few reports: counted with the next period"),
+        (("20.0% (10.0 to 30.0)",), "100", ""),
+        (("",), "", "no release"),
+        (("20.0% (10.0 to 30.0)",), "100", ""),
+        (("20.0% (10.0 to 30.0)",), "100", "version 2 begins"),
+        (("20.0% (10.0 to 30.0)",), "100", "open: more may come"),
+    ]
 
 
 def test_both_addresses_are_documented():
@@ -335,3 +344,99 @@ def test_a_comparison_says_whether_anything_differs(shop):
     assert overall["p_value"] == min(1, 2 * min(each["p_value"] for each in body["differences"]))
     assert ask(shop, f"wait/compare?a={week(3)}&b={week(2)}")["overall"] is None
     assert ask(shop, f"theme/compare?a={week(2)}&b={week(0)}")["overall"] is None
+
+
+# The page that compares
+
+
+def compared(shop, metric, asked=""):
+    answer = shop.http.get(f"/m/{metric}/compare{asked}")
+    html = answer.get_data(as_text=True)
+    assert html.count("<h1") == 1
+    assert not re.search(r"\b(nan|inf|None)\b|<script|style=", html)
+    return answer.status_code, html
+
+
+def headline(html):
+    return re.search(r'<p class="headline" dir="auto">(.*?)</p>', html)[1]
+
+
+@pytest.fixture
+def filled(shop):
+    """Ten days of one habit, then more; more of it on one platform; and a wait that grew."""
+    for ago in range(14, 1, -1):
+        for platform, yes in (("linux", 60), ("macos", 180)):
+            said = [1] * (yes + (120 if ago < 5 else 0)) + [0] * (400 - yes)
+            send(shop, "used", said, day(ago), segment=f"platform={platform}")
+    for ago, wait in ((3, 200), (2, 600)):
+        send(shop, "wait", [shop.app.registry.metrics["wait"].position(wait)] * 2000, week(ago))
+        send(shop, "theme", [0] * 300 + [1] * (50 if ago == 3 else 400), week(ago))
+    shop.drain(days=40)
+    return shop
+
+
+def test_two_segments_in_words(filled):
+    """Which has more, how much of it, and how much more at least and at most: the numbers of the API."""
+    asked = "?a=platform%3Dlinux&b=platform%3Dmacos"
+    status, html = compared(filled, "used", asked)
+    assert status == 200
+    yes = next(each for each in ask(filled, f"used/compare{asked}")["differences"] if each["value"] is True)
+    found = re.fullmatch(
+        r"yes is more frequent in platform = macos than in platform = linux: ([\d.]+)% against ([\d.]+)%, "
+        r"by ([\d.]+) to ([\d.]+) points\.",
+        headline(html),
+    )
+    assert found, headline(html)
+    told = [100 * each for each in (yes["second"], yes["first"], *yes["simultaneous"])]
+    assert [float(each) for each in found.groups()] == pytest.approx(told, abs=0.06)
+    assert "more in the second" in html
+    _, turned = compared(filled, "used", "?b=platform%3Dlinux&a=platform%3Dmacos")
+    assert "yes is less frequent in platform = linux than in platform = macos" in headline(turned)
+
+
+def test_two_periods_in_words(filled):
+    """Without a choice the last day is compared with the same weekday before; a mean with its unit; any two if asked."""
+    _, html = compared(filled, "used")
+    assert f"<option selected>{day(9)}<" in html
+    assert f"<option selected>{day(2)}<" in html
+    assert re.match(r"yes rose from [\d.]+% in \d+ \w+ \d{4} to [\d.]+% in \d+ \w+ \d{4}, by [\d.]+ to", headline(html))
+    _, html = compared(filled, "used", f"?a={day(10)}&b={day(9)}&level=0.99")
+    assert "No difference beyond chance between " in headline(html)
+    assert "99% interval" in html
+    assert html.count("no difference beyond chance") == 2
+    _, html = compared(filled, "wait")
+    assert re.match(
+        r"The mean rose from \d+\u202fms in week \d+ of \d+ to \d+\u202fms in .*, by \d+ to \d+\u202fms\.", headline(html)
+    )
+    _, html = compared(filled, "theme")
+    assert re.match(r"(dark rose|light fell) from .* points\. 1 more differs\.", headline(html)), headline(html)
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "words"),
+    [
+        ("?a=platform%3Dlinux&b=platform%3Dlinux", 400, "nobody can be in both"),
+        ("?a=platform%3Dlinux&b=platform%3Dbeos", 403, "withheld"),
+        ("?a=platform%3Dlinux&b=never", 400, "two periods"),
+    ],
+)
+def test_what_cannot_be_compared(filled, asked, status, words):
+    """The page says why, and keeps its forms."""
+    found, html = compared(filled, "used", asked)
+    assert found == status
+    assert words in re.search(r'role="alert">(.*?)</p>', html)[1]
+    assert "Compare two segments" in html
+    assert 'class="headline"' not in html
+
+
+def test_nothing_to_compare_yet(shop):
+    """Before the first releases the page says what it takes; an unknown metric has none."""
+    status, html = compared(shop, "used")
+    assert status == 200
+    assert "There is nothing to compare yet" in html
+    assert shop.http.get("/m/nothing/compare").status_code == 404
+
+
+def test_the_page_leads_to_comparisons(filled):
+    """The page of a metric has a link, with its level."""
+    assert 'href="/m/used/compare?level=0.99">Compare</a>' in filled.http.get("/m/used?level=0.99").get_data(as_text=True)

@@ -105,6 +105,24 @@ class Joint:
         reach = -ndtri(tail(level, self.raw.size if simultaneous else 1)) * self.stderr
         return self.raw - reach, self.raw + reach
 
+    def margin(self, axis: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sum `raw` to the shares of one variable's values.
+
+        Parameters
+        ----------
+        axis
+            The variable.
+
+        Returns
+        -------
+        share, stderr : ndarray of float
+            One for each of its values.
+        """
+        places = np.indices(self.raw.shape)[axis].ravel()
+        chosen = (places == np.arange(self.raw.shape[axis])[:, None]).astype(np.float64)
+        variance = np.einsum("ij,jk,ik->i", chosen, self.covariance, chosen, optimize=True)
+        return chosen @ self.raw.ravel(), np.sqrt(np.maximum(variance, 0))
+
     def independence(self) -> Chi2:
         """Test whether the variables are independent of each other in the population.
 

@@ -19,7 +19,7 @@ from deniable_aggregator.decode.estimate import finite
 from deniable_aggregator.decode.joint import from_product
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.options import option_shares
-from deniable_aggregator.measure.measurement import Association, Description, Estimates, Unallocated, ValueEstimate
+from deniable_aggregator.measure.measurement import Association, Description, Estimates, FactorShare, Unallocated, ValueEstimate
 from deniable_aggregator.measure.numbers import chosen_of, number_of, order_of
 from deniable_aggregator.measure.refusal import next_release
 from deniable_aggregator.measure.remembered import once
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.decode.joint import Joint
     from deniable_aggregator.measure.collection import Collection
     from deniable_aggregator.tally import Tally
 
@@ -124,7 +125,7 @@ def estimated(
         target="population",
         detection_frequency=float("nan") if estimate is None else estimate.detection_frequency(1 - level),
         unallocated=_unallocated(estimate, level) if estimate is not None and metric.open else None,
-        association=_association(declared, counted, periods),
+        association=_association(declared, counted, periods, level),
         # What a search tried and could not confirm is not an answer that anybody is known to have given.
         estimates=[row for row in rows if row.detected or not metric.discover],
         number=number_of(declared, counted, repeats, level),
@@ -165,16 +166,25 @@ def _rows(declared: Declared, values: Sequence[int], estimate: Estimate, level: 
         )
 
 
-def _association(declared: Declared, counted: Tally, periods: Mapping[str, float]) -> Association | None:
-    """Test whether the factors of a product are independent; None if there are none, or if it cannot be tested."""
+def _association(declared: Declared, counted: Tally, periods: Mapping[str, float], level: float) -> Association | None:
+    """Estimate the margins of a product, and test whether its factors are independent; None if neither can be done."""
     metric, factors = declared.metric, declared.metric.factors
     mechanism = declared.mechanism
     if not factors or not counted.n or metric.domain_size > _MOST_COMBINATIONS or not isinstance(mechanism, FrequencyOracle):
         return None
     shape, repeats = [len(listed) for _, listed in factors], panel.repeats(periods.values(), metric.per_period)
     try:
-        test = from_product(mechanism, counted, shape, repeats=repeats, kept=metric.kept).independence()
+        table = from_product(mechanism, counted, shape, repeats=repeats, kept=metric.kept)
+        test = table.independence()
     except ParameterError:  # the mechanism declared has no such table, or it is too large
         return None
     listed = {name: list(values) for name, values in factors}
-    return Association(listed, finite(test.statistic), test.degrees, finite(test.p_value))
+    margins = {name: _margin(table, axis, values, level) for axis, (name, values) in enumerate(listed.items())}
+    return Association(listed, margins, finite(test.statistic), test.degrees, finite(test.p_value))
+
+
+def _margin(table: Joint, axis: int, values: Sequence[str], level: float) -> list[FactorShare]:
+    shares, stderrs = (each.tolist() for each in table.margin(axis))
+    reach = -float(ndtri(tail(level)))
+    rows = zip(values, shares, stderrs, strict=True)
+    return [FactorShare(value, share, error, (share - reach * error, share + reach * error)) for value, share, error in rows]

@@ -16,6 +16,7 @@ __all__ = [
     "Count",
     "Description",
     "Estimates",
+    "FactorShare",
     "Latest",
     "Listed",
     "Measurement",
@@ -154,6 +155,27 @@ class Unallocated(Struct, frozen=True, forbid_unknown_fields=True):
     interval: _Interval
 
 
+class FactorShare(Struct, frozen=True, forbid_unknown_fields=True):
+    """The share of a factor's value, over all values of the other factors.
+
+    Parameters
+    ----------
+    value
+        The value.
+    frequency
+        The unbiased share, which may be negative or above 1.
+    stderr
+        Its standard error.
+    interval
+        Its pointwise interval.
+    """
+
+    value: str
+    frequency: Number
+    stderr: Number
+    interval: _Interval
+
+
 class Association(Struct, frozen=True, forbid_unknown_fields=True):
     """The test that the factors of a product are independent.
 
@@ -161,6 +183,8 @@ class Association(Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     factors
         The values of each.
+    margins
+        The share of each value of a factor.
     statistic
         Of the chi-square test.
     degrees
@@ -170,6 +194,7 @@ class Association(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     factors: dict[str, list[str]]
+    margins: dict[str, list[FactorShare]]
     statistic: float | None
     degrees: Count
     p_value: float | None

@@ -42,7 +42,19 @@ if TYPE_CHECKING:
     from deniable_aggregator.publish.release import Release
     from deniable_aggregator.tally import Tally
 
-__all__ = ["MOST_LINES", "Change", "Line", "Point", "Series", "Shift", "Told", "Trend", "listed_values", "series"]
+__all__ = [
+    "COMPARED",
+    "MOST_LINES",
+    "Change",
+    "Line",
+    "Point",
+    "Series",
+    "Shift",
+    "Told",
+    "Trend",
+    "listed_values",
+    "series",
+]
 
 MOST_LINES = 50
 """Most values of a series: of more, the most frequent ones."""
@@ -50,7 +62,8 @@ _FEWEST, _MOST_PERIODS = 4, 100
 _LISTED, _OPEN = 400_000, 20_000  # values over all periods that take no longer than a page may
 _MOST_MEDIANS = 12  # likewise
 _ALIKE = {"day": 7}  # periods of which only each so many are alike
-_COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}  # people do other things at night, and on Sundays
+COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
+"""How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""
 
 
 class Told(Struct, frozen=True, forbid_unknown_fields=True):
@@ -451,7 +464,7 @@ def _compared(length: str, kept: Sequence[_Estimated]) -> int | None:
     if len(kept) < 2:  # noqa: PLR2004
         return None
     begins, _ = period.bounds(kept[-1].released.stratum.period, length)
-    wanted = period.of(begins - _COMPARED[length], length) if length in _COMPARED else ""
+    wanted = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
     names = [each.released.stratum.period for each in kept]
     return names.index(wanted) if wanted in names else len(kept) - 2
 

@@ -2,6 +2,8 @@
 
 * ``GET /``: the metrics of an app, each with a preview
 * ``GET /m/<id>``: one metric, every value with its intervals
+* ``GET /m/<id>/compare``: two periods or two segments of it
+* ``GET /m/<id>/values.csv``, ``GET /m/<id>/series.csv``: its tables as files
 * ``GET /live``: what is counted of each metric, published or not, for admin keys
 * ``GET /m/<id>/live``: one metric, from everything that is counted, for admin keys
 * ``GET, POST /login``: the form for the read key
@@ -10,6 +12,7 @@
 
 from __future__ import annotations
 
+import re
 from http import HTTPStatus
 from math import ceil
 from typing import TYPE_CHECKING, Any
@@ -20,6 +23,8 @@ from werkzeug.exceptions import HTTPException
 
 from deniable_aggregator.alarms.checks import influence
 from deniable_aggregator.measure import live as counted
+from deniable_aggregator.measure.comparison import compare
+from deniable_aggregator.measure.estimates import LEVEL
 from deniable_aggregator.measure.measurement import Span
 from deniable_aggregator.measure.published import latest
 from deniable_aggregator.measure.refusal import awaited
@@ -32,7 +37,8 @@ from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
-from deniable_server.pages import chart, experiment, number, shown, timeline, visitor
+from deniable_server.pages import chart, compared, download, experiment, number, shown, timeline, visitor
+from deniable_server.pages.headline import headline
 from deniable_server.service import service
 
 if TYPE_CHECKING:
@@ -59,7 +65,9 @@ _HEADERS = {
 _ORDERS = ("estimate", "domain")
 _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
+_LEVELS = (0.9, 0.95, 0.99, 0.999)
 _MOST_CARDS = 48
+_MOST_PAGES = 1_000_000
 
 
 @blueprint.after_request
@@ -89,19 +97,25 @@ blueprint.after_request(kept)  # this runs first, so that its answer gets these 
 def index() -> Response:
     """List the metrics of an app, `_MOST_CARDS` of them on each ``page``."""
     app = visitor.app_shown()
-    only_parameters("page", "app")
+    only_parameters("q", "type", "page", "app")
     known = release.summaries(app.store)
-    number, ids = request.args.get("page", "1"), list(app.highest)
+    sought = {name: request.args[name] for name in ("q", "type") if request.args.get(name)}
+    ids = shown.found(app, sought.get("q", ""), sought.get("type", ""))
     pages = max(1, ceil(len(ids) / _MOST_CARDS))
-    if number not in map(str, range(1, pages + 1)):
-        raise Problem(404, "unknown_page", f"There are {pages} pages of metrics.")
-    begin = _MOST_CARDS * (int(number) - 1)
+    page = _page_asked()
+    if page > pages:
+        raise _no_page(pages)
+    begin = _MOST_CARDS * (page - 1)
     return _page(
         "index.html",
         app=app,
         cards=[shown.card(app, each) for each in latest(app, ids[begin : begin + _MOST_CARDS], known)],
-        metrics=len(ids),
-        page=int(number),
+        metrics=len(app.highest),
+        types=shown.types(app),
+        sought=sought,
+        links=visitor.remembered() | sought,
+        found=len(ids),
+        page=page,
         pages=pages,
         total=sum(known[each.definition].n for each in app.versions.values() if each.definition in known),
     )
@@ -111,7 +125,7 @@ def index() -> Response:
 def metric(id_: str) -> Response:
     """Show one metric: over everything published, or over one ``period`` or ``segment``; in an ``order`` and a ``view``."""
     app = visitor.app_shown()
-    only_parameters("period", "segment", "level", "order", "view", "rows", "app")
+    only_parameters("period", "segment", "level", "order", "view", "page", "app")
     period, segment = request.args.get("period") or None, request.args.get("segment") or None
     level = level_asked()
     measured = measure(app, id_, period, segment, level)
@@ -120,6 +134,65 @@ def metric(id_: str) -> Response:
     arms = [] if segment else experiment.sentences(app, versions_asked(app, id_), period, level)
     told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged), "arms": arms}
     return _estimates(app, measured, told, period, segment, course)
+
+
+@blueprint.get("/m/<id_>/compare")
+def comparison(id_: str) -> Response:
+    """Compare ``a`` and ``b``: two periods, of one ``segment`` if it is named; or two segments, of one ``period`` likewise."""
+    app = visitor.app_shown()
+    only_parameters("a", "b", "period", "segment", "level", "app")
+    asked = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
+    level, measured = level_asked(), measure(app, id_)
+    if not asked and (pair := compared.usual(measured)):
+        asked = {"a": pair[0], "b": pair[1]}
+    found, refused, status = None, "", 200
+    if "a" in asked and "b" in asked:
+        try:
+            with refusals():
+                found = compare(app, versions_asked(app, id_), **asked, level=level)
+        except Problem as problem:
+            refused, status = problem.detail, problem.status
+            logs.note(code=problem.code)
+    return _page(
+        "compare.html",
+        status,
+        app=app,
+        m=measured,
+        offered=shown.offered(measured.periods, asked.get("a"), asked.get("b"), asked.get("period")),
+        metric=id_,
+        asked=asked,
+        level=level,
+        levels=sorted({*_LEVELS, level}),
+        refused=_sentence(refused),
+        found=found,
+        shown=found and compared.shown(found, measured.period_length),
+    )
+
+
+@blueprint.get("/m/<id_>/values.csv")
+def values_file(id_: str) -> Response:
+    """Send the estimates that the page of a metric shows, of all values."""
+    app = visitor.app_shown()
+    only_parameters("period", "segment", "level", "app")
+    period, segment = request.args.get("period") or None, request.args.get("segment") or None
+    return _file(app, id_, "values", download.of_values(measure(app, id_, period, segment, level_asked())))
+
+
+@blueprint.get("/m/<id_>/series.csv")
+def series_file(id_: str) -> Response:
+    """Send a metric over time."""
+    app = visitor.app_shown()
+    only_parameters("segment", "level", "app")
+    with refusals():
+        told = series(app, versions_asked(app, id_), request.args.get("segment") or None, level_asked())
+    return _file(app, id_, "series", download.of_series(told))
+
+
+def _file(app: App, id_: str, what: str, text: str) -> Response:
+    response = make_response(text)
+    response.mimetype = "text/csv"
+    response.headers["Content-Disposition"] = f'attachment; filename="{app.name}-{id_}-{what}.csv"'
+    return response
 
 
 @blueprint.get("/live")
@@ -138,7 +211,7 @@ def live_metric(id_: str) -> Response:
     """Show an admin one metric, from everything that is counted or from one ``period``; in an ``order`` and a ``view``."""
     live.asked()
     app = visitor.owned_app()
-    only_parameters("period", "order", "view", "rows")
+    only_parameters("period", "order", "view", "page")
     period = request.args.get("period") or None
     with refusals():
         measured = counted.measure(app, find_metric(app, id_), period)
@@ -173,11 +246,19 @@ def _estimates(
     view = request.args.get("view", "")
     if view not in views:
         view = views[0]
+    page = _page_asked()
+    drawn = shown.picture(measured, order, view, page)
+    if page > drawn["pages"]:
+        raise _no_page(drawn["pages"])
     chosen = {"period": period, "segment": segment} | {name: request.args.get(name) for name in ("level", "order", "view")}
     return _page(
         "metric.html",
         app=app,
         m=told | shown.described(app, measured),
+        headline=headline(measured),
+        near=shown.near(app, measured.id),
+        offered=shown.offered(told["periods"], *(each.last for each in told["included"] if period)),
+        levels=sorted({*_LEVELS, told.get("level", LEVEL)}),
         timeline=course,
         orders=_ORDERS,
         order=order,
@@ -187,8 +268,18 @@ def _estimates(
         compact=len(measured.estimates) > _COMPACT,
         here=".live_metric" if "live" in told else ".metric",
         influence=influence(app.versions[measured.id, measured.version].mechanism),
-        **shown.picture(measured, order, view, whole=request.args.get("rows") == "all"),
+        page=page,
+        **drawn,
     )
+
+
+def _page_asked() -> int:
+    text = request.args.get("page", "1")
+    return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else _MOST_PAGES
+
+
+def _no_page(pages: int) -> Problem:
+    return Problem(404, "unknown_page", f"there {f'are {pages} pages' if pages > 1 else 'is one page'}")
 
 
 # Signing in
@@ -232,7 +323,7 @@ def leave() -> BaseResponse:
 @blueprint.errorhandler(Problem)
 def _on_problem(problem: Problem) -> Response:
     logs.note(code=problem.code)
-    detail = f"{problem.detail[:1].upper()}{problem.detail[1:].removesuffix('.')}."
+    detail = _sentence(problem.detail)
     if problem.code == "withheld":
         instead = {"period": request.args.get("period") or None, "segment": problem.extra["instead"]}
         again = url_for(".metric", id_=(request.view_args or {}).get("id_"), **instead, **visitor.remembered())
@@ -257,6 +348,10 @@ def _on_http(error: HTTPException) -> Response:
 def _on_error(error: Exception) -> Response:
     log_failure(error)
     return _failure(500, "The server failed to make this page. The cause is in its log.")
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].removesuffix('.')}." if text else ""
 
 
 def _failure(status: int, text: str, again: str | None = None, again_text: str = "All metrics") -> Response:

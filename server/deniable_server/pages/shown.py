@@ -12,17 +12,51 @@ from deniable_aggregator.measure.refusal import awaited
 from deniable_server.pages import chart, number
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from deniable.registry import Metric
     from deniable_aggregator.measure.collection import Collection
-    from deniable_aggregator.measure.measurement import Estimates, Latest, Merged, ValueEstimate
+    from deniable_aggregator.measure.measurement import Estimates, FactorShare, Latest, Merged, Span, ValueEstimate
 
-__all__ = ["card", "described", "picture", "together"]
+__all__ = ["card", "described", "found", "near", "offered", "picture", "together", "types"]
 
-_MOST_ROWS = 500  # a domain may have 65,536 values; they are all shown on request
+_MOST_ROWS = 80  # on one page: a domain may have 65,536 values
 _UNDETECTED_ROWS = 10
 _PREVIEW_ROWS = 4
 _PREVIEW_COLUMNS = 64
 _MOST_PAIRS = 20
+_MOST_PERIODS = 366  # to choose from: there may be years of hours
+
+
+def found(app: Collection, text: str, type_: str) -> list[str]:
+    """Find the metrics of a type with a text in their id, description or owner; without either, all."""
+    words = text.casefold().split()
+    asked = ((id_, declared.metric) for id_, declared in app.highest.items())
+    return [
+        id_
+        for id_, metric in asked
+        if (not type_ or metric.type == type_)
+        and all(word in f"{id_} {metric.description} {metric.owner}".casefold() for word in words)
+    ]
+
+
+def types(app: Collection) -> list[str]:
+    """Name the types of the app's metrics."""
+    return sorted({declared.metric.type for declared in app.highest.values()})
+
+
+def offered(periods: Sequence[Span], *chosen: str | None) -> list[Span]:
+    """Return the periods to choose from, the last one first: the last `_MOST_PERIODS`, and those chosen already."""
+    recent = periods[-_MOST_PERIODS:]
+    older = [each for each in periods[:-_MOST_PERIODS] if each.last in chosen]
+    return [*reversed(recent), *reversed(older)]
+
+
+def near(app: Collection, id_: str) -> tuple[str | None, str | None]:
+    """Name the metrics before and after one."""
+    ids = list(app.highest)
+    at = ids.index(id_) if id_ in ids else len(ids)
+    return ids[at - 1] if at > 0 else None, ids[at + 1] if at + 1 < len(ids) else None
 
 
 def together(merged: Merged | None) -> dict[str, Any] | None:
@@ -33,21 +67,23 @@ def together(merged: Merged | None) -> dict[str, Any] | None:
     return asdict(merged) | {"chart": chart.chart(rows, over=merged.estimates)}
 
 
-def picture(measured: Estimates, order: str, view: str, *, whole: bool) -> dict[str, Any]:
-    """Draw the values in a view; if there are very many, the first `_MOST_ROWS`, unless all are wanted. Or draw the number."""
+def picture(measured: Estimates, order: str, view: str, page: int = 1) -> dict[str, Any]:
+    """Draw the values in a view, on a page of `_MOST_ROWS` of them at most. Or draw the number."""
     if measured.number is not None:
-        return {"drawn": number.shown(measured.number, view), "chart": None, "left_out": 0}
+        return {"drawn": number.shown(measured.number, view), "chart": None, "pages": 1}
     estimated = _estimated(measured)
     if view == "consistent":
         estimated = [_consistent(row, measured.n) for row in estimated]
     if not estimated:
-        return {"chart": None, "left_out": 0}
+        return {"chart": None, "pages": 1}
     rows = chart.order(estimated, by_estimate=order == "estimate")
-    most = _MOST_ROWS
+    first = _MOST_ROWS
     if measured.domain_size is None and order == "estimate":  # of ten thousand candidates few are of interest
-        most = min(most, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
-    shown = rows if whole else rows[:most]
-    return {"chart": chart.chart(shown, over=rows), "left_out": len(rows) - len(shown)}
+        first = min(first, sum(row.detected for row in rows) + _UNDETECTED_ROWS)
+    begin = first + _MOST_ROWS * (page - 2) if page > 1 else 0
+    shown = rows[begin : begin + (_MOST_ROWS if page > 1 else first)]
+    pages = 1 + max(0, ceil((len(rows) - first) / _MOST_ROWS))
+    return {"chart": chart.chart(shown, over=rows) if shown else None, "pages": pages, "begin": begin}
 
 
 def _estimated(measured: Estimates) -> list[ValueEstimate]:
@@ -97,6 +133,7 @@ def described(app: Collection, measured: Estimates) -> dict[str, Any]:
         "example": metric.range[0] if metric.range else "",
         "first_label": metric.label(0) if metric.values else "",
         "last_label": metric.label(len(metric.values) - 1) if metric.values else "",
+        "table": _table(measured),
         **_more(measured),
         "awaited": awaited(app, found),
     }
@@ -110,6 +147,24 @@ def _domain(metric: Metric, size: int, *, candidates: bool) -> str:
         return f"{len(metric.values)} positions"
     kind = "candidate" if candidates else "option" if metric.type == "set" else "value"
     return f"{chart.count(size)} {kind}{'s' if size != 1 else ''}"
+
+
+def _table(measured: Estimates) -> dict[str, Any] | None:
+    """Return the table of a product's two factors, with the share of each value of either."""
+    if measured.association is None or len(measured.association.factors) != 2:  # noqa: PLR2004
+        return None
+    (down, rows), (across, columns) = measured.association.margins.items()
+    cells = iter(measured.estimates)
+    return {
+        "names": (down, across),
+        "columns": [(each.value, *_written(each)) for each in columns],
+        "rows": [(each.value, [_written(next(cells)) for _ in columns], _written(each)) for each in rows],
+    }
+
+
+def _written(row: ValueEstimate | FactorShare) -> tuple[str, str]:
+    low, high = (chart.share(end, row.stderr) for end in row.interval)
+    return chart.share(row.frequency, row.stderr), f"{low.removesuffix('%')} to {high}"
 
 
 def _more(measured: Estimates) -> dict[str, Any]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.measure.series import Change, Line, Point, Series, Shift, Told
 
-__all__ = ["Mark", "Picture", "Shown", "shown"]
+__all__ = ["Mark", "Picture", "Row", "Shown", "moment", "shown"]
 
 _MOST_LINES = 6
 _NAMES = {"mean": "Mean", "median": "Median"}
@@ -81,6 +81,28 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A period in the table.
+
+    Parameters
+    ----------
+    period
+        Its name in words.
+    cells
+        The estimate of each picture with its interval, as text; empty without one.
+    reports
+        Their number, as text.
+    remark
+        Why there is no estimate, or what else is to be known; empty if nothing is.
+    """
+
+    period: str
+    cells: tuple[str, ...]
+    reports: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """A metric over time on a page.
 
@@ -90,6 +112,8 @@ class Shown:
         What changed; empty if no two closed periods can be compared.
     pictures
         Of the most frequent values, `_MOST_LINES` at most; none if fewer than two periods have estimates.
+    rows
+        The same as a table, the last period first.
     reports
         Left end, width and height of a bar for each period: its number of reports.
     most
@@ -104,6 +128,7 @@ class Shown:
 
     sentence: str
     pictures: tuple[Picture, ...]
+    rows: tuple[Row, ...]
     reports: tuple[tuple[float, float, float], ...]
     most: str
     versions: tuple[tuple[float, int], ...]
@@ -126,11 +151,12 @@ def shown(series: Series) -> Shown | None:
     return Shown(
         sentence=_sentence(series),
         pictures=tuple(_picture(line, series, ends) for line in lines) if drawn else (),
+        rows=tuple(_row(series, lines, at) for at in reversed(range(len(told)))),
         reports=bars,
         most=chart.count(most),
         versions=tuple(_versions(told)),
-        first=_moment(told[0].period, series.period_length),
-        last=_moment(told[-1].period, series.period_length),
+        first=moment(told[0].period, series.period_length),
+        last=moment(told[-1].period, series.period_length),
         gaps=any(each.state in ("withheld", "missing") for each in told),
         open=any(each.state == "published" and not each.closed for each in told),
     )
@@ -157,7 +183,7 @@ def _sentence(series: Series) -> str:
     if not changes:
         return ""
     moved = [each for each in changes if each[1].differs]
-    since, last = (_moment(name, series.period_length) for name in (changes[0][1].since, changes[0][1].last))
+    since, last = (moment(name, series.period_length) for name in (changes[0][1].since, changes[0][1].last))
     if not moved:
         return f"No change beyond chance from {since} to {last}."
     line, change = max(moved, key=lambda each: abs(_size(each[1], series.scale)))
@@ -188,8 +214,16 @@ def _number_moved(change: Change, series: Series) -> tuple[str, str, str]:
     return number.written(change.first, reach, series.unit), number.written(change.second, reach, series.unit), by
 
 
-def _moment(name: str, length: str) -> str:
-    """Write a period in words."""
+def moment(name: str, length: str) -> str:
+    """Write a period in words.
+
+    Parameters
+    ----------
+    name
+        The period.
+    length
+        Its length.
+    """
     begins, _ = period.bounds(name, length)
     if length == "week":
         return f"week {name[-2:].lstrip('0')} of {name[:4]}"
@@ -224,7 +258,7 @@ def _picture(line: Line, series: Series, ends: Sequence[float]) -> Picture:
             (y(point.interval[1]), y(point.interval[0])),
             hollow=not series.periods[at].closed,
             alone=len(run) == 1,
-            said=f"{_moment(series.periods[at].period, series.period_length)}: {_written(line, point, series)}",
+            said=f"{moment(series.periods[at].period, series.period_length)}: {_written(line, point, series)}",
         )
         for run in runs
         for at, point in run
@@ -246,7 +280,7 @@ def _picture(line: Line, series: Series, ends: Sequence[float]) -> Picture:
 
 def _shift(line: Line, each: Shift, series: Series) -> tuple[float, str]:
     names = [told.period for told in series.periods]
-    begins, seen = (_moment(name, series.period_length) for name in (each.begins, each.seen))
+    begins, seen = (moment(name, series.period_length) for name in (each.begins, each.seen))
     low, high = each.interval if series.scale == "log" or each.size > 0 else (-each.interval[1], -each.interval[0])
     if line.kind == "share":
         error = (high - low) / 4
@@ -256,6 +290,37 @@ def _shift(line: Line, each: Shift, series: Series) -> tuple[float, str]:
     at = sum(name < each.begins for name in names)
     what = f"{_NAMES.get(line.kind, line.label)} {each.direction} by {by} from {begins} on, seen with {seen}"
     return round(100 * at / len(names), 2), what
+
+
+# The table
+
+
+_REMARKS = {"joined": "too few reports: counted with the next period", "withheld": "withheld", "missing": "no release"}
+
+
+def _row(series: Series, lines: Sequence[Line], at: int) -> Row:
+    told = series.periods[at]
+    versions = [each.version for each in series.periods[:at] if each.version is not None]
+    remarks = [_REMARKS.get(told.state, "" if told.closed else "open: more may come")]
+    if versions and told.version not in (None, versions[-1]):
+        remarks.append(f"version {told.version} begins")
+    return Row(
+        moment(told.period, series.period_length),
+        tuple(_with_ends(line, line.points[at], series) for line in lines),
+        chart.count(told.n) if told.n else "",
+        "; ".join(filter(None, remarks)),
+    )
+
+
+def _with_ends(line: Line, point: Point | None, series: Series) -> str:
+    if point is None or isnan(point.estimate):
+        return ""
+    low, high = point.interval
+    if line.kind == "share":
+        ends = [chart.share(each, (high - low) / 4).removesuffix("%") for each in point.interval]
+    else:
+        ends = [number.written(each, point.interval) for each in point.interval]
+    return f"{_written(line, point, series)} ({' to '.join(ends)})"
 
 
 def _runs(points: Sequence[Point | None], told: Sequence[Told]) -> list[list[tuple[int, Point]]]:

@@ -2,6 +2,7 @@
 
 `facts` computes figures, `published` reads releases, and `proofs` walks all draws. The templates contain all prose: one page for
 the reviewer, then the annex. `compose` writes Markdown, and `page` turns it into HTML.
+`about` is the public page of an app.
 """
 
 from __future__ import annotations

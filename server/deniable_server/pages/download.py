@@ -1,0 +1,86 @@
+"""The tables of a metric as files for a spreadsheet: comma-separated values, with all digits."""
+
+from __future__ import annotations
+
+import csv
+from io import StringIO
+from math import isnan
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable_aggregator.measure.measurement import Measurement, NumberEstimate, ValueEstimate
+    from deniable_aggregator.measure.series import Series
+
+__all__ = ["of_series", "of_values"]
+
+_ENDS = ("low", "high")
+_ALL = ("low of all at once", "high of all at once")
+_FORMULAS = tuple("=+-@\t\r")
+
+
+def of_values(measured: Measurement) -> str:
+    """Write the estimates of a metric: a line for each value, or for each figure of a number.
+
+    Parameters
+    ----------
+    measured
+        The estimates.
+    """
+    if measured.number is not None:
+        return _written(("figure", "estimate", *_ENDS, "level"), _figures(measured.number), measured.level)
+    names = ("value", "share", "standard error", *_ENDS, *_ALL, "count", "consistent share", "detected", "level")
+    return _written(names, map(_value, measured.estimates), measured.level)
+
+
+def of_series(series: Series) -> str:
+    """Write a metric over time: a line for each period and value.
+
+    Parameters
+    ----------
+    series
+        The series.
+    """
+    names = ("period", "state", "closed", "version", "reports", "value", "estimate", *_ENDS, *_ALL, "level")
+    return _written(names, _points(series), series.level)
+
+
+def _value(row: ValueEstimate) -> tuple[object, ...]:
+    told = (row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
+    return row.label, *told, "yes" if row.detected else "no"
+
+
+def _figures(number: NumberEstimate) -> Iterator[tuple[object, ...]]:
+    yield "geometric mean" if number.scale == "log" else "mean", number.mean, *number.interval
+    if number.sum is not None:
+        total, ends = number.sum
+        yield "sum", total, *ends
+    for each in number.quantiles:
+        yield f"{100 * each.share:g}% quantile", each.value, *each.interval
+
+
+def _points(series: Series) -> Iterator[tuple[object, ...]]:
+    for at, told in enumerate(series.periods):
+        begin = (told.period, told.state, "yes" if told.closed else "no", told.version, told.n)
+        points = [(line.label, line.points[at]) for line in series.lines]
+        for label, point in points:
+            if point is not None:
+                yield *begin, label, point.estimate, *point.interval, *point.simultaneous
+        if not any(point for _, point in points):
+            yield *begin, "", "", "", "", "", ""
+
+
+def _written(names: Sequence[str], rows: Iterator[tuple[object, ...]], level: float) -> str:
+    text = StringIO()
+    writer = csv.writer(text)
+    writer.writerow(names)
+    writer.writerows([*map(_cell, row), level] for row in rows)
+    return text.getvalue()
+
+
+def _cell(content: object) -> object:
+    """Return what a cell contains: nothing for what is not known, and no text that a spreadsheet would run as a formula."""
+    if content is None or (isinstance(content, float) and isnan(content)):
+        return ""
+    return f"'{content}" if isinstance(content, str) and content.startswith(_FORMULAS) else content

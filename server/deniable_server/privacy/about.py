@@ -1,0 +1,126 @@
+"""The public page about an app: what it asks, how answers are randomised, and what a report tells. It reads nothing collected.
+
+* ``GET /about``: for everybody, without a key, where ``DENIABLE_ABOUT=public`` says so
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import exp
+from typing import TYPE_CHECKING
+
+from flask import Blueprint, make_response, render_template, request, url_for
+
+from deniable_server.http.problem import Problem
+from deniable_server.privacy import words
+from deniable_server.service import service
+
+if TYPE_CHECKING:
+    from flask import Response
+
+    from deniable.declared import Declared
+    from deniable.registry import Metric
+
+__all__ = ["blueprint"]
+
+blueprint = Blueprint("about", __name__)
+
+_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; base-uri 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "max-age=3600",
+}
+_MOST_VALUES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, and how.
+
+    Parameters
+    ----------
+    id, description
+        As declared.
+    answers
+        What an answer is, in words.
+    values
+        The possible answers, `_MOST_VALUES` at most.
+    often
+        How often a device reports, in words.
+    summary, says
+        How an answer is randomised, and what a report says of it.
+    odds, belief
+        By how much a report may shift the odds between two answers, and what it makes of even odds.
+    odds_kept
+        The same of all reports of an answer; empty if each is random anew.
+    """
+
+    id: str
+    description: str
+    answers: str
+    values: tuple[str, ...]
+    often: str
+    summary: str
+    says: str
+    odds: str
+    belief: str
+    odds_kept: str
+
+
+@blueprint.get("/about")
+def about() -> Response:
+    """Describe what an ``app`` asks; by default the first one."""
+    apps = service().apps
+    name = request.args.get("app") or next(iter(apps))
+    if name not in apps:
+        raise Problem(404, "unknown_app", "no app of this name is counted here")
+    today = datetime.now(UTC).date()
+    asked = [_question(each) for each in apps[name].highest.values() if not each.metric.expired(today)]
+    page = render_template(
+        "about.html",
+        home=url_for(".about", app=request.args.get("app")),
+        name=name,
+        names=list(apps),
+        trial=apps[name].trial,
+        questions=asked,
+        remembered={},
+    )
+    response = make_response(page)
+    response.headers.update(_HEADERS)
+    return response
+
+
+def _question(declared: Declared) -> Question:
+    metric, mechanism = declared.metric, declared.mechanism
+    labels = () if metric.open or metric.axis else tuple(metric.label(at) for at in range(len(metric.values[:_MOST_VALUES])))
+    times = "once" if metric.per_period == 1 else f"{metric.per_period} times"
+    part = "" if float(metric.sample) == 1 else f" Only {100 * float(metric.sample):.3g}% of answers are reported."
+    kept = float(metric.epsilon_permanent or 0)
+    return Question(
+        id=metric.id,
+        description=metric.description,
+        answers=_answers(metric),
+        values=labels,
+        often=f"A device reports {times} a {metric.period} at most.{part}",
+        summary=mechanism.summary,
+        says=mechanism.says,
+        odds=words.odds(mechanism.epsilon),
+        belief=words.percent(1 / (1 + exp(-mechanism.epsilon))),
+        odds_kept=words.odds(kept) if kept else "",
+    )
+
+
+def _answers(metric: Metric) -> str:
+    """Say in words what an answer is."""
+    if metric.axis:
+        return f"A number from {metric.range[0]} to {metric.range[1]} {metric.unit}. What lies beyond counts as the nearer end."
+    if metric.open:
+        return "A text." if metric.type == "string" else "A whole number."
+    size = len(metric.values)
+    left = f" {words.count(size - _MOST_VALUES)} more are not listed here." if size > _MOST_VALUES else ""
+    what = {"set": "Any of these options, none to all", "product": "One of these combinations"}
+    return f"{what.get(metric.type, 'One of these answers')}.{left}"

@@ -1,0 +1,330 @@
+"""Every page in a real browser: wide and light, on a telephone and dark, by keyboard, and without script."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from .conftest import READ
+
+MOST_BYTES = 200_000
+WIDE, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 844}
+LOOKS = {"wide": (WIDE, "light"), "phone": (PHONE, "dark")}
+METRICS = (
+    "ui.theme",
+    "export.used",
+    "cart.and.coupon",
+    "plugins",
+    "search.ms",
+    "session.length",
+    "usage.hour",
+    "page",
+    "rare.flag",
+)
+PAGES = [
+    "/",
+    "/?q=nothing",
+    *(f"/m/{id_}" for id_ in METRICS),
+    "/m/search.ms?view=cumulative",
+    "/m/ui.theme?view=consistent&level=0.99",
+    "/m/ui.theme/compare?a=platform%3Dlinux&b=platform%3Dmacos",
+    "/m/session.length/compare",
+]
+REFUSED = ["/m/nothing", "/m/ui.theme?period=never", "/m/ui.theme?segment=platform%3Dbeos"]
+LEFT = "net::ERR_ABORTED"  # the next page was asked for before this one had all
+LIVE = ["/live", "/m/ui.theme/live"]
+UNSEEN = "Failed to load resource: the server responded with a status of"  # what a browser says of any page that is refused
+# By the rules of WCAG 2.2, levels A and AA. Serious: some people cannot use it. The rest needs a person to look.
+AXE = """async () => (await axe.run({
+        runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"], resultTypes: ["violations"],
+    })).violations
+    .filter(each => ["serious", "critical"].includes(each.impact))
+    .map(each => each.id + ": " + each.nodes.map(node => node.html + " " + node.failureSummary).join("; "))"""
+
+
+class Visitor(NamedTuple):
+    """A browser's window, and what it complained of."""
+
+    page: object
+    address: str
+    complaints: list[str]
+    pictures: Path | None
+
+    def go(self, path, status=200):
+        answer = self.page.goto(self.address + path)
+        assert answer.status == status
+        assert len(answer.body()) < MOST_BYTES, f"{path} has {len(answer.body())} bytes"
+
+    def check(self, axe):
+        """See that nothing is wrong with the page as it stands: at a desk, and on a telephone at night."""
+        assert self.complaints == []
+        self.page.evaluate(axe)
+        for look in reversed(LOOKS):
+            self.look(look)
+            if self.pictures:
+                name = re.sub(r"\W+", "-", f"{look} {self.page.url.removeprefix(self.address)}").strip("-")
+                self.page.screenshot(path=self.pictures / f"{name}.png", full_page=True)
+            assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"it scrolls sideways, {look}"
+            found = self.page.evaluate(AXE)
+            assert not found, f"{look}: {json.dumps(found, indent=1)}"
+
+    def look(self, name):
+        """Look as at a desk, or on a telephone at night."""
+        size, scheme = LOOKS[name]
+        self.page.set_viewport_size(size)
+        self.page.emulate_media(color_scheme=scheme)
+
+
+def signed(browser, address, key):
+    """Sign in; return the cookies."""
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address)
+    page.fill("#key", key)
+    page.click("main button")
+    page.wait_for_selector(".cards")
+    cookies = context.storage_state()
+    context.close()
+    return cookies
+
+
+@pytest.fixture(scope="module")
+def reader(browser, address):
+    """Sign in as an analyst."""
+    return signed(browser, address, READ)
+
+
+@pytest.fixture(scope="module")
+def owner(browser, address, admin_key):
+    """Sign in as the owner."""
+    return signed(browser, address, admin_key)
+
+
+@pytest.fixture(scope="module")
+def axe():
+    """Read the checks of axe-core."""
+    brought = pytest.importorskip("axe_playwright_python", reason="no axe-core (pip install axe-playwright-python)")
+    return Path(brought.__file__).with_name("axe.min.js").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def windows(browser, address, pytestconfig):
+    """Keep a window open for each kind of visitor, at a desk."""
+    made = {}
+    pictures = pytestconfig.getoption("pictures")
+    if pictures:
+        pictures.mkdir(exist_ok=True)
+
+    def window(cookies=None, *, script=True):
+        kind = script, json.dumps(cookies)
+        if kind not in made:
+            page = browser.new_context(storage_state=cookies, java_script_enabled=script).new_page()
+            page.set_default_timeout(10_000)
+            complaints = []
+            page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+            page.on("pageerror", lambda error: complaints.append(str(error)))
+            page.on("requestfailed", lambda asked: complaints.append(asked.url) if asked.failure != LEFT else None)
+            made[kind] = Visitor(page, address, complaints, pictures)
+        made[kind].complaints.clear()
+        made[kind].look("wide")
+        return made[kind]
+
+    return window
+
+
+@pytest.fixture
+def visitor(windows, reader):
+    """Look as an analyst does."""
+    return windows(reader)
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_pages(visitor, axe, path):
+    """Each page is small, fits any screen, has no serious fault that axe finds, and nothing in the console."""
+    visitor.go(path)
+    visitor.check(axe)
+
+
+@pytest.mark.parametrize("path", REFUSED)
+def test_refused(visitor, axe, path):
+    """A refusal is a page that says why, and leads back."""
+    visitor.go(path, {"/m/nothing": 404, "/m/ui.theme?period=never": 400}.get(path, 403))
+    visitor.complaints[:] = [each for each in visitor.complaints if not each.startswith(UNSEEN)]
+    visitor.check(axe)
+    visitor.page.click("main .door a")
+    assert visitor.page.locator("h1").inner_text() in ("shop", "ui.theme")
+
+
+@pytest.mark.parametrize("path", LIVE)
+def test_live(windows, owner, axe, path):
+    """The owner's pages are marked as live."""
+    visitor = windows(owner)
+    visitor.go(path)
+    visitor.check(axe)
+    assert visitor.page.get_by_role("heading", name="These numbers are live").is_visible()
+
+
+def test_login(windows, axe):
+    """The door, and what it says to a wrong key."""
+    visitor = windows()
+    visitor.go("/login")
+    visitor.check(axe)
+    visitor.page.fill("#key", "rk_wrong_1234")
+    visitor.page.click("main button")
+    assert "not known" in visitor.page.get_by_role("alert").inner_text()
+
+
+def test_download(windows, reader):
+    """The link below a table gives it as a file."""
+    visitor = windows(reader)
+    visitor.go("/m/ui.theme?segment=platform%3Dmacos")
+    for link, name in (("These estimates as a file", "values"), ("This table as a file", "series")):
+        with visitor.page.expect_download() as begun:
+            visitor.page.get_by_role("link", name=link).click()
+        assert begun.value.suggested_filename == f"shop-ui.theme-{name}.csv"
+        with begun.value.path().open(newline="") as file:
+            assert "light" in {row["value"] for row in csv.DictReader(file)}
+    assert visitor.complaints == []
+
+
+def test_a_link_restores_the_view(browser, windows, reader):
+    """What a form chose stands in the address, and opens the same page elsewhere, after signing in."""
+    visitor = windows(reader)
+    visitor.go("/m/ui.theme")
+    visitor.page.get_by_label("Segment").select_option("platform=macos")
+    visitor.page.get_by_label("Confidence").select_option("99%")
+    visitor.page.get_by_role("button", name="Show").click()
+    visitor.page.get_by_role("link", name="As declared").click()
+    visitor.page.get_by_role("link", name="Consistent").click()
+    visitor.page.wait_for_url("**view=consistent**")
+    shown = visitor.page.locator("main").inner_text()
+    other = browser.new_context().new_page()
+    other.goto(visitor.page.url)
+    other.fill("#key", READ)
+    other.press("#key", "Enter")
+    other.wait_for_url(visitor.page.url)
+    assert other.locator("main").inner_text() == shown
+    assert "99% interval" in shown
+    other.context.close()
+
+
+def test_search(windows, reader):
+    """Metrics are found by a word, and each leads to the next one."""
+    visitor = windows(reader)
+    visitor.look("phone")
+    visitor.go("/")
+    visitor.page.get_by_role("searchbox").fill("search")
+    visitor.page.get_by_role("searchbox").press("Enter")
+    visitor.page.wait_for_url("**q=search**")
+    assert visitor.page.locator(".card h2").all_inner_texts() == ["search.ms"]
+    visitor.page.locator(".card a").click()
+    visitor.page.locator("[rel=next]").click()
+    visitor.page.wait_for_url("**/m/session.length")
+
+
+def test_picture(browser, address, reader, windows):
+    """The README's picture: the page of a metric begins with what its reports say, and all of this is seen at once."""
+    page = browser.new_context(storage_state=reader, viewport={"width": 1280, "height": 1400}).new_page()
+    page.goto(f"{address}/m/ui.theme")
+    assert re.match(r"light is the most frequent answer: ", page.locator(".headline").inner_text())
+    assert re.match(r"dark rose from .* points\) from ", page.locator(".changed").inner_text())
+    for seen in (".tiles", ".controls", ".numbers", ".timeline figure"):
+        assert page.locator(seen).first.bounding_box()["y"] < 1300, f"{seen} is below the picture"
+    picture = page.screenshot()
+    assert len(picture) < MOST_BYTES
+    if windows().pictures:
+        (windows().pictures / "dashboard.png").write_bytes(picture)
+    page.context.close()
+
+
+def test_compare(windows, reader, axe):
+    """Two segments are chosen and compared; what cannot be compared says so beside the forms."""
+    visitor = windows(reader)
+    visitor.go("/m/ui.theme")
+    visitor.page.get_by_role("link", name="Compare").click()
+    form = visitor.page.get_by_role("form", name="Compare two segments")
+    form.get_by_label("with").select_option("platform=macos")
+    form.get_by_role("button").click()
+    visitor.page.wait_for_url("**b=platform%3Dmacos**")
+    assert " than in platform = linux: " in visitor.page.locator(".headline").inner_text()
+    visitor.page.get_by_role("form", name="Compare two segments").get_by_label("with").select_option("platform=linux")
+    visitor.page.get_by_role("form", name="Compare two segments").get_by_role("button").click()
+    visitor.page.wait_for_url("**b=platform%3Dlinux**")
+    assert "nobody can be in both" in visitor.page.get_by_role("alert").inner_text()
+    visitor.complaints[:] = [each for each in visitor.complaints if not each.startswith(UNSEEN)]
+    visitor.check(axe)
+
+
+def test_about(windows, axe):
+    """Everybody may read what is asked, and toss coins."""
+    visitor = windows()
+    visitor.page.context.clear_cookies()
+    visitor.go("/about")
+    visitor.page.get_by_label("no", exact=True).check()
+    visitor.page.get_by_role("button", name="Toss the coins").click()
+    said = visitor.page.get_by_role("status")
+    assert re.fullmatch(
+        r"Heads: you tell the truth, and say no\.|Tails, then \w+: you say \w+, whatever is true\.", said.inner_text()
+    )
+    visitor.page.get_by_role("button", name="Ask 1,000 people").click()
+    found = re.fullmatch(r"300 of 1,000 would truly say yes\. (\d+) said it: .* 50% = (-?[\d.]+)%\.", said.inner_text())
+    assert float(found[2]) == pytest.approx(2 * int(found[1]) / 10 - 50, abs=0.01)
+    assert abs(float(found[2]) - 30) < 20  # six standard deviations
+    visitor.check(axe)
+    assert visitor.page.context.cookies() == []
+
+
+def test_about_without_script(windows):
+    """Where there is no script, there are no coins to toss, but the table of what they do."""
+    visitor = windows(script=False)
+    visitor.go("/about")
+    assert not visitor.page.get_by_role("button").count()
+    assert "75%" in visitor.page.get_by_role("table").inner_text()
+
+
+def step(page, text):
+    """Press Tab until something of this text has the focus."""
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.innerText") == text:
+            return
+    pytest.fail(f"nobody gets to {text!r} by keyboard")
+
+
+def test_keyboard(windows, reader):
+    """Without a mouse: past the head of the page to a metric, and to another period of it."""
+    visitor = windows(reader)
+    visitor.go("/")
+    press = visitor.page.keyboard.press
+    step(visitor.page, "Skip to the content")
+    press("Enter")
+    step(visitor.page, "ui.theme")
+    outline = "getComputedStyle(document.activeElement.closest('.card')).outlineStyle"
+    assert visitor.page.evaluate(outline) == "solid", "nobody sees where the focus is"
+    press("Enter")
+    visitor.page.wait_for_url("**/m/ui.theme")
+    visitor.page.get_by_role("combobox", name="Period").focus()
+    press("ArrowDown")
+    step(visitor.page, "Show")
+    press("Enter")
+    visitor.page.wait_for_url("**period=2*")
+    assert visitor.page.get_by_role("combobox", name="Period").input_value()
+
+
+def test_without_script(windows, reader):
+    """Pages say the same without script."""
+    visitor, other = windows(reader, script=False), windows(reader)
+    for path in ("/", "/m/ui.theme"):
+        visitor.go(path)
+        other.go(path)
+        assert visitor.page.locator("main").inner_text() == other.page.locator("main").inner_text()
+    visitor.go("/m/ui.theme")
+    visitor.page.get_by_label("Segment").select_option("platform=macos")
+    visitor.page.get_by_role("button", name="Show").click()
+    assert "segment=platform%3Dmacos" in visitor.page.url
+    assert visitor.complaints == []

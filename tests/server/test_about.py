@@ -1,0 +1,181 @@
+"""The public page: what is asked, and nothing that was answered."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import pytest
+import redis
+
+from deniable_server import create_app
+
+from .conftest import Served
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[publication]
+min_reports = 1
+trial = true
+
+[metrics."ui.theme"]
+type = "categorical"
+values = ["light", "dark", "<script>alert(1)</script>"]
+epsilon = 1.0
+mechanism = "grr"
+description = "Which theme <b>people</b> use"
+owner = "design@shop.example"
+
+[metrics."used"]
+type = "boolean"
+mechanism = "coin"
+period = "week"
+sample = 0.25
+description = "Whether it was used"
+owner = "core@shop.example"
+
+[metrics."daily"]
+type = "boolean"
+epsilon = 0.5
+epsilon_permanent = 1.0
+description = "Whether it was used today"
+owner = "core@shop.example"
+
+[metrics."wait"]
+type = "number"
+range = [1, 60000]
+unit = "ms"
+scale = "log"
+estimate = "mean"
+epsilon = 1.0
+description = "How long it took"
+owner = "core@shop.example"
+
+[metrics."tools"]
+type = "set"
+values = ["saw", "file"]
+epsilon = 1.0
+description = "Which tools are used"
+owner = "core@shop.example"
+
+[metrics."site"]
+type = "string"
+discover = true
+epsilon = 4.0
+description = "Which site"
+owner = "core@shop.example"
+
+[metrics."page"]
+type = "categorical"
+values = [PAGES]
+epsilon = 1.0
+description = "Which page"
+owner = "core@shop.example"
+
+[metrics."ended"]
+type = "boolean"
+epsilon = 1.0
+expires = 2020-01-01
+description = "No longer asked"
+owner = "core@shop.example"
+""".replace("PAGES", ", ".join(f'"page {number}"' for number in range(150)))
+
+
+@pytest.fixture
+def public(settings, tmp_path):
+    """Serve a registry with the public page, and pages that ask for a key."""
+    path = tmp_path / "public.toml"
+    path.write_text(REGISTRY, "utf-8")
+    made = Served(replace(settings, registry=str(path), about="public"))
+    yield made
+    made.store._client.close()
+
+
+def text(public, path="/about"):
+    return public.http.get(path).get_data(as_text=True)
+
+
+def test_it_is_off_unless_asked_for(served, settings):
+    """Without the setting there is no such page; a server for uploads has none in any case."""
+    assert served.http.get("/about").status_code == 404
+    uploads = create_app(replace(settings, about="public", serves="ingest"))
+    assert uploads.test_client().get("/about").status_code == 404
+
+
+def test_everybody_may_read_it(public):
+    """It needs no key and sets no cookie, under any name of the server; its policy forbids other scripts than ours."""
+    answer = public.http.get("/about", headers={"Host": "telemetry.shop.example"})
+    assert answer.status_code == 200
+    assert "Set-Cookie" not in answer.headers
+    policy = answer.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "script-src 'self'" in policy
+    assert "unsafe" not in policy
+    html = answer.get_data(as_text=True)
+    assert re.findall(r"<script[^>]*>", html) == ['<script src="/static/coin.js" defer>']
+    assert not re.search(r"style=|<style|\son\w+=|https?:|\b(nan|inf|None)\b", html)
+    assert html.count("<h1") == 1
+    assert len(html.encode()) < 200_000
+
+
+def test_it_says_what_is_asked(public):
+    """Each question, its answers, how it is randomised, what a report tells, and how often: as declared, and as computed."""
+    html = text(public)
+    assert "7 questions" in html
+    assert "This is a trial" in html
+    assert "Which theme &lt;b&gt;people&lt;/b&gt; use" in html
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in html
+    for metric, declared in public.app.highest.items():
+        part = html.partition(f"<code>{metric}</code>")[2].partition("</article>")[0]
+        if metric == "ended":
+            assert not part
+            continue
+        assert declared.mechanism.summary in unescape(part)
+        assert declared.mechanism.says in unescape(part)
+
+    def part(metric):
+        return html.partition(f"<code>{metric}</code>")[2].partition("</article>")[0]
+
+    assert "at most 2.72 times" in part("ui.theme")  # e
+    assert "for 73.2% likely" in part("ui.theme")  # e / (1 + e) = 73.106%, rounded up
+    assert "at most 3 times" in part("used")
+    assert "for 75.0% likely" in part("used")
+    assert "once a week at most. Only 25% of answers are reported." in part("used")
+    assert "all reports of an answer together shift the odds at most 2.72 times" in part("daily")
+    assert "A number from 1 to 60000 ms." in part("wait")
+    assert "Any of these options, none to all." in part("tools")
+    assert "A text." in part("site")
+    assert "One of these answers. 50 more are not listed here." in part("page")
+    assert part("page").count("<li>") == 100
+
+
+def test_it_shows_nothing_collected(public, monkeypatch):
+    """With reports it is the same page as without, and without a store, too."""
+    before = text(public)
+    public.post({"format": 1, "groups": [public.group("used", [1] * 500)]})
+    public.drain(days=5)
+    assert text(public) == before
+
+    def lost(*_, **__):
+        raise redis.ConnectionError
+
+    monkeypatch.setattr("redis.ConnectionPool.get_connection", lost)
+    assert public.http.get("/readyz").status_code == 503
+    assert text(public) == before
+
+
+def test_several_apps(settings, tmp_path):
+    """Each has its page; one that is not counted here has none."""
+    paths = []
+    for name in ("shop", "labs"):
+        paths.append(tmp_path / f"{name}.toml")
+        paths[-1].write_text(REGISTRY.replace('app = "shop"', f'app = "{name}"'), "utf-8")
+    made = Served(replace(settings, registry=":".join(map(str, paths)), about="public"))
+    assert "What shop asks" in text(made)
+    assert "What labs asks" in text(made, "/about?app=labs")
+    assert 'href="/about?app=labs"' in text(made)
+    assert made.http.get("/about?app=secret").status_code == 404
+    made.store._client.close()

@@ -102,7 +102,7 @@ def test_nothing_is_written_of_good_requests_at_the_default_level(served, lines)
 def test_a_bug_is_logged_with_its_request(served, told, monkeypatch):
     """What goes wrong is logged with the number that the client was given, and without its message."""
 
-    def fail(*_):
+    def fail(*_, **__):
         raise RuntimeError("canary-answer")
 
     monkeypatch.setattr(query, "measure", fail)

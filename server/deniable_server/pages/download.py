@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deniable_aggregator.measure.measurement import Measurement, NumberEstimate, ValueEstimate
-    from deniable_aggregator.measure.series import Series
+    from deniable_aggregator.measure.series.answer import Series
 
 __all__ = ["of_series", "of_values"]
 

@@ -15,7 +15,7 @@ from deniable_server.pages import chart, number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_aggregator.measure.series import Change, Line, Point, Series, Shift, Told
+    from deniable_aggregator.measure.series.answer import Change, Line, Point, Series, Shift, Told
 
 __all__ = ["Mark", "Picture", "Row", "Shown", "moment", "shown"]
 

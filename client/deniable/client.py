@@ -263,6 +263,7 @@ class Client:
         dropped = made if isinstance(made, str) else sender.submit(Report(occasion.stratum, made), process)
         if dropped:
             self._drop(dropped)
+            sender.wake()
         else:
             self._counts.recorded += 1
             if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile

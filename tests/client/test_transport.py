@@ -664,6 +664,62 @@ def test_a_start_sends_what_the_last_run_left(sending, spool, tmp_path):
     assert [body for body, _, _ in after.calls[1:]] == [body for body, _, _ in before.calls]
 
 
+@pytest.mark.parametrize("end", ["flush", "close"])
+def test_a_run_without_a_report_sends_what_is_left(sending, spool, end):
+    """An app that has nothing new to tell, and runs for a moment only, delivers what its last run could not."""
+    for report in reports(3):
+        assert spool.put(Batch.of((report,)))
+    post = Fake()
+    sender = sending(post, spool=spool)
+    assert getattr(sender, end)(10)
+    assert len(post.calls) == 3
+    assert not len(spool)
+    assert not sender.arrived, "nothing of this run"
+
+
+def test_a_run_without_a_report_does_not_wait_for_a_server_that_is_away(sending, spool):
+    """One try, and then the batch waits for another run."""
+    assert spool.put(Batch.of(tuple(reports(3))))
+    post = Fake(*[OSError("away")] * 9)
+    sender = sending(post, spool=spool)
+    began = monotonic()
+    sender.flush(20)
+    assert monotonic() - began < 10
+    assert len(post.calls) == 1
+    assert len(spool) == 1
+
+
+def test_nothing_is_started_where_nothing_is_left(sending, spool, sending_threads):
+    """A flush of nothing, and a report that was refused, cost no thread."""
+    sender = sending(Fake(), spool=spool)
+    sender.wake()
+    assert sender.flush(1)
+    assert not sending_threads()
+
+
+def test_a_refused_report_wakes_the_sender(sending, spool):
+    """What is left goes out some time later, where the app runs on; it is looked for once."""
+    assert spool.put(Batch.of(tuple(reports(3))))
+    post = Fake()
+    sender = sending(post, SenderSettings(flush_interval=0.2), spool=spool)
+    sender.wake()
+    sender.wake()
+    assert eventually(lambda: len(post.calls) == 1)
+    assert eventually(lambda: not len(spool))
+
+
+def test_nothing_that_is_left_goes_without_consent(sending, spool):
+    """While sending is paused nothing leaves the device."""
+    assert spool.put(Batch.of(tuple(reports(3))))
+    post = Fake()
+    sender = sending(post, spool=spool)
+    sender.pause(paused=True)
+    sender.wake()
+    sender.flush(0.3)
+    assert not post.calls
+    assert len(spool) == 1
+
+
 def test_the_spool_is_tried_without_a_new_report(sending, spool):
     """What the last run left goes out after the interval also where no delivery of this one tells that the server is there."""
     spool.put(Batch.of(tuple(reports(4))))

@@ -95,6 +95,7 @@ class Sender:
         self._backlog = Backlog(self._spool, self._orders)
         self._courier = None
         self._thread: Thread | None = None
+        self._woken = False
 
     @classmethod
     def locks(cls) -> Iterator[Condition]:
@@ -167,15 +168,27 @@ class Sender:
             outbox.put(report)
         return None if outbox is self._outbox else "interrupted"
 
+    def wake(self) -> None:
+        """Send what an earlier run left, some time later, even if this one has no report to send. A second call does nothing."""
+        with self._orders.changed:
+            if not self._woken:
+                self._woken = True
+                self._has_left()
+
     def flush(self, timeout: float) -> bool:
         """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds.
 
-        It does not wait for reports that are recorded meanwhile. It returns at once while paused, after `close`, and in the
-        sending threads.
+        If this run has queued nothing, what an earlier one left is sent. It does not wait for reports that are recorded
+        meanwhile. It returns at once while paused, after `close`, and in the sending threads.
         """
         with self._orders.changed:
             target = self._outbox.hurry()
-            self._orders.changed.wait_for(lambda: self._is_settled(target) or self._in_vain(), timeout)
+            if not target and not self._in_vain() and self._has_left():
+                self._backlog.schedule(0.0)
+                self._orders.changed.notify_all()
+                self._orders.changed.wait_for(lambda: not self._backlog.due or self._in_vain(), timeout)
+            else:
+                self._orders.changed.wait_for(lambda: self._is_settled(target) or self._in_vain(), timeout)
             return self._is_settled(target)
 
     def close(self, timeout: float) -> bool:
@@ -221,6 +234,10 @@ class Sender:
         with self._orders.changed:
             self._orders.stopped = True
             self._orders.changed.notify_all()
+
+    def _has_left(self) -> bool:
+        """Return whether an earlier run left batches, and the threads that send them are there."""
+        return self.full is None and self._backlog.waiting and (self._thread is not None or self._start())
 
     def _start(self) -> bool:
         """Start both threads; return False if the interpreter is ending or the system has too many threads."""

@@ -74,6 +74,15 @@ class Backlog:
         if seconds <= 0:
             self._pause = _FIRST_PAUSE
 
+    def begin(self, seconds: float) -> None:
+        """Read what an earlier run left after some seconds, unless it is to be read sooner."""
+        self._at = min(self._at, time.monotonic() + seconds)
+
+    @property
+    def waiting(self) -> bool:
+        """Whether there are batches, from this run or an earlier one."""
+        return self._spool is not None and len(self._spool) > 0
+
     def stop(self) -> None:
         """Never read the spool again: the server refuses this app."""
         self._at = _NEVER

@@ -71,7 +71,8 @@ class Dispatch:
                     with undisturbed():  # imported now, because this thread needs them later
                         import gzip  # noqa: F401, PLC0415
                         import uuid  # noqa: F401, PLC0415
-                    self._backlog.schedule(self._interval())  # the app's last run may have left batches
+                    with self._orders.changed:
+                        self._backlog.begin(self._interval())  # the app's last run may have left batches
                     looked = True
                 if not self._work():
                     return

@@ -386,3 +386,20 @@ def test_calls_that_fail_cost_no_connections(machines):
             append(store, f"b{number}")
     assert int(one.info("clients")["connected_clients"]) <= before + 1
     client.close()
+
+
+def test_a_late_answer_is_not_taken_for_the_next_one(machines):
+    """A primary that Sentinels name is slow once: whoever asks next gets the answer to what was asked next."""
+    client = connect(machines.sentinels(1, 0), timeout=0.2)
+    store = Store(client, "shop")
+    assert append(store, "a") == "appended"
+    primary_ = machines.all[0]
+    primary_.stop()
+    with pytest.raises(redis.TimeoutError):
+        append(store, "b")
+    with pytest.raises(redis.TimeoutError):
+        client.get("{shop}:none")
+    primary_.go_on()
+    assert append(store, "a") == "duplicate"
+    assert client.echo("c") == b"c"
+    client.close()

@@ -18,7 +18,7 @@ from pyarrow import feather, parquet
 from deniable.registry import period
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.decode.multiple_testing import holm, holm_adjusted
-from deniable_server.api.export import _harmless
+from deniable_server.api.export import harmless
 
 from .conftest import READ
 from .test_openapi import check
@@ -458,9 +458,9 @@ def test_the_header_accept_chooses_the_format(filled):
 def test_no_text_is_run_as_a_formula():
     """A spreadsheet gets an apostrophe before what it would run, and plain numbers as they are."""
     for text in ("=1+1", "+A1", "-A1", "@SUM(A1)", " =1+1", "\uff1dA1"):
-        assert _harmless(text) == f"'{text}"
+        assert harmless(text) == f"'{text}"
     for text in ("-5", "+1.5", "dark", "a=b", "2.10"):
-        assert _harmless(text) == text
+        assert harmless(text) == text
 
 
 def test_a_server_without_the_extra_says_so(shop, monkeypatch):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.measure.query import Cell, Rows
 
-__all__ = ["FORMATS", "JSON", "Format"]
+__all__ = ["FORMATS", "JSON", "Format", "harmless"]
 
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are the same in full width
 
@@ -61,10 +61,10 @@ def _plain(cell: Cell) -> str:
         return ""
     if isinstance(cell, bool):
         return str(cell).lower()
-    return _harmless(cell) if isinstance(cell, str) else repr(cell)
+    return harmless(cell) if isinstance(cell, str) else repr(cell)
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Put an apostrophe before a text that a spreadsheet would run as a formula.
 
     A search may find what devices sent, and whoever opens the file is not whoever declared the metric. A plain number is none.

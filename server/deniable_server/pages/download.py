@@ -7,6 +7,8 @@ from io import StringIO
 from math import isnan
 from typing import TYPE_CHECKING
 
+from deniable_server.api.export import harmless
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -17,7 +19,6 @@ __all__ = ["of_series", "of_values"]
 
 _ENDS = ("low", "high")
 _ALL = ("low of all at once", "high of all at once")
-_FORMULAS = tuple("=+-@\t\r")
 
 
 def of_values(measured: Measurement) -> str:
@@ -83,4 +84,4 @@ def _cell(content: object) -> object:
     """Return what a cell contains: nothing for what is not known, and no text that a spreadsheet would run as a formula."""
     if content is None or (isinstance(content, float) and isnan(content)):
         return ""
-    return f"'{content}" if isinstance(content, str) and content.startswith(_FORMULAS) else content
+    return harmless(content) if isinstance(content, str) else content

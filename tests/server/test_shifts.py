@@ -93,3 +93,4 @@ def test_the_page_marks_where_a_shift_begins(shop):
     (mark,) = re.findall(r'<line class="shift"[^>]*><title>([^<]*)</title>', html)
     assert re.fullmatch(r"yes rose by [\d.]+ to [\d.]+ points from \d+ \w+ 2\d{3} on, seen with \d+ \w+ 2\d{3}", mark)
     assert "An upright line is where a shift began." in html
+    assert f"<td>{mark}</td>" in html  # in the table, too, which is read aloud

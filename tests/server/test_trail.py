@@ -24,6 +24,7 @@ from .conftest import INGEST, READ
 ACTOR = f"key:{id_of(sha256(READ.encode()).digest())}"
 API = {"by": "api"}
 PAGE = {"by": "page"}
+SIDES = {"a": "platform=linux", "b": "platform=macos"}
 
 
 def entries(client):
@@ -60,11 +61,19 @@ def test_queries_are_logged_with_what_they_asked(served, count):
     asked = f"period={count}&segment=platform%3Dlinux&level=0.90&only=detected"
     answer = served.get(f"/api/v1/metrics/export.used?{asked}")
     details = {"metric": "export.used", "period": count, "segment": "platform=linux", "level": "0.9", "only": "detected"}
+    segments, periods = (
+        f"/api/v1/metrics/export.used/compare?{of}"
+        for of in ("a=platform%3Dlinux&b=platform%3Dmacos", f"a={count}&b={count}&segment=platform%3Dlinux")
+    )
+    sides = {"a": "platform=linux", "b": "platform=macos"}, {"a": count, "b": count, "segment": "platform=linux"}
     assert queries(served.store._client) == [
         ("query.answered", ACTOR, API),
         ("query.answered", ACTOR, API | {"metric": "ui.theme"}),
         outcome(answer, API | details),
     ]
+    for asked, told in zip((segments, periods), sides, strict=True):
+        answer = served.get(asked)
+        assert queries(served.store._client)[-1] == outcome(answer, API | {"metric": "export.used"} | told)
     assert not verify(served.app.audit).faults
 
 
@@ -76,6 +85,10 @@ def test_queries_are_logged_with_what_they_asked(served, count):
         ("export.used?level=secret", {"metric": "export.used", "problem": "level"}),
         ("export.used?level=7", {"metric": "export.used", "problem": "level", "level": "7.0"}),
         ("export.used?only=secret", {"metric": "export.used", "problem": "only"}),
+        (
+            "export.used/compare?a=platform%3Dlinux&b=secret",
+            {"metric": "export.used", "problem": "incomparable", "a": SIDES["a"]},
+        ),
         ("export.used?bands=secret", {"metric": "export.used", "problem": "bands"}),
         ("export.used?bands=strict", {"metric": "export.used", "problem": "bands", "bands": "strict"}),
         ("export.used?period=secret", {"metric": "export.used"}),

@@ -37,7 +37,17 @@ def seeded(seed: str) -> Iterator[None]:
 
     before = source.os
     source.os = Seeded(seed)  # type: ignore[assignment]
+    _forget_noise()
     try:
         yield
     finally:
         source.os = before
+        _forget_noise()
+
+
+def _forget_noise() -> None:
+    """Give this process another mark, as after a fork: noise that was drawn ahead is not used any more."""
+    from deniable import source
+
+    source._clear_mark()
+    source.mark_process()

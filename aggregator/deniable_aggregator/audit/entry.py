@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EVENTS", "LONGEST", "Entry", "genesis", "read", "whole"]
 
-_ASKED = ("by", "metric", "version", "period", "segment", "level", "only", "bands", "question", "among", "epsilon")
+_ASKED = ("by", "metric", "version", "period", "segment", "a", "b", "level", "only", "bands", "question", "among", "epsilon")
 
 EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {

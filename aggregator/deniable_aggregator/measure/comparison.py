@@ -18,7 +18,7 @@ from deniable_aggregator.measure.measurement import Count, Span
 from deniable_aggregator.measure.numbers import centre_of
 from deniable_aggregator.measure.published import by_period, releases_of, spans_of
 from deniable_aggregator.measure.refusal import Refusal, check_period, read_cell, withheld
-from deniable_aggregator.measure.series import listed_values
+from deniable_aggregator.measure.series.shares import listed_values
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:

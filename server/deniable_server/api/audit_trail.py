@@ -80,10 +80,12 @@ def _details(app: App) -> dict[str, str | int]:
     asked = g.get("asked") or request.args
     if _is_period(asked.get("period", ""), declared):
         told["period"] = asked["period"]
-    with suppress(ParameterError):
-        cell = Breakdown.of(app.registry, declared.metric).canonical(asked.get("segment", ""))
-        if 0 < len(cell) <= LONGEST:
-            told["segment"] = cell
+    if cell := _cell(app, asked.get("segment", ""), declared):
+        told["segment"] = cell
+    for side in ("a", "b"):  # of a comparison
+        named = asked.get(side, "")
+        if side_told := named if _is_period(named, declared) else _cell(app, named, declared):
+            told[side] = side_told
     with suppress(KeyError, ValueError):
         told["level"] = str(float(asked["level"]))
     if asked.get("only") == "detected":
@@ -91,6 +93,15 @@ def _details(app: App) -> dict[str, str | int]:
     if asked.get("bands") == "strict":
         told["bands"] = "strict"
     return told
+
+
+def _cell(app: App, text: str, declared: Declared) -> str:
+    """Return a segment as the log has it; empty if it is none, or too long."""
+    try:
+        cell = Breakdown.of(app.registry, declared.metric).canonical(text)
+    except ParameterError:
+        return ""
+    return cell if len(cell) <= LONGEST else ""
 
 
 def _is_period(text: str, declared: Declared) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from deniable_aggregator.measure.query import Cell, Rows
 
-__all__ = ["FORMATS", "JSON", "Format", "harmless"]
+__all__ = ["FORMATS", "JSON", "Format", "plain"]
 
 _FORMULA = "=+-@\uff1d\uff0b\uff0d\uff20"  # the last four are the same in full width
 
@@ -51,20 +51,26 @@ def _csv(found: Rows) -> bytes:
     writer = csv.writer(file)
     names = [each.name for each in found.columns]
     writer.writerow(names)
-    writer.writerows([_plain(row[name]) for name in names] for row in found.rows)
+    writer.writerows([plain(row[name]) for name in names] for row in found.rows)
     return file.getvalue().encode()
 
 
-def _plain(cell: Cell) -> str:
-    """Write a cell: empty for None, and true or false as in JSON."""
+def plain(cell: Cell) -> str:
+    """Write a cell: empty for None, and true or false as in JSON.
+
+    Parameters
+    ----------
+    cell
+        What it contains.
+    """
     if cell is None:
         return ""
     if isinstance(cell, bool):
         return str(cell).lower()
-    return harmless(cell) if isinstance(cell, str) else repr(cell)
+    return _harmless(cell) if isinstance(cell, str) else repr(cell)
 
 
-def harmless(text: str) -> str:
+def _harmless(text: str) -> str:
     """Put an apostrophe before a text that a spreadsheet would run as a formula.
 
     A search may find what devices sent, and whoever opens the file is not whoever declared the metric. A plain number is none.

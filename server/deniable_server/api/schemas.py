@@ -110,7 +110,7 @@ def components() -> dict[str, Any]:
     from deniable_aggregator.measure.live import Live, LiveMeasurement  # noqa: PLC0415
     from deniable_aggregator.measure.measurement import Measurement  # noqa: PLC0415
     from deniable_aggregator.measure.query import Query, Rows  # noqa: PLC0415
-    from deniable_aggregator.measure.series import Series  # noqa: PLC0415
+    from deniable_aggregator.measure.series.answer import Series  # noqa: PLC0415
     from deniable_server.api.query import Metrics  # noqa: PLC0415
     from deniable_server.api.questions import Withheld  # noqa: PLC0415
 

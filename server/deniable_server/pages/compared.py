@@ -10,7 +10,7 @@ from math import exp, log
 from typing import TYPE_CHECKING
 
 from deniable.registry import period
-from deniable_aggregator.measure.series import COMPARED
+from deniable_aggregator.measure.series.changes import COMPARED
 from deniable_server.pages import chart, number
 from deniable_server.pages.timeline import moment
 

@@ -7,13 +7,14 @@ from io import StringIO
 from math import isnan
 from typing import TYPE_CHECKING
 
-from deniable_server.api.export import harmless
+from deniable_server.api.export import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from deniable_aggregator.measure.measurement import Measurement, NumberEstimate, ValueEstimate
-    from deniable_aggregator.measure.series import Series
+    from deniable_aggregator.measure.query import Cell
+    from deniable_aggregator.measure.series.answer import Series
 
 __all__ = ["of_series", "of_values"]
 
@@ -47,12 +48,12 @@ def of_series(series: Series) -> str:
     return _written(names, _points(series), series.level)
 
 
-def _value(row: ValueEstimate) -> tuple[object, ...]:
+def _value(row: ValueEstimate) -> tuple[Cell, ...]:
     told = (row.frequency, row.stderr, *row.interval, *row.simultaneous, row.count, row.consistent)
-    return row.label, *told, "yes" if row.detected else "no"
+    return row.label, *told, row.detected
 
 
-def _figures(number: NumberEstimate) -> Iterator[tuple[object, ...]]:
+def _figures(number: NumberEstimate) -> Iterator[tuple[Cell, ...]]:
     yield "geometric mean" if number.scale == "log" else "mean", number.mean, *number.interval
     if number.sum is not None:
         total, ends = number.sum
@@ -61,9 +62,9 @@ def _figures(number: NumberEstimate) -> Iterator[tuple[object, ...]]:
         yield f"{100 * each.share:g}% quantile", each.value, *each.interval
 
 
-def _points(series: Series) -> Iterator[tuple[object, ...]]:
+def _points(series: Series) -> Iterator[tuple[Cell, ...]]:
     for at, told in enumerate(series.periods):
-        begin = (told.period, told.state, "yes" if told.closed else "no", told.version, told.n)
+        begin = (told.period, told.state, told.closed, told.version, told.n)
         points = [(line.label, line.points[at]) for line in series.lines]
         for label, point in points:
             if point is not None:
@@ -72,7 +73,7 @@ def _points(series: Series) -> Iterator[tuple[object, ...]]:
             yield *begin, "", "", "", "", "", ""
 
 
-def _written(names: Sequence[str], rows: Iterator[tuple[object, ...]], level: float) -> str:
+def _written(names: Sequence[str], rows: Iterator[tuple[Cell, ...]], level: float) -> str:
     text = StringIO()
     writer = csv.writer(text)
     writer.writerow(names)
@@ -80,8 +81,5 @@ def _written(names: Sequence[str], rows: Iterator[tuple[object, ...]], level: fl
     return text.getvalue()
 
 
-def _cell(content: object) -> object:
-    """Return what a cell contains: nothing for what is not known, and no text that a spreadsheet would run as a formula."""
-    if content is None or (isinstance(content, float) and isnan(content)):
-        return ""
-    return harmless(content) if isinstance(content, str) else content
+def _cell(content: Cell) -> str:
+    return "" if isinstance(content, float) and isnan(content) else plain(content)

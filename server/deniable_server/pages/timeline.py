@@ -15,7 +15,7 @@ from deniable_server.pages import chart, number
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_aggregator.measure.series import Change, Line, Point, Series, Shift, Told
+    from deniable_aggregator.measure.series.answer import Change, Line, Point, Series, Shift, Told
 
 __all__ = ["Mark", "Picture", "Row", "Shown", "moment", "shown"]
 
@@ -304,6 +304,7 @@ def _row(series: Series, lines: Sequence[Line], at: int) -> Row:
     remarks = [_REMARKS.get(told.state, "" if told.closed else "open: more may come")]
     if versions and told.version not in (None, versions[-1]):
         remarks.append(f"version {told.version} begins")
+    remarks += [_shift(line, each, series)[1] for line in lines for each in line.shifts if each.begins == told.period]
     return Row(
         moment(told.period, series.period_length),
         tuple(_with_ends(line, line.points[at], series) for line in lines),

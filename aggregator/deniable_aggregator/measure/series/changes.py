@@ -1,0 +1,89 @@
+"""What changed between periods: which two are compared, slopes, and shifts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable.mechanisms.permanent import Permanent
+from deniable.registry import period
+from deniable_aggregator.inference import shift
+from deniable_aggregator.measure.differing import Differing, moved
+from deniable_aggregator.measure.series.answer import Change, Shift, Trend
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from deniable.declared import Declared
+    from deniable_aggregator.inference.slope import Course, Slope
+    from deniable_aggregator.measure.series.released import Estimated
+
+__all__ = ["COMPARED", "change", "compared", "seen_shifts", "through"]
+
+COMPARED = {"hour": timedelta(days=1), "day": timedelta(weeks=1)}
+"""How far before a period the one that it is compared with lies: people do other things at night, and on Sundays."""
+_ALIKE = {"day": 7}  # periods of which only each so many are alike
+
+
+def compared(length: str, kept: Sequence[Estimated]) -> int | None:
+    """Return which closed period the last is compared with: of days a week before, of hours a day before, else the one before."""
+    if len(kept) < 2:  # noqa: PLR2004
+        return None
+    begins, _ = period.bounds(kept[-1].released.stratum.period, length)
+    wanted = period.of(begins - COMPARED[length], length) if length in COMPARED else ""
+    names = [each.released.stratum.period for each in kept]
+    return names.index(wanted) if wanted in names else len(kept) - 2
+
+
+def change(first: Estimated, second: Estimated, found: Differing) -> Change:
+    """Say between which periods a difference was found."""
+    since, last = first.released.stratum.period, second.released.stratum.period
+    return Change(**{name: getattr(found, name) for name in Differing.__struct_fields__}, since=since, last=last)
+
+
+def through(found: Slope | None, kept: Sequence[Estimated], level: float) -> list[Trend]:
+    """Return the slope of each line with its intervals; none without a slope."""
+    if found is None:
+        return []
+    columns = (found.estimate, *found.interval(level), *found.interval(level, simultaneous=True))
+    since, last = (kept[at].released.stratum.period for at in (0, -1))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Trend(since, last, rise, (low, high), (lowest, highest)) for rise, low, high, lowest, highest in rows]
+
+
+def seen_shifts(
+    current: Declared,
+    gathered: Sequence[Estimated],
+    course: Course,
+    ends: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    level: float,
+) -> dict[int, list[Shift]]:
+    """Return the shifts that were seen in the periods shown, of each value."""
+    metric, mechanism, told = current.metric, current.mechanism, dict[int, list[Shift]]()
+    distance = moved(metric) if metric.estimate else float
+    low, high = (np.array(each) for each in zip(*ends, strict=True))
+    p, q = mechanism.permanent_support if metric.kept and isinstance(mechanism, Permanent) else (1, 0)
+    found = shift.shifts(
+        course,
+        (low, high),
+        level,
+        cycle=_ALIKE.get(metric.period, 1),
+        least=float(metric.least_shift or 0),
+        apart=1 / float(p - q),
+    )
+    for each in found:
+        begins, seen = (gathered[at].released for at in (each.begins, each.seen))
+        if gathered[each.seen].at >= 0:
+            one = Shift(
+                direction="rose" if each.size > 0 else "fell",
+                begins=begins.note.first or begins.stratum.period,
+                seen=seen.stratum.period,
+                size=distance(each.size),
+                interval=(distance(each.low), distance(each.high)),
+            )
+            told.setdefault(each.value, []).append(one)
+    return told

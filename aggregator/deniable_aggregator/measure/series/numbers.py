@@ -1,0 +1,103 @@
+"""The lines of a number: its mean, and its median."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable_aggregator.inference import shift
+from deniable_aggregator.inference.slope import Course, slope
+from deniable_aggregator.measure.differing import differing_means, moved
+from deniable_aggregator.measure.numbers import centre_of, spread_of, to_number
+from deniable_aggregator.measure.series.answer import Change, Line, Point, Shift, Trend
+from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable.declared import Declared
+    from deniable.registry import Metric
+    from deniable_aggregator.measure.numbers import Centre
+    from deniable_aggregator.measure.series.released import Estimated
+
+__all__ = ["number_lines"]
+
+_MOST_MEDIANS = 12  # more would take longer than a page may
+
+
+def number_lines(
+    current: Declared, past: Sequence[Estimated], estimated: Sequence[Estimated], names: Sequence[str], level: float
+) -> tuple[list[Line], int]:
+    """Return the lines of the mean and the median, and that no value is left out."""
+    metric = current.metric
+    number, narrow = to_number(metric), 1 - (1 - level) / max(len(estimated), 1)
+    means: list[Point | None] = [None] * len(names)
+    medians: list[Point | None] = [None] * len(names)
+    kept: list[tuple[Estimated, Centre]] = []
+    for left, each in zip(range(len(estimated), 0, -1), estimated, strict=True):
+        own = each.released.declared
+        if _axis(own.metric) != _axis(metric):
+            continue  # another axis
+        centre = centre_of(own, each.counted, each.repeats)
+        ends = [tuple(number(end) for end in centre.interval(wanted)) for wanted in (level, narrow)]
+        means[each.at] = Point(number(centre.place), (ends[0][0], ends[0][1]), (ends[1][0], ends[1][1]))
+        if own.metric.estimate == "distribution" and left <= _MOST_MEDIANS:
+            medians[each.at] = _median(each, level, narrow)
+        if own is current and each.released.note.closed:
+            kept.append((each, centre))
+    earlier = [(each, centre_of(current, each.counted, each.repeats)) for each in past]
+    shifts = _mean_shifts(current, [*earlier, *kept])
+    lines = [Line("mean", None, "mean", means, _mean_change(current, kept, level), _mean_trend(current, kept, level), shifts)]
+    if any(medians):
+        lines.append(Line("median", None, "median", medians, None, None))
+    return lines if estimated else [], 0
+
+
+def _axis(metric: Metric) -> tuple[object, ...]:
+    return metric.range, metric.unit, metric.scale, metric.values
+
+
+def _median(each: Estimated, level: float, narrow: float) -> Point | None:
+    declared = each.released.declared
+    spread = spread_of(declared, each.counted, each.repeats)
+    if spread is None:
+        return None
+    number = to_number(declared.metric)
+    middle, wide = (spread.quantile(0.5, wanted) for wanted in (level, narrow))
+    return Point(number(middle.place), (number(middle.low), number(middle.high)), (number(wide.low), number(wide.high)))
+
+
+def _mean_change(current: Declared, kept: Sequence[tuple[Estimated, Centre]], level: float) -> Change | None:
+    pair = compared(current.metric.period, [each for each, _ in kept])
+    if pair is None:
+        return None
+    found = differing_means(current.metric, kept[pair][1], kept[-1][1], level)
+    return change(kept[pair][0], kept[-1][0], found[0])
+
+
+def _mean_trend(current: Declared, kept: Sequence[tuple[Estimated, Centre]], level: float) -> Trend | None:
+    gathered, course = _mean_course(kept)
+    found, distance = through(slope(course), gathered, level), moved(current.metric)
+    if not found:
+        return None
+    each = found[0]
+    ends = [(distance(low), distance(high)) for low, high in (each.interval, each.simultaneous)]
+    return Trend(each.since, each.last, distance(each.slope), *ends)
+
+
+def _mean_course(kept: Sequence[tuple[Estimated, Centre]]) -> tuple[list[Estimated], Course]:
+    gathered = [each for each, _ in kept]
+    columns = (np.array([[getattr(centre, name)] for _, centre in kept]) for name in ("place", "stderr", "spread"))
+    times, reports = [each.at for each in gathered], [each.counted.n for each in gathered]
+    return gathered, Course(times, reports, [each.repeats for each in gathered], *columns)
+
+
+def _mean_shifts(current: Declared, kept: Sequence[tuple[Estimated, Centre]]) -> list[Shift]:
+    if current.metric.least_shift is None or not kept:
+        return []
+    gathered, course = _mean_course(kept)
+    level = shift.confidence(1)
+    each = (centre.interval(level) for _, centre in kept)
+    ends = [(np.array([low]), np.array([high])) for low, high in each]
+    return seen_shifts(current, gathered, course, ends, level).get(0, [])

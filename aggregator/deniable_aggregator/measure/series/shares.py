@@ -1,0 +1,118 @@
+"""The lines of a metric of shares: one for each value."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from deniable_aggregator import tally
+from deniable_aggregator.inference import shift
+from deniable_aggregator.inference.difference import Side
+from deniable_aggregator.inference.slope import Course, slope
+from deniable_aggregator.inference.some_values import some_values
+from deniable_aggregator.measure.differing import differing
+from deniable_aggregator.measure.estimates import decoded
+from deniable_aggregator.measure.merge import Meaning, meaning_of
+from deniable_aggregator.measure.series.answer import Change, Line, Point, Shift, Trend
+from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from deniable.declared import Declared
+    from deniable_aggregator.decode.estimate import Estimate
+    from deniable_aggregator.measure.series.released import Estimated
+
+__all__ = ["MOST_LINES", "listed_values", "share_lines"]
+
+MOST_LINES = 50
+"""Most values of a series: of more, the most frequent ones."""
+
+
+def listed_values(values: Sequence[int], estimate: Estimate) -> list[int]:
+    """Return the places of the most frequent values, `MOST_LINES` at most, as they are declared; none of unknown share."""
+    known = np.flatnonzero(~np.isnan(estimate.frequency))
+    largest = known[np.argsort(-estimate.frequency[known], kind="stable")[:MOST_LINES]]
+    return sorted(int(place) for place in largest if place < len(values))
+
+
+def share_lines(
+    current: Declared, past: Sequence[Estimated], estimated: Sequence[Estimated], names: Sequence[str], level: float
+) -> tuple[list[Line], int]:
+    """Return a line for each of the most frequent values, and how many values have none."""
+    metric = current.metric
+    if metric.discover or not estimated:
+        return [], 0
+    mine = [each for each in estimated if each.released.declared is current]
+    counted = tally.merge(*(each.counted for each in mine))
+    periods = dict(pair for each in mine for pair in each.periods.items())
+    values, whole = decoded(current, counted, periods)
+    assert whole is not None  # noqa: S101 - it is no number
+    places = listed_values(values, whole)
+    meanings = {meaning_of(metric, values[place]): values[place] for place in places}
+    points: dict[Meaning, list[Point | None]] = {meaning: [None] * len(names) for meaning in meanings}
+    kept: list[tuple[Estimated, Estimate]] = []
+    for each in estimated:
+        own = each.released.declared.metric
+        listed, estimate = decoded(each.released.declared, each.counted, each.periods)
+        if estimate is None or own.discover:
+            continue
+        known = {meaning_of(own, position): place for place, position in enumerate(listed)}
+        there = [meaning for meaning in meanings if meaning in known]
+        some = some_values(estimate, [known[meaning] for meaning in there])
+        for meaning, point in zip(there, _points(some, level, len(estimated)), strict=True):
+            points[meaning][each.at] = point
+        if each.released.declared is current and each.released.note.closed:
+            kept.append((each, some))
+    changes, trends = _changes(metric.period, kept, level), _trends(kept, level)
+    shifted = _shifted(current, [*_earlier(current, past, places), *kept], len(values))
+    lines = [
+        Line(
+            kind="share",
+            value=metric.value(position),
+            label=metric.label(position),
+            points=points[meaning],
+            change=changes[at] if changes else None,
+            trend=trends[at] if trends else None,
+            shifts=shifted.get(at, []),
+        )
+        for at, (meaning, position) in enumerate(meanings.items())
+    ]
+    return lines, len(values) - len(lines)
+
+
+def _points(some: Estimate, level: float, periods: int) -> list[Point]:
+    columns = (some.frequency, *some.interval(level), *some.interval(1 - (1 - level) / periods))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return [Point(share, (low, high), (lowest, highest)) for share, low, high, lowest, highest in rows]
+
+
+def _changes(length: str, kept: Sequence[tuple[Estimated, Estimate]], level: float) -> list[Change]:
+    pair = compared(length, [each for each, _ in kept])
+    if pair is None:
+        return []
+    first, second = kept[pair][1], kept[-1][1]
+    return [change(kept[pair][0], kept[-1][0], each) for each in differing(Side.of(first), Side.of(second), level)]
+
+
+def _trends(kept: Sequence[tuple[Estimated, Estimate]], level: float) -> list[Trend]:
+    times, estimates = [each.at for each, _ in kept], [each for _, each in kept]
+    found = slope(Course.of_shares(times, estimates, [each.repeats for each, _ in kept]))
+    return through(found, [each for each, _ in kept], level)
+
+
+def _earlier(current: Declared, past: Sequence[Estimated], places: list[int]) -> list[tuple[Estimated, Estimate]]:
+    """Estimate some values in earlier periods."""
+    decodes = ((each, decoded(current, each.counted, each.periods)[1]) for each in past)
+    return [(each, some_values(estimate, places)) for each, estimate in decodes if estimate]
+
+
+def _shifted(current: Declared, kept: Sequence[tuple[Estimated, Estimate]], values: int) -> dict[int, list[Shift]]:
+    """Find the shifts of each line; of yes and no one is as the other."""
+    if current.metric.least_shift is None or not kept:
+        return {}
+    gathered, estimates = [each for each, _ in kept], [each for _, each in kept]
+    course = Course.of_shares([each.at for each in gathered], estimates, [each.repeats for each in gathered])
+    level = shift.confidence(1 if current.metric.type == "boolean" else values)
+    return seen_shifts(current, gathered, course, [each.interval(level) for each in estimates], level)

@@ -22,6 +22,7 @@ CASES = [
     ("subset", 16, 1, 500, 1000),
     ("local_hash", 16, 1, 500, 500),
     ("hadamard", 16, 1, 500, 500),
+    ("hadamard", 64, 4, 3600, 20_000),
     ("pgr", 16, 1, 500, 500),
     ("l_osue", 16, 1, 500, 500),
 ]
@@ -72,7 +73,12 @@ def test_it_sees_small_changes_of_many_values():
 
 def test_it_needs_enough_reports_and_a_known_covariance():
     """Else the single values decide."""
-    for name, options, n in (("grr", {}, 100), ("general_hadamard", {}, 5000), ("cms", {"rows": 8}, 5000)):
+    for name, options, n in (
+        ("grr", {}, 100),
+        ("hadamard", {}, 1000),
+        ("general_hadamard", {}, 5000),
+        ("cms", {"rows": 8}, 5000),
+    ):
         mechanism = mechanisms.make(name, domain_size=64, epsilon=3, **options)
         counted = Simulation(mechanism).draw(np.random.default_rng(73).multinomial(n, zipf(64)), np.random.default_rng(74))
         estimate = decode.estimate(mechanism, counted)

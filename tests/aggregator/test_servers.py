@@ -369,3 +369,37 @@ def test_nothing_answered_is_lost_with_its_machine(machines):
     assert answered <= entries(store) <= answered + len(uploads)
     assert all(transient(error) for each in uploads for error in each.errors)
     client.close()
+
+
+def test_calls_that_fail_cost_no_connections(machines):
+    """A cluster that is down answers each upload with an error, and does not get one more connection for each."""
+    client = connect(machines.cluster(3, 0))
+    stores = {primary(client, store.stream): store for store in (Store(client, app) for app in APPS)}
+    (one, store), (other, _), *_ = stores.items()
+    assert append(store, "a") == "appended"
+    gone = about.connection(other)["port"]
+    next(machine for machine in machines.all if machine.port == gone).kill()
+    wait(lambda: one.execute_command("CLUSTER INFO")["cluster_state"] == "fail")
+    before = int(one.info("clients")["connected_clients"])
+    for number in range(30):
+        with pytest.raises(redis.exceptions.ClusterDownError):
+            append(store, f"b{number}")
+    assert int(one.info("clients")["connected_clients"]) <= before + 1
+    client.close()
+
+
+def test_a_late_answer_is_not_taken_for_the_next_one(machines):
+    """A primary that Sentinels name is slow once: whoever asks next gets the answer to what was asked next."""
+    client = connect(machines.sentinels(1, 0), timeout=0.2)
+    store = Store(client, "shop")
+    assert append(store, "a") == "appended"
+    primary_ = machines.all[0]
+    primary_.stop()
+    with pytest.raises(redis.TimeoutError):
+        append(store, "b")
+    with pytest.raises(redis.TimeoutError):
+        client.get("{shop}:none")
+    primary_.go_on()
+    assert append(store, "a") == "duplicate"
+    assert client.echo("c") == b"c"
+    client.close()

@@ -63,6 +63,24 @@ def test_few_people_who_stay_are_no_shift(case):
     assert len({each.value for each in seen}) <= binom.isf(RARE, runs, 0.05)
 
 
+def test_fewer_people_are_no_shift():
+    """After thousands of reports a hundred come, hardly any of a holder. What is high by chance stays so for some periods."""
+    runs, before, after = 1000, 60, 40
+    mechanism, _ = make("grr", 128, 5)
+    ns = [2000] * before + [100] * after
+    rng = np.random.default_rng(77)
+    reports = [
+        each
+        for n, periods in ((2000, before), (100, after))
+        for each in replay(mechanism, [0.005] * periods, n, 0.1, rng, kept=False, runs=runs)
+    ]
+    estimates = [estimate(mechanism, n, each, kept=False) for n, each in zip(ns, reports, strict=True)]
+    level = confidence(1)
+    ends = tuple(map(np.array, zip(*(each.interval(level) for each in estimates), strict=True)))
+    seen = shifts(Course.of_shares(range(len(ns)), estimates, [0.0] * len(ns)), ends, level)
+    assert len({each.value for each in seen if each.seen >= before}) <= binom.isf(RARE, runs, 0.05 * after / 200)
+
+
 @pytest.mark.parametrize(("errors", "soon"), [(2, 10), (3, 4), (4, 2)])
 def test_a_shift_is_seen_soon(errors, soon):
     """New people: a shift of so many standard errors of a period is seen within so many periods, in half of the runs."""

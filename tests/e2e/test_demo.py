@@ -62,6 +62,16 @@ def test_flights_are_recovered():
     assert all(-60 <= row["low"] <= row["estimated"] <= row["high"] <= 600 for row in delay["rows"])
 
 
+@pytest.mark.parametrize("epsilon", ["0.01", "10", "16"])
+def test_any_epsilon_makes_a_registry(tmp_path, epsilon):
+    """A response that is kept may tell twice what a report tells, but no more than is ever allowed."""
+    from deniable import registry
+    from deniable_server.local.population import flights
+
+    loaded = registry.load(flights().registry(tmp_path, "demo", epsilon))
+    assert {str(metric.epsilon) for metric in loaded.metrics.values()} == {epsilon}
+
+
 def test_a_year_of_days():
     """The second act finds days that truly differ, months and arms of an experiment, each beside the truth; the page has them."""
     done = demo_inside("--devices", 100, "--year")

@@ -493,12 +493,15 @@ def test_series_as_a_file(app, client):
     assert 'href="/m/ui.choice/series.csv" download' in client.get("/m/ui.choice").get_data(as_text=True)
 
 
-def test_a_file_runs_no_formula(make):
-    """A spreadsheet shows an answer such as =1+1 as it is."""
-    app = make(REGISTRY.replace('"never"]', '"=1+1"]'))
+@pytest.mark.parametrize(
+    ("answer", "written"), [("=1+1", "'=1+1"), (" =1+1", "' =1+1"), ("\uff1d1+1", "'\uff1d1+1"), ("-5", "-5")]
+)
+def test_a_file_runs_no_formula(make, answer, written):
+    """A spreadsheet shows an answer such as =1+1 as it is; a number stays one."""
+    app = make(REGISTRY.replace('"never"]', f'"{answer}"]'))
     fill_all(app)
     rows, _ = table(app.test_client(), "/m/ui.choice/values.csv")
-    assert rows[-1]["value"] == "'=1+1"
+    assert rows[-1]["value"] == written
     assert rows[-1]["share"].startswith("-")
 
 

@@ -18,6 +18,8 @@ from pyarrow import feather, parquet
 from deniable.registry import period
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.decode.multiple_testing import holm, holm_adjusted
+from deniable_aggregator.measure.cells import kept
+from deniable_aggregator.measure.query import Filter, Query
 from deniable_server.api.export import _harmless
 
 from .conftest import READ
@@ -477,6 +479,28 @@ def test_too_much_is_refused_before_it_is_read(filled, monkeypatch):
     assert ask(filled, 400, metrics=["theme"], dimensions=["time", "value", "platform"])["code"] == "query_too_large"
     monkeypatch.setattr("deniable_aggregator.measure.rows.MOST_ROWS", 9)
     assert ask(filled, 400, metrics=["theme"], dimensions=["time", "platform"])["code"] == "query_too_large"
+
+
+def test_filters_with_many_values_cost_little():
+    """A value is looked up, and not compared with each of twenty thousand."""
+    looked = []
+
+    class Label(str):
+        __slots__ = ()
+
+        def __eq__(self, other):
+            looked.append(other)
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    listed = tuple(f"value{number}" for number in range(1000))
+    query = Query(metrics=("theme",), filters=(Filter("is", "value", listed), *[Filter("is_not", "value", listed[:999])] * 19))
+    keeps = kept(query)
+    assert keeps(Label("value999"))
+    assert not keeps(Label("value998"))
+    assert not keeps(Label("other"))
+    assert len(looked) < 100
 
 
 def test_the_audit_log_tells_what_was_asked(filled):

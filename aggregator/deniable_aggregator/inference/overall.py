@@ -56,7 +56,7 @@ def chi_square(
     The test that values have one by one (Holm) finds a large change of few values; this one also small changes of many.
     """
     values = mechanism.domain_size
-    if len(together.frequency) != values or values > _MOST or min(each.n for each in sides) * float(mechanism.q) < _FEWEST:
+    if len(together.frequency) != values or values > _MOST or not _are_enough(min(each.n for each in sides), mechanism):
         return None
     try:
         pair_support(mechanism)
@@ -67,6 +67,11 @@ def chi_square(
         for side, more in zip(sides, repeats, strict=True)
     )
     return Chi2(_distance(sides[1].frequency - sides[0].frequency, first + second), values - 1)
+
+
+def _are_enough(n: int, mechanism: FrequencyOracle) -> bool:
+    """Return whether sums of squares are chi-square. With a large epsilon, few reports do not support what their devices hold."""
+    return n * float(mechanism.q) >= _FEWEST and n * float(1 - mechanism.p) >= mechanism.domain_size
 
 
 def _distance(difference: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:

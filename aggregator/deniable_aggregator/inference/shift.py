@@ -207,7 +207,9 @@ def _drift(errors: _Errors, contrast: _Contrast) -> NDArray[np.float64]:
     together = np.outer(weights, weights) / np.maximum(people[:, None], people)
     apart = np.bincount(abs(times[:, None] - times).ravel(), together.ravel())
     worst = float(((1 - np.array(TURNOVERS)[:, None]) ** np.arange(len(apart)) @ apart).max())
-    fresh, shared = np.square(weights) @ errors.fresh[rows], reports @ errors.shared[rows] / reports.sum()
+    # Both are those of all periods: an estimate that is high by chance has a large fresh error, beside which little is shared.
+    each_fresh = errors.fresh[rows] * people[:, None]
+    fresh, shared = reports @ each_fresh / reports.sum() * apart[0], reports @ errors.shared[rows] / reports.sum()
     alone = fresh + shared * apart[0]
     skewed = errors.at_quantile(shared, people.min())
     return np.asarray(np.sqrt((fresh + skewed * worst) / np.where(alone > 0, alone, np.nan)), np.float64)

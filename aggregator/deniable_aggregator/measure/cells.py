@@ -8,7 +8,7 @@ from deniable_aggregator.measure.query import COLUMNS, Summed, UnknownDimension
 from deniable_aggregator.publish.breakdown import Breakdown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from deniable.declared import Declared, Definition
     from deniable.registry import Registry
@@ -143,7 +143,7 @@ def _check(breakdown: Breakdown, segment: str, words: Iterable[str]) -> None:
             raise UnknownDimension(f"segment {segment} is one of {', '.join(known)}")
 
 
-def kept(query: Query, label: str) -> bool:
-    """Return whether the filters keep a value."""
-    of_value = (each for each in query.filters if each.dimension == "value")
-    return all((label in each.values) == (each.op == "is") for each in of_value)
+def kept(query: Query) -> Callable[[str], bool]:
+    """Return what tells whether the filters keep a value."""
+    of_value = [(frozenset(each.values), each.op == "is") for each in query.filters if each.dimension == "value"]
+    return lambda label: all((label in values) == wanted for values, wanted in of_value)

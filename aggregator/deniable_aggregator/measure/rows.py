@@ -6,7 +6,6 @@ Nothing here reads what is not published.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -187,7 +186,7 @@ class _Estimates:
     def __init__(self, app: Collection, query: Query, needed: Sequence[Found]) -> None:
         self._app, self._query = app, query
         self._by_value = "value" in query.dimensions
-        keeps = partial(kept, query) if self._by_value else MEAN.__eq__
+        keeps = kept(query) if self._by_value else MEAN.__eq__
         self.wanted = Wanted(keeps, query.target, query.view == "consistent", query.level)
         distinct = {tuple(each.chosen): each.declared for each in needed if self._estimated(each.declared)}
         strata = {stratum: declared for each, declared in distinct.items() for stratum in each}

@@ -79,7 +79,8 @@ class Script:
         """
         try:
             pool, unused = self._one or self._at(keys[0])
-            return self._run(pool, unused.here(), keys, args, replicas)
+            idle = unused.here()
+            return self._run(pool, idle, _taken(pool, idle), keys, args, replicas)
         except _LOST as error:
             if isinstance(self._client, Cluster):
                 self._client.refresh()
@@ -90,27 +91,34 @@ class Script:
                 self._client.refresh()
             raise
         pool, unused = self._one or self._at(keys[0])
-        idle = unused.here()
-        idle.append(pool.get_connection())  # unlike those that are idle, it is known to be open
-        return self._run(pool, idle, keys, args, replicas)
+        # Unlike those that are idle, one of the pool is known to be open.
+        return self._run(pool, unused.here(), pool.get_connection(), keys, args, replicas)
 
-    def _run(self, pool: ConnectionPool, idle: list[Any], keys: Sequence[str], args: Sequence[Any], replicas: int) -> Any:
-        try:
-            connection = idle.pop() if idle else pool.get_connection()
-        except IndexError:  # another thread was faster
-            connection = pool.get_connection()
-        ask = partial(_ask_and_wait, replicas) if replicas else _ask
+    def _run(
+        self, pool: ConnectionPool, idle: list[Any], connection: Any, keys: Sequence[str], args: Sequence[Any], replicas: int
+    ) -> Any:
+        ask, put_back = partial(_ask_and_wait, replicas) if replicas else _ask, idle.append
         try:
             try:
                 return ask(connection, "EVALSHA", self._sha, len(keys), *keys, *args)
             except redis.exceptions.NoScriptError:
                 return ask(connection, "EVAL", self._text, len(keys), *keys, *args)
+        except _LOST:
+            put_back = pool.release  # where the next try finds it
+            raise
         finally:
-            idle.append(connection)
+            put_back(connection)
 
     def _at(self, key: str) -> tuple[ConnectionPool, _Idle]:
         pool = primary(self._client, key).connection_pool
         return pool, _idle.get(pool) or _idle_of(pool)
+
+
+def _taken(pool: ConnectionPool, idle: list[Any]) -> Any:
+    try:
+        return idle.pop() if idle else pool.get_connection()
+    except IndexError:  # another thread was faster
+        return pool.get_connection()
 
 
 def _ask(connection: Any, *command: Any) -> Any:

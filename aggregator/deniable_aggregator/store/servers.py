@@ -9,7 +9,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.connection import SSLConnection, parse_url
 from redis.retry import Retry
-from redis.sentinel import Sentinel
+from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from deniable_aggregator.store.cluster import Cluster
 
@@ -80,7 +80,23 @@ def _sentinel(places: list[Place], told: dict[str, Any], path: str, options: dic
     asking = {key: value for key, value in (options | told | {"password": password}).items() if key in _ASKING and value}
     asked = [(host, port or 26379) for host, port in places]
     sentinels = Sentinel(asked, sentinel_kwargs=asking)  # type: ignore[no-untyped-call]
-    return cast("redis.Redis", sentinels.master_for(name, db=int(database or 0), **options, **told))  # type: ignore[no-untyped-call]
+    made = _WatchedTLS if told.pop("ssl", False) else _Watched
+    own = {"db": int(database or 0), "connection_class": made} | options | told
+    return cast("redis.Redis", sentinels.master_for(name, **own))  # type: ignore[no-untyped-call]
+
+
+class _Watched(SentinelManagedConnection):
+    """A connection to a primary that Sentinels name.
+
+    As redis-py has it, it stays open when an answer is late, and the next command gets that answer.
+    """
+
+    def read_response(self, *args: Any, disconnect_on_error: bool | None = True, **options: Any) -> Any:
+        return super().read_response(*args, disconnect_on_error=disconnect_on_error, **options)
+
+
+class _WatchedTLS(_Watched, SentinelManagedSSLConnection):
+    """The same with TLS."""
 
 
 _KINDS = {"cluster": _cluster, "sentinel": _sentinel}

@@ -16,6 +16,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError, ParameterError
+from deniable.exact.epsilon import MAX_EPSILON
 from deniable.registry import text
 from deniable.registry.rules import MAX_VALUES
 from deniable.registry.text import MAX_LENGTH
@@ -144,7 +145,7 @@ class Population:
             if column.type == "number":
                 values = f'range = {list(column.range)}\nunit = "{column.unit}"\nestimate = "{column.estimate}"\n'
             if column.daily:
-                values += f'epsilon_permanent = {2 * float(epsilon):g}\ngrace = "30d"\n'
+                values += f'epsilon_permanent = {min(2 * float(epsilon), MAX_EPSILON):g}\ngrace = "30d"\n'
             parts.append(
                 f'[metrics."{column.metric}"]\ntype = "{column.type}"\n{values}epsilon = {epsilon}\n'
                 f'description = {_toml(column.description)}\nowner = "the demo"\n'

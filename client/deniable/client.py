@@ -334,7 +334,7 @@ class Client:
         Elsewhere nothing is logged: a log can leave the device, and this line depends on the answer and has no noise.
         """
         if self._local and not self.strict:
-            instead = "a random one" if metric.other is None else "its other"
+            instead = "what stands for none" if metric.axis else "a random one" if metric.other is None else "its other"
             words = f"an answer is none that the registry declares, so {instead} was reported instead"
             warn_once(metric.id, "undeclared", f"{words}; strict=True shows where, and stats() counts such answers")
 
@@ -498,10 +498,16 @@ class Client:
         ParameterError
             In these cases, if `strict`.
         """
-        prepared = self._prepared.get(metric)
-        if prepared is None:
-            raise ParameterError("a metric is declared in the registry", metric)
-        return Explanation.of(self._registry, metric, self._budget, value)
+        if metric not in self._prepared:
+            if self.strict:
+                raise ParameterError("a metric is declared in the registry", metric)
+            return None
+        try:
+            return Explanation.of(self._registry, metric, self._budget, value)
+        except ParameterError:
+            if self.strict:
+                raise
+            return None
 
     @guarded(list)
     def journal(self) -> list[Entry]:

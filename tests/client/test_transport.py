@@ -664,6 +664,17 @@ def test_a_start_sends_what_the_last_run_left(sending, spool, tmp_path):
     assert [body for body, _, _ in after.calls[1:]] == [body for body, _, _ in before.calls]
 
 
+def test_a_server_without_tls_is_named(sending, spool, caplog):
+    """At the first try the log says what to look for: the last one may come after the app has ended."""
+
+    class SSLError(OSError):
+        """What requests raises where the server speaks no TLS."""
+
+    sender = sending(Fake(*[SSLError("wrong version")] * 9), ONE_TRY, count=1, spool=spool)
+    assert sender.flush(10)
+    assert sum("does its server speak https" in each.message for each in caplog.records) == 1
+
+
 @pytest.mark.parametrize("end", ["flush", "close"])
 def test_a_run_without_a_report_sends_what_is_left(sending, spool, end):
     """An app that has nothing new to tell, and runs for a moment only, delivers what its last run could not."""

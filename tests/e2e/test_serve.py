@@ -252,3 +252,19 @@ def test_without_a_registry_the_one_here_is_served(tmp_path):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"{STARTS}deniable serve: metrics.toml: the registry is missing: ")
     assert "deniable init" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("bind", "reached"),
+    [
+        ("0.0.0.0:80", "127.0.0.1:80"),
+        ("[::]:80", "127.0.0.1:80"),
+        ("127.0.0.1:80", "127.0.0.1:80"),
+        ("10.0.0.7:80", "10.0.0.7:80"),
+    ],
+)
+def test_the_dsn_is_one_that_works_here(bind, reached):
+    """A server that listens on all addresses is reached at this machine's own."""
+    from deniable_server.local.serve import _reached
+
+    assert _reached(bind) == reached

@@ -41,7 +41,7 @@ lifetime = 80.0
 
 # A metric is a question. An id with a dot needs its quotes.
 [metrics."ui.theme"]
-type = "categorical"         # or boolean, ordinal, product, string, key
+type = "categorical"         # or boolean, ordinal, number, set, product, string, key
 values = ["light", "dark", "system", "something else"]
 other = "something else"     # stands for every answer that is not listed
 epsilon = 1.0                # of one report, in nats: below 1 is strong, above 4 is weak

@@ -128,6 +128,8 @@ class Delivery:
             return self._courier.ask(body, headers, self.timeout)
         except OSError as error:  # requests' exceptions are OSErrors
             log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
+            if "SSL" in type(error).__name__:
+                warn_once("DSN", "tls", "no secure connection; does its server speak https, with a certificate that is trusted?")
             return _NO_ANSWER, {}, None
 
 

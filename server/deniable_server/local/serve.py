@@ -44,9 +44,11 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"Dashboard: {stack.url}/")
         for app, keys in kept.items():
             print(f"Read key:  {keys['read']}")
-            dsn = f"http://{keys['ingest']}@{stack.bind}/{app}"
+            dsn = f"http://{keys['ingest']}@{_reached(stack.bind)}/{app}"
             print(f"DSN:       {dsn}")
             print(f"           export DENIABLE_DSN={shlex.quote(dsn)}")
+        if _reached(stack.bind) != stack.bind:
+            print("Other machines reach it, too: without https everybody on the way reads keys and reports (docs: deploy).")
         if kept:
             print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
         data = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
@@ -64,6 +66,12 @@ def _running(settings: Settings, stack: Stack) -> running.Running:
     paths = (os.path.abspath(each) for each in settings.registry.split(os.pathsep))  # noqa: PTH100 - no link is followed
     settings = replace(settings, redis_url=stack.store_url, registry=os.pathsep.join(paths))
     return running.Running(stack.url, os.getpid(), settings.environment())
+
+
+def _reached(bind: str) -> str:
+    """Return where this machine reaches what listens on all of its addresses."""
+    host, _, port = bind.rpartition(":")
+    return f"127.0.0.1:{port}" if host in {"0.0.0.0", "[::]"} else bind  # noqa: S104 - compared, not listened on
 
 
 def _joined(kept: dict[str, dict[str, str]], role: str) -> str:

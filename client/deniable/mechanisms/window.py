@@ -183,8 +183,13 @@ class Window(Scored):
         steps = self.points - 1
         at = min(int(share * steps), steps - 1)
         part = share * steps - at
-        squares = self._squares([score * steps for score in self.cell_scores])
-        return float((1 - part) * float(squares[at]) + part * float(squares[at + 1]) - (at + part) ** 2) / steps**2
+        squares = self._mean_squares
+        return float((1 - part) * squares[at] + part * squares[at + 1] - (at + part) ** 2) / steps**2
+
+    @cached_property
+    def _mean_squares(self) -> tuple[float, ...]:
+        """The mean of the squared score at each point, in squared steps."""
+        return tuple(map(float, self._squares([score * (self.points - 1) for score in self.cell_scores])))
 
     def _scores(self, tilt: Fraction) -> list[Fraction]:
         """Compute scores in steps between points."""

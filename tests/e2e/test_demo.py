@@ -74,7 +74,7 @@ def test_any_epsilon_makes_a_registry(tmp_path, epsilon):
 
 def test_a_year_of_days():
     """The second act finds days that truly differ, months and arms of an experiment, each beside the truth; the page has them."""
-    done = demo_inside("--devices", 100, "--year")
+    done = demo_inside("--devices", 100, "--year", "--epsilon", 3)
     assert done.returncode == 0, done.stderr
     year = json.loads(done.stdout)["year"]
     assert (year["days"], year["reports"]) == (365, 3 * 336_776)

@@ -279,6 +279,16 @@ def test_a_comparison_fits_any_width(visitor, width):
     assert visitor.page.locator(".compared tbody tr > :not(.plot)").evaluate_all(wide) == []
 
 
+def test_arms_lead_to_their_comparison(visitor):
+    """What is said of an experiment stands apart from the tiles below it, and leads to the arms side by side."""
+    visitor.go("/m/way.home")
+    said, tiles = (visitor.page.locator(each).bounding_box() for each in (".arms", ".tiles"))
+    assert tiles["y"] - said["y"] - said["height"] >= 16
+    visitor.page.get_by_role("link", name="Compare arm = old with arm = new").click()
+    visitor.page.wait_for_url("**/compare?a=arm%3Dold&b=arm%3Dnew")
+    assert "arms of an experiment" in visitor.page.locator("main").inner_text()
+
+
 def test_about(windows, axe):
     """Everybody may read what is asked, and toss coins."""
     visitor = windows()

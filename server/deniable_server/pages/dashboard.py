@@ -391,9 +391,9 @@ def _thousands(number: float) -> str:
     return chart.count(number)
 
 
-@blueprint.app_template_filter("moment")
-def _moment(moment: datetime) -> str:
-    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
+@blueprint.app_template_filter("hour")
+def _hour(moment: datetime) -> str:
+    return f"{moment.day} {moment:%b %Y}, in the hour from {moment:%H:%M} UTC"
 
 
 @blueprint.app_template_filter("day")

@@ -224,12 +224,51 @@ def test_arms_are_sized(run):
     table = run(*given, "--users", "1e5", "--difference", "0.02")[1]
     assert "an arm" in table.splitlines()[0]
     assert "149,977" in table.splitlines()[1]
+    once = next(line for line in table.splitlines() if line.startswith("an arm: "))
+    assert "one look" in once
+    assert "deniable lint" in once
+
+
+def test_arms_are_sized_without_users(run, declared):
+    """How many reports an arm needs does not depend on how many people there are."""
+    (told,) = json.loads(run("--values", "8", "--epsilon", "1", "--mechanism", "grr", "--difference", "5%", "--json")[1])["plan"]
+    given = ("--values", "8", "--epsilon", "1", "--mechanism", "grr", "--difference", "0.05", "--users", "1e5")
+    (with_users,) = json.loads(run(*given, "--json")[1])["plan"]
+    assert told["arm"] == with_users["arm"]
+    assert told["users"] is None
+    assert run(declared, "--difference", "0.05")[0] == 0
+    rows = json.loads(run("--values", "200", "--epsilon", "1", "--difference", "0.05", "--json")[1])["plan"]
+    assert [row["arm"] for row in rows] == sorted(row["arm"] for row in rows)
 
 
 @pytest.mark.parametrize(
     ("arguments", "about"),
     [
-        (["--values", "8", "--epsilon", "1"], "neither"),
+        (["--users", "many"], "--users: a whole number is needed, such as 100000 or 1e5, not 'many'"),
+        (["--users", "1.5"], "--users: a whole number is needed, such as 100000 or 1e5, not '1.5'"),
+        (["--within", "narrow"], "--within: a number or a percentage is needed, such as 0.03 or 3%, not 'narrow'"),
+        (["--difference", "%"], "--difference: a number or a percentage is needed, such as 0.03 or 3%, not '%'"),
+    ],
+)
+def test_what_is_no_number_is_refused_in_words(run, capsys, arguments, about):
+    with pytest.raises(SystemExit) as ended:
+        run("--values", "8", "--epsilon", "1", *arguments)
+    assert ended.value.code == 2
+    assert about in capsys.readouterr().err
+
+
+def test_a_percentage_is_a_number(run):
+    given = ("--values", "8", "--epsilon", "1", "--json")
+    assert run(*given, "--within", "3%") == run(*given, "--within", "0.03")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "about"),
+    [
+        (["--values", "8", "--epsilon", "1"], "state --users, --within or --difference"),
+        (["metrics.toml"], "state --users, --within or --difference"),
+        ([], "deniable plan FILE --users N"),
+        (["--values", "8", "--difference", "0.05"], "--difference needs --epsilon"),
         (["--users", "100", "--epsilon", "1"], "--values, --options and --range"),
         (["--values", "8", "--options", "8", "--users", "10", "--epsilon", "1"], "--values, --options and --range"),
         (["--values", "1", "--users", "10", "--epsilon", "1"], "2 to 65,536"),

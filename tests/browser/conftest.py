@@ -40,6 +40,10 @@ app = "shop"
 
 [segments]
 platform = ["linux", "macos", "windows", "beos"]
+arm = ["old", "new"]
+
+[experiments]
+arm = {{ base = "old", planned = 0.05 }}
 
 [publication]
 min_reports = 400
@@ -129,6 +133,16 @@ epsilon = 1.0
 min_reports = 5000
 description = "Whether the <b>rare</b> flag is set & why"
 owner = "core@shop.example"
+
+[metrics."way.home"]
+type = "categorical"
+values = ["by the menu", "by the logo", "by a key"]
+epsilon = 2.0
+mechanism = "grr"
+period = "week"
+segments = ["platform", "arm"]
+description = "How people get back to the first page"
+owner = "core@shop.example"
 """.replace("PAGES", ", ".join(f'"page {number}"' for number in range(600)))
 )
 SHARES = {
@@ -217,6 +231,8 @@ def fill(shop) -> None:
         for platform, n in (("linux", 9000), ("macos", 7500), ("windows", 2700), ("beos", 60)):
             if ago == 5:
                 continue  # a week without a report
+            put("way.home", week, listed("way.home", [0.6, 0.2, 0.2], 2000), f"platform={platform},arm=old")
+            put("way.home", week, listed("way.home", [0.6, 0.16, 0.24], 2000), f"platform={platform},arm=new")
             lean = 0.12 if platform == "macos" else 0.0
             if ago >= 8:
                 put(

@@ -25,6 +25,7 @@ METRICS = (
     "usage.hour",
     "page",
     "rare.flag",
+    "way.home",
 )
 PAGES = [
     "/",
@@ -34,6 +35,7 @@ PAGES = [
     "/m/ui.theme?view=consistent&level=0.99",
     "/m/ui.theme/compare?a=platform%3Dlinux&b=platform%3Dmacos",
     "/m/session.length/compare",
+    "/m/way.home/compare",
 ]
 REFUSED = ["/m/nothing", "/m/ui.theme?period=never", "/m/ui.theme?segment=platform%3Dbeos"]
 LEFT = "net::ERR_ABORTED"  # the next page was asked for before this one had all
@@ -258,6 +260,33 @@ def test_compare(windows, reader, axe):
     assert "nobody can be in both" in visitor.page.get_by_role("alert").inner_text()
     visitor.complaints[:] = [each for each in visitor.complaints if not each.startswith(UNSEEN)]
     visitor.check(axe)
+
+
+@pytest.mark.parametrize("width", [390, 500, 600, 800, 1000, 1200, 1600])
+def test_a_comparison_fits_any_width(visitor, width):
+    """However long the names of the sides are: nothing is cut off, and all pictures share one zero line and have room."""
+    visitor.go("/m/way.home/compare?a=platform%3Dlinux,arm%3Dold&b=platform%3Dlinux,arm%3Dnew")
+    visitor.page.set_viewport_size({"width": width, "height": 900})
+    edges = "each => each.map(one => one.getBoundingClientRect()).map(box => [box.left, box.right])"
+    pictures = visitor.page.locator(".compared .plot > svg").evaluate_all(edges)
+    assert len({tuple(map(round, each)) for each in pictures}) == 1, pictures
+    left, right = pictures[0]
+    assert right - left >= 200
+    cells = visitor.page.locator(".compared tbody tr > *").evaluate_all(edges)
+    assert min(left for left, _ in cells) >= 0
+    assert max(right for _, right in cells) <= width
+    wide = "each => each.filter(one => one.scrollWidth > one.clientWidth).map(one => one.innerText)"
+    assert visitor.page.locator(".compared tbody tr > :not(.plot)").evaluate_all(wide) == []
+
+
+def test_arms_lead_to_their_comparison(visitor):
+    """What is said of an experiment stands apart from the tiles below it, and leads to the arms side by side."""
+    visitor.go("/m/way.home")
+    said, tiles = (visitor.page.locator(each).bounding_box() for each in (".arms", ".tiles"))
+    assert tiles["y"] - said["y"] - said["height"] >= 16
+    visitor.page.get_by_role("link", name="Compare arm = old with arm = new").click()
+    visitor.page.wait_for_url("**/compare?a=arm%3Dold&b=arm%3Dnew")
+    assert "arms of an experiment" in visitor.page.locator("main").inner_text()
 
 
 def test_about(windows, axe):

@@ -235,7 +235,10 @@ def test_the_list_describes_every_metric(app, client):
         assert text in html
     assert "31 Dec 2999" in html
     assert "Collection ended on 1 Jan 2001" in html
-    assert '<time datetime="2026-11-26T11:00:00+00:00">26 Nov 2026, 11:00 UTC</time>' in html
+    assert '<time datetime="2026-11-26T11:00:00+00:00">26 Nov 2026, in the hour from 11:00 UTC</time>' in html
+    assert "<b>26 Nov 2026</b><small>in the hour from 11:00 UTC, " in client.get("/m/usage.hour").get_data(as_text=True)
+    ranges = re.findall(r'<span class="unseen">, (\w+) [^<]*%</span>', html) + re.findall(r'(\w+) [^ ]* to [^ ]*%\."', html)
+    assert set(ranges) == {"from"}
     assert 'href="/m/usage.hour"' in html
     assert "Nothing is published yet" not in html
 

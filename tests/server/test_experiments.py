@@ -99,14 +99,49 @@ def test_means_of_arms_are_compared_for_all_looks(shop):
 
 def test_the_page_says_how_the_arms_differ(shop):
     html = page(shop, "theme")
-    (sentence,) = re.findall(r'<p class="changed arm">([^<]*)</p>', html)
+    ((sentence, link),) = re.findall(r'<p class="changed arm">([^<]*) <a href="([^"]*)">', html)
     assert re.fullmatch(
-        r"(dark|light): [\d.]+% with large, [\d.]+% with control \(\W?[\d.]+ to \W?[\d.]+ points\)\. 1 more value differs\.",
+        r"(dark|light): [\d.]+% with large, [\d.]+% with control \(([+\N{MINUS SIGN}])[\d.]+, \2[\d.]+ to \2[\d.]+ points\)\. "
+        r"1 more value differs\.",
         sentence,
     )
+    assert link == "/m/theme/compare?a=arm%3Dcontrol&amp;b=arm%3Dlarge"
     assert "however often anybody looks" in html
-    assert "Mean: " in page(shop, "size")
+    times = r"\N{MULTIPLICATION SIGN} [\d.]+"
+    mean = rf"Mean: [\d.]+\WkB with large, [\d.]+\WkB with control \({times}, {times} to {times}\)\."
+    assert re.search(mean, page(shop, "size"))
     assert 'class="changed arm"' not in page(shop, "theme?segment=platform=linux")
+
+
+def test_the_page_says_how_far_arms_are_apart_that_do_not_differ(serve):
+    """By how much they may differ, so that nobody takes too few reports for no difference."""
+    shop = serve(REGISTRY)
+    for arm in ("control", "large"):
+        send(shop, "theme", [1] * 30 + [0] * 70, week(2), segment=f"platform=linux,arm={arm}")
+    shop.drain(days=40)
+    (sentence,) = re.findall(r'<p class="changed arm">([^<]*) <a', page(shop, "theme?level=0.9999"))
+    assert re.fullmatch(
+        r"large and control do not differ beyond chance so far\. Furthest apart is (dark|light|system): "
+        r"\W?[\d.]+% with large, \W?[\d.]+% with control \(\W?[\d.]+, \N{MINUS SIGN}[\d.]+ to \+[\d.]+ points\)\.",
+        sentence,
+    )
+
+
+def test_the_arms_are_compared_if_nothing_else_is_asked(serve):
+    """The base comes first, whatever the order of the arms; the page says what holds of arms; other sides may be chosen."""
+    shop = serve(REGISTRY.replace('base = "control"', 'base = "large"'))
+    for ago in (1, 2):
+        for cell in ("platform=linux,arm=control", "platform=linux,arm=large", "platform=macos,arm=large"):
+            send(shop, "theme", [0] * 100, week(ago), segment=cell)
+    shop.drain(days=40)
+    says = "These are arms of an experiment on arm."
+    html = page(shop, "theme/compare")
+    assert "arm = control against arm = large" in html
+    assert says in html
+    assert "however often anybody looks" in html
+    other = page(shop, f"theme/compare?a=platform=linux&b=platform=macos&period={week(2)}")
+    assert "platform = macos against platform = linux" in other
+    assert says not in other
 
 
 def test_a_page_says_nothing_of_arms_without_a_release(serve):

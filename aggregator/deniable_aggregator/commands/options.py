@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import secrets
 import sys
@@ -17,7 +18,6 @@ from deniable.errors import ConfigurationError
 from deniable_aggregator.process import running
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Mapping, Sequence
 
     from deniable.commands.parser import Run
@@ -35,6 +35,7 @@ __all__ = [
     "opened",
     "progress",
     "seed",
+    "share",
     "stores",
     "whole_number",
 ]
@@ -195,12 +196,19 @@ def whole_number(written: str) -> int:
     """Read a whole number, such as 100000 or 1e5."""
     try:
         read = Decimal(written)
-        number = int(read)
+        if read == int(read):
+            return int(read)
     except (InvalidOperation, ValueError, OverflowError):
-        raise ValueError from None
-    if number != read:
-        raise ValueError
-    return number
+        pass
+    raise argparse.ArgumentTypeError(f"a whole number is needed, such as 100000 or 1e5, not {written!r}")
+
+
+def share(written: str) -> float:
+    """Read a share, such as 0.03 or 3%."""
+    try:
+        return float(written.removesuffix("%")) / (100 if written.endswith("%") else 1)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"a number or a percentage is needed, such as 0.03 or 3%, not {written!r}") from None
 
 
 def drawing(module: str) -> Callable[..., None]:

@@ -16,7 +16,7 @@ from deniable.registry.period import LENGTHS
 from deniable.registry.published import newest
 from deniable.registry.rules import MAX_OPTIONS, MAX_VALUES
 from deniable.terminal import print_table
-from deniable_aggregator.commands.options import whole_number
+from deniable_aggregator.commands.options import share, whole_number
 
 if TYPE_CHECKING:
     import argparse
@@ -49,16 +49,16 @@ _OWN = {
 def plan(parser: argparse.ArgumentParser) -> Run:
     """``deniable plan FILE --users N``, or ``deniable plan --values D --epsilon E --users N``.
 
-    Without ``--users`` it finds how many ``--within`` needs; without ``--epsilon`` the epsilon.
+    Without ``--users`` it finds how many ``--within`` or an arm needs; without ``--epsilon`` the epsilon.
     """
     parser.add_argument("file", nargs="?", metavar="FILE", help="a registry: all its metrics, with their budget")
     parser.add_argument("--users", type=whole_number, metavar="N", help="people who answer once, such as 1e5")
     parser.add_argument(
-        "--within", type=float, metavar="W", help="find the users or the epsilon for this error; of a range, a part"
+        "--within", type=share, metavar="W", help="find the users or the epsilon for this error; of a range, a part"
     )
-    parser.add_argument("--share", type=float, default=0.1, metavar="F", help="the share of which errors are told (default 0.1)")
-    parser.add_argument("--difference", type=float, metavar="D", help="size the arms of a comparison that is to see this rise")
-    parser.add_argument("--level", type=float, default=0.95, metavar="P", help="confidence (default 0.95)")
+    parser.add_argument("--share", type=share, default=0.1, metavar="F", help="the share of which errors are told (default 0.1)")
+    parser.add_argument("--difference", type=share, metavar="D", help="size the arms of a comparison that is to see this rise")
+    parser.add_argument("--level", type=share, default=0.95, metavar="P", help="confidence (default 0.95)")
     parser.add_argument("--per-day", type=float, metavar="N", help="reports a day (default: of all users in a period)")
     parser.add_argument("--values", type=int, metavar="D", help="instead of FILE: answers of a list")
     parser.add_argument("--options", type=int, metavar="M", help="options of a set")
@@ -78,6 +78,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     from deniable_aggregator.accounting import plan as accounting
     from deniable_aggregator.planning.outlook import Terms, of_registry
 
+    _check_purpose(arguments)
     terms = Terms(
         users=arguments.users,
         share=arguments.share,
@@ -99,11 +100,27 @@ def _plan(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _check_purpose(arguments: argparse.Namespace) -> None:
+    """Refuse a plan of nothing, or for nothing, and say how to ask."""
+    if arguments.file is None and not _kinds(arguments):
+        how = "deniable plan FILE --users N, such as deniable plan metrics.toml --users 1e5"
+        raise ConfigurationError(f"state a registry: {how}; or one of --values, --options and --range")
+    if arguments.users is None and arguments.within is None and arguments.difference is None:
+        raise ConfigurationError("state --users, --within or --difference: how many people there are, or what is to be seen")
+
+
+def _kinds(arguments: argparse.Namespace) -> list[str]:
+    return [name for name in ("values", "options", "range") if getattr(arguments, name) is not None]
+
+
 def _for_mechanisms(arguments: argparse.Namespace, terms: Terms) -> list[Outlook]:
     """Plan a metric that no registry declares, for each mechanism."""
     from deniable_aggregator.planning.outlook import of_mechanisms
 
-    if (arguments.epsilon is None or arguments.users is None) is (terms.within is None):
+    if terms.users is None and terms.within is None:
+        if arguments.epsilon is None:
+            raise ConfigurationError("--difference needs --epsilon; or --users and --within, to find the epsilon")
+    elif (arguments.epsilon is None or arguments.users is None) is (terms.within is None):
         rule = "state --users and --epsilon; or --within, and one of them, to find the other"
         raise ConfigurationError(rule)
     if arguments.epsilon is None and arguments.users is None:
@@ -121,9 +138,9 @@ def _for_mechanisms(arguments: argparse.Namespace, terms: Terms) -> list[Outlook
 
 def _asked(arguments: argparse.Namespace) -> Metric:
     """Make the metric that the options describe."""
-    kinds = [name for name in ("values", "options", "range") if getattr(arguments, name) is not None]
+    kinds = _kinds(arguments)
     if len(kinds) != 1:
-        raise ConfigurationError("state a registry, or one of --values, --options and --range")
+        raise ConfigurationError("state only one of --values, --options and --range")
     if arguments.distribution and kinds != ["range"]:
         raise ConfigurationError("--distribution goes with --range")
     told: dict[str, Any] = {"id": "", "epsilon": arguments.epsilon or "1", "period": arguments.period or "day"}
@@ -215,7 +232,9 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         f"A/B sees: a rise by so much, from {terms.share:g}, with half of the reports in each arm and power 80%.",
     ]
     if terms.difference is not None:
-        lines.append(f"an arm: reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%.")
+        needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"
+        often = "An experiment may be looked at often, and needs more: deniable lint tells how many people"
+        lines.append(f"an arm: {needs}, with one look. {often}.")
     for row in rows:
         if row.resolved and not row.cell:
             words = ", ".join(f"{name} is {'' if found else 'not '}resolved" for name, found in row.resolved.items())

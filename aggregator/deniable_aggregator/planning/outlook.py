@@ -40,7 +40,7 @@ class Terms:
     Parameters
     ----------
     users
-        People who answer once; None to find how many are needed for `within`.
+        People who answer once; None to find how many are needed for `within`, or an arm for `difference`.
     share
         The share of which errors are told, in [0, 1).
     within
@@ -66,8 +66,8 @@ class Terms:
     per_day: float | None = None
 
     def __post_init__(self) -> None:
-        if self.users is None and self.within is None:
-            raise ParameterError("a plan is for a number of users, or for an error within which estimates are to be", "neither")
+        if self.users is None and self.within is None and self.difference is None:
+            raise ParameterError("a plan is for a number of users, a wanted error or a difference of arms", "none")
         if self.users is not None:
             checks.count("users", self.users)
         if not 0 <= self.share < 1:
@@ -322,7 +322,12 @@ def _merit(row: Outlook, *, epsilon_needed: bool) -> tuple[bool, float, int]:
     """Order mechanisms by what they need, or by their error."""
     if not row.mechanism:
         return True, 0.0, 0
-    found = row.mechanism.epsilon if epsilon_needed else row.error if row.terms.users else row.users
+    if epsilon_needed:
+        found: float | None = row.mechanism.epsilon
+    elif row.terms.users:
+        found = row.error
+    else:
+        found = row.users if row.terms.within else row.arm
     return found is None, found or 0.0, row.mechanism.layout.payload_size
 
 

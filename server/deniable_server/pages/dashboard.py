@@ -131,7 +131,7 @@ def metric(id_: str) -> Response:
     measured = measure(app, id_, period, segment, level)
     with refusals():
         course = timeline.shown(series(app, versions_asked(app, id_), segment, level))
-    arms = [] if segment else experiment.sentences(app, versions_asked(app, id_), period, level)
+    arms = [] if segment else experiment.said(app, versions_asked(app, id_), period, level)
     told = asdict(measured) | {"name": id_, "merged": shown.together(measured.merged), "arms": arms}
     return _estimates(app, measured, told, period, segment, course)
 
@@ -143,7 +143,9 @@ def comparison(id_: str) -> Response:
     only_parameters("a", "b", "period", "segment", "level", "app")
     asked = {name: request.args[name] for name in ("a", "b", "period", "segment") if request.args.get(name)}
     level, measured = level_asked(), measure(app, id_)
-    if not asked and (pair := compared.usual(measured)):
+    published = set(measured.segments)
+    arms = next((pair for pair in experiment.pairs(app, versions_asked(app, id_)[0]) if published.issuperset(pair)), None)
+    if not asked and (pair := arms or compared.usual(measured)):
         asked = {"a": pair[0], "b": pair[1]}
     found, refused, status = None, "", 200
     if "a" in asked and "b" in asked:
@@ -160,6 +162,7 @@ def comparison(id_: str) -> Response:
         m=measured,
         offered=shown.offered(measured.periods, asked.get("a"), asked.get("b"), asked.get("period")),
         metric=id_,
+        segments=arms or measured.segments[:2],
         asked=asked,
         level=level,
         levels=sorted({*_LEVELS, level}),
@@ -388,9 +391,9 @@ def _thousands(number: float) -> str:
     return chart.count(number)
 
 
-@blueprint.app_template_filter("moment")
-def _moment(moment: datetime) -> str:
-    return f"{moment.day} {moment:%b %Y, %H:%M} UTC"
+@blueprint.app_template_filter("hour")
+def _hour(moment: datetime) -> str:
+    return f"{moment.day} {moment:%b %Y}, in the hour from {moment:%H:%M} UTC"
 
 
 @blueprint.app_template_filter("day")

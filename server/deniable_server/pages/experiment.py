@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable_aggregator.measure.comparison import compare
 from deniable_aggregator.measure.refusal import Refusal
-from deniable_server.pages import chart, number
+from deniable_server.pages import compared
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,25 +15,42 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.comparison import Comparison
     from deniable_server.service import App
 
-__all__ = ["sentences"]
+__all__ = ["Said", "pairs", "said"]
 
 _MOST = 8  # arms of a metric
 
 
-def sentences(app: App, asked: Sequence[Declared], period: str | None, level: float) -> list[str]:
+class Said(NamedTuple):
+    """What is said of an arm.
+
+    Parameters
+    ----------
+    sentence
+        How it differs from the base.
+    a, b
+        The segments of the base and of the arm.
+    """
+
+    sentence: str
+    a: str
+    b: str
+
+
+def said(app: App, asked: Sequence[Declared], period: str | None, level: float) -> list[Said]:
     """Compare the arms of each experiment of a metric with their base, as far as they are published, in words."""
     found = []
-    for a, b in list(_pairs(app, asked[0]))[:_MOST]:
+    for a, b in list(pairs(app, asked[0]))[:_MOST]:
         try:
-            compared = compare(app, asked, a, b, period=period, level=level)
+            comparison = compare(app, asked, a, b, period=period, level=level)
         except Refusal:
             continue
-        if compared.differences:
-            found.append(_sentence(compared))
+        if comparison.differences:
+            found.append(Said(_sentence(comparison, asked[0].metric.period), a, b))
     return found
 
 
-def _pairs(app: App, declared: Declared) -> Iterator[tuple[str, str]]:
+def pairs(app: App, declared: Declared) -> Iterator[tuple[str, str]]:
+    """Name the base and an arm, as segments: each arm of each experiment of a metric."""
     for name in declared.metric.segments:
         experiment = app.registry.experiments.get(name)
         if experiment:
@@ -42,24 +59,21 @@ def _pairs(app: App, declared: Declared) -> Iterator[tuple[str, str]]:
                     yield f"{name}={experiment.base}", f"{name}={value}"
 
 
-def _sentence(compared: Comparison) -> str:
-    """Say in which value the arm differs most."""
-    rows = [each for each in compared.differences if each.value is not False]
-    differing = [each for each in rows if each.differs]
-    arm, base = (side.name.partition("=")[2] for side in (compared.b, compared.a))
+def _sentence(comparison: Comparison, length: str) -> str:
+    """Say in which value the arm differs most, or is furthest apart if none differs."""
+    rows = zip(comparison.differences, compared.shown(comparison, length).rows, strict=True)
+    told = [(each, row) for each, row in rows if each.value is not False]
+    differing = [pair for pair in told if pair[0].differs]
+    arm, base = (side.name.partition("=")[2] for side in (comparison.b, comparison.a))
+    if differing:
+        first, row = min(differing, key=lambda pair: pair[0].p_value)
+    else:
+        first, row = max(told, key=lambda pair: abs(pair[0].difference))
+    mean = first.value is None
+    sizes = f"{row.difference}, {row.between}{'' if mean else ' points'}"
+    apart = f"{'Mean' if mean else row.label}: {row.second} with {arm}, {row.first} with {base} ({sizes})."
     if not differing:
-        return f"{arm} and {base} do not differ beyond chance so far."
-    first = min(differing, key=lambda each: each.p_value)
+        return f"{arm} and {base} do not differ beyond chance so far. {'Furthest apart is ' if len(told) > 1 else ''}{apart}"
     more = len(differing) - 1
     others = f" {more} more {'value differs' if more == 1 else 'values differ'}." if more else ""
-    if first.value is None:
-        low, high = first.interval
-        reach = (first.second / high, first.second / low) if compared.scale == "log" else (low, high)
-        was, is_ = (number.written(each, reach, compared.unit) for each in (first.first, first.second))
-        by = number.apart((low, high), reach, compared.scale, compared.unit)
-        return f"Mean: {is_} with {arm}, {was} with {base} ({by})."
-    low, high = first.simultaneous
-    error = (high - low) / 4
-    was, is_, *ends = (chart.share(each, error) for each in (first.first, first.second, low, high))
-    points = " to ".join(end.removesuffix("%") for end in ends)
-    return f"{first.label}: {is_} with {arm}, {was} with {base} ({points} points).{others}"
+    return f"{apart}{others}"

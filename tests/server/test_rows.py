@@ -179,6 +179,25 @@ def test_a_value_of_a_segment_is_compared_with_another(filled):
     assert {row["difference"] for row in found if row["platform"] in ("beos", "(other)")} == {None}
 
 
+def test_yes_and_no_are_one_hypothesis(shop):
+    """The p-value of a boolean is not doubled, and its interval is as wide as that of one value."""
+    for version, yes in (("1.0", 150), ("2.0", 190)):
+        send(shop, "update", [1] * yes + [0] * (300 - yes), day(2), segment=f"version={version}")
+    shop.drain(days=40)
+    asked = {"metrics": ["update"], "dimensions": ["segment_version", "value"]}
+    asked["filters"] = [["is", "segment_version", ["1.0", "2.0"]]]
+    compared = ask(shop, **asked, compare={"dimension": "segment_version", "base": "1.0"})["rows"]
+    tested = [row for row in compared if row["p"] is not None]
+    assert [row["value"] for row in tested] == ["no", "yes"]
+    assert [row["p_holm"] for row in tested] == pytest.approx([row["p"] for row in tested])
+    one = ask(shop, metrics=["update"], filters=[["is", "segment_version", ["2.0"]]])["rows"]
+    assert [row["low_all"] for row in one] == pytest.approx([row["low"] for row in one])
+    headers = {"Authorization": f"Bearer {READ}"}
+    told = shop.http.get("/api/v1/metrics/update/compare?a=version=1.0&b=version=2.0", headers=headers).get_json()
+    for each in told["differences"]:
+        assert each["simultaneous"] == pytest.approx(each["interval"])
+
+
 def test_a_time_is_compared_with_the_range_before(filled):
     """The range before has the same length; by weekday it is whole weeks away."""
     told = filled.get(f"/api/v1/metrics/wait/compare?a={day(6)}&b={day(2)}").get_json()["differences"][0]

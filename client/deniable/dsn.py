@@ -54,7 +54,9 @@ class Dsn:
             raise ConfigurationError(f"{shape}; the host or port cannot be read") from None
         if parts.scheme not in ("http", "https"):
             raise ConfigurationError(f"{shape}; got the scheme {parts.scheme!r}")
-        if not parts.username or parts.password:
+        if not parts.username:
+            raise ConfigurationError(f"{shape}; PUBLIC_KEY@ is missing before the host")
+        if parts.password:
             raise ConfigurationError(f"{shape}; the part before @ is the public key alone")
         start = parts.username[:3]
         if start in _SECRET:

@@ -21,12 +21,12 @@ _TRIES = 3
 
 
 class QueryError(Exception):
-    """The server did not answer a query.
+    """A query was not answered.
 
     Parameters
     ----------
     status
-        The HTTP status.
+        The HTTP status; 0: nothing answered.
     code
         The stable code of the problem, such as ``"unknown_metric"``; empty if the answer is not one of this server.
     detail
@@ -36,7 +36,8 @@ class QueryError(Exception):
     """
 
     def __init__(self, status: int, code: str, detail: str, retry_after: int | None = None) -> None:
-        super().__init__(f"{detail} ({status} {code})" if code else f"{detail} ({status})")
+        number = f" ({status} {code})" if code else f" ({status})" if status else ""
+        super().__init__(f"{detail}{number}")
         self.status = status
         self.code = code
         self.detail = detail
@@ -162,9 +163,9 @@ class Query:
         """Ask about the periods that begin between two days in UTC, both included, or between two times."""
         return self._with(date_range=[each if isinstance(each, str) else each.isoformat() for each in (first, last)])
 
-    def last(self, days: int) -> Query:
-        """Ask about the last days, today included."""
-        return self._with(date_range=f"{days}d")
+    def last(self, days: int | str) -> Query:
+        """Ask about the last days, today included: 30, or ``"30d"``."""
+        return self._with(date_range=f"{str(days).removesuffix('d')}d")
 
     def where(self, **segments: str | Iterable[str]) -> Query:
         """Keep rows of these segments: one value of each, or several of one that rows are broken down by; likewise ``value``."""
@@ -216,9 +217,7 @@ class Query:
         Raises
         ------
         QueryError
-            If the server answers with a problem.
-        requests.RequestException
-            If there is no answer.
+            If the server answers with a problem, or not at all.
         """
         for _ in range(_TRIES):
             pages = self._pages()
@@ -241,7 +240,10 @@ class Query:
     def _page(self, session: requests.Session, offset: int) -> dict[str, Any]:
         asked = self._members | {"pagination": {"limit": _PAGE, "offset": offset}}
         address = f"{self.url.rstrip('/')}/api/v1/query"
-        answer = session.post(address, json=asked, timeout=self.timeout, allow_redirects=False)
+        try:
+            answer = session.post(address, json=asked, timeout=self.timeout, allow_redirects=False)
+        except requests.RequestException as error:
+            raise QueryError(0, "", self._unanswered(error)) from error
         try:
             told: dict[str, Any] = answer.json()
         except ValueError:
@@ -251,6 +253,16 @@ class Query:
         wait = answer.headers.get("Retry-After", "")
         detail = told.get("detail") or f"{self.url} did not answer like a server of deniable"
         raise QueryError(answer.status_code, told.get("code", ""), detail, int(wait) if wait.isdigit() else None)
+
+    def _unanswered(self, error: requests.RequestException) -> str:
+        """Say why there is no answer."""
+        if isinstance(error, ValueError):  # of the address
+            return f"the address of a server begins with https:// or http://; got {self.url!r}"
+        if isinstance(error, requests.exceptions.SSLError):
+            return f"{self.url} answers without https, or with a certificate that is not trusted"
+        if isinstance(error, requests.Timeout):
+            return f"{self.url} did not answer within {self.timeout:g} seconds"
+        return f"{self.url} cannot be reached: is a server running there?"
 
     def _filtered(self, op: str, segments: dict[str, str | Iterable[str]]) -> Query:
         new = [[op, name, [values] if isinstance(values, str) else list(values)] for name, values in segments.items()]

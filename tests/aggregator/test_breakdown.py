@@ -62,12 +62,12 @@ def test_cells_are_written_in_one_way(cell, canonical):
 @pytest.mark.parametrize(
     ("cell", "words"),
     [
-        ("arch=arm", "a cell names segments of its metric: platform, version; got 'arch'"),
+        ("arch=arm", "segments of this metric are platform, version; got 'arch'"),
         ("platform=beos", "segment platform is one of linux, macos; got 'beos'"),
         ("version=2.5", "segment version is one of 2.4, 2.4.0, 2.4.1, 3.0, 2, 3; got '2.5'"),
-        ("platform=linux,platform=macos", "a cell names each segment once; got 'platform'"),
-        ("platform", "a cell is written name=value, joined by commas; got 'platform'"),
-        ("platform=linux,", "a cell is written name=value, joined by commas; got ''"),
+        ("platform=linux,platform=macos", "each segment is named once; got 'platform'"),
+        ("platform", "a segment is written name=value, several joined by commas; got 'platform'"),
+        ("platform=linux,", "a segment is written name=value, several joined by commas; got ''"),
         ("platform= linux", "segment platform is one of linux, macos; got ' linux'"),
     ],
 )
@@ -138,7 +138,7 @@ def test_a_metric_without_segments():
     cube = Cube.of(Breakdown({}), {"": 7})
     assert {words: members.tolist() for words, members in cube.cells().items()} == {(): [0]}
     assert cube.total("") == 7
-    with pytest.raises(ParameterError, match="it has none; got 'platform'"):
+    with pytest.raises(ParameterError, match="this metric has no segments; got 'platform'"):
         cube.total("platform=linux")
 
 

@@ -15,7 +15,7 @@ from deniable.commands import explain, init, sent
 from deniable.commands.parser import Parser
 from deniable.device.journal import Journal
 from deniable.device.state import State
-from deniable.errors import ConfigurationError, RegistryError
+from deniable.errors import ConfigurationError
 from deniable.limits.allowance import MICRO, reserved
 from deniable.lint import lint
 from deniable.registry import load
@@ -45,6 +45,16 @@ def test_init_writes_what_lint_has_nothing_against(tmp_path, monkeypatch, capsys
     ]
     assert cli.main(shlex.split(lines[1], comments=True)[1:]) == 0
     assert cli.main(shlex.split(lines[2], comments=True)[1:]) == 0
+
+
+@pytest.mark.parametrize(("name", "instead"), [("My Shop", "my-shop"), ('a"b', "a-b"), ("7", "app")])
+def test_init_of_what_is_no_name(tmp_path, monkeypatch, name, instead):
+    """It tells of the option, not of a line in a file that was never written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        run(init, "--app", name)
+    assert str(caught.value) == f"--app is a lower-case name; got {name!r}; one that fits: --app {instead}"
+    assert not list(tmp_path.iterdir())
 
 
 def test_init_says_why_its_budget_is_what_it_is(tmp_path, monkeypatch):
@@ -92,15 +102,12 @@ def test_init_with_a_trial_and_segments(tmp_path, monkeypatch):
 
 
 def test_init_overwrites_nothing(tmp_path, monkeypatch):
-    """A file that is there stays as it is; an app that is no name is refused."""
+    """A file that is there stays as it is."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "metrics.toml").write_text("mine", "utf-8")
     with pytest.raises(ConfigurationError, match="is there already, and is left alone"):
         run(init)
     assert (tmp_path / "metrics.toml").read_text("utf-8") == "mine"
-    with pytest.raises(RegistryError, match="app is a lower-case name"):
-        run(init, "--app", "My Shop", "--file", "other.toml")
-    assert not (tmp_path / "other.toml").exists()
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,17 @@ def test_other_names_are_refused(folder):
         published.load(folder())
 
 
+def test_many_other_names_are_one_fault(folder):
+    """A folder of other files is one mistake, not one for each file."""
+    place = folder(FIRST)
+    for at in range(30):
+        (place / f"f{at:02}.toml").write_text(SECOND, "utf-8")
+    with pytest.raises(RegistryError) as caught:
+        published.load(folder())
+    assert len(caught.value.faults) == 1
+    assert str(caught.value).endswith("got 'f00.toml, f01.toml, f02.toml and 27 more'")
+
+
 def test_one_app_has_one_registry(folder, tmp_path):
     """Several paths are of several apps."""
     at = folder(FIRST)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -160,6 +161,45 @@ def test_what_is_no_server_of_ours_is_told():
             with pytest.raises(QueryError, match="did not answer like a server of deniable") as found:
                 Query(address, READ).metric("theme").rows()
             assert (found.value.status, found.value.retry_after) == (status, 7)
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("telemetry.example.org", "the address of a server begins with https:// or http://; got 'telemetry.example.org'"),
+        (
+            "ftp://telemetry.example.org",
+            "the address of a server begins with https:// or http://; got 'ftp://telemetry.example.org'",
+        ),
+        ("http://127.0.0.1:9", "http://127.0.0.1:9 cannot be reached: is a server running there?"),
+    ],
+)
+def test_who_is_not_there_is_told(address, words):
+    with pytest.raises(QueryError) as found:
+        Query(address, READ).metric("theme").rows()
+    assert str(found.value) == words
+    assert (found.value.status, found.value.code) == (0, "")
+
+
+def test_https_to_a_plain_server_is_told():
+    with (
+        listening(lambda *_: []) as url,
+        pytest.raises(QueryError, match="without https, or with a certificate"),
+    ):
+        Query(url.replace("http:", "https:"), READ).metric("theme").rows()
+
+
+def test_a_silent_server_is_told():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(QueryError, match=r"did not answer within 0\.2 seconds"):
+            Query(address, READ, timeout=0.2).metric("theme").rows()
+
+
+def test_the_last_days_may_be_written_as_the_server_writes_them(url):
+    assert Query(url, READ).metric("theme").last("30d") == Query(url, READ).metric("theme").last(30)
+    with pytest.raises(QueryError, match="metrics names 1 to 10 metrics"):
+        Query(url, READ).rows()
 
 
 def test_a_password_of_the_machine_does_not_replace_the_key(url, tmp_path, monkeypatch):

@@ -151,6 +151,16 @@ def test_a_page_says_nothing_of_arms_without_a_release(serve):
     assert 'class="changed arm"' not in page(shop, "theme")
 
 
+def test_arms_differ_in_a_boolean_as_in_one_value(serve):
+    shop = serve(REGISTRY.replace('"categorical"\nvalues = ["light", "dark", "system"]', '"boolean"'))
+    for arm, yes in (("control", 400), ("large", 460)):
+        send(shop, "theme", [1] * yes + [0] * (800 - yes), week(2), segment=f"platform=linux,arm={arm}")
+    shop.drain(days=40)
+    told = ask(shop, "theme/compare?a=arm=control&b=arm=large")
+    assert told["overall"]["p_value"] == pytest.approx(told["differences"][0]["p_value"])
+    assert told["overall"]["p_value"] < 1
+
+
 @pytest.mark.parametrize("metric", ["theme", "size"])
 def test_rows_compare_arms_for_all_looks(shop, metric):
     """Differences of a query are those of the comparison: of arms for all looks, of other segments for one."""

@@ -181,6 +181,25 @@ def test_a_value_of_a_segment_is_compared_with_another(filled):
     assert {row["difference"] for row in found if row["platform"] in ("beos", "(other)")} == {None}
 
 
+def test_yes_and_no_are_one_hypothesis(shop):
+    """The p-value of a boolean is not doubled, and its interval is as wide as that of one value."""
+    for version, yes in (("1.0", 150), ("2.0", 190)):
+        send(shop, "update", [1] * yes + [0] * (300 - yes), day(2), segment=f"version={version}")
+    shop.drain(days=40)
+    asked = {"metrics": ["update"], "dimensions": ["segment_version", "value"]}
+    asked["filters"] = [["is", "segment_version", ["1.0", "2.0"]]]
+    compared = ask(shop, **asked, compare={"dimension": "segment_version", "base": "1.0"})["rows"]
+    tested = [row for row in compared if row["p"] is not None]
+    assert [row["value"] for row in tested] == ["no", "yes"]
+    assert [row["p_holm"] for row in tested] == pytest.approx([row["p"] for row in tested])
+    one = ask(shop, metrics=["update"], filters=[["is", "segment_version", ["2.0"]]])["rows"]
+    assert [row["low_all"] for row in one] == pytest.approx([row["low"] for row in one])
+    headers = {"Authorization": f"Bearer {READ}"}
+    told = shop.http.get("/api/v1/metrics/update/compare?a=version=1.0&b=version=2.0", headers=headers).get_json()
+    for each in told["differences"]:
+        assert each["simultaneous"] == pytest.approx(each["interval"])
+
+
 def test_a_time_is_compared_with_the_range_before(filled):
     """The range before has the same length; by weekday it is whole weeks away."""
     told = filled.get(f"/api/v1/metrics/wait/compare?a={day(6)}&b={day(2)}").get_json()["differences"][0]
@@ -318,6 +337,58 @@ def test_what_cannot_be_answered_has_a_code(shop, serve, code, changes):
         changes["metrics"] = ["update"]
     status = 404 if code.startswith("unknown") else 400
     assert ask(shop, status, **{"metrics": ["theme"]} | changes)["code"] == code
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"level": 95}, "level is a confidence between 0.5 and 0.999999; got 95"),
+        ({"level": "high"}, "level is a confidence between 0.5 and 0.999999; got high"),
+        ({"metrics": None}, "metrics names 1 to 10 metrics; got nothing"),
+        ({"metrics": []}, "metrics names 1 to 10 metrics; got []"),
+        ({"date_range": "90000d"}, 'or at most 36,500 last days, such as "30d"; got 90000d'),
+        ({"date_range": "90dd"}, 'or at most 36,500 last days, such as "30d"; got 90dd'),
+        ({"filters": [["is", "value", ["Dark"]]]}, "values of theme are light, dark, =cmd(); got Dark"),
+        ({"filters": [["is_not", "value", ["nvim"]]]}, "values of theme are light, dark, =cmd(); got nvim"),
+        ({"metrics": ["update"], "filters": [["is", "value", ["True"]]]}, "values of update are no, yes; got True"),
+        ({"metrics": ["wait"], "filters": [["is", "value", ["p51"]]]}, "p99; got p51"),
+        ({"metrics": ["theme", "update"], "filters": [["is", "value", ["drak"]]]}, "values of theme, update are light, dark"),
+    ],
+    ids=str,
+)
+def test_a_refusal_says_what_is_possible(shop, changes, words):
+    """In words of the query, with what was given."""
+    asked = {name: given for name, given in ({"metrics": ["theme"]} | changes).items() if given is not None}
+    assert words in ask(shop, 400, **asked)["detail"]
+
+
+def test_a_value_of_any_metric_asked_for_is_known(filled):
+    """What a search may find is not known before; a value of one metric is no fault of the other."""
+    found = rows(filled, metrics=["theme", "wait"], filters=[["is", "value", ["dark", "mean"]]])
+    assert [row["value"] for row in found] == ["dark", "mean"]
+    assert rows(filled, metrics=["url"], filters=[["is", "value", ["x"]]])[0]["value"] is None
+
+
+def test_of_many_values_the_nearest_is_told(serve):
+    shop = serve(REGISTRY.replace('["light", "dark", "=cmd()"]', json.dumps([f"theme{each:03}" for each in range(100)])))
+    refused = ask(shop, 400, metrics=["theme"], filters=[["is", "value", ["tehme042"]]])
+    assert refused["detail"] == "theme has no such value; got tehme042; did you mean theme042?"
+
+
+def test_the_level_of_the_address_is_told_alike(shop):
+    told = shop.get("/api/v1/metrics/theme?level=95").get_json()["detail"]
+    assert told == "level is a confidence between 0.5 and 0.999999; got 95"
+
+
+def test_a_segment_without_a_value_is_told_how_to_write_it(shop):
+    assert "a segment is written name=value" in shop.get("/api/v1/metrics/theme?segment=Linux").get_json()["detail"]
+
+
+def test_what_is_nested_too_deeply_is_refused(shop):
+    nested = "[" * 3000 + "]" * 3000
+    headers = {"Authorization": f"Bearer {READ}", "Content-Type": "application/json"}
+    assert shop.http.post("/api/v1/query", data=nested, headers=headers).get_json()["code"] == "json"
+    assert get(shop, 400, metrics="theme", filters=nested).get_json()["code"] == "json"
 
 
 def test_an_unknown_parameter_or_type_is_refused(shop):

@@ -109,6 +109,16 @@ class Estimate(ABC):
         """Standard error of the frequency of each value if nobody held it."""
 
     @property
+    def mirrored(self) -> bool:
+        """Whether these are two values whose estimates sum to 1, whatever devices report: each says what the other says."""
+        return False
+
+    @property
+    def hypotheses(self) -> int:
+        """How many hypotheses there are about the shares: one for each value, but one for two that are `mirrored`."""
+        return 1 if self.mirrored else len(self.frequency)
+
+    @property
     def count(self) -> NDArray[np.float64]:
         """Unbiased number of respondents with each value; 0 where there are no reports."""
         return self.n * self.frequency if self.n else np.zeros(len(self.frequency))
@@ -189,7 +199,7 @@ class Estimate(ABC):
         ParameterError
             If the level is not in (0, 1).
         """
-        return self._interval(tail(level, len(self.frequency) if simultaneous else 1), target)
+        return self._interval(tail(level, self.hypotheses if simultaneous else 1), target)
 
     def selected_interval(
         self, selected: NDArray[np.bool_], level: float = 0.95, *, target: Target = "population"

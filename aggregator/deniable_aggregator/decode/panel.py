@@ -106,6 +106,11 @@ class Panel(Estimate):
         return self.apart.frequency
 
     @property
+    def mirrored(self) -> bool:
+        """Whether these are two values whose estimates sum to 1."""
+        return self.apart.mirrored
+
+    @property
     def shared(self) -> NDArray[np.float64]:
         """Variance that all reports of a person share: of who the person is, and of the permanent response."""
         return self._shared_at(self.plausible)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import betainc, ndtri
 
+from deniable.mechanisms.coin import Coin
+from deniable.mechanisms.direct import Grr
 from deniable_aggregator.decode.binomial import clopper_pearson, half_significant
 from deniable_aggregator.decode.channel import Channel
 from deniable_aggregator.decode.estimate import Estimate
@@ -58,6 +60,11 @@ class Supported(Estimate):
     def unallocated(self) -> tuple[float, float]:
         """The share of the population that none of these values accounts for, and its standard error; nan where not known."""
         return float(1 - self.frequency.sum()), self.total_stderr
+
+    @property
+    def mirrored(self) -> bool:
+        """Whether each report supports exactly one of two values, which are all: then their estimates sum to 1."""
+        return isinstance(self.mechanism, Coin | Grr) and self.mechanism.domain_size == len(self.support) == 2  # noqa: PLR2004
 
     @property
     def count(self) -> NDArray[np.float64]:

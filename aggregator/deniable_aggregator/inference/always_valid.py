@@ -57,7 +57,7 @@ class AlwaysValid(Difference):
         ParameterError
             If the level is not in (0, 1).
         """
-        alpha = 2 * tail(level, len(self.estimates) if simultaneous else 1)
+        alpha = 2 * tail(level, self.hypotheses if simultaneous else 1)
         more = self._more
         low, high = self._ends(np.sqrt((1 + 1 / more) * np.log((1 + more) / alpha**2)))
         return low, high

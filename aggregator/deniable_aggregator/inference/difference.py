@@ -38,15 +38,18 @@ class Side:
         (values,), unbiased; nan where there are no reports.
     interval
         Computes the intervals, (values,) each, at a confidence level.
+    mirrored
+        As of an `Estimate`.
     """
 
     estimates: NDArray[np.float64]
     interval: Callable[[float], Ends]
+    mirrored: bool = False
 
     @classmethod
     def of(cls, estimate: Estimate) -> Side:
         """Return the shares of values as a side."""
-        return cls(estimate.frequency, estimate.interval)
+        return cls(estimate.frequency, estimate.interval, estimate.mirrored)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,11 @@ class Difference:
         """The unbiased difference of each value; nan where a side has no reports."""
         return self.second.estimates - self.first.estimates
 
+    @property
+    def hypotheses(self) -> int:
+        """How many differences are tested: one of each value, but one of two that are mirrored on both sides."""
+        return 1 if self.first.mirrored and self.second.mirrored else len(self.estimates)
+
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> Ends:
         """Compute confidence intervals from those of the sides (MOVER): of each value alone, or all together (Bonferroni).
 
@@ -84,7 +92,7 @@ class Difference:
         G. Y. Zou, A. Donner: Construction of confidence limits about effect measures: a general approach. Statistics in Medicine
         27(10), 2008.
         """
-        level = 1 - 2 * tail(level, len(self.estimates) if simultaneous else 1)
+        level = 1 - 2 * tail(level, self.hypotheses if simultaneous else 1)
         (first_low, first_high), (second_low, second_high) = self.first.interval(level), self.second.interval(level)
         below = np.hypot(self.second.estimates - second_low, first_high - self.first.estimates)
         above = np.hypot(second_high - self.second.estimates, self.first.estimates - first_low)

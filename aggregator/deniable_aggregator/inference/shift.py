@@ -117,9 +117,9 @@ class _Errors:
         return np.asarray(np.square(np.sqrt(shared) + self.skew * self.apart * unlike / np.sqrt(people)), np.float64)
 
 
-def confidence(values: int) -> float:
-    """Return the confidence of the intervals from which the shifts of so many values are found."""
-    return 1 - _FALSE / (_PERIODS * len(_WINDOWS) * values)
+def confidence(hypotheses: int) -> float:
+    """Return the confidence of the intervals from which the shifts are found, of so many hypotheses about shares."""
+    return 1 - _FALSE / (_PERIODS * len(_WINDOWS) * hypotheses)
 
 
 def shifts(course: Course, ends: Ends, level: float, *, cycle: int = 1, least: float = 0.0, apart: float = 1.0) -> list[Shift]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,6 +43,8 @@ class Course:
         (periods, values).
     shared
         (periods, values), the variance that all reports of a person share.
+    mirrored
+        As of an `Estimate`, in all periods.
     """
 
     times: Sequence[int]
@@ -51,6 +53,7 @@ class Course:
     estimates: NDArray[np.float64]
     stderr: NDArray[np.float64]
     shared: NDArray[np.float64]
+    mirrored: bool = field(default=False, kw_only=True)
 
     @classmethod
     def of_shares(cls, times: Sequence[int], estimates: Sequence[Estimate], repeats: Sequence[float]) -> Course:
@@ -61,7 +64,8 @@ class Course:
         """
         own = [_with_own_errors(each) for each in estimates]
         columns = ([each.frequency for each in own], [each.stderr for each in own], [each.shared for each in own])
-        return cls(times, [each.n for each in own], repeats, *map(np.array, columns))
+        mirrored = all(each.mirrored for each in own)
+        return cls(times, [each.n for each in own], repeats, *map(np.array, columns), mirrored=mirrored)
 
 
 def _with_own_errors(estimate: Estimate) -> Estimate:
@@ -82,10 +86,13 @@ class Slope:
         (values,), the rise in a period.
     stderr
         (values,), its standard error.
+    mirrored
+        As of an `Estimate`.
     """
 
     estimate: NDArray[np.float64]
     stderr: NDArray[np.float64]
+    mirrored: bool = False
 
     def interval(self, level: float = 0.95, *, simultaneous: bool = False) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Compute confidence intervals: of each value alone, or such that all hold together (Bonferroni).
@@ -95,7 +102,8 @@ class Slope:
         ParameterError
             If the level is not in (0, 1).
         """
-        reach = -ndtri(tail(level, len(self.estimate) if simultaneous else 1)) * self.stderr
+        hypotheses = 1 if self.mirrored else len(self.estimate)
+        reach = -ndtri(tail(level, hypotheses if simultaneous else 1)) * self.stderr
         return self.estimate - reach, self.estimate + reach
 
 
@@ -128,4 +136,4 @@ def slope(course: Course) -> Slope | None:
     together = np.outer(fit, fit) / np.maximum(people[:, None], people)
     worst = max(float((together * (1 - turnover) ** gaps).sum()) for turnover in TURNOVERS)
     variance = fresh * (fit**2 / reports).sum() + (weights @ shared) * worst
-    return Slope(fit @ course.estimates, np.sqrt(np.maximum(variance, 0.0)))
+    return Slope(fit @ course.estimates, np.sqrt(np.maximum(variance, 0.0)), course.mirrored)

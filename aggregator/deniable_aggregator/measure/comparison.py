@@ -71,7 +71,8 @@ class Overall(Struct, frozen=True, forbid_unknown_fields=True):
     ----------
     test
         ``"chi_square"``: of all values at once. It also finds small changes of many values. ``"smallest"``: the smallest
-        p-value of the values shown, times their number; where a sum of squares would not be chi-square, as with few reports.
+        p-value of the values shown, times the number of hypotheses; where a sum of squares would not be chi-square, as with
+        few reports.
     statistic, degrees
         Of the chi-square test; else None.
     p_value
@@ -311,12 +312,13 @@ def _differences(
         _, estimate = decoded(declared, part.counted, part.periods)
         assert estimate is not None  # noqa: S101 - likewise
         estimates.append(estimate)
-    sides = [Side.of(some_values(each, places)) for each in estimates]
+    shown = [some_values(each, places) for each in estimates]
+    sides = [Side.of(each) for each in shown]
     rows = zip(places, differing(sides[0], sides[1], level, planned), strict=True)
     found = [_told(metric.value(values[place]), metric.label(values[place]), each) for place, each in rows]
     more = [each.repeats(metric.per_period) for each in (first, second)]
     whole = None if planned else _chi_square(declared, estimates, together, more)
-    return found, len(values) - len(found), _overall(found, whole, level)
+    return found, len(values) - len(found), _overall(found, shown[0].hypotheses, whole, level)
 
 
 def _chi_square(declared: Declared, sides: list[Estimate], together: Estimate, repeats: list[float]) -> Chi2 | None:
@@ -326,12 +328,12 @@ def _chi_square(declared: Declared, sides: list[Estimate], together: Estimate, r
     return chi_square(mechanism, sides, together, repeats, kept=metric.kept)
 
 
-def _overall(found: list[ValueDiffering], whole: Chi2 | None, level: float) -> Overall | None:
+def _overall(found: list[ValueDiffering], hypotheses: int, whole: Chi2 | None, level: float) -> Overall | None:
     if whole is not None:
         return Overall("chi_square", whole.statistic, whole.degrees, whole.p_value, whole.p_value <= 1 - level)
     if not found:
         return None
-    smallest = min(1.0, min(each.p_value for each in found) * len(found))
+    smallest = min(1.0, min(each.p_value for each in found) * hypotheses)
     return Overall("smallest", None, None, smallest, smallest <= 1 - level)
 
 

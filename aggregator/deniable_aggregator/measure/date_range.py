@@ -120,7 +120,7 @@ def read(asked: tuple[str, ...] | str | None, now: datetime) -> DateRange:
     if isinstance(asked, str):
         number = asked.removesuffix("d")
         if number == asked or not number.isascii() or not number.isdigit() or not 1 <= int(number[:6]) <= _MOST_DAYS:
-            raise UnknownRange(_RANGE)
+            raise UnknownRange(f"{_RANGE}; got {asked[:_SHOWN]}")
         tomorrow = datetime.combine(now.astimezone(UTC).date(), time(), UTC) + timedelta(days=1)
         return DateRange(tomorrow - timedelta(days=int(number)), tomorrow)
     first, _ = _moment(asked[0])
@@ -131,7 +131,9 @@ def read(asked: tuple[str, ...] | str | None, now: datetime) -> DateRange:
 
 
 _MOST_DAYS = 36_500
-_RANGE = 'date_range is two days, such as ["2026-10-01", "2026-11-20"], two RFC 3339 times, or the last days, such as "30d"'
+_SHOWN = 40  # characters
+_DAYS = '["2026-10-01", "2026-11-20"]'
+_RANGE = f'date_range is two days, such as {_DAYS}, two RFC 3339 times, or at most {_MOST_DAYS:,} last days, such as "30d"'
 
 
 def _moment(text: str) -> tuple[datetime, datetime]:

@@ -108,7 +108,8 @@ def _rows(
     numbers = zip(found.first.estimates.tolist(), found.second.estimates.tolist(), strict=True)
     distances = (found.estimates, *found.interval(level), *found.interval(level, simultaneous=True))
     lengths = zip(*([distance(each) for each in column.tolist()] for column in distances), strict=True)
-    tests = zip(p_value.tolist(), holm(p_value, 1 - level).tolist(), strict=True)
+    rejected = holm(p_value[: found.hypotheses], 1 - level)
+    tests = zip(p_value.tolist(), np.resize(rejected, len(p_value)).tolist(), strict=True)
     return [
         Differing(number(one), number(other), apart, (low, high), (lowest, highest), p, differs)
         for (one, other), (apart, low, high, lowest, highest), (p, differs) in zip(numbers, lengths, tests, strict=True)

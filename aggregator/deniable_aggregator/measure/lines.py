@@ -73,7 +73,7 @@ class Lines:
     interval
         Computes the intervals, (lines,) each, at a confidence level.
     shares
-        What the estimates are made of; None of a number.
+        What the estimates are made of; None of a number, and of several versions.
     centre
         Of a number; else None.
     decoded
@@ -91,6 +91,11 @@ class Lines:
     shares: Estimate | None
     centre: Centre | None
     decoded: Decoded | None
+
+    @property
+    def hypotheses(self) -> int:
+        """How many of the estimates are not told by another one."""
+        return self.shares.hypotheses if self.shares else len(self.labels)
 
     @property
     def alike(self) -> tuple[object, ...]:
@@ -189,6 +194,7 @@ def pooled(several: Sequence[Lines], wanted: Wanted) -> Lines | None:
         stderr=combined.stderr[places],
         detected=[None] * len(places),
         interval=interval,
+        shares=None,
     )
 
 
@@ -205,7 +211,7 @@ def differences(base: Lines, lines: Lines, wanted: Wanted, planned: float | None
     if lines.alike != base.alike or not (lines.n and base.n):
         return found
     if lines.centre is None or base.centre is None:
-        sides = [Side(each.shares.frequency, each.interval) for each in (base, lines) if each.shares]
+        sides = [Side(each.shares.frequency, each.interval, each.shares.mirrored) for each in (base, lines) if each.shares]
         apart = between(sides[0], sides[1], planned)
         return np.array([apart.estimates, *apart.interval(wanted.level), apart.p_value])
     if MEAN in lines.labels:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cached_property
 from hashlib import sha256
 from itertools import product
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from deniable_aggregator.measure import date_range
 from deniable_aggregator.measure.cells import Cells, segments_of
 from deniable_aggregator.measure.comparison import Incomparable
+from deniable_aggregator.measure.lines import MEAN, QUANTILE_NAMES
 from deniable_aggregator.measure.query import IncompatibleMembers, UnknownDimension
 from deniable_aggregator.publish import release
 
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     Words = tuple[str, ...]
 
 __all__ = ["Found", "Published", "look_up", "state_of"]
+
+
+_MOST_TOLD = 20  # values in a refusal
 
 
 class Found(NamedTuple):
@@ -169,6 +174,7 @@ def look_up(app: Collection, query: Query, asked: Sequence[Sequence[Declared]], 
         If the query cannot be answered, whatever was published.
     """
     _check(query)
+    _check_values(query, asked)
     span = date_range.read(query.date_range, now)
     return [_published(app, query, versions, span) for versions in asked]
 
@@ -192,6 +198,34 @@ def _check(query: Query) -> None:
         raise Incomparable("match belongs to the date_range previous")
     if segment and (compare.dimension not in query.dimensions or compare.dimension in ("time", "value")):
         raise Incomparable("what is compared are values of a segment, where it is one of the dimensions")
+
+
+def _check_values(query: Query, asked: Sequence[Sequence[Declared]]) -> None:
+    """Refuse a filter of a value that no metric has. What a search may find is not known before."""
+    wanted = [word for each in query.filters if each.dimension == "value" for word in each.values]
+    versions = [declared for each in asked for declared in each]
+    if not wanted or any(declared.metric.discover for declared in versions):
+        return
+    known = dict.fromkeys(label for declared in versions for label in _labels(declared))
+    for word in wanted:
+        if word not in known:
+            raise UnknownDimension(_unknown_value(word, list(known), ", ".join(each[0].metric.id for each in asked)))
+
+
+def _labels(declared: Declared) -> Sequence[str]:
+    """Return what may stand in the column of values."""
+    metric = declared.metric
+    if metric.estimate:
+        return (MEAN, *(QUANTILE_NAMES if metric.estimate == "distribution" else ()))
+    number = len(metric.values) if metric.type == "set" else metric.domain_size
+    return [metric.label(position) for position in (declared.candidates if metric.open else range(number))]
+
+
+def _unknown_value(word: str, known: Sequence[str], metrics: str) -> str:
+    if len(known) <= _MOST_TOLD:
+        return f"values of {metrics} are {', '.join(known)}; got {word}"
+    near = get_close_matches(word, known, 1)
+    return f"{metrics} has no such value; got {word}{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def _published(app: Collection, query: Query, asked: Sequence[Declared], span: DateRange) -> Published:

@@ -12,7 +12,9 @@ from deniable_aggregator.measure.refusal import Refusal
 
 __all__ = [
     "COLUMNS",
+    "LEVELS",
     "MOST_ROWS",
+    "RULES",
     "About",
     "Cell",
     "Column",
@@ -31,6 +33,13 @@ MOST_ROWS = 100_000
 """Most rows of an answer, over all its pages."""
 _PAGE = 10_000
 _MOST_METRICS, _MOST_DIMENSIONS = 10, 20
+LEVELS = (0.5, 0.999999)
+"""The least and the greatest confidence."""
+RULES = {
+    "level": f"level is a confidence between {LEVELS[0]:g} and {LEVELS[1]}",
+    "metrics": f"metrics names 1 to {_MOST_METRICS} metrics",
+}
+"""What members of a query are, in words."""
 
 Kind = Literal["text", "integer", "number", "boolean", "time"]
 
@@ -174,7 +183,7 @@ class Query(Struct, frozen=True, forbid_unknown_fields=True):
     pool: bool = False
     target: Literal["population", "respondents"] = "population"
     view: Literal["raw", "consistent"] = "raw"
-    level: Annotated[float, Meta(ge=0.5, le=0.999999)] = LEVEL
+    level: Annotated[float, Meta(ge=LEVELS[0], le=LEVELS[1])] = LEVEL
     include: Annotated[tuple[Literal["trend"], ...], Meta(max_length=1)] = ()
     pagination: Page | None = None
 

@@ -266,16 +266,28 @@ def _group(estimates: _Estimates, wish: _Wish, rise: tuple[Lines, NDArray[np.flo
 
 def _written(query: Query, groups: Sequence[_Group]) -> Iterator[dict[str, Cell]]:
     """Write the rows of the page."""
-    number = sum(int(np.count_nonzero(~np.isnan(each.lines.estimates))) for each in groups if each.lines)
+    number = sum(_hypotheses(each.lines) for each in groups if each.lines)
     together = 1 - (1 - query.level) / max(number, 1)
-    adjusted = holm_adjusted(np.concatenate([np.zeros(0), *(each.apart[3] for each in groups if each.apart is not None)]))
+    adjusted = holm_adjusted(np.concatenate([np.zeros(0), *map(_tests, groups)]))
     begin, tested, page = 0, 0, query.pagination or Page()
     for group in groups:
-        tests = 0 if group.apart is None else len(group.apart[3])
+        tests = len(_tests(group))
         first, last = max(page.offset - begin, 0), min(page.offset + page.limit - begin, group.size)
         if first < last:
             yield from _rows(query, group, together, adjusted[tested : tested + tests])[first:last]
         begin, tested = begin + group.size, tested + tests
+
+
+def _hypotheses(lines: Lines) -> int:
+    """Count the estimates that are known, and not told by another one."""
+    return min(lines.hypotheses, int(np.count_nonzero(~np.isnan(lines.estimates))))
+
+
+def _tests(group: _Group) -> NDArray[np.float64]:
+    """Return a p-value of each hypothesis; none where nothing is compared."""
+    if group.apart is None or group.lines is None:
+        return np.zeros(0)
+    return np.asarray(group.apart[3][: group.lines.hypotheses], np.float64)
 
 
 def _rows(query: Query, group: _Group, together: float, adjusted: NDArray[np.float64]) -> list[dict[str, Cell]]:
@@ -287,7 +299,8 @@ def _rows(query: Query, group: _Group, together: float, adjusted: NDArray[np.flo
     columns["low"], columns["high"] = lines.interval(query.level)
     columns["low_all"], columns["high_all"] = lines.interval(together)
     if group.apart is not None:
-        columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.apart, strict=True), p_holm=adjusted)
+        columns |= dict(zip(("difference", "diff_low", "diff_high", "p"), group.apart, strict=True))
+        columns["p_holm"] = np.resize(adjusted, len(lines.labels))
     if group.rise is not None:
         columns |= dict(zip(("trend", "trend_low", "trend_high"), group.rise, strict=True))
     told = {name: _told(each) for name, each in columns.items() if name in common}

@@ -88,11 +88,12 @@ class Breakdown:
         for part in cell.split(",") if cell else ():
             name, equals, word = part.partition("=")
             if not equals:
-                raise ParameterError("a cell is written name=value, joined by commas", part)
+                raise ParameterError("a segment is written name=value, several joined by commas", part)
             if name not in self.values:
-                raise ParameterError(f"a cell names segments of its metric: {', '.join(self.values) or 'it has none'}", name)
+                known = f"segments of this metric are {', '.join(self.values)}" if self.values else "this metric has no segments"
+                raise ParameterError(known, name)
             if name in given:
-                raise ParameterError("a cell names each segment once", name)
+                raise ParameterError("each segment is named once", name)
             if word not in self._lineages[name]:
                 raise ParameterError(f"segment {name} is one of {', '.join(self.words_of(name))}", word)
             given[name] = word

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from deniable.errors import ConfigurationError
+from deniable.errors import ConfigurationError, RegistryError
 from deniable.registry import parse
 
 if TYPE_CHECKING:
@@ -69,10 +69,14 @@ def init(parser: argparse.ArgumentParser) -> Run:
 
     def run(arguments: argparse.Namespace) -> int:
         path = Path(arguments.file)
-        app = arguments.app or _named(path.absolute().parent)
+        app = arguments.app or _named(path.absolute().parent.name)
         expires = f"{datetime.now(UTC).year + 2}-12-31"
         text = _TEXT.format(app=app, file=path.name, expires=expires, trial="" if arguments.trial else "# ")
-        parse(text, arguments.file)  # the app may be no name
+        try:
+            parse(text, arguments.file)
+        except RegistryError:
+            fitting = f"one that fits: --app {_named(app)}"
+            raise ConfigurationError(f"--app is a lower-case name; got {app!r}; {fitting}") from None
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
@@ -90,6 +94,6 @@ def init(parser: argparse.ArgumentParser) -> Run:
     return run
 
 
-def _named(folder: Path) -> str:
-    """Make an app's name of a folder's."""
-    return re.sub(r"[^a-z0-9]+", "-", folder.name.lower()).strip("-0123456789")[:40].strip("-") or "app"
+def _named(text: str) -> str:
+    """Make an app's name of another text, such as a folder's name."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-0123456789")[:40].strip("-") or "app"

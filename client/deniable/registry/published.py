@@ -42,6 +42,7 @@ MEANING = (
 
 _NAME = re.compile(r"[0-9]{4}\.toml")
 _MOST = 9999
+_SHOWN = 3  # names in a fault
 
 
 def load(path: str | Path) -> Registry:
@@ -99,9 +100,10 @@ def files(path: str | Path) -> list[Path]:
         return [folder]
     found = sorted(folder.glob("*.toml"))
     rule = "a folder of published registries has files named 0001.toml, 0002.toml, ...; add them by `deniable registry publish`"
-    faults = [Fault(str(folder), "-", rule, each.name) for each in found if not _NAME.fullmatch(each.name)]
-    if faults or not found:
-        raise RegistryError(faults or [Fault(str(folder), "-", rule, "none")])
+    others = [each.name for each in found if not _NAME.fullmatch(each.name)]
+    if others or not found:
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        raise RegistryError([Fault(str(folder), "-", rule, ", ".join(others[:_SHOWN]) + more or "none")])
     return found
 
 

@@ -14,6 +14,7 @@ from deniable_aggregator.measure import published
 from deniable_aggregator.measure.comparison import Incomparable, compare
 from deniable_aggregator.measure.estimates import LEVEL
 from deniable_aggregator.measure.measurement import Listed
+from deniable_aggregator.measure.query import LEVELS, RULES
 from deniable_aggregator.measure.refusal import UnknownCell, UnknownPeriod, WithheldCell
 from deniable_aggregator.measure.series import series
 from deniable_aggregator.publish import release
@@ -30,11 +31,23 @@ if TYPE_CHECKING:
     from deniable_aggregator.measure.measurement import Measurement
     from deniable_server.service import App
 
-__all__ = ["Metrics", "blueprint", "find_metric", "level_asked", "measure", "only_parameters", "refusals", "versions_asked"]
+__all__ = [
+    "LONGEST_SHOWN",
+    "Metrics",
+    "blueprint",
+    "find_metric",
+    "level_asked",
+    "measure",
+    "only_parameters",
+    "refusals",
+    "versions_asked",
+]
 
 blueprint = Blueprint("query", __name__)
 blueprint.after_request(kept)
 
+LONGEST_SHOWN = 40
+"""Most characters of what was given that a refusal repeats."""
 _MOST_LISTED = 100  # metrics in one answer
 
 
@@ -200,6 +213,7 @@ def level_asked() -> float:
         level = float(text)
     except ValueError:
         level = 0.0
-    if not 0.5 <= level <= 0.999999:  # noqa: PLR2004
-        raise Problem(400, "level", "level is a confidence between 0.5 and 0.999999")
+    least, most = LEVELS
+    if not least <= level <= most:
+        raise Problem(400, "level", f"{RULES['level']}; got {text[:LONGEST_SHOWN]}")
     return level

@@ -6,7 +6,7 @@ import gzip
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 import msgspec
@@ -21,6 +21,7 @@ from deniable_aggregator.measure.date_range import UnknownRange
 from deniable_aggregator.measure.look_up import look_up, state_of
 from deniable_aggregator.measure.query import (
     MOST_ROWS,
+    RULES,
     IncompatibleMembers,
     Page,
     Query,
@@ -32,7 +33,7 @@ from deniable_aggregator.measure.rows import rows
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.api.export import FORMATS, JSON
-from deniable_server.api.query import only_parameters, versions_asked
+from deniable_server.api.query import LONGEST_SHOWN, only_parameters, versions_asked
 from deniable_server.http.problem import Problem
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ _PAGE = ("limit", "offset")
 _EFFORT = 4  # of gzip: more takes longer than it saves
 _PLAIN = tuple(name for name in Query.__struct_fields__ if name not in (*_JOINED, *_WRITTEN, "pagination"))
 
-T = TypeVar("T")
-
 
 @blueprint.post("/api/v1/query")
 def post() -> Response:
@@ -61,7 +60,7 @@ def post() -> Response:
     only_parameters("format")
     if request.mimetype != "application/json":
         raise Problem(415, "media_type", "a query's Content-Type is application/json")
-    query, format_ = _read(lambda: msgspec.json.decode(request.get_data(cache=False), type=Query)), _format()
+    query, format_ = _read(lambda: msgspec.json.decode(request.get_data(cache=False)), strict=True), _format()
     return _answer(app, query, format_)
 
 
@@ -70,7 +69,7 @@ def get() -> Response:
     """Answer the same query in the address: lists are joined by commas, filters and compare are JSON."""
     app = app_by_read_key()
     only_parameters(*_JOINED, *_WRITTEN, *_PLAIN, *_PAGE, "format")
-    query, format_ = _read(lambda: msgspec.convert(_members(), Query, strict=False)), _format()
+    query, format_ = _read(_members, strict=False), _format()
     return _answer(app, query, format_)
 
 
@@ -89,13 +88,25 @@ def _list(text: str) -> list[str]:
     return text.split(",") if text else []
 
 
-def _read(read: Callable[[], T]) -> T:
+def _read(members: Callable[[], Any], *, strict: bool) -> Query:
     try:
-        return read()
-    except msgspec.ValidationError as error:
-        raise Problem(400, "query_shape", f"a query has the documented members, each of its kind: {error}") from None
-    except (msgspec.DecodeError, UnicodeError):
+        given = members()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         raise Problem(400, "json", "this is not valid JSON") from None
+    try:
+        return msgspec.convert(given, Query, strict=strict)
+    except msgspec.ValidationError as error:
+        raise Problem(400, "query_shape", _broken(given, str(error))) from None
+
+
+def _broken(given: Any, error: str) -> str:
+    """Say what a query is, in place of what msgspec says of a member that has a rule in words."""
+    for name, rule in RULES.items():
+        if f"`$.{name}" in error or error.endswith(f"required field `{name}`"):
+            value = given.get(name)
+            shown = "nothing" if value is None else str(value)[:LONGEST_SHOWN]
+            return f"{rule}; got {shown}"
+    return f"a query has the documented members, each of its kind: {error}"
 
 
 def _format() -> str:

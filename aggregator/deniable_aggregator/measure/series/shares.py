@@ -66,7 +66,7 @@ def share_lines(
         if each.released.declared is current and each.released.note.closed:
             kept.append((each, some))
     changes, trends = _changes(metric.period, kept, level), _trends(kept, level)
-    shifted = _shifted(current, [*_earlier(current, past, places), *kept], len(values))
+    shifted = _shifted(current, [*_earlier(current, past, places), *kept], whole.hypotheses)
     lines = [
         Line(
             kind="share",
@@ -108,11 +108,11 @@ def _earlier(current: Declared, past: Sequence[Estimated], places: list[int]) ->
     return [(each, some_values(estimate, places)) for each, estimate in decodes if estimate]
 
 
-def _shifted(current: Declared, kept: Sequence[tuple[Estimated, Estimate]], values: int) -> dict[int, list[Shift]]:
-    """Find the shifts of each line; of yes and no one is as the other."""
+def _shifted(current: Declared, kept: Sequence[tuple[Estimated, Estimate]], hypotheses: int) -> dict[int, list[Shift]]:
+    """Find the shifts of each line."""
     if current.metric.least_shift is None or not kept:
         return {}
     gathered, estimates = [each for each, _ in kept], [each for _, each in kept]
     course = Course.of_shares([each.at for each in gathered], estimates, [each.repeats for each in gathered])
-    level = shift.confidence(1 if current.metric.type == "boolean" else values)
+    level = shift.confidence(hypotheses)
     return seen_shifts(current, gathered, course, [each.interval(level) for each in estimates], level)

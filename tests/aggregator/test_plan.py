@@ -226,7 +226,7 @@ def test_arms_are_sized(run):
     assert "149,977" in table.splitlines()[1]
     once = next(line for line in table.splitlines() if line.startswith("an arm: "))
     assert "one look" in once
-    assert "deniable lint" in once
+    assert "deniable registry lint" in once
 
 
 def test_arms_are_sized_without_users(run, declared):

@@ -233,7 +233,7 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
     ]
     if terms.difference is not None:
         needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"
-        often = "An experiment may be looked at often, and needs more: deniable lint tells how many people"
+        often = "An experiment may be looked at often, and needs more: deniable registry lint tells how many people"
         lines.append(f"an arm: {needs}, with one look. {often}.")
     for row in rows:
         if row.resolved and not row.cell:

@@ -45,6 +45,8 @@ _SAYS = (
 class Incomparable(Refusal):
     """The two sides cannot be compared."""
 
+    code = "incomparable"
+
 
 class Compared(Struct, frozen=True, forbid_unknown_fields=True):
     """A side of a comparison.

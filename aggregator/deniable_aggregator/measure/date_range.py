@@ -18,6 +18,8 @@ __all__ = ["DateRange", "Earlier", "UnknownRange", "names_between", "read"]
 class UnknownRange(Refusal):
     """The date range cannot be read."""
 
+    code = "date_range"
+
 
 class DateRange(NamedTuple):
     """The time that a query is about.

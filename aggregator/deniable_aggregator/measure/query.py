@@ -79,17 +79,25 @@ Cell = str | int | float | bool | None
 class UnknownDimension(Refusal):
     """A metric has no such dimension, or the dimension has no such value."""
 
+    code = "dimension"
+
 
 class Summed(Refusal):
     """A filter asks for the sum of several cells."""
+
+    code = "filter"
 
 
 class IncompatibleMembers(Refusal):
     """Two members of the query exclude each other."""
 
+    code = "query_conflict"
+
 
 class QueryTooLarge(Refusal):
     """The query asks for more than is computed at once."""
+
+    code = "query_too_large"
 
 
 class Filter(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

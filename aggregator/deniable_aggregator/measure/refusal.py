@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from deniable.errors import ParameterError
 from deniable.registry.period import bounds
@@ -30,13 +30,15 @@ __all__ = [
 
 
 class Refusal(Exception):  # noqa: N818 - it is an answer
-    """Base class of refusals.
+    """Base class of refusals. Each has a stable `code`.
 
     Parameters
     ----------
     detail
         The rule, and what to ask for instead.
     """
+
+    code: ClassVar[str]
 
     def __init__(self, detail: str) -> None:
         super().__init__(detail)
@@ -46,9 +48,13 @@ class Refusal(Exception):  # noqa: N818 - it is an answer
 class UnknownPeriod(Refusal):
     """The metric has no such period."""
 
+    code = "period"
+
 
 class UnknownCell(Refusal):
     """The metric has no such cell."""
+
+    code = "segment"
 
 
 class WithheldCell(Refusal):
@@ -61,6 +67,8 @@ class WithheldCell(Refusal):
     instead
         The nearest cell that is published; None: all reports.
     """
+
+    code = "withheld"
 
     def __init__(self, detail: str, instead: str | None) -> None:
         super().__init__(detail)

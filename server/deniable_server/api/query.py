@@ -11,11 +11,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from deniable_aggregator.measure import published
-from deniable_aggregator.measure.comparison import Incomparable, compare
+from deniable_aggregator.measure.comparison import compare
 from deniable_aggregator.measure.estimates import LEVEL
 from deniable_aggregator.measure.measurement import Listed
 from deniable_aggregator.measure.query import LEVELS, RULES
-from deniable_aggregator.measure.refusal import UnknownCell, UnknownPeriod, WithheldCell
+from deniable_aggregator.measure.refusal import Refusal, WithheldCell
 from deniable_aggregator.measure.series import series
 from deniable_aggregator.publish import release
 from deniable_server.api.audit_trail import kept
@@ -175,14 +175,10 @@ def refusals() -> Iterator[None]:
     """Turn a refusal to measure a metric into an answer."""
     try:
         yield
-    except UnknownPeriod as refusal:
-        raise Problem(400, "period", refusal.detail) from None
-    except UnknownCell as refusal:
-        raise Problem(400, "segment", refusal.detail) from None
-    except Incomparable as refusal:
-        raise Problem(400, "incomparable", refusal.detail) from None
     except WithheldCell as refusal:
-        raise Problem(403, "withheld", refusal.detail, instead=refusal.instead) from None
+        raise Problem(403, refusal.code, refusal.detail, instead=refusal.instead) from None
+    except Refusal as refusal:
+        raise Problem(400, refusal.code, refusal.detail) from None
 
 
 def only_parameters(*names: str) -> None:

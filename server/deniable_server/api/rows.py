@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -16,28 +15,17 @@ from werkzeug.http import quote_etag
 
 import deniable
 from deniable_aggregator.audit.entry import LONGEST
-from deniable_aggregator.measure.comparison import Incomparable
-from deniable_aggregator.measure.date_range import UnknownRange
 from deniable_aggregator.measure.look_up import look_up, state_of
-from deniable_aggregator.measure.query import (
-    MOST_ROWS,
-    RULES,
-    IncompatibleMembers,
-    Page,
-    Query,
-    QueryTooLarge,
-    Summed,
-    UnknownDimension,
-)
+from deniable_aggregator.measure.query import MOST_ROWS, RULES, Page, Query
 from deniable_aggregator.measure.rows import rows
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.auth import app_by_read_key
 from deniable_server.api.export import FORMATS, JSON
-from deniable_server.api.query import LONGEST_SHOWN, only_parameters, versions_asked
+from deniable_server.api.query import LONGEST_SHOWN, only_parameters, refusals, versions_asked
 from deniable_server.http.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from deniable_aggregator.measure.look_up import Published
     from deniable_server.service import App
@@ -125,7 +113,7 @@ def _answer(app: App, query: Query, name: str) -> Response:
         raise Problem(501, "no_export", f"this server writes no {name}: install it with 'deniable[export]'")
     query = replace(query, pagination=query.pagination or (Page() if form is JSON else Page(MOST_ROWS)))
     versions = [versions_asked(app, each) for each in query.metrics]
-    with _refusals():
+    with refusals():
         several = look_up(app, query, versions, datetime.now(UTC))
         g.told = _told(query, several)
         encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
@@ -178,22 +166,3 @@ def _told(query: Query, several: Sequence[Published]) -> dict[str, str | int]:
         "level": str(query.level),
     }
     return {name: text for name, text in told.items() if 0 < len(text) <= LONGEST}
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Turn the refusal of a query into an answer."""
-    try:
-        yield
-    except UnknownDimension as refusal:
-        raise Problem(400, "dimension", refusal.detail) from None
-    except Summed as refusal:
-        raise Problem(400, "filter", refusal.detail) from None
-    except UnknownRange as refusal:
-        raise Problem(400, "date_range", refusal.detail) from None
-    except Incomparable as refusal:
-        raise Problem(400, "incomparable", refusal.detail) from None
-    except IncompatibleMembers as refusal:
-        raise Problem(400, "query_conflict", refusal.detail) from None
-    except QueryTooLarge as refusal:
-        raise Problem(400, "query_too_large", refusal.detail) from None

@@ -15,7 +15,7 @@ from deniable_aggregator.inference.some_values import some_values
 from deniable_aggregator.measure.differing import between, differing_means, moved
 from deniable_aggregator.measure.estimates import decoded
 from deniable_aggregator.measure.merge import Decoded, common
-from deniable_aggregator.measure.numbers import QUANTILES, centre_of, spread_of, to_number
+from deniable_aggregator.measure.numbers import QUANTILES, centre_of, course_of, spread_of, to_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -246,8 +246,7 @@ def trends(course: Sequence[tuple[int, Lines]], level: float) -> NDArray[np.floa
         found = slope(Course.of_shares(times, [each.shares for each in lines if each.shares], [each.repeats for each in lines]))
         return None if found is None else np.array([found.estimate, *found.interval(level)])
     centres = [each.centre for each in lines if each.centre]
-    columns = (np.array([[getattr(centre, name)] for centre in centres]) for name in ("place", "stderr", "spread"))
-    found = slope(Course(times, [each.n for each in lines], [each.repeats for each in lines], *columns))
+    found = slope(course_of(times, [each.n for each in lines], [each.repeats for each in lines], centres))
     if found is None:
         return None
     rises = np.full((3, len(last.labels)), _UNKNOWN)

@@ -7,6 +7,7 @@ from itertools import combinations
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from msgspec.structs import replace
 from scipy.special import ndtri
 
@@ -22,6 +23,7 @@ from deniable_aggregator.decode.mean import mean
 from deniable_aggregator.decode.multiple_testing import tail
 from deniable_aggregator.decode.order import order
 from deniable_aggregator.decode.strict import strict_quantile
+from deniable_aggregator.inference.slope import Course
 from deniable_aggregator.measure.measurement import (
     Chosen,
     NumberEstimate,
@@ -34,7 +36,7 @@ from deniable_aggregator.measure.measurement import (
 from deniable_aggregator.measure.remembered import once
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from deniable.declared import Declared
     from deniable.registry import Metric
@@ -47,6 +49,7 @@ __all__ = [
     "Centre",
     "centre_of",
     "chosen_of",
+    "course_of",
     "number_of",
     "order_of",
     "spread_of",
@@ -77,6 +80,12 @@ class Centre(NamedTuple):
     spread: float
     interval: Callable[[float], tuple[float, float]]
     respondents: Callable[[float], tuple[float, float]]
+
+
+def course_of(times: Sequence[int], reports: Sequence[int], repeats: Sequence[float], centres: Sequence[Centre]) -> Course:
+    """Return the course of a mean: its times, reports and repeats as of `Course`, and what was estimated at each time."""
+    columns = (np.array([[getattr(centre, name)] for centre in centres]) for name in ("place", "stderr", "spread"))
+    return Course(times, reports, repeats, *columns)
 
 
 def number_of(declared: Declared, counted: Tally, repeats: float, level: float) -> NumberEstimate | None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable_aggregator.inference import shift
-from deniable_aggregator.inference.slope import Course, slope
+from deniable_aggregator.inference.slope import slope
 from deniable_aggregator.measure.differing import differing_means, moved
-from deniable_aggregator.measure.numbers import centre_of, spread_of, to_number
+from deniable_aggregator.measure.numbers import centre_of, course_of, spread_of, to_number
 from deniable_aggregator.measure.series.answer import Change, Line, Point, Shift, Trend
 from deniable_aggregator.measure.series.changes import change, compared, seen_shifts, through
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from deniable.declared import Declared
     from deniable.registry import Metric
+    from deniable_aggregator.inference.slope import Course
     from deniable_aggregator.measure.numbers import Centre
     from deniable_aggregator.measure.series.released import Estimated
 
@@ -88,9 +89,8 @@ def _mean_trend(current: Declared, kept: Sequence[tuple[Estimated, Centre]], lev
 
 def _mean_course(kept: Sequence[tuple[Estimated, Centre]]) -> tuple[list[Estimated], Course]:
     gathered = [each for each, _ in kept]
-    columns = (np.array([[getattr(centre, name)] for _, centre in kept]) for name in ("place", "stderr", "spread"))
     times, reports = [each.at for each in gathered], [each.counted.n for each in gathered]
-    return gathered, Course(times, reports, [each.repeats for each in gathered], *columns)
+    return gathered, course_of(times, reports, [each.repeats for each in gathered], [centre for _, centre in kept])
 
 
 def _mean_shifts(current: Declared, kept: Sequence[tuple[Estimated, Centre]]) -> list[Shift]:

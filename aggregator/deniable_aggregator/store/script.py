@@ -61,6 +61,7 @@ class Script:
         self._text, self._sha = _read(names)
         self._client = client
         self._one = None if isinstance(client, Cluster) else (client.connection_pool, _idle_of(client.connection_pool))
+        self._again = _LOST if isinstance(client, Cluster) else redis.ConnectionError
 
     def __call__(self, keys: Sequence[str], args: Sequence[Any], *, replicas: int = 0) -> Any:
         """Run the script.
@@ -81,15 +82,11 @@ class Script:
             pool, unused = self._one or self._at(keys[0])
             idle = unused.here()
             return self._run(pool, idle, _taken(pool, idle), keys, args, replicas)
-        except _LOST as error:
+        except (*_LOST, redis.TimeoutError) as error:
             if isinstance(self._client, Cluster):
                 self._client.refresh()
-            elif not isinstance(error, redis.ConnectionError):
+            if not isinstance(error, self._again):
                 raise
-        except redis.TimeoutError:
-            if isinstance(self._client, Cluster):
-                self._client.refresh()
-            raise
         pool, unused = self._one or self._at(keys[0])
         # Unlike those that are idle, one of the pool is known to be open.
         return self._run(pool, unused.here(), pool.get_connection(), keys, args, replicas)

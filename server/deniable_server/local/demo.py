@@ -15,7 +15,7 @@ import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import sqrt
 from pathlib import Path
 from secrets import token_hex, token_urlsafe
@@ -67,10 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
     elif arguments.column or arguments.string:
         raise ConfigurationError("--column and --string name columns of --input FILE.csv, which is missing")
     else:
-        everybody = population.flights()
+        everybody = population.flights(year=arguments.year)
     people = everybody.sample(arguments.devices, arguments.seed)
-    if not arguments.year:
-        people = replace(people, year=None)
     with tempfile.TemporaryDirectory(prefix="deniable-demo-") as folder:
         # In a given store the demo uses a new app, so that earlier reports are not in its sums.
         app = f"demo-{token_hex(4)}" if arguments.redis_url else "demo"

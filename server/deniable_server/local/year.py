@@ -189,7 +189,7 @@ class Year:
             yield Found(f"shift: {shift['direction']} on {span}", true, shift["size"], *shift["interval"])
 
     def _months(self, get: Callable[[str], Any], level: float) -> Found:
-        """Compare the latest flights in the two whole months in which the true shares are furthest apart."""
+        """Compare the two whole months in which the true shares are furthest apart."""
         months = _shares((f"{flight.day:%Y-%m}", flight.late) for flight in self.moved)
         whole = sorted(months)[1:-1]
         a, b = min(whole, key=months.__getitem__), max(whole, key=months.__getitem__)

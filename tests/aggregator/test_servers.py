@@ -242,6 +242,39 @@ def test_a_slot_is_moved_under_load(cluster):
     assert all(transient(error) for thread in threads for error in thread.errors)
 
 
+def asked(servers):
+    """Count how often servers were asked which of them has what."""
+    return sum(server.info("commandstats").get("cmdstat_cluster|slots", {"calls": 0})["calls"] for server in servers)
+
+
+def test_the_cluster_is_asked_once_a_second(cluster, monkeypatch):
+    """A first failure asks at once. What others hear meanwhile or soon after, they have from it."""
+    now = [1000.0]
+    monkeypatch.setattr("deniable_aggregator.store.cluster.time.monotonic", lambda: now[0])
+    for elapsed in (0, 1, 3600):
+        now[0] += elapsed
+        before = asked(primaries(cluster))
+        threads = [threading.Thread(target=cluster.refresh) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert asked(primaries(cluster)) == before + 1
+
+
+def test_a_moved_slot_is_followed_without_asking(cluster):
+    """Right after the cluster was asked, what a primary says of one slot is enough."""
+    store = Store(cluster, "shop")
+    cluster.refresh()
+    for _ in range(2):
+        new = move(cluster, store)
+        before = asked(primaries(cluster))
+        assert append(store, "a") in {"appended", "duplicate"}
+        assert asked(primaries(cluster)) == before
+        assert primary(cluster, store.stream).echo("here") == b"here"
+        assert about.connection(primary(cluster, store.stream))["port"] == about.connection(new)["port"]
+
+
 def await_promotion(machines, killed):
     """Wait until another server takes the writes of one that was killed."""
     others = [each for each in machines.all if each is not killed and each.process and "--sentinel" not in each.settings]
@@ -380,11 +413,13 @@ def test_calls_that_fail_cost_no_connections(machines):
     gone = about.connection(other)["port"]
     next(machine for machine in machines.all if machine.port == gone).kill()
     wait(lambda: one.execute_command("CLUSTER INFO")["cluster_state"] == "fail")
-    before = int(one.info("clients")["connected_clients"])
+    living = [server for server in primaries(client) if server is not other]
+    before, asked_before, began = int(one.info("clients")["connected_clients"]), asked(living), time.monotonic()
     for number in range(30):
         with pytest.raises(redis.exceptions.ClusterDownError):
             append(store, f"b{number}")
     assert int(one.info("clients")["connected_clients"]) <= before + 1
+    assert asked(living) - asked_before <= 2 + time.monotonic() - began
     client.close()
 
 

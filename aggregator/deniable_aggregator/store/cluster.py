@@ -7,6 +7,7 @@ cluster client around a command costs more than the command.
 
 from __future__ import annotations
 
+import time
 from functools import wraps
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import redis
 from redis.cluster import ClusterNode, RedisCluster
 from redis.crc import key_slot
-from redis.exceptions import RedisClusterException
+from redis.exceptions import MovedError, RedisClusterException
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 __all__ = ["Cluster"]
+
+_EVERY = 1.0  # seconds
 
 
 class Cluster:
@@ -39,6 +42,8 @@ class Cluster:
         self._places, self._options = places, options
         self._lock = Lock()
         self._reached: RedisCluster | None = None
+        self._refreshing = Lock()
+        self._refreshed = -_EVERY
 
     def __getattr__(self, name: str) -> Any:
         """Return a command of the cluster."""
@@ -66,9 +71,30 @@ class Cluster:
         client = self._client()
         return [_of(client, node) for node in client.get_primaries()]  # type: ignore[no-untyped-call]
 
-    def refresh(self) -> None:
-        """Ask the cluster again which primary has what."""
-        _telling(self._client().nodes_manager.initialize)()
+    def refresh(self, error: Exception | None = None) -> None:
+        """Ask the cluster again which primary has what, once a second at most.
+
+        Calls that fail while one thread asks wait for what it hears. Those that fail soon after go by that, too.
+
+        Parameters
+        ----------
+        error
+            Of the call that failed. If it says that a slot was moved, and where to, this is believed without asking.
+
+        Raises
+        ------
+        StoreError
+            If no node answers.
+        """
+        nodes = self._client().nodes_manager
+        with self._refreshing:
+            if time.monotonic() >= self._refreshed + _EVERY:
+                try:
+                    _telling(nodes.initialize)()
+                finally:
+                    self._refreshed = time.monotonic()
+            elif isinstance(error, MovedError) and error.slot_id in nodes.slots_cache:
+                nodes.move_slot(error)
 
     def pipeline(self, transaction: bool = False) -> Any:  # noqa: FBT001, FBT002 - as in redis-py
         """Return a pipeline. Its commands may go to several primaries."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis
-from machines import SLOTS, wait
+from machines import SLOTS, move, wait
 from redis.crc import key_slot
 
 from deniable_aggregator.store import Store, about, connect, health
@@ -205,21 +205,6 @@ def test_the_shipped_user_takes_uploads_on_a_cluster(cluster):
         server.execute_command("ACL", "DELUSER", "me")
 
 
-def move(cluster, store):
-    """Move the slot of an app to another primary while a thread yields; return a client of the new one."""
-    slot, old = key_slot(store.stream.encode()), primary(cluster, store.stream)
-    new = next(server for server in primaries(cluster) if server is not old)
-    new_id, old_id = (server.execute_command("CLUSTER MYID").decode() for server in (new, old))
-    new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
-    old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
-    port = new.connection_pool.connection_kwargs["port"]
-    while keys := old.execute_command("CLUSTER GETKEYSINSLOT", slot, 10):
-        old.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "REPLACE", "KEYS", *keys)
-    for server in (new, old, *primaries(cluster)):
-        server.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
-    return new
-
-
 def test_a_slot_is_moved_under_load(cluster):
     """Uploads go on while an app moves to another primary and back: all that were answered are there, none twice."""
     store = Store(cluster, "shop")
@@ -231,7 +216,7 @@ def test_a_slot_is_moved_under_load(cluster):
         wait(lambda: all(thread.is_alive() for thread in threads))
         time.sleep(0.1)
         before = sum(len(thread.answered) for thread in threads)
-        move(cluster, store)
+        move(cluster, store.stream)
         wait(lambda before=before: sum(len(thread.answered) for thread in threads) > before + 10)
     for thread in threads:
         thread.over.set()
@@ -267,19 +252,12 @@ def test_a_moved_slot_is_followed_without_asking(cluster):
     store = Store(cluster, "shop")
     cluster.refresh()
     for _ in range(2):
-        new = move(cluster, store)
+        new = move(cluster, store.stream)
         before = asked(primaries(cluster))
         assert append(store, "a") in {"appended", "duplicate"}
         assert asked(primaries(cluster)) == before
         assert primary(cluster, store.stream).echo("here") == b"here"
         assert about.connection(primary(cluster, store.stream))["port"] == about.connection(new)["port"]
-
-
-def await_promotion(machines, killed):
-    """Wait until another server takes the writes of one that was killed."""
-    others = [each for each in machines.all if each is not killed and each.process and "--sentinel" not in each.settings]
-    before = sum(each.primary for each in others)
-    wait(lambda: sum(each.primary for each in others) > before, 30)
 
 
 @pytest.mark.parametrize("kind", ["cluster", "sentinels"])
@@ -290,8 +268,7 @@ def test_a_primary_dies_under_load(machines, kind):
     store = Store(client, "shop")
     store.join()
     assert append(store, "first") == "appended"
-    port = about.connection(primary(client, store.stream))["port"]
-    dying = next(machine for machine in machines.all if machine.port == port)
+    dying = machines.at(primary(client, store.stream))
     threads = [Uploads(Store(client, "shop")) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -306,7 +283,7 @@ def test_a_primary_dies_under_load(machines, kind):
     dying.kill()
     for thread in again:
         thread.start()
-    await_promotion(machines, dying)
+    machines.await_promotion(dying)
     wait(lambda: sum(len(thread.answered) for thread in again) > 50, 30)
     for thread in again:
         thread.over.set()
@@ -380,9 +357,8 @@ def test_nothing_answered_is_lost_with_its_machine(machines):
     client = connect(url)
     store = Store(client, "shop", Durability("replicated"))
     append(store, "first")
-    port = about.connection(primary(client, store.stream))["port"]
-    dying = next(machine for machine in machines.all if machine.port == port)
-    lagging = next(each for each in machines.all if each.client.info("replication").get("master_port") == port)
+    dying = machines.at(primary(client, store.stream))
+    lagging = next(each for each in machines.all if each.client.info("replication").get("master_port") == dying.port)
     lagging.stop()
     uploads = [Uploads(Store(client, "shop", Durability("replicated"))) for _ in range(2)]
     for each in uploads:
@@ -390,7 +366,7 @@ def test_nothing_answered_is_lost_with_its_machine(machines):
     wait(lambda: sum(len(each.answered) for each in uploads) > 200)
     dying.kill()
     lagging.go_on()
-    await_promotion(machines, dying)
+    machines.await_promotion(dying)
     before = sum(len(each.answered) for each in uploads)
     wait(lambda: sum(len(each.answered) for each in uploads) > before + 50, 30)
     for each in uploads:
@@ -410,8 +386,7 @@ def test_calls_that_fail_cost_no_connections(machines):
     stores = {primary(client, store.stream): store for store in (Store(client, app) for app in APPS)}
     (one, store), (other, _), *_ = stores.items()
     assert append(store, "a") == "appended"
-    gone = about.connection(other)["port"]
-    next(machine for machine in machines.all if machine.port == gone).kill()
+    machines.at(other).kill()
     wait(lambda: one.execute_command("CLUSTER INFO")["cluster_state"] == "fail")
     living = [server for server in primaries(client) if server is not other]
     before, asked_before, began = int(one.info("clients")["connected_clients"]), asked(living), time.monotonic()

@@ -268,6 +268,8 @@ def test_a_primary_dies_under_load(machines, kind):
     store = Store(client, "shop")
     store.join()
     assert append(store, "first") == "appended"
+    idle = Store(connect(url), "shop")
+    assert idle.now() > 0
     dying = machines.at(primary(client, store.stream))
     threads = [Uploads(Store(client, "shop")) for _ in range(2)]
     for thread in threads:
@@ -284,6 +286,7 @@ def test_a_primary_dies_under_load(machines, kind):
     for thread in again:
         thread.start()
     machines.await_promotion(dying)
+    wait(idle.now)  # nothing else has told its client that another server has the app
     wait(lambda: sum(len(thread.answered) for thread in again) > 50, 30)
     for thread in again:
         thread.over.set()
@@ -302,6 +305,7 @@ def test_a_primary_dies_under_load(machines, kind):
     assert store.backlog() == 0
     assert int(store._client.get("{shop}:tally:" + "|".join(map(str, THEME)))[:8].hex(), 16) == total
     client.close()
+    idle._client.close()
 
 
 def test_the_slots_are_all_there():

@@ -23,17 +23,21 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Self
 
+    from deniable_aggregator.store.cluster import Cluster
+
 SLOTS = 16_384
 
 
 def wait(until: Callable[[], object], seconds: float = 20.0) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + seconds
+    deadline, last = time.monotonic() + seconds, None
     while True:
-        with suppress(redis.RedisError):
+        try:
             if until():
                 return
-        assert time.monotonic() < deadline, "it did not come about in time"
+        except redis.RedisError as error:
+            last = error
+        assert time.monotonic() < deadline, f"it did not come about in time; last error: {last}"
         time.sleep(0.02)
 
 
@@ -194,8 +198,10 @@ class Machines:
             machine.kill()
 
 
-def move(client: redis.Redis, key: str) -> redis.Redis:
+def move(client: Cluster, key: str) -> redis.Redis:
     """Move the slot of a key to another primary of a cluster, keys first, as redis-cli does; return a client of it."""
+    client.refresh()
+    client.exists(key)  # if it was moved since then, the client knows now
     slot, old = key_slot(key.encode()), primary(client, key)
     new = next(server for server in primaries(client) if server is not old)
     new_id, old_id = (server.execute_command("CLUSTER MYID").decode() for server in (new, old))

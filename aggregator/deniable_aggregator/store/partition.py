@@ -145,10 +145,21 @@ class Partition:
         """Open a table of the partition."""
         return Table(self._client, kind.of(self.name, *parts))
 
-    def part(self, amount: int) -> int:
-        """Return its part of a limit: an equal share, and four standard deviations of what chance may send here in addition."""
+    def part(self, amount: int, cost: int = 1) -> int:
+        """Return its part of a limit.
+
+        It is an equal share, four standard deviations of what chance may send here in addition, and one upload, which may be
+        larger than the share.
+
+        Parameters
+        ----------
+        amount
+            Allowed in the whole app.
+        cost
+            Of one upload.
+        """
         share = -(-amount // self.among)
-        return share if self.among == 1 else min(amount, share + 4 * (isqrt(share) + 1))
+        return share if self.among == 1 else min(amount, share + 4 * isqrt(share * cost) + cost)
 
     def script(self, *names: str) -> Script:
         """Open a script, by the names of its parts."""

@@ -544,6 +544,25 @@ def test_a_threshold_that_is_raised(shop):
     assert shop.published("theme") == {(TODAY, ""): 200, (days(2)[1], ""): 900}
 
 
+@pytest.mark.parametrize("left", [0, 150, 201, 299])
+def test_what_the_store_lost_shows_in_no_difference(shop, left):
+    """A primary that lost the last commits may keep fewer reports than are published, or too few more for another step."""
+    for _ in range(3):
+        shop.counted("theme", 100)
+        Publisher(shop.store, shop.registry).publish(NOON)
+    assert shop.published("theme") == {(TODAY, ""): 200}
+    whole = shop.stratum("theme")
+    before = shop.store.releases.read(mechanisms.of(shop.registry.metrics["theme"]).layout, [whole])
+    for each in shop.store.partitions:
+        shop.store._client.delete(each.tallies.key(tallies.name(whole)))
+    shop.count("theme", [0, left, 0])
+    shop.publisher.publish(CLOSED)
+    assert shop.store.releases.read(before.layout, [whole]) == before
+    (note,) = release.listed(shop.store, "theme").values()
+    assert (note.n, note.closed) == (200, True)
+    assert [each.n for each in release.summaries(shop.store).values()] == [200]
+
+
 def test_copies_of_one_answer_are_not_joined(real_redis):
     """Where devices keep a noisy answer, reports of several periods are copies of it: each period is published by itself."""
     kept = 'mechanism = "l_grr"\nepsilon_permanent = 2.0\ndescription = "Which theme"'

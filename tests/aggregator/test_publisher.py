@@ -556,6 +556,8 @@ def test_what_the_store_lost_shows_in_no_difference(shop, left):
     for each in shop.store.partitions:
         shop.store._client.delete(each.tallies.key(tallies.name(whole)))
     shop.count("theme", [0, left, 0])
+    told = {metric.id: n for metric, n in shop.publisher.unpublished().items()}
+    assert told["theme"] == max(0, left - 200)
     shop.publisher.publish(CLOSED)
     assert shop.store.releases.read(before.layout, [whole]) == before
     (note,) = release.listed(shop.store, "theme").values()

@@ -262,6 +262,18 @@ def test_dead_letters_of_all_partitions_are_shown(shop):
     assert len(letters) == 0
 
 
+def test_dead_letters_are_no_more_than_of_one_partition(shop, monkeypatch):
+    """Each partition keeps its part of as many as an undivided app keeps; a block of the stream may be too many."""
+    monkeypatch.setattr(partition, "_DEAD_LETTERS", 300)
+    first, *_ = shop.partitions
+    first.join()
+    for _ in range(250):
+        shop._client.xadd(first.stream, {"d": b"no batch"})
+    ((_, entries),) = shop._client.xreadgroup(GROUP, "w", {first.stream: ">"})
+    assert all(first.bury("w", id_, "no") for id_, _ in entries)
+    assert 100 <= len(DeadLetters(shop)) <= 200
+
+
 def test_erasure_reaches_every_partition(shop):
     """Data, and what comes later; the other metric stays."""
     from deniable_aggregator.deletion.erase import Erased, Removal

@@ -48,7 +48,7 @@ GROUP = "agg"
 MOST = 64
 """Partitions that an app may have."""
 _SLOTS = 1 << 14  # of a cluster
-_DEAD_LETTERS = 10_000
+_DEAD_LETTERS = 10_000  # of an app
 _HOUR = 3600  # the shortest period, and the finest time that is stored
 
 
@@ -316,7 +316,8 @@ class Partition:
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
         """Move an entry that cannot be counted to the dead letters; return False if this consumer no longer owns it."""
-        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, _DEAD_LETTERS]))
+        cap = -(-_DEAD_LETTERS // self.among)
+        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, cap]))
 
     def leave(self, consumer: str) -> bool:
         """Delete a consumer, unless it has entries pending, which would be lost."""

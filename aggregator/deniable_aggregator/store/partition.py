@@ -48,7 +48,7 @@ GROUP = "agg"
 MOST = 64
 """Partitions that an app may have."""
 _SLOTS = 1 << 14  # of a cluster
-_DEAD_LETTERS = 10_000
+_DEAD_LETTERS = 10_000  # of an app
 _HOUR = 3600  # the shortest period, and the finest time that is stored
 
 
@@ -145,10 +145,21 @@ class Partition:
         """Open a table of the partition."""
         return Table(self._client, kind.of(self.name, *parts))
 
-    def part(self, amount: int) -> int:
-        """Return its part of a limit: an equal share, and four standard deviations of what chance may send here in addition."""
+    def part(self, amount: int, cost: int = 1) -> int:
+        """Return its part of a limit.
+
+        It is an equal share, four standard deviations of what chance may send here in addition, and one upload, which may be
+        larger than the share.
+
+        Parameters
+        ----------
+        amount
+            Allowed in the whole app.
+        cost
+            Of one upload.
+        """
         share = -(-amount // self.among)
-        return share if self.among == 1 else min(amount, share + 4 * (isqrt(share) + 1))
+        return share if self.among == 1 else min(amount, share + 4 * isqrt(share * cost) + cost)
 
     def script(self, *names: str) -> Script:
         """Open a script, by the names of its parts."""
@@ -305,7 +316,8 @@ class Partition:
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
         """Move an entry that cannot be counted to the dead letters; return False if this consumer no longer owns it."""
-        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, _DEAD_LETTERS]))
+        cap = -(-_DEAD_LETTERS // self.among)
+        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, cap]))
 
     def leave(self, consumer: str) -> bool:
         """Delete a consumer, unless it has entries pending, which would be lost."""

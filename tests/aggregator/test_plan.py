@@ -154,7 +154,7 @@ def test_the_first_release_comes_when_the_publisher_makes_it(real_redis):
     stratum = Stratum("x", 1, fingerprint(metric, mechanisms.of(metric).canonical), "2026-11-21", "")
     made = []
     for cells in ([100, 0], [99, 0], [1, 0]):
-        assert store.commit("test", [], {stratum: np.array(cells, np.int64)}, int(noon)) == []
+        assert store.partitions[0].commit("test", [], {stratum: np.array(cells, np.int64)}, int(noon)) == []
         made.append(len(Publisher(store, shop).publish(noon)))
     assert made == [0, 0, 1]
     assert first_release(metric, shop.publication, 2400.0) == timedelta(hours=2)
@@ -211,6 +211,22 @@ def test_numbers_and_sets(run):
     few, many = (json.loads(out)["plan"][0] for out in (few, many))
     assert many["error"] == pytest.approx(2 * few["error"])
     assert many["detects"] > 2 * few["detects"]
+
+
+def test_what_the_test_of_all_values_sees(run, declared):
+    """Of two values it is what a single one shows, of more values more; sets, numbers and searches have no such test."""
+    made = {}
+    for size in (2, 16, 128):
+        out = run("--values", size, "--epsilon", "1", "--mechanism", "grr", "--users", "1e6", "--json")[1]
+        (made[size],) = json.loads(out)["plan"]
+    assert made[2]["overall"] == pytest.approx(made[2]["difference"], rel=0.01)
+    assert made[16]["overall"] > 1.3 * made[16]["difference"]
+    assert made[128]["overall"] > 2 * made[128]["difference"]
+    told = json.loads(run(declared, "--users", "1e5", "--json")[1])["plan"]
+    assert [each["metric"] for each in told if each["overall"] is not None] == ["theme"] * 4
+    out = run(declared, "--users", "1e5")[1]
+    assert "overall" in out.splitlines()[0]
+    assert "\noverall: " in out
 
 
 def test_arms_are_sized(run):

@@ -346,7 +346,7 @@ class Stage:
     def drain(self, workers: Workers, seed: int) -> None:
         """Have the rest counted by workers that nobody kills."""
         deadline = time.monotonic() + 120
-        while (self.store.backlog() or self.store.staging.settled() is None) and time.monotonic() < deadline:
+        while (self.store.backlog() or self.store.settled() is None) and time.monotonic() < deadline:
             workers.tend()
             workers.start(seed, 0.0, 1)
             time.sleep(0.05)
@@ -359,13 +359,13 @@ class Stage:
             self._compare(run, name, payloads)
         if backlog := self.store.backlog():
             faults.append(f"{backlog} batches are not counted")
-        if self.store.staging.settled() is None:
+        if self.store.settled() is None:
             faults.append("a commit is added in part")
-        run.done["in pieces"] += self.store.staging.settled() or 0
+        run.done["in pieces"] += self.store.settled() or 0
         if dead := len(DeadLetters(self.store)):
             faults.append(f"{dead} batches were put aside")
-        self.store.join()
-        if self.store._client.xpending(self.store.stream, GROUP)["pending"]:
+        self.store.partitions[0].join()
+        if self.store._client.xpending(self.store.partitions[0].stream, GROUP)["pending"]:
             faults.append("something is in a worker's hands still")
 
     def _accepted(self, run: Run, uploads: list[Upload]) -> dict[str, bytes]:

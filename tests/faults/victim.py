@@ -15,8 +15,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from deniable.cli import main
-from deniable_aggregator import store
-from deniable_aggregator.store import Store
+from deniable_aggregator.store import Store, deltas
 
 
 def arm(seed: str, rate: float, record: str) -> None:
@@ -25,7 +24,7 @@ def arm(seed: str, rate: float, record: str) -> None:
     commit, read_response = Store.commit, AbstractConnection.read_response
     inside = False
     if chance.random() < 0.5:  # nearly every commit is made in pieces
-        store.AT_ONCE, store._PIECE = 5, 4
+        deltas.AT_ONCE, deltas._PIECE = 5, 4
 
     def perhaps(point: str) -> None:
         if chance.random() >= rate:

@@ -34,8 +34,9 @@ from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.store import GROUP, Store, connect, schema
 from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store.partition import names
 from deniable_aggregator.tally import set_bits
 from deniable_server.local.stack import free_port
 
@@ -106,12 +107,20 @@ class Stage:
         What is promised, and kept.
     kind
         One server, or which kind of several: then ``replicated`` is promised.
+    partitions
+        Of the app.
     settings
         Further settings of the server.
     """
 
     def __init__(
-        self, binary: Path, durability: str = "always", *, kind: Kind | Literal["one"] = "one", **settings: object
+        self,
+        binary: Path,
+        durability: str = "always",
+        *,
+        kind: Kind | Literal["one"] = "one",
+        partitions: int = 1,
+        **settings: object,
     ) -> None:
         durability = durability if kind == "one" else "replicated"
         self._settings = {"durability": durability} | settings
@@ -121,7 +130,8 @@ class Stage:
         self._path.write_text(REGISTRY, "utf-8")
         self.registry = registry.load(self._path)
         self.mechanisms = {name: mechanisms.of(metric) for name, metric in self.registry.metrics.items()}
-        self.redis = Redis(binary, self.folder, durability) if kind == "one" else Several(binary, self.folder, kind, APP)
+        self._partitions, keys = partitions, [schema.REPORTS.of(name) for name in names(APP, partitions)]
+        self.redis = Redis(binary, self.folder, durability) if kind == "one" else Several(binary, self.folder, kind, keys)
         self.uploads: list[Upload] = []
 
     def __enter__(self):
@@ -262,7 +272,7 @@ class Stage:
         elif what in ("kill store", "move"):
             began = time.monotonic()
             if what == "move":
-                self.redis.move()
+                self.redis.move(chance)
             else:
                 self.redis.die(chance)
             run.done["store kills" if what == "kill store" else "moves"] += 1
@@ -310,6 +320,7 @@ class Stage:
         """
         chance, run, began = random.Random(seed), Run(seed), time.monotonic()
         self.redis.empty()
+        assert self.store.divide(self._partitions) == self._partitions
         workers = Workers(self.url, self.folder)
         workers.record.unlink(missing_ok=True)
         stop, sent = threading.Event(), [[] for _ in range(3)]
@@ -364,9 +375,10 @@ class Stage:
         run.done["in pieces"] += self.store.settled() or 0
         if dead := len(DeadLetters(self.store)):
             faults.append(f"{dead} batches were put aside")
-        self.store.partitions[0].join()
-        if self.store._client.xpending(self.store.partitions[0].stream, GROUP)["pending"]:
-            faults.append("something is in a worker's hands still")
+        for each in self.store.partitions:
+            each.join()
+            if self.store._client.xpending(each.stream, GROUP)["pending"]:
+                faults.append("something is in a worker's hands still")
 
     def _accepted(self, run: Run, uploads: list[Upload]) -> dict[str, bytes]:
         """Join what the server took, by metric."""

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Literal
 from machines import Machine, Machines, move, wait
 from proxy import Proxy
 
-from deniable_aggregator.store import connect, schema
+from deniable_aggregator.store import connect
 from deniable_aggregator.store.servers import primary
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
     from pathlib import Path
 
 Kind = Literal["cluster", "sentinels"]
@@ -35,15 +36,15 @@ class Several:
         Where each has a folder of its own.
     kind
         Which of the two.
-    app
-        Whose keys are where the faults are.
+    keys
+        The faults are where one of these is.
     """
 
-    def __init__(self, binary: Path, folder: Path, kind: Kind, app: str) -> None:
+    def __init__(self, binary: Path, folder: Path, kind: Kind, keys: Sequence[str]) -> None:
         self._undo = ExitStack()
         self._proxies: list[Proxy] = []
         self._machines = Machines(str(binary), folder / "servers", self._way)
-        self.kind, self._key = kind, schema.REPORTS.of(app)
+        self.kind, self._keys = kind, keys
         self.url = ""
 
     def _way(self, port: int) -> int:
@@ -73,8 +74,9 @@ class Several:
     # What befalls it
 
     def die(self, chance: random.Random) -> None:
-        """Kill the primary that has the app, and start it again, once another has taken over, as that one's replica."""
-        dying = self._primary()
+        """Kill the primary that has a key, and start it again, once another has taken over, as that one's replica."""
+        key = chance.choice(self._keys)
+        dying = self._primary(key)
         self._until_replicated(dying)
         dying.kill()
         self._machines.await_promotion(dying)
@@ -84,11 +86,12 @@ class Several:
         time.sleep(chance.uniform(0, 1))
         dying.start()
         wait(lambda: not dying.primary, _SECONDS)
-        self._until_replicated(self._primary())
+        self._until_replicated(self._primary(key))
 
-    def move(self) -> None:
-        """Move the app to another primary."""
-        wait(lambda: move(self._client, self._key), _SECONDS)
+    def move(self, chance: random.Random) -> None:
+        """Move a key, and what goes with it, to another primary."""
+        key = chance.choice(self._keys)
+        wait(lambda: move(self._client, key), _SECONDS)
 
     def drop(self) -> None:
         """Close every connection, also those of replicas."""
@@ -115,14 +118,12 @@ class Several:
         for proxy in self._proxies:
             proxy.deaf = deaf
 
-    def _primary(self) -> Machine:
+    def _primary(self, key: str) -> Machine:
         found: list[Machine] = []
 
         def find() -> bool:
-            self._client.exists(
-                self._key
-            )  # a replica that was the primary would say so, which it does not when it is asked who it is
-            client = primary(self._client, self._key)
+            self._client.exists(key)  # so that the client knows: a replica that was the primary would answer what follows
+            client = primary(self._client, key)
             found[:] = [machine for machine in self._machines.all if self._at(client, machine)]
             return bool(found and found[0].primary)
 

@@ -14,13 +14,16 @@ KILLS = {"cluster": 10, "sentinels": 3}
 LONGEST = 20.0  # seconds without an answer: twice what a busy machine needed to promote a replica
 
 
-@pytest.fixture(scope="module", params=["cluster", "sentinels"])
+@pytest.fixture(
+    scope="module", params=[("cluster", 1), ("cluster", 3), ("sentinels", 1)], ids=["cluster", "divided", "sentinels"]
+)
 def stage(request):
-    """Start the service on three primaries with two replicas each, and on one that Sentinels watch."""
+    """Start the service on three primaries with two replicas each, with an app on one or on all of them, or by Sentinels."""
     from chaos import Stage
     from processes import servers
 
-    with Stage(next(iter(servers().values())), kind=request.param) as stage:
+    kind, partitions = request.param
+    with Stage(next(iter(servers().values())), kind=kind, partitions=partitions) as stage:
         yield stage
 
 

@@ -1,0 +1,248 @@
+"""The folder: where the archive's files are, on this machine's disk or in an object store.
+
+::
+
+    <URL>/<number of the store>/<metric>/<version>-<fingerprint>/staging/<random>.parquet
+    <URL>/<number of the store>/<metric>/<version>-<fingerprint>/period=<period>/segment=<segment>/<random>.parquet
+
+The file of a commit is in staging until its period is closed. A path tells no more time than the period, and no order.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote, unquote
+from uuid import uuid4
+
+from pyarrow import ArrowException, fs
+
+from deniable.errors import ConfigurationError, DeniableError
+from deniable_aggregator.archive import file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from deniable.wire.report import Stratum
+
+__all__ = ["STAGING", "ArchiveError", "Folder", "Found", "MissingFileError"]
+
+STAGING = "staging/"
+"""How the name of a file of a commit begins."""
+_ENDING = ".parquet"
+
+
+class ArchiveError(DeniableError):
+    """The archive cannot be used."""
+
+
+class MissingFileError(ArchiveError):
+    """A file is not there."""
+
+
+class Found(NamedTuple):
+    """A file that was found.
+
+    Parameters
+    ----------
+    path
+        Within the folder.
+    metric, version
+        Of its reports.
+    name
+        As the store notes it.
+    size
+        In bytes.
+    changed
+        Unix time in seconds at which it was written; infinite if the place does not tell.
+    """
+
+    path: str
+    metric: str
+    version: int
+    name: str
+    size: int
+    changed: float
+
+
+class Folder:
+    """The files of one store.
+
+    Parameters
+    ----------
+    url
+        A path, or a URL such as ``s3://bucket/reports``, ``gs://...``, ``abfs://...`` or ``fsspec+sftp://...``.
+    number
+        The store's, which names its folder. So stores that share a URL leave each other's files alone.
+
+    Raises
+    ------
+    ConfigurationError
+        If the URL is invalid.
+    """
+
+    def __init__(self, url: str, number: str = "") -> None:
+        self.url, self.number = url, number
+        try:
+            self._fs, root = fs.FileSystem.from_uri(url if "://" in url else str(Path(url).absolute()))
+        except (ArrowException, ImportError, OSError, ValueError):  # its text may contain a password
+            raise ConfigurationError("DENIABLE_ARCHIVE, --archive: a path or a URL, see docs/archive.md") from None
+        self._root = f"{root.rstrip('/')}/{number}" if number else root.rstrip("/")
+        self._local = self._fs.type_name == "local"
+
+    def of(self, number: str) -> Folder:
+        """Return the folder of a store."""
+        return Folder(self.url, number)
+
+    def check(self) -> None:
+        """Write a file and delete it.
+
+        Raises
+        ------
+        ArchiveError
+            If that fails.
+        """
+        path = f"{self._root}/{uuid4().hex}"
+        with _told():
+            with self._opened(path) as sink:
+                sink.write(b"-")
+            self._fs.delete_file(path)
+
+    def write(self, head: file.Head, payloads: bytes, *, staged: bool) -> str:
+        """Write reports to a new file. It is on the disk when this returns.
+
+        Parameters
+        ----------
+        head
+            What they are.
+        payloads
+            Whole payloads, one after another.
+        staged
+            Whether it is the file of a commit.
+
+        Returns
+        -------
+        str
+            The file's name, to be noted under the stratum.
+
+        Raises
+        ------
+        ArchiveError
+            If it cannot be written.
+        """
+        name = f"{STAGING if staged else ''}{uuid4().hex}"
+        with _told(), self._opened(f"{self._root}/{self.path(head.stratum, name)}") as sink:
+            file.write(sink, head, payloads)
+        return name
+
+    @contextmanager
+    def read(self, path: str) -> Iterator[tuple[file.Head, Iterator[bytes]]]:
+        """Open a file; yield what `file.read` returns.
+
+        Raises
+        ------
+        MissingFileError
+            If there is no such file.
+        ArchiveError
+            If it cannot be read.
+        """
+        with _told(), self._fs.open_input_file(f"{self._root}/{path}") as source:
+            yield file.read(source)
+
+    def find(self, metric: str = "") -> list[Found]:
+        """List all files, or those of a metric.
+
+        Raises
+        ------
+        ArchiveError
+            If they cannot be listed.
+        """
+        start = f"{self._root}/{quote(metric, safe='')}".rstrip("/")
+        with _told():
+            selected = fs.FileSelector(start, allow_not_found=True, recursive=True)
+            found = [each for each in self._fs.get_file_info(selected) if each.type == fs.FileType.File]
+        return [_found(each.path[len(self._root) + 1 :], each) for each in found if each.path.endswith(_ENDING)]
+
+    def delete(self, paths: Iterable[str]) -> None:
+        """Delete files, and folders that this leaves empty. A file that is not there is no error.
+
+        Raises
+        ------
+        ArchiveError
+            If one cannot be deleted.
+        """
+        for path in paths:
+            with _told(), suppress(FileNotFoundError):
+                self._fs.delete_file(f"{self._root}/{path}")
+            if self._local:
+                self._prune(Path(self._root, path).parent)
+
+    def address(self, path: str) -> str:
+        """Return where a file is, as other programs take it."""
+        within = f"{self.number}/{path}" if self.number else path
+        return f"{self.url.rstrip('/')}/{within}"
+
+    @staticmethod
+    def path(stratum: Stratum, name: str) -> str:
+        """Return where a file of a stratum is, within the folder."""
+        metric, version, fingerprint, period, segment = (quote(str(part), safe="") for part in stratum)
+        within = "" if name.startswith(STAGING) else f"period={period}/segment={segment}/"
+        return f"{metric}/{version}-{fingerprint}/{within}{name}{_ENDING}"
+
+    @contextmanager
+    def _opened(self, path: str) -> Iterator[fs.NativeFile]:
+        try:
+            sink = self._fs.open_output_stream(path)
+        except FileNotFoundError:
+            self._make(path.rpartition("/")[0])
+            sink = self._fs.open_output_stream(path)
+        with sink:
+            yield sink
+        if self._local:
+            _sync(path)
+            _sync(path.rpartition("/")[0])
+
+    def _make(self, folder: str) -> None:
+        if not self._local:
+            self._fs.create_dir(folder)
+            return
+        missing = [each for each in (Path(folder), *Path(folder).parents) if not each.exists()]
+        for each in reversed(missing):  # nobody else may read what is made here
+            each.mkdir(0o700, exist_ok=True)
+
+    def _prune(self, folder: Path) -> None:
+        with suppress(OSError):  # it is not empty
+            while folder != Path(self._root):
+                folder.rmdir()
+                folder = folder.parent
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Raise errors of any library that speaks to an archive as one of ours."""
+    try:
+        yield
+    except DeniableError:
+        raise
+    except FileNotFoundError as error:
+        raise MissingFileError(type(error).__name__) from error
+    except Exception as error:
+        raise ArchiveError(type(error).__name__) from error
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _found(path: str, told: fs.FileInfo) -> Found:
+    metric, definition, *within = path.split("/")
+    version = definition.partition("-")[0]
+    name = (STAGING if within[0] + "/" == STAGING else "") + within[-1].removesuffix(_ENDING)
+    return Found(path, unquote(metric), int(version), name, told.size, math.inf if told.mtime_ns is None else told.mtime_ns / 1e9)

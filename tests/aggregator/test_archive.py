@@ -17,8 +17,9 @@ from deniable_aggregator import tally
 parquet = pytest.importorskip("pyarrow.parquet")
 
 from deniable_aggregator.archive import executor, mixture, recount  # noqa: E402
+from deniable_aggregator.archive.errors import ArchiveError, MissingFileError, RecountDiffersError  # noqa: E402
 from deniable_aggregator.archive.file import Head  # noqa: E402
-from deniable_aggregator.archive.folder import ArchiveError, Folder, MissingFileError  # noqa: E402
+from deniable_aggregator.archive.folder import Folder  # noqa: E402
 
 WIDE = Layout(64, 12, "bits")
 PLUGIN = Stratum("ui.plugin", 2, "f" * 16, "2026-11-21", "platform=linux,version=2.4+x")
@@ -38,7 +39,7 @@ def folder(tmp_path):
 
 
 def write(folder, payloads, *, stratum=PLUGIN, layout=WIDE, staged=True):
-    return folder.write(Head(stratum, layout), payloads, staged=staged)
+    return folder.write(stratum, layout, payloads, staged=staged)
 
 
 def lots(folder, stratum, names):
@@ -215,12 +216,12 @@ def test_a_mixture_of_too_few_or_too_many_reports_is_refused(folder):
     names = [write(folder, reports(200, seed=seed)) for seed in range(3)]
     expected = tally.count(WIDE, b"".join(reports(200, seed=seed) for seed in range(3)))
     for some in (names[:2], [*names, names[0]]):
-        with pytest.raises(mixture.RecountDiffersError):
+        with pytest.raises(RecountDiffersError):
             mixture.write(folder, PLUGIN, some, expected)
     same_number = tally.count(WIDE, reports(600, seed=9))
-    with pytest.raises(mixture.RecountDiffersError):
+    with pytest.raises(RecountDiffersError):
         mixture.write(folder, PLUGIN, names, same_number)
     other = Layout(64, 13, "bits")
-    with pytest.raises(mixture.RecountDiffersError):
+    with pytest.raises(RecountDiffersError):
         mixture.write(folder, PLUGIN, names, tally.empty(other))
     assert {each.name for each in folder.find()} == set(names)

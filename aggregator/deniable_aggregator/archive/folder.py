@@ -22,25 +22,19 @@ from pyarrow import ArrowException, fs
 
 from deniable.errors import ConfigurationError, DeniableError
 from deniable_aggregator.archive import file
+from deniable_aggregator.archive.errors import ArchiveError, MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
 
-__all__ = ["STAGING", "ArchiveError", "Folder", "Found", "MissingFileError"]
+__all__ = ["STAGING", "Folder", "Found"]
 
 STAGING = "staging/"
 """How the name of a file of a commit begins."""
 _ENDING = ".parquet"
-
-
-class ArchiveError(DeniableError):
-    """The archive cannot be used."""
-
-
-class MissingFileError(ArchiveError):
-    """A file is not there."""
 
 
 class Found(NamedTuple):
@@ -111,12 +105,12 @@ class Folder:
                 sink.write(b"-")
             self._fs.delete_file(path)
 
-    def write(self, head: file.Head, payloads: bytes, *, staged: bool) -> str:
+    def write(self, stratum: Stratum, layout: Layout, payloads: bytes, *, staged: bool) -> str:
         """Write reports to a new file. It is on the disk when this returns.
 
         Parameters
         ----------
-        head
+        stratum, layout
             What they are.
         payloads
             Whole payloads, one after another.
@@ -134,8 +128,8 @@ class Folder:
             If it cannot be written.
         """
         name = f"{STAGING if staged else ''}{uuid4().hex}"
-        with _told(), self._opened(f"{self._root}/{self.path(head.stratum, name)}") as sink:
-            file.write(sink, head, payloads)
+        with _told(), self._opened(f"{self._root}/{self.path(stratum, name)}") as sink:
+            file.write(sink, file.Head(stratum, layout), payloads)
         return name
 
     @contextmanager
@@ -199,8 +193,13 @@ class Folder:
         except FileNotFoundError:
             self._make(path.rpartition("/")[0])
             sink = self._fs.open_output_stream(path)
-        with sink:
-            yield sink
+        try:
+            with sink:
+                yield sink
+        except BaseException:
+            with suppress(Exception):
+                self._fs.delete_file(path)
+            raise
         if self._local:
             _sync(path)
             _sync(path.rpartition("/")[0])

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from deniable_aggregator import tally
-from deniable_aggregator.archive.file import Head
-from deniable_aggregator.archive.folder import ArchiveError
+from deniable_aggregator.archive.errors import RecountDiffersError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,15 +20,11 @@ if TYPE_CHECKING:
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.tally import Tally
 
-__all__ = ["RecountDiffersError", "write"]
+__all__ = ["write"]
 
 _BYTES = 64 << 20  # of payloads in a file
 _FILES = 256  # written at once, at most
 _IN_MEMORY = 1 << 20  # bytes of a file's payloads
-
-
-class RecountDiffersError(ArchiveError):
-    """Files do not have the reports that were counted."""
 
 
 def write(folder: Folder, stratum: Stratum, names: Sequence[str], counted: Tally) -> list[str]:
@@ -79,5 +74,5 @@ def write(folder: Folder, stratum: Stratum, names: Sequence[str], counted: Tally
         for spool in spools:
             spool.seek(0)
             if payloads := spool.read():
-                written.append(folder.write(Head(stratum, layout), payloads, staged=False))
+                written.append(folder.write(stratum, layout, payloads, staged=False))
         return written

@@ -6,7 +6,8 @@ from concurrent.futures import as_completed
 from typing import TYPE_CHECKING
 
 from deniable_aggregator import tally
-from deniable_aggregator.archive.folder import Folder, MissingFileError
+from deniable_aggregator.archive.errors import MissingFileError
+from deniable_aggregator.archive.folder import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -90,16 +91,16 @@ def count(
     dict
         The tally of each stratum, or None if a file of it is missing.
     """
-    counted: dict[Stratum, list[Tally | None]] = {stratum: [] for stratum in lots}
+    found: dict[Stratum, Tally | None] = {}
     waiting = {
         executor.submit(count_files, folder.url, folder.number, lot): stratum for stratum, some in lots.items() for lot in some
     }
     for done in as_completed(waiting):
-        counted[waiting.pop(done)].append(done.result())
+        stratum, more = waiting.pop(done), done.result()
+        found[stratum] = _added(found[stratum], more) if stratum in found else more
         advance()
-    return {stratum: _merged(some) for stratum, some in counted.items()}
+    return found
 
 
-def _merged(some: Sequence[Tally | None]) -> Tally | None:
-    there = [each for each in some if each is not None]
-    return tally.merge(*there) if len(there) == len(some) else None
+def _added(before: Tally | None, more: Tally | None) -> Tally | None:
+    return None if before is None or more is None else tally.merge(before, more)

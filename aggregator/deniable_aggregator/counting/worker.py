@@ -8,6 +8,7 @@ worker's, adds the sums and deletes the entries.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
@@ -16,8 +17,11 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from deniable.errors import PayloadError
+from deniable.wire.report import Stratum
+from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.events import Events
+from deniable_aggregator.counting.staged_files import LIFE_SECONDS, StagedFiles
 from deniable_aggregator.store import Store, batch, health
 from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
 from deniable_aggregator.store.errors import AWAY, StoreError, transient
@@ -26,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from threading import Event
 
-    from deniable_aggregator.counting.batch_sums import Deltas
+    from deniable_aggregator.archive.folder import Folder
+    from deniable_aggregator.counting.batch_sums import Deltas, Joined
     from deniable_aggregator.counting.chores import Chore
 
 __all__ = ["Worker", "WorkerSettings"]
@@ -70,6 +75,8 @@ class Worker:
         The worker's settings.
     chores
         Run when due, after a commit and when there is nothing to read.
+    archive
+        Where reports of ``bits`` layouts are kept. While it cannot be written nothing is counted.
     events
         Receives the worker's events.
     """
@@ -80,12 +87,14 @@ class Worker:
         settings: WorkerSettings | None = None,
         *,
         chores: Sequence[Chore] = (),
+        archive: Folder | None = None,
         events: Events | None = None,
     ) -> None:
         self._stores = {store.stream: store for store in stores}
         self._settings = settings or WorkerSettings()
         self._chores = chores
         self._events = events or Events()
+        self._staged = StagedFiles(archive)
         self._claim_at = self._beat_at = 0.0
         self._signs = {store.stream: health.Signs(store) for store in stores}
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
@@ -93,7 +102,7 @@ class Worker:
         self.counted = 0
         self.buried = 0
         self.cut_off = False
-        """Whether the last use of the store failed. If so at the end, entries may be left in hand."""
+        """Whether the last use of the store or the archive failed. If so at the end, entries may be left in hand."""
 
     def run(self, stop: Event, *, burst: bool = False) -> None:
         """Count until stopped, then leave.
@@ -107,11 +116,11 @@ class Worker:
         """
         joined = again = False
         pause = 0.1
+        self._staged.wait(stop)
         while not stop.is_set():
             try:
                 if not joined:
-                    for store in self._stores.values():
-                        store.join()
+                    self._join()
                     joined = True
                 entries = self._deliveries.again(self._settings.batch) if again else self._claim() or self._read(block=not burst)
                 for stream, read in entries.items():
@@ -132,6 +141,8 @@ class Worker:
                 again = isinstance(error, AWAY) or (again and transient(error))
                 stop.wait(pause)
                 pause = min(2 * pause, 5.0)
+            except ArchiveError:  # and stopped
+                self.cut_off = True
         if self.cut_off or not joined:  # the store would only time out again, or there is nothing to leave
             return
         try:
@@ -141,6 +152,11 @@ class Worker:
         except StoreError as error:
             self.cut_off = True
             log.warning("could not leave the consumer group (%s)", type(error).__name__)
+
+    def _join(self) -> None:
+        self._staged.forget()
+        for store in self._stores.values():
+            store.join()
 
     def _read(self, *, block: bool) -> dict[str, list[StreamEntry]]:
         return self._deliveries.new(self._settings.batch, self._settings.block_ms if block else None)
@@ -201,13 +217,14 @@ class Worker:
                 self._bury(store, entry, f"{error.code}: {error}")
         while groups:
             try:
-                deltas, reports = batch_sums.count(groups.values())
+                joined = batch_sums.join(groups.values())
+                deltas, reports = batch_sums.count(joined)
             except PayloadError:  # the ingest accepts none of these, so they are searched for only now
                 for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
                     del groups[id_]
                     self._bury(store, StreamEntry(id_, None), "payload: no device could have sent it")
                 continue
-            stale = self._commit(store, list(groups), deltas, stop)
+            stale = self._commit(store, list(groups), joined, deltas, stop)
             if not stale:
                 self.counted += reports
                 self._events.counted(store.app, len(groups), reports)
@@ -217,12 +234,15 @@ class Worker:
             for id_ in stale:
                 del groups[id_]
 
-    def _commit(self, store: Store, ids: list[bytes], deltas: Deltas, stop: Event) -> list[bytes]:
+    def _commit(self, store: Store, ids: list[bytes], joined: Joined, deltas: Deltas, stop: Event) -> list[bytes]:
         pause = 0.1
+        files, until = dict[Stratum, str](), -math.inf
         while True:
+            if time.monotonic() > until:
+                files, until = self._staged.write(store, joined, stop), time.monotonic() + LIFE_SECONDS
             began = time.perf_counter()
             try:
-                stale = store.commit(self.consumer, ids, deltas, int(time.time()))
+                stale = store.commit(self.consumer, ids, deltas, int(time.time()), files)
             except StoreError as error:
                 if not transient(error):
                     raise

@@ -10,6 +10,7 @@ import numpy as np
 import redis
 
 from deniable_aggregator.store import about, schema, tallies, uploads
+from deniable_aggregator.store.archived import Archived
 from deniable_aggregator.store.change import Change
 from deniable_aggregator.store.limit import Excess, Limit, arguments
 from deniable_aggregator.store.lines import Lines
@@ -119,7 +120,8 @@ class Store:
         self._seen = Seen(client, app)
         self._append = self.script("limit", "seen", "append")
         self.staging = Staging(client, app)
-        self._commit = self.script("own", "filed", "gone", "add", "commit")
+        self.archived = Archived(client, app)
+        self._commit = self.script("own", "filed", "gone", "add", "note", "commit")
         self._seal = self.script("seal")
         self._bury = self.script("bury")
         self._leave = self.script("leave")
@@ -244,7 +246,12 @@ class Store:
                 raise
 
     def commit(
-        self, consumer: str, ids: Sequence[bytes], deltas: Mapping[Stratum | Weights, NDArray[np.int64]], now: int
+        self,
+        consumer: str,
+        ids: Sequence[bytes],
+        deltas: Mapping[Stratum | Weights, NDArray[np.int64]],
+        now: int,
+        files: Mapping[Stratum, str] | None = None,
     ) -> list[bytes]:
         """Add deltas and remove their entries, all or nothing. Expired or erased deltas are not added.
 
@@ -261,19 +268,25 @@ class Store:
             Cells to add, to the tallies and the weight tallies of strata.
         now
             Unix time in seconds. Only the hour is stored, so that a tally of one report does not show its second.
+        files
+            Names of files of the archive that have the reports of these deltas, by stratum. Each is noted as its delta is added.
 
         Returns
         -------
         list of bytes
             Entries that this consumer no longer owns. If there are any, nothing was written.
         """
-        hour = now - now % _HOUR
+        hour, noted = now - now % _HOUR, {tallies.name(stratum): file for stratum, file in (files or {}).items()}
         most = (_NAMED + 1) * sum(map(len, deltas.values()))  # if every cell changed; the exact cost takes longer
         if most > AT_ONCE and sum(map(_cost, deltas.values())) > AT_ONCE:
-            pieces = [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
+            pieces = [Piece("file", name, hour, "file", file) for name, file in noted.items()]
+            pieces += [piece for of, cells in deltas.items() for piece in _pieces(of, cells, hour)]
             return self.staging.commit(self.stream, GROUP, consumer, ids, pieces)
         keys = [self.stream, self.expired.key, self.erased.key, self.published.key]
         args: list[Any] = [GROUP, consumer, hour, len(ids), *ids]
+        for name, file in noted.items():
+            keys += [schema.ARCHIVED.of(self.app, name), schema.TALLY.of(self.app, name)]
+            args += [name, "file", file]
         for of, cells in deltas.items():
             stratum, kind = (of.stratum, schema.WEIGHTS) if isinstance(of, Weights) else (of, schema.TALLY)
             name = tallies.name(stratum)

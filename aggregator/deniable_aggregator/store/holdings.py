@@ -63,7 +63,8 @@ class Holdings:
         """Return the keys of the exact sums of wanted strata; some may not exist."""
         strata = list(filter(wanted, self.strata(*INDEXES)))
         wholes = {stratum._replace(segment="") for stratum in strata}
-        return [*self._keys(schema.TALLY, strata), *self._keys(schema.WEIGHTS, strata), *self._keys(schema.SNAPSHOT, wholes)]
+        by_stratum = [key for kind in (schema.TALLY, schema.WEIGHTS, schema.ARCHIVED) for key in self._keys(kind, strata)]
+        return [*by_stratum, *self._keys(schema.SNAPSHOT, wholes)]
 
     def published(self, wanted: Callable[[Stratum], bool]) -> list[str]:
         """Return the keys of the releases of wanted strata; some may not exist."""

@@ -1,0 +1,168 @@
+"""Files of the archive: those of a closed period are mixed, and those that the store does not name are deleted.
+
+While a period is open, the file of each commit is in staging. Its time tells when the reports were counted. When the period is
+closed, its reports are written to new files, in which their order is lost, and the former ones are deleted. This is done only if
+their recount equals the tally.
+
+The store names the files that count. A worker that died before its commit, or data that were deleted, leave others behind. They
+are deleted a day later, or at once if their metric was erased.
+"""
+
+from __future__ import annotations
+
+import logging
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from deniable.registry import period
+from deniable_aggregator import tally
+from deniable_aggregator.archive import mixture
+from deniable_aggregator.archive.errors import RecountDiffersError
+from deniable_aggregator.archive.folder import STAGING
+from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.deletion.erase import Erased
+from deniable_aggregator.deletion.retention import longest_graces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deniable.registry import Registry
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.archive.folder import Folder
+    from deniable_aggregator.publish.publisher import Publisher
+    from deniable_aggregator.store import Store
+
+__all__ = ["EVERY_SECONDS", "ArchivedFiles", "erase"]
+
+log = logging.getLogger("deniable.archive")
+
+EVERY_SECONDS = 3600.0
+"""Seconds between searches."""
+
+_ORPHAN_SECONDS = 86_400  # a file that no commit has noted for so long is noted by none: a worker writes it anew after an hour
+
+
+class ArchivedFiles:
+    """Mixes and deletes files of one app.
+
+    Parameters
+    ----------
+    store
+        Where the app is counted.
+    registry
+        Its metrics.
+    publisher
+        Knows what is counted.
+    archive
+        The archive.
+    faults
+        Records a metric that fails, while the others continue.
+    """
+
+    def __init__(
+        self, store: Store, registry: Registry, publisher: Publisher, archive: Folder, *, faults: Faults | None = None
+    ) -> None:
+        self._store, self._publisher, self._faults = store, publisher, faults or Faults(store)
+        self._graces, self._archive = longest_graces(registry), archive
+        self._left: Iterator[None] | None = None  # the rest of the present search
+        self._differing: dict[Stratum, list[str]] = {}  # files whose recount differs
+
+    def run(self) -> bool:
+        """Do what is due of the next period. Counting waits for one period at a time only.
+
+        Returns
+        -------
+        bool
+            Whether there is more to do.
+        """
+        left, self._left = self._left, None
+        left = left or self._due(self._store.now())
+        for _ in left:
+            self._left = left
+            return True
+        return False
+
+    def tidy(self, now: float) -> None:
+        """Do all that is due.
+
+        Parameters
+        ----------
+        now
+            Unix time in seconds.
+        """
+        for _ in self._due(now):
+            pass
+
+    def _due(self, now: float) -> Iterator[None]:
+        number = self._store.archived.number()
+        if number is None:
+            return
+        folder = self._archive.of(number)
+        drained = self._publisher.drained(now)
+        erased = Erased(self._store.erased.all())
+        for metric, files in groupby(folder.find(), attrgetter("metric")):
+            there = list(files)  # listed before the names are read, so that a file that is noted meanwhile is not deleted
+            with self._faults.alone("archive", metric):
+                yield from self._mixed(folder, metric, drained - self._graces[metric].total_seconds())
+            noted = {folder.path(stratum, name) for stratum, names in self._noted(metric).items() for name in names}
+            old = now - _ORPHAN_SECONDS
+            orphans = [each for each in there if each.path not in noted]
+            folder.delete(each.path for each in orphans if each.changed < old or erased.has(metric, each.version))
+            yield
+
+    def _mixed(self, folder: Folder, metric: str, closed: float) -> Iterator[None]:
+        """Mix the files of each closed period of a metric."""
+        differs = None
+        for stratum, names in self._noted(metric).items():
+            end = period.end(stratum.period)
+            if end and end.timestamp() < closed and any(name.startswith(STAGING) for name in names):
+                try:
+                    self._mix(folder, stratum)
+                except RecountDiffersError as error:
+                    differs = error
+                yield
+        if differs:
+            raise differs
+
+    def _noted(self, metric: str) -> dict[Stratum, set[str]]:
+        return self._store.archived.names(list(self._store.strata(metric)))
+
+    def _mix(self, folder: Folder, stratum: Stratum) -> None:
+        commits = self._store.staging.settled(stratum.metric)
+        names, cells = self._store.archived.read(stratum)
+        if commits is None or commits != self._store.staging.settled(stratum.metric):
+            return  # a part of a commit was read
+        if self._differing.get(stratum) == names:
+            raise RecountDiffersError
+        with folder.read(folder.path(stratum, names[0])) as (head, _):
+            counted = tally.from_cells(head.layout, cells)
+        try:
+            mixed = mixture.write(folder, stratum, names, counted)
+        except RecountDiffersError:
+            self._differing[stratum] = names
+            raise
+        useless = names if self._store.archived.exchange(stratum, names, mixed) else mixed
+        folder.delete(folder.path(stratum, name) for name in useless)
+        log.info("mixed %d files of %s", len(names), stratum.metric)
+
+
+def erase(store: Store, archive: Folder, metric: str, version: int | None) -> int:
+    """Delete the files of a metric, or of a version of it; return how many there were.
+
+    Parameters
+    ----------
+    store
+        Where it is marked as erased.
+    archive
+        The archive.
+    metric, version
+        As in `Removal`.
+    """
+    number = store.archived.number()
+    if number is None:
+        return 0
+    folder = archive.of(number)
+    found = [each.path for each in folder.find(metric) if version in (None, each.version)]
+    folder.delete(found)
+    return len(found)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.process import running, variables
+from deniable_aggregator.store.embedded import redacted
 from deniable_server.access.key_file import KeyFile
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
@@ -41,6 +42,8 @@ def run(arguments: argparse.Namespace) -> int:
     served = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
     with served as stack, running.keep(_running(settings, stack), arguments.data):
         print(f"Store:     {stack.origin}")
+        if archive := os.environ.get(variables.ARCHIVE):
+            print(f"Archive:   {redacted(archive) if '://' in archive else archive} (randomised reports are kept there)")
         print(f"Dashboard: {stack.url}/")
         for app, keys in kept.items():
             print(f"Read key:  {keys['read']}")

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -429,3 +430,57 @@ def test_the_chore_does_one_period_at_a_time(shop):
     assert mixed == [1, 2, 2]
     shutil.rmtree(shop.archive.url)
     assert not shop.files.run()
+
+
+def recount(shop, store_url, *options):
+    return main(["recount", "--redis-url", store_url, "--app", "shop", "--archive", shop.archive.url, *options])
+
+
+def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
+    """It tells of each stratum whether the recount equals the tally, in staging and mixed; the status is 1 if one differs."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    linux = shop.of(segment="platform=linux", period=TOMORROW)
+    for _ in range(3):
+        shop.send(20, shop.of(), linux, shop.of("export"))
+    shop.count(batch=1)
+    shop.files.tidy(CLOSED + 1)
+    assert recount(shop, store_url) == 0
+    whole = "theme version 1, 2026-11-21, segment none: 60 reports in 1 files, equal to the live tally\n"
+    some = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 3 files, {}\n"
+    assert capsys.readouterr().out == whole + some.format("equal to the live tally")
+    assert recount(shop, store_url, "--files") == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted(map(str, Path(shop.archive.url).rglob("*.parquet")))
+    assert recount(shop, store_url, "--metric", "export") == 1
+    assert "nothing of export is archived: of an index layout the tally is the archive" in capsys.readouterr().err
+    shop.send(20, linux)
+    shop.count(archive=False)
+    assert recount(shop, store_url, "--metric", "theme") == 1
+    assert capsys.readouterr().out == whole + some.format("the live tally has 80, and differs")
+    shop.folder.delete([shop.folder.path(shop.of(), name) for name in shop.names()])
+    assert recount(shop, store_url) == 1
+    assert "2026-11-21, segment none: of 1 files some are missing" in capsys.readouterr().out
+
+
+def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsys, monkeypatch):
+    """A recount while a worker closes a period is right, too."""
+    for _ in range(3):
+        shop.send()
+    shop.count(batch=1)
+
+    def late_pool(**_):
+        shop.files.tidy(CLOSED + 1)
+        return ThreadPoolExecutor(1)
+
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", late_pool)
+    assert recount(shop, store_url) == 0
+    assert capsys.readouterr().out.endswith("60 reports in 1 files, equal to the live tally\n")
+
+
+def test_a_recount_without_an_archive(shop, store_url, capsys):
+    """What is missing is named."""
+    shop.send()
+    shop.count(archive=False)
+    assert main(["recount", "--redis-url", store_url, "--app", "shop"]) == 2
+    assert "DENIABLE_ARCHIVE" in capsys.readouterr().err
+    assert recount(shop, store_url) == 1
+    assert "nothing of shop is archived" in capsys.readouterr().err

@@ -614,6 +614,13 @@ def look_for_made_up_reports(watch, work):
     assert watch.hlen("{shop}:alarms")
 
 
+def look_at_the_archive(store, told):
+    """See that the worker kept the reports that have bits, and that its user may recount them."""
+    command = [sys.executable, "-m", "deniable", "recount", "--redis-url", store.url("worker"), "--app", "shop"]
+    done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.endswith("segment none: 3,000 reports in 1 files, equal to the live tally\n")
+
+
 def look_at_live_numbers(takes, tells, body, sending, managing):
     """See that what one server refuses is told by the other, beside what is counted, to an admin."""
     late = body | {"groups": [body["groups"][0] | {"version": 9}]}
@@ -695,6 +702,7 @@ def test_each_process_works_under_its_own_user(binary, registry_file, tmp_path):
                 subprocess.run, [*worker, "--burst"], env=clean() | watched, check=True, capture_output=True, timeout=60
             )
             look_for_made_up_reports(watch, work)
+            look_at_the_archive(store, watched)
             erase_and_expire(store, watch, work)
             look_at_the_audit_log(store, tmp_path / "audit")
             refusals = {(entry["username"], entry["object"]) for entry in watch.acl_log()}

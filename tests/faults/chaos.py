@@ -262,7 +262,7 @@ class Stage:
                 time.sleep(chance.uniform(0.01, 0.1))
                 proxy.deaf = False
 
-    def run(self, seed: int, seconds: float = 3.0, *, rate: float = 0.08) -> Run:
+    def run(self, seed: int, seconds: float = 3.0, *, rate: float = 0.08, archive: bool = False) -> Run:
         """Cause chaos for some seconds, let the dust settle, and compare.
 
         Parameters
@@ -273,10 +273,12 @@ class Stage:
             Of chaos.
         rate
             Chance that a worker kills or stops itself at each point of a commit.
+        archive
+            Whether reports with bits are archived: then a recount of the files that count must equal the tally, too.
         """
         chance, run, began = random.Random(seed), Run(seed), time.monotonic()
         self.store._client.flushall()
-        workers = Workers(self.url, self.folder)
+        workers = Workers(self.url, self.folder, self.folder / "archive" if archive else None)
         workers.record.unlink(missing_ok=True)
         stop, sent = threading.Event(), [[] for _ in range(3)]
         devices = [
@@ -305,6 +307,8 @@ class Stage:
                 run.done[f"at {point}"] += 1
         self.uploads = [upload for uploads in sent for upload in uploads]
         self.compare(run, self.uploads)
+        if archive:
+            self.recount(run)
         run.seconds = time.monotonic() - began
         return run
 
@@ -333,6 +337,26 @@ class Stage:
         if self.store._client.xpending(self.store.stream, GROUP)["pending"]:
             faults.append("something is in a worker's hands still")
 
+    def recount(self, run: Run) -> None:
+        """Set the files of the archive that count beside the tallies."""
+        from deniable_aggregator.archive.folder import Folder
+        from deniable_aggregator.archive.recount import count_files
+
+        folder = Folder(str(self.folder / "archive"), self.store.archived.number() or "")
+        for name, mechanism in self.mechanisms.items():
+            stratum = self._stratum(name)
+            files = self.store.archived.names([stratum]).get(stratum, set())
+            run.done["orphans"] += len(folder.find(name)) - len(files)
+            counted = self.store.read(mechanism.layout, [stratum])
+            if mechanism.layout.kind == "index":
+                continue
+            if count_files(folder.url, folder.number, [folder.path(stratum, file) for file in files]) != counted:
+                run.faults.append(f"{name}: the recount of the archive is not the tally")
+
+    def _stratum(self, name: str) -> Stratum:
+        metric, mechanism = self.registry.metrics[name], self.mechanisms[name]
+        return Stratum(name, metric.version, fingerprint(metric, mechanism.canonical), self.period, "")
+
     def _accepted(self, run: Run, uploads: list[Upload]) -> dict[str, bytes]:
         """Join what the server took, by metric."""
         taken: dict[str, list[bytes]] = {name: [] for name in self.mechanisms}
@@ -348,9 +372,7 @@ class Stage:
 
     def _compare(self, run: Run, name: str, payloads: bytes) -> None:
         """Set the accepted reports of a metric beside its tally and, if they have bits, its weight tally."""
-        metric, mechanism = self.registry.metrics[name], self.mechanisms[name]
-        layout = mechanism.layout
-        strata = [Stratum(name, metric.version, fingerprint(metric, mechanism.canonical), self.period, "")]
+        layout, strata = self.mechanisms[name].layout, [self._stratum(name)]
         expected, counted = tally.count(layout, payloads), self.store.read(layout, strata)
         run.accepted[name], run.counted[name] = expected.n, counted.n
         if counted != expected:

@@ -38,8 +38,8 @@ def folder(tmp_path):
     return Folder(str(tmp_path / "archive"), NOBODY)
 
 
-def write(folder, payloads, *, stratum=PLUGIN, layout=WIDE, staged=True):
-    return folder.write(stratum, layout, payloads, staged=staged)
+def write(folder, payloads, *, stratum=PLUGIN, layout=WIDE, mixed=False):
+    return folder.write(stratum, layout, payloads, mixed=mixed)
 
 
 def lots(folder, stratum, names):
@@ -66,23 +66,23 @@ def test_reports_that_end_in_zeros_are_kept(folder):
         assert b"".join(groups) == bytes(6) + b"\0\1\0" + b"\1\0\0"
 
 
-@pytest.mark.parametrize("staged", [True, False])
-def test_a_file_does_not_tell_the_order(folder, staged):
+@pytest.mark.parametrize("mixed", [True, False])
+def test_a_file_does_not_tell_the_order(folder, mixed):
     """The same reports make the same file, in whatever order they came."""
     payloads = reports(500)
     turned = b"".join(payloads[at : at + 3] for at in reversed(range(0, len(payloads), 3)))
-    one, two = (folder.path(PLUGIN, write(folder, each, staged=staged)) for each in (payloads, turned))
+    one, two = (folder.path(PLUGIN, write(folder, each, mixed=mixed)) for each in (payloads, turned))
     assert payloads != turned
     assert Path(folder.address(one)).read_bytes() == Path(folder.address(two)).read_bytes()
 
 
 def test_paths_tell_the_period_of_closed_files_only(folder):
     """Files are found by metric, whatever stands in their segment; names are random."""
-    staged, closed = write(folder, b"\1\0\0"), write(folder, b"\1\0\0", staged=False)
+    commit, closed = write(folder, b"\1\0\0"), write(folder, b"\1\0\0", mixed=True)
     found = {each.name: each for each in folder.find()}
-    assert set(found) == {staged, closed}
+    assert set(found) == {commit, closed}
     assert {(each.metric, each.version) for each in found.values()} == {("ui.plugin", 2)}
-    assert "2026" not in found[staged].path
+    assert "2026" not in found[commit].path
     assert f"/period=2026-11-21/segment=platform%3Dlinux%2Cversion%3D2.4%2Bx/{closed}.parquet" in found[closed].path
     assert all(folder.path(PLUGIN, name) == each.path for name, each in found.items())
     assert (len(folder.find("ui.plugin")), folder.find("ui"), folder.of("b").find()) == (2, [], [])
@@ -98,8 +98,8 @@ def test_only_the_owner_may_read(folder, tmp_path):
 
 def test_what_is_deleted_leaves_no_folder(folder, tmp_path):
     """Empty folders would tell of a metric that was erased."""
-    paths = [folder.path(PLUGIN, write(folder, b"\1\0\0", staged=staged)) for staged in (True, False)]
-    folder.delete([*paths, "gone/1-f/staging/x.parquet"])
+    paths = [folder.path(PLUGIN, write(folder, b"\1\0\0", mixed=mixed)) for mixed in (True, False)]
+    folder.delete([*paths, "gone/1-f/commits/x.parquet"])
     assert list((tmp_path / "archive" / NOBODY).iterdir()) == []
     with pytest.raises(MissingFileError), folder.read(paths[0]):
         pass

@@ -25,7 +25,7 @@ from deniable_aggregator.store.batch import Group
 
 pytest.importorskip("pyarrow")
 
-from deniable_aggregator.archive.folder import STAGING, ArchiveError, Folder
+from deniable_aggregator.archive.folder import COMMITS, ArchiveError, Folder
 from deniable_aggregator.archive.recount import count_files
 from deniable_aggregator.deletion import archived_files
 
@@ -305,7 +305,7 @@ def test_a_closed_period_is_mixed(shop):
     assert shop.names() == before
     shop.files.tidy(CLOSED + 1)
     (mixed,) = shop.names()
-    assert not mixed.startswith(STAGING)
+    assert not mixed.startswith(COMMITS)
     assert shop.equal()
     assert shop.found() == shop.names() | shop.names(shop.of(period=TOMORROW))
     assert len(shop.names(shop.of(period=TOMORROW))) == 3
@@ -334,7 +334,7 @@ def test_files_that_differ_from_the_tally_stay(shop, monkeypatch, caplog):
     monkeypatch.setattr(archived_files.mixture, "write", lambda *arguments: (tried.append(arguments[1]), write(*arguments))[1])
     for _ in range(2):
         shop.files.tidy(CLOSED + 1)
-        assert shop.names() == before == {name for name in shop.found() if name.startswith(STAGING)}
+        assert shop.names() == before == {name for name in shop.found() if name.startswith(COMMITS)}
         assert shop.store.faults.all() == {b"archive of theme": b"RecountDiffersError"}
     assert sorted(each.segment for each in tried) == ["", "platform=linux"]
     assert "archive of theme failed (RecountDiffersError)" in caplog.text
@@ -365,7 +365,7 @@ def test_a_worker_that_was_slower_leaves_nothing(shop, monkeypatch):
     shop.files.tidy(CLOSED + 1)
     assert len(shop.names()) == 1
     assert shop.equal()
-    mixed = {name for name in shop.found() if not name.startswith(STAGING)}
+    mixed = {name for name in shop.found() if not name.startswith(COMMITS)}
     assert mixed == shop.names()
 
 
@@ -426,7 +426,7 @@ def test_the_chore_does_one_period_at_a_time(shop):
     shop.count()
     mixed = []
     while shop.files.run():
-        mixed.append(sum(not name.startswith(STAGING) for name in shop.found()))
+        mixed.append(sum(not name.startswith(COMMITS) for name in shop.found()))
     assert mixed == [1, 2, 2]
     shutil.rmtree(shop.archive.url)
     assert not shop.files.run()
@@ -437,7 +437,7 @@ def recount(shop, store_url, *options):
 
 
 def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
-    """It tells of each stratum whether the recount equals the tally, in staging and mixed; the status is 1 if one differs."""
+    """It tells of each stratum whether the recount equals the tally, mixed or not; the status is 1 if one differs."""
     monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
     linux = shop.of(segment="platform=linux", period=TOMORROW)
     for _ in range(3):

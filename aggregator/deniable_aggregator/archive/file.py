@@ -34,7 +34,7 @@ class Head(NamedTuple):
     Parameters
     ----------
     stratum
-        What they share. In staging the period is that of the devices, under which a late report may not be counted.
+        What they share. In the file of a commit the period is the devices': late reports may count in a later one.
     layout
         The shape of each.
     """

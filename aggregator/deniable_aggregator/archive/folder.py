@@ -2,10 +2,10 @@
 
 ::
 
-    <URL>/<number of the store>/<metric>/<version>-<fingerprint>/staging/<random>.parquet
+    <URL>/<number of the store>/<metric>/<version>-<fingerprint>/commits/<random>.parquet
     <URL>/<number of the store>/<metric>/<version>-<fingerprint>/period=<period>/segment=<segment>/<random>.parquet
 
-The file of a commit is in staging until its period is closed. A path tells no more time than the period, and no order.
+The files of commits make way for mixed ones when their period is closed. A path tells no more time than the period, and no order.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
 
-__all__ = ["STAGING", "Folder", "Found"]
+__all__ = ["COMMITS", "Folder", "Found"]
 
-STAGING = "staging/"
+COMMITS = "commits/"
 """How the name of a file of a commit begins."""
 _ENDING = ".parquet"
 
@@ -105,7 +105,7 @@ class Folder:
                 sink.write(b"-")
             self._fs.delete_file(path)
 
-    def write(self, stratum: Stratum, layout: Layout, payloads: bytes, *, staged: bool) -> str:
+    def write(self, stratum: Stratum, layout: Layout, payloads: bytes, *, mixed: bool) -> str:
         """Write reports to a new file. It is on the disk when this returns.
 
         Parameters
@@ -114,8 +114,8 @@ class Folder:
             What they are.
         payloads
             Whole payloads, one after another.
-        staged
-            Whether it is the file of a commit.
+        mixed
+            Whether they are of many commits, in random order; else it is the file of a commit.
 
         Returns
         -------
@@ -127,7 +127,7 @@ class Folder:
         ArchiveError
             If it cannot be written.
         """
-        name = f"{STAGING if staged else ''}{uuid4().hex}"
+        name = f"{'' if mixed else COMMITS}{uuid4().hex}"
         with _told(), self._opened(f"{self._root}/{self.path(stratum, name)}") as sink:
             file.write(sink, file.Head(stratum, layout), payloads)
         return name
@@ -183,7 +183,7 @@ class Folder:
     def path(stratum: Stratum, name: str) -> str:
         """Return where a file of a stratum is, within the folder."""
         metric, version, fingerprint, period, segment = (quote(str(part), safe="") for part in stratum)
-        within = "" if name.startswith(STAGING) else f"period={period}/segment={segment}/"
+        within = "" if name.startswith(COMMITS) else f"period={period}/segment={segment}/"
         return f"{metric}/{version}-{fingerprint}/{within}{name}{_ENDING}"
 
     @contextmanager
@@ -243,5 +243,5 @@ def _sync(path: str) -> None:
 def _found(path: str, told: fs.FileInfo) -> Found:
     metric, definition, *within = path.split("/")
     version = definition.partition("-")[0]
-    name = (STAGING if within[0] + "/" == STAGING else "") + within[-1].removesuffix(_ENDING)
+    name = (COMMITS if within[0] + "/" == COMMITS else "") + within[-1].removesuffix(_ENDING)
     return Found(path, unquote(metric), int(version), name, told.size, math.inf if told.mtime_ns is None else told.mtime_ns / 1e9)

@@ -74,5 +74,5 @@ def write(folder: Folder, stratum: Stratum, names: Sequence[str], counted: Tally
         for spool in spools:
             spool.seek(0)
             if payloads := spool.read():
-                written.append(folder.write(stratum, layout, payloads, staged=False))
+                written.append(folder.write(stratum, layout, payloads, mixed=True))
         return written

@@ -20,8 +20,8 @@ from deniable.errors import PayloadError
 from deniable.wire.report import Stratum
 from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting import batch_sums
+from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.counting.staged_files import LIFE_SECONDS, StagedFiles
 from deniable_aggregator.store import Store, batch, health
 from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
 from deniable_aggregator.store.errors import AWAY, StoreError, transient
@@ -94,7 +94,7 @@ class Worker:
         self._settings = settings or WorkerSettings()
         self._chores = chores
         self._events = events or Events()
-        self._staged = StagedFiles(archive)
+        self._files = CommitFiles(archive)
         self._claim_at = self._beat_at = 0.0
         self._signs = {store.stream: health.Signs(store) for store in stores}
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
@@ -116,7 +116,7 @@ class Worker:
         """
         joined = again = False
         pause = 0.1
-        self._staged.wait(stop)
+        self._files.wait(stop)
         while not stop.is_set():
             try:
                 if not joined:
@@ -154,7 +154,7 @@ class Worker:
             log.warning("could not leave the consumer group (%s)", type(error).__name__)
 
     def _join(self) -> None:
-        self._staged.forget()
+        self._files.forget()
         for store in self._stores.values():
             store.join()
 
@@ -239,7 +239,7 @@ class Worker:
         files, until = dict[Stratum, str](), -math.inf
         while True:
             if time.monotonic() > until:
-                files, until = self._staged.write(store, joined, stop), time.monotonic() + LIFE_SECONDS
+                files, until = self._files.write(store, joined, stop), time.monotonic() + LIFE_SECONDS
             began = time.perf_counter()
             try:
                 stale = store.commit(self.consumer, ids, deltas, int(time.time()), files)

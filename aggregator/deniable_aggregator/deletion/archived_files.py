@@ -1,6 +1,6 @@
 """Files of the archive: those of a closed period are mixed, and those that the store does not name are deleted.
 
-While a period is open, the file of each commit is in staging. Its time tells when the reports were counted. When the period is
+While a period is open, each commit has a file of its own, whose time tells when the reports were counted. When the period is
 closed, its reports are written to new files, in which their order is lost, and the former ones are deleted. This is done only if
 their recount equals the tally.
 
@@ -19,7 +19,7 @@ from deniable.registry import period
 from deniable_aggregator import tally
 from deniable_aggregator.archive import mixture
 from deniable_aggregator.archive.errors import RecountDiffersError
-from deniable_aggregator.archive.folder import STAGING
+from deniable_aggregator.archive.folder import COMMITS
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.deletion.erase import Erased
 from deniable_aggregator.deletion.retention import longest_graces
@@ -116,7 +116,7 @@ class ArchivedFiles:
         differs = None
         for stratum, names in self._noted(metric).items():
             end = period.end(stratum.period)
-            if end and end.timestamp() < closed and any(name.startswith(STAGING) for name in names):
+            if end and end.timestamp() < closed and any(name.startswith(COMMITS) for name in names):
                 try:
                     self._mix(folder, stratum)
                 except RecountDiffersError as error:

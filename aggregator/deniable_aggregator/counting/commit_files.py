@@ -1,4 +1,4 @@
-"""Staged files: the reports of a commit, in the archive before they count.
+"""Commit files: the reports of a commit, in the archive before they count.
 
 The commit notes the names of its files if and only if it counts. So the files that are noted have exactly the reports that were
 counted, whoever dies when. While the archive cannot be written nothing is counted, and the reports wait in the stream.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.store import Store
 
-__all__ = ["LIFE_SECONDS", "StagedFiles"]
+__all__ = ["LIFE_SECONDS", "CommitFiles"]
 
 log = logging.getLogger("deniable.worker")
 
@@ -30,7 +30,7 @@ LIFE_SECONDS = 3600.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
-class StagedFiles:
+class CommitFiles:
     """Writes the files of a worker's commits.
 
     Parameters
@@ -91,7 +91,7 @@ class StagedFiles:
             try:
                 for (stratum, layout), payloads in joined.items():
                     if layout.kind == "bits":
-                        written[stratum] = folder.write(stratum, layout, payloads, staged=True)
+                        written[stratum] = folder.write(stratum, layout, payloads, mixed=False)
             except ArchiveError as error:
                 with suppress(ArchiveError):
                     folder.delete(starmap(folder.path, written.items()))

@@ -26,7 +26,7 @@ from deniable import mechanisms
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.archive import mixture, recount
-from deniable_aggregator.archive.folder import Folder
+from deniable_aggregator.archive.folder import PERIOD, Folder
 from deniable_aggregator.counting.worker import Worker
 from deniable_aggregator.store import Store, batch, connect, embedded
 
@@ -83,7 +83,7 @@ def measure(folder: Folder, reports: int, name: str, layout: Layout, ones: float
     counted = tally.count(layout, payloads)
     entropy = (layout.width * -(ones * np.log2(ones) + (1 - ones) * np.log2(1 - ones)) + np.log2(layout.rows)) / 8
     names: list[str] = []
-    write = took(lambda: names.append(folder.write(OF, layout, payloads, mixed=False)))
+    write = took(lambda: names.append(folder.write(OF, layout, payloads)))
     size = next(each.size for each in folder.find() if each.name == names[0])
     mix = took(lambda: mixture.write(folder, OF, names, counted))
     path = folder.path(OF, names[0])
@@ -101,7 +101,7 @@ def executors(folder: Folder, reports: int) -> None:
     paths = []
     for seed in range(8):
         payloads = draw(layout, 0.27, reports // 2, seed)
-        paths.append(folder.path(OF, folder.write(OF, layout, payloads, mixed=True)))
+        paths.append(folder.path(OF, folder.write(OF, layout, payloads, PERIOD)))
     lots = {OF: [[path] for path in paths]}
     print(f"\n{4 * reports:,} reports in {len(paths)} files, {layout.payload_size} bytes each, two processes")
     times = {}

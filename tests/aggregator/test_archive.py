@@ -19,11 +19,12 @@ parquet = pytest.importorskip("pyarrow.parquet")
 from deniable_aggregator.archive import executor, mixture, recount  # noqa: E402
 from deniable_aggregator.archive.errors import ArchiveError, MissingFileError, RecountDiffersError  # noqa: E402
 from deniable_aggregator.archive.file import Head  # noqa: E402
-from deniable_aggregator.archive.folder import Folder  # noqa: E402
+from deniable_aggregator.archive.folder import COMMITS, HOURS, PERIOD, Folder  # noqa: E402
 
 WIDE = Layout(64, 12, "bits")
 PLUGIN = Stratum("ui.plugin", 2, "f" * 16, "2026-11-21", "platform=linux,version=2.4+x")
 NOBODY = "a" * 32
+KINDS = (COMMITS, HOURS, PERIOD)
 
 
 def reports(n, layout=WIDE, seed=1):
@@ -38,8 +39,8 @@ def folder(tmp_path):
     return Folder(str(tmp_path / "archive"), NOBODY)
 
 
-def write(folder, payloads, *, stratum=PLUGIN, layout=WIDE, mixed=False):
-    return folder.write(stratum, layout, payloads, mixed=mixed)
+def write(folder, payloads, kind=COMMITS, *, stratum=PLUGIN, layout=WIDE):
+    return folder.write(stratum, layout, payloads, kind)
 
 
 def lots(folder, stratum, names):
@@ -66,26 +67,26 @@ def test_reports_that_end_in_zeros_are_kept(folder):
         assert b"".join(groups) == bytes(6) + b"\0\1\0" + b"\1\0\0"
 
 
-@pytest.mark.parametrize("mixed", [True, False])
-def test_a_file_does_not_tell_the_order(folder, mixed):
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_does_not_tell_the_order(folder, kind):
     """The same reports make the same file, in whatever order they came."""
     payloads = reports(500)
     turned = b"".join(payloads[at : at + 3] for at in reversed(range(0, len(payloads), 3)))
-    one, two = (folder.path(PLUGIN, write(folder, each, mixed=mixed)) for each in (payloads, turned))
+    one, two = (folder.path(PLUGIN, write(folder, each, kind)) for each in (payloads, turned))
     assert payloads != turned
     assert Path(folder.address(one)).read_bytes() == Path(folder.address(two)).read_bytes()
 
 
 def test_paths_tell_the_period_of_closed_files_only(folder):
     """Files are found by metric, whatever stands in their segment; names are random."""
-    commit, closed = write(folder, b"\1\0\0"), write(folder, b"\1\0\0", mixed=True)
+    commit, hour, closed = (write(folder, b"\1\0\0", kind) for kind in KINDS)
     found = {each.name: each for each in folder.find()}
-    assert set(found) == {commit, closed}
+    assert set(found) == {commit, hour, closed}
     assert {(each.metric, each.version) for each in found.values()} == {("ui.plugin", 2)}
-    assert "2026" not in found[commit].path
+    assert "2026" not in found[commit].path + found[hour].path
     assert f"/period=2026-11-21/segment=platform%3Dlinux%2Cversion%3D2.4%2Bx/{closed}.parquet" in found[closed].path
     assert all(folder.path(PLUGIN, name) == each.path for name, each in found.items())
-    assert (len(folder.find("ui.plugin")), folder.find("ui"), folder.of("b").find()) == (2, [], [])
+    assert (len(folder.find("ui.plugin")), folder.find("ui"), folder.of("b").find()) == (3, [], [])
 
 
 def test_only_the_owner_may_read(folder, tmp_path):
@@ -98,7 +99,7 @@ def test_only_the_owner_may_read(folder, tmp_path):
 
 def test_what_is_deleted_leaves_no_folder(folder, tmp_path):
     """Empty folders would tell of a metric that was erased."""
-    paths = [folder.path(PLUGIN, write(folder, b"\1\0\0", mixed=mixed)) for mixed in (True, False)]
+    paths = [folder.path(PLUGIN, write(folder, b"\1\0\0", kind)) for kind in KINDS]
     folder.delete([*paths, "gone/1-f/commits/x.parquet"])
     assert list((tmp_path / "archive" / NOBODY).iterdir()) == []
     with pytest.raises(MissingFileError), folder.read(paths[0]):
@@ -196,7 +197,7 @@ def test_an_unknown_executor_is_refused(name):
 def test_a_mixture_has_all_reports_in_random_files(folder, monkeypatch, size):
     """As many files as are needed; with several, a report is in any of them."""
     monkeypatch.setattr(mixture, "_BYTES", size)
-    monkeypatch.setattr(mixture, "_IN_MEMORY", 64)
+    monkeypatch.setattr(mixture, "_SOME", 64)
     some = [reports(200, seed=seed) for seed in range(4)]
     expected = tally.count(WIDE, b"".join(some))
     made = mixture.write(folder, PLUGIN, [write(folder, each) for each in some], expected)
@@ -224,4 +225,7 @@ def test_a_mixture_of_too_few_or_too_many_reports_is_refused(folder):
     other = Layout(64, 13, "bits")
     with pytest.raises(RecountDiffersError):
         mixture.write(folder, PLUGIN, names, tally.empty(other))
+    names.append(write(folder, reports(1, other), layout=other))
+    with pytest.raises(RecountDiffersError):
+        mixture.write(folder, PLUGIN, names)
     assert {each.name for each in folder.find()} == set(names)

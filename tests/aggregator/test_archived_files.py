@@ -25,7 +25,8 @@ from deniable_aggregator.store.batch import Group
 
 pytest.importorskip("pyarrow")
 
-from deniable_aggregator.archive.folder import COMMITS, ArchiveError, Folder
+from deniable_aggregator.archive.errors import ArchiveError
+from deniable_aggregator.archive.folder import HOURS, Folder
 from deniable_aggregator.archive.recount import count_files
 from deniable_aggregator.deletion import archived_files
 
@@ -295,20 +296,29 @@ def test_an_archive_that_fails_in_a_commit_holds_it_up(shop, monkeypatch, caplog
 
 
 @pytest.mark.cluster_too
-def test_a_closed_period_is_mixed(shop):
-    """Its commits' files make way for random ones, not a moment before it is closed; what comes later is mixed, too."""
+def test_files_are_mixed(shop):
+    """Those of the commits of an hour, and all of a period, not a moment before it is closed; what comes later is mixed, too."""
+    later = shop.of(period=TOMORROW)
     for _ in range(6):
-        shop.send(20, shop.of(), shop.of(period=TOMORROW))
+        shop.send(20, shop.of(), later)
     shop.count(batch=2)
     before = shop.names()
     shop.files.tidy(CLOSED)
-    assert shop.names() == before
+    (hour,) = shop.names()
+    assert hour.startswith(HOURS)
+    assert not shop.found() & before
+    shop.send()
+    shop.count()
+    shop.files.tidy(CLOSED)
+    assert len(shop.names()) == 2
+    assert hour in shop.names()
     shop.files.tidy(CLOSED + 1)
     (mixed,) = shop.names()
-    assert not mixed.startswith(COMMITS)
+    assert "/" not in mixed
     assert shop.equal()
-    assert shop.found() == shop.names() | shop.names(shop.of(period=TOMORROW))
-    assert len(shop.names(shop.of(period=TOMORROW))) == 3
+    assert shop.equal(later)
+    assert shop.found() == shop.names() | shop.names(later)
+    assert [name.startswith(HOURS) for name in shop.names(later)] == [True]
     with shop.folder.read(shop.folder.path(shop.of(), mixed)) as (head, groups):
         payloads = [bytes([each]) for each in b"".join(groups)]
     assert head.stratum == shop.of()
@@ -324,49 +334,67 @@ def test_a_closed_period_is_mixed(shop):
 
 
 def test_files_that_differ_from_the_tally_stay(shop, monkeypatch, caplog):
-    """A fault tells of it, until the recount is right again; it is not counted again until files change."""
-    shop.send(20, shop.of(), shop.of(segment="platform=linux"))
+    """A fault tells of it, until the recount is right again; they are not counted again until there are others."""
+    linux = shop.of(segment="platform=linux")
+    shop.send(20, shop.of(), linux)
     shop.count()
     shop.send()
     shop.count(archive=False)
-    before, tried = shop.names(), []
-    write = archived_files.mixture.write
-    monkeypatch.setattr(archived_files.mixture, "write", lambda *arguments: (tried.append(arguments[1]), write(*arguments))[1])
+    tried, write = [], archived_files.mixture.write
+
+    def tried_write(*arguments):
+        tried.append((arguments[1].segment, arguments[3] is not None))
+        return write(*arguments)
+
+    monkeypatch.setattr(archived_files.mixture, "write", tried_write)
     for _ in range(2):
         shop.files.tidy(CLOSED + 1)
-        assert shop.names() == before == {name for name in shop.found() if name.startswith(COMMITS)}
+        assert [name.startswith(HOURS) for name in shop.names()] == [True]
+        assert shop.found() == shop.names() | shop.names(linux)
         assert shop.store.faults.all() == {b"archive of theme": b"RecountDiffersError"}
-    assert sorted(each.segment for each in tried) == ["", "platform=linux"]
+    assert sorted(tried) == [("", False), ("", True), ("platform=linux", False), ("platform=linux", True)]
     assert "archive of theme failed (RecountDiffersError)" in caplog.text
-    assert shop.equal(shop.of(segment="platform=linux"))
+    assert [("/" in name) for name in shop.names(linux)] == [False]
+    assert shop.equal(linux)
 
 
-def test_a_worker_that_was_slower_leaves_nothing(shop, monkeypatch):
-    """Of two workers that mix the same files, one notes its own; the other deletes what it wrote."""
+@pytest.mark.parametrize("late", ["before it reads", "after it has read"])
+def test_a_worker_that_was_slower_leaves_nothing(shop, monkeypatch, late):
+    """Of two workers that mix the same files, one notes its own; the other deletes what it wrote, and has no fault."""
     for _ in range(4):
         shop.send()
     shop.count(batch=1)
     other = archived_files.ArchivedFiles(shop.store, shop.registry, shop.publisher, shop.archive)
-    read, first = shop.store.archived.read, iter([True])
+    write, tries = archived_files.mixture.write, []
 
-    def slow_read(stratum):
-        found = read(stratum)
-        if next(first, False):
-            # the other one reads the same, and is done before
-            copies = {name: Path(shop.folder.address(shop.folder.path(stratum, name))).read_bytes() for name in found[0]}
+    def slow_write(*arguments):
+        tries.append(arguments)
+        slower = len(tries) == 2  # the files of an hour: all that is closed
+        if slower and late == "before it reads":
             other.tidy(CLOSED + 1)
-            for name, content in copies.items():
-                path = Path(shop.folder.address(shop.folder.path(stratum, name)))
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_bytes(content)
-        return found
+        made = write(*arguments)
+        if slower and late != "before it reads":
+            other.tidy(CLOSED + 1)
+        return made
 
-    monkeypatch.setattr(shop.store.archived, "read", slow_read)
+    monkeypatch.setattr(archived_files.mixture, "write", slow_write)
     shop.files.tidy(CLOSED + 1)
-    assert len(shop.names()) == 1
+    assert len(tries) == 3
+    assert ["/" in name for name in shop.names()] == [False]
     assert shop.equal()
-    mixed = {name for name in shop.found() if not name.startswith(COMMITS)}
-    assert mixed == shop.names()
+    assert shop.found() == shop.names()
+    assert not shop.store.faults.all()
+
+
+def test_a_file_that_was_lost_is_a_fault(shop):
+    """What is named and not there is told, and the rest is mixed."""
+    others = [shop.of(segment=f"platform={each}") for each in ("linux", "macos")]
+    shop.send(20, shop.of(), *others)
+    shop.count()
+    shop.folder.delete([shop.folder.path(shop.of(), name) for name in shop.names()])
+    shop.files.tidy(CLOSED + 1)
+    assert shop.store.faults.all() == {b"archive of theme": b"MissingFileError"}
+    assert [["/" in name for name in shop.names(each)] for each in others] == [[False], [False]]
 
 
 def test_retention_reaches_the_files(shop):
@@ -426,7 +454,7 @@ def test_the_chore_does_one_period_at_a_time(shop):
     shop.count()
     mixed = []
     while shop.files.run():
-        mixed.append(sum(not name.startswith(COMMITS) for name in shop.found()))
+        mixed.append(sum("/" not in name for name in shop.found()))
     assert mixed == [1, 2, 2]
     shutil.rmtree(shop.archive.url)
     assert not shop.files.run()
@@ -446,7 +474,7 @@ def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
     shop.files.tidy(CLOSED + 1)
     assert recount(shop, store_url) == 0
     whole = "theme version 1, 2026-11-21, segment none: 60 reports in 1 files, equal to the live tally\n"
-    some = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 3 files, {}\n"
+    some = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 files, {}\n"
     assert capsys.readouterr().out == whole + some.format("equal to the live tally")
     assert recount(shop, store_url, "--files") == 0
     assert sorted(capsys.readouterr().out.split()) == sorted(map(str, Path(shop.archive.url).rglob("*.parquet")))

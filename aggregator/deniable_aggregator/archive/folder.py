@@ -3,9 +3,10 @@
 ::
 
     <URL>/<number of the store>/<metric>/<version>-<fingerprint>/commits/<random>.parquet
+    <URL>/<number of the store>/<metric>/<version>-<fingerprint>/hours/<random>.parquet
     <URL>/<number of the store>/<metric>/<version>-<fingerprint>/period=<period>/segment=<segment>/<random>.parquet
 
-The files of commits make way for mixed ones when their period is closed. A path tells no more time than the period, and no order.
+Files of commits make way for those of an hour, and these for those of a closed period. No path tells order, or more of the time.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ if TYPE_CHECKING:
     from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
 
-__all__ = ["COMMITS", "Folder", "Found"]
+__all__ = ["COMMITS", "HOURS", "PERIOD", "Folder", "Found"]
 
-COMMITS = "commits/"
-"""How the name of a file of a commit begins."""
+COMMITS, HOURS, PERIOD = "commits/", "hours/", ""
+"""How names of files begin: of those of a commit, of the commits of an hour, and of all of a period."""
 _ENDING = ".parquet"
+_SHORT = 2  # parts of the path of a file that is not of a period
 
 
 class Found(NamedTuple):
@@ -105,7 +107,7 @@ class Folder:
                 sink.write(b"-")
             self._fs.delete_file(path)
 
-    def write(self, stratum: Stratum, layout: Layout, payloads: bytes, *, mixed: bool) -> str:
+    def write(self, stratum: Stratum, layout: Layout, payloads: bytes, kind: str = COMMITS) -> str:
         """Write reports to a new file. It is on the disk when this returns.
 
         Parameters
@@ -114,8 +116,8 @@ class Folder:
             What they are.
         payloads
             Whole payloads, one after another.
-        mixed
-            Whether they are of many commits, in random order; else it is the file of a commit.
+        kind
+            `COMMITS`, `HOURS` or `PERIOD`.
 
         Returns
         -------
@@ -127,7 +129,7 @@ class Folder:
         ArchiveError
             If it cannot be written.
         """
-        name = f"{'' if mixed else COMMITS}{uuid4().hex}"
+        name = kind + uuid4().hex
         with _told(), self._opened(f"{self._root}/{self.path(stratum, name)}") as sink:
             file.write(sink, file.Head(stratum, layout), payloads)
         return name
@@ -147,7 +149,7 @@ class Folder:
             yield file.read(source)
 
     def find(self, metric: str = "") -> list[Found]:
-        """List all files, or those of a metric.
+        """List all files, or those of a metric, in the order of their paths.
 
         Raises
         ------
@@ -158,7 +160,8 @@ class Folder:
         with _told():
             selected = fs.FileSelector(start, allow_not_found=True, recursive=True)
             found = [each for each in self._fs.get_file_info(selected) if each.type == fs.FileType.File]
-        return [_found(each.path[len(self._root) + 1 :], each) for each in found if each.path.endswith(_ENDING)]
+        listed = [_found(each.path[len(self._root) + 1 :], each) for each in found if each.path.endswith(_ENDING)]
+        return sorted(listed)
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files, and folders that this leaves empty. A file that is not there is no error.
@@ -183,7 +186,7 @@ class Folder:
     def path(stratum: Stratum, name: str) -> str:
         """Return where a file of a stratum is, within the folder."""
         metric, version, fingerprint, period, segment = (quote(str(part), safe="") for part in stratum)
-        within = "" if name.startswith(COMMITS) else f"period={period}/segment={segment}/"
+        within = "" if "/" in name else f"period={period}/segment={segment}/"
         return f"{metric}/{version}-{fingerprint}/{within}{name}{_ENDING}"
 
     @contextmanager
@@ -243,5 +246,12 @@ def _sync(path: str) -> None:
 def _found(path: str, told: fs.FileInfo) -> Found:
     metric, definition, *within = path.split("/")
     version = definition.partition("-")[0]
-    name = (COMMITS if within[0] + "/" == COMMITS else "") + within[-1].removesuffix(_ENDING)
-    return Found(path, unquote(metric), int(version), name, told.size, math.inf if told.mtime_ns is None else told.mtime_ns / 1e9)
+    name = "/".join(within) if len(within) == _SHORT else within[-1]
+    return Found(
+        path,
+        unquote(metric),
+        int(version),
+        name.removesuffix(_ENDING),
+        told.size,
+        math.inf if told.mtime_ns is None else told.mtime_ns / 1e9,
+    )

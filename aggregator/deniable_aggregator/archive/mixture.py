@@ -1,4 +1,7 @@
-"""The mixture: all reports of a closed period in new files, which tell neither order nor time."""
+"""The mixture: the reports of some files in new ones, which tell nothing of their order.
+
+Commits are mixed by the hour, and all reports of a period when it is closed.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,30 @@ import math
 from contextlib import ExitStack
 from secrets import randbits
 from tempfile import SpooledTemporaryFile
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from deniable_aggregator import tally
 from deniable_aggregator.archive.errors import RecountDiffersError
+from deniable_aggregator.archive.folder import HOURS, PERIOD
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
+    from deniable.wire.layout import Layout
     from deniable.wire.report import Stratum
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.tally import Tally
 
 __all__ = ["write"]
 
-_BYTES = 64 << 20  # of payloads in a file
+_BYTES = 64 << 20  # of payloads in a file, and of what waits in memory
 _FILES = 256  # written at once, at most
-_IN_MEMORY = 1 << 20  # bytes of a file's payloads
+_SOME = 1 << 20  # bytes that wait in memory for each of these, and reports that are read at once
 
 
-def write(folder: Folder, stratum: Stratum, names: Sequence[str], counted: Tally) -> list[str]:
+def write(folder: Folder, stratum: Stratum, names: Sequence[str], counted: Tally | None = None) -> list[str]:
     """Write the reports of some files to new ones, each report to a random one. Inside a file they are sorted.
 
     Parameters
@@ -37,9 +42,9 @@ def write(folder: Folder, stratum: Stratum, names: Sequence[str], counted: Tally
     stratum
         As it was counted.
     names
-        Of the files.
+        Of the files, at least one.
     counted
-        The tally that their recount must equal.
+        If they are all files of a closed period, its tally, which their recount must equal.
 
     Returns
     -------
@@ -49,30 +54,51 @@ def write(folder: Folder, stratum: Stratum, names: Sequence[str], counted: Tally
     Raises
     ------
     RecountDiffersError
-        If it does not. Nothing was written then.
+        If it does not, or the files have several layouts. Nothing was written then.
     ArchiveError
         If the archive cannot be used.
     """
-    layout, recounted = counted.layout, tally.empty(counted.layout)
-    parts = min(max(1, math.ceil(counted.n * layout.payload_size / _BYTES)), _FILES)
+    with SpooledTemporaryFile(_BYTES) as joined:
+        found = _read(folder, stratum, names, joined)
+        if counted is not None and found != counted:
+            raise RecountDiffersError(f"{found.n} reports instead of {counted.n}")
+        kind = HOURS if counted is None else PERIOD
+        return [folder.write(stratum, found.layout, part, kind) for part in _parted(joined, found.layout, found.n)]
+
+
+def _read(folder: Folder, stratum: Stratum, names: Sequence[str], joined: IO[bytes]) -> Tally:
+    """Join the payloads of files; return their tally."""
+    found: Tally | None = None
+    for name in names:
+        with folder.read(folder.path(stratum, name)) as (head, groups):
+            found = found or tally.empty(head.layout)
+            if head.layout != found.layout:
+                raise RecountDiffersError(name)
+            for payloads in groups:
+                found = tally.merge(found, tally.count(head.layout, payloads))
+                joined.write(payloads)
+    if found is None:
+        raise RecountDiffersError("no files")
+    return found
+
+
+def _parted(joined: IO[bytes], layout: Layout, reports: int) -> Iterator[bytes]:
+    """Part reports at random, so that each part fits into memory."""
+    size = layout.payload_size
+    number = min(math.ceil(reports * size / _BYTES), _FILES)
+    joined.seek(0)
+    if number == 1:
+        yield joined.read()
+        return
     chance = np.random.default_rng(randbits(128))
     with ExitStack() as opened:
-        spools = [opened.enter_context(SpooledTemporaryFile(_IN_MEMORY)) for _ in range(parts)]
-        for name in names:
-            with folder.read(folder.path(stratum, name)) as (head, groups):
-                if head.layout != layout:
-                    raise RecountDiffersError(name)
-                for payloads in groups:
-                    recounted = tally.merge(recounted, tally.count(layout, payloads))
-                    table = np.frombuffer(payloads, np.uint8).reshape(-1, layout.payload_size)
-                    part = chance.integers(parts, size=len(table))
-                    for index, spool in enumerate(spools):
-                        spool.write(table[part == index].tobytes())
-        if recounted != counted:
-            raise RecountDiffersError(f"{recounted.n} reports instead of {counted.n}")
-        written = []
-        for spool in spools:
-            spool.seek(0)
-            if payloads := spool.read():
-                written.append(folder.write(stratum, layout, payloads, mixed=True))
-        return written
+        parts = [opened.enter_context(SpooledTemporaryFile(_SOME)) for _ in range(number)]
+        while some := joined.read(_SOME * size):
+            table = np.frombuffer(some, np.uint8).reshape(-1, size)
+            drawn = chance.integers(number, size=len(table))
+            for index, part in enumerate(parts):
+                part.write(table[drawn == index].tobytes())
+        for part in parts:
+            part.seek(0)
+            if payloads := part.read():
+                yield payloads

@@ -112,7 +112,7 @@ def _recount(store: Store, folder: Folder, found: dict[Stratum, _Read], workers:
         now = {stratum: _read(store, stratum) for stratum, each in counted.items() if each is None and left}
         # Files that made way for others while they were counted are counted again.
         again = {stratum: read for stratum, read in now.items() if read.names and read.names != found[stratum].names}
-        wrong += sum(_tell(stratum, found[stratum], each) for stratum, each in counted.items() if stratum not in again)
+        wrong += sum(_tell(stratum, found[stratum], counted[stratum]) for stratum in sorted(counted.keys() - again.keys()))
         found = again
         if not found:
             break

@@ -91,7 +91,7 @@ class CommitFiles:
             try:
                 for (stratum, layout), payloads in joined.items():
                     if layout.kind == "bits":
-                        written[stratum] = folder.write(stratum, layout, payloads, mixed=False)
+                        written[stratum] = folder.write(stratum, layout, payloads)
             except ArchiveError as error:
                 with suppress(ArchiveError):
                     folder.delete(starmap(folder.path, written.items()))

@@ -1,8 +1,8 @@
-"""Files of the archive: those of a closed period are mixed, and those that the store does not name are deleted.
+"""Files of the archive: they are mixed, and those that the store does not name are deleted.
 
-While a period is open, each commit has a file of its own, whose time tells when the reports were counted. When the period is
-closed, its reports are written to new files, in which their order is lost, and the former ones are deleted. This is done only if
-their recount equals the tally.
+Each commit has a file of its own, whose time tells when its reports were counted. Once an hour such files are mixed: their
+reports are written to new ones, in which the order is lost, and the former ones are deleted. When a period is closed, all of its
+files are mixed, but only if their recount equals the tally.
 
 The store names the files that count. A worker that died before its commit, or data that were deleted, leave others behind. They
 are deleted a day later, or at once if their metric was erased.
@@ -10,7 +10,6 @@ are deleted a day later, or at once if their metric was erased.
 
 from __future__ import annotations
 
-import logging
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -18,8 +17,8 @@ from typing import TYPE_CHECKING
 from deniable.registry import period
 from deniable_aggregator import tally
 from deniable_aggregator.archive import mixture
-from deniable_aggregator.archive.errors import RecountDiffersError
-from deniable_aggregator.archive.folder import COMMITS
+from deniable_aggregator.archive.errors import ArchiveError, MissingFileError, RecountDiffersError
+from deniable_aggregator.archive.folder import COMMITS, HOURS
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.deletion.erase import Erased
 from deniable_aggregator.deletion.retention import longest_graces
@@ -32,10 +31,9 @@ if TYPE_CHECKING:
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.publish.publisher import Publisher
     from deniable_aggregator.store import Store
+    from deniable_aggregator.tally import Tally
 
 __all__ = ["EVERY_SECONDS", "ArchivedFiles", "erase"]
-
-log = logging.getLogger("deniable.archive")
 
 EVERY_SECONDS = 3600.0
 """Seconds between searches."""
@@ -112,18 +110,20 @@ class ArchivedFiles:
             yield
 
     def _mixed(self, folder: Folder, metric: str, closed: float) -> Iterator[None]:
-        """Mix the files of each closed period of a metric."""
-        differs = None
+        """Mix the commits of the last hour, and the files of each closed period; one that fails does not affect the rest."""
+        failed = None
         for stratum, names in self._noted(metric).items():
             end = period.end(stratum.period)
-            if end and end.timestamp() < closed and any(name.startswith(COMMITS) for name in names):
-                try:
+            try:
+                if commits := sorted(name for name in names if name.startswith(COMMITS)):
+                    self._exchange(folder, stratum, commits)
+                if end and end.timestamp() < closed and any(name.startswith((COMMITS, HOURS)) for name in names):
                     self._mix(folder, stratum)
-                except RecountDiffersError as error:
-                    differs = error
-                yield
-        if differs:
-            raise differs
+            except ArchiveError as error:
+                failed = error
+            yield
+        if failed:
+            raise failed
 
     def _noted(self, metric: str) -> dict[Stratum, set[str]]:
         return self._store.archived.names(list(self._store.strata(metric)))
@@ -131,20 +131,28 @@ class ArchivedFiles:
     def _mix(self, folder: Folder, stratum: Stratum) -> None:
         commits = self._store.staging.settled(stratum.metric)
         names, cells = self._store.archived.read(stratum)
-        if commits is None or commits != self._store.staging.settled(stratum.metric):
-            return  # a part of a commit was read
+        if commits is None or commits != self._store.staging.settled(stratum.metric) or not names:
+            return  # a part of a commit was read, or it was erased
         if self._differing.get(stratum) == names:
             raise RecountDiffersError
         with folder.read(folder.path(stratum, names[0])) as (head, _):
             counted = tally.from_cells(head.layout, cells)
         try:
-            mixed = mixture.write(folder, stratum, names, counted)
+            self._exchange(folder, stratum, names, counted)
         except RecountDiffersError:
             self._differing[stratum] = names
             raise
-        useless = names if self._store.archived.exchange(stratum, names, mixed) else mixed
+
+    def _exchange(self, folder: Folder, stratum: Stratum, former: list[str], counted: Tally | None = None) -> None:
+        """Note mixed files in place of others, unless another worker was faster, and delete those that do not count."""
+        try:
+            mixed = mixture.write(folder, stratum, former, counted)
+        except MissingFileError:
+            if self._store.archived.names([stratum]).get(stratum, set()).issuperset(former):
+                raise
+            return
+        useless = former if self._store.archived.exchange(stratum, former, mixed) else mixed
         folder.delete(folder.path(stratum, name) for name in useless)
-        log.info("mixed %d files of %s", len(names), stratum.metric)
 
 
 def erase(store: Store, archive: Folder, metric: str, version: int | None) -> int:

@@ -140,7 +140,7 @@ def workers(folder: Path, uploads: int) -> None:
             rates[name] = 100 * uploads / took(lambda worker=worker: worker.run(threading.Event(), burst=True)) / 1e6
         for name, rate in rates.items():
             print(f"{name:<10}{rate:>8.2f} M/s")
-        number = store.archived.number() or ""
+        number = store.partitions[0].archived.number() or ""
         files = Folder(str(folder), number).find()
         held = client.memory_usage(f"{{shop}}:archived:{'|'.join(map(str, OF))}", samples=0)
         print(f"{len(files)} files, {held / len(files):.0f} bytes of the store for each name")

@@ -21,8 +21,7 @@ from processes import Redis, servers
 
 from deniable.wire.layout import MAX_CELLS
 from deniable.wire.report import Stratum
-from deniable_aggregator import store
-from deniable_aggregator.store import Store, connect, staging
+from deniable_aggregator.store import Store, connect, deltas, staging
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
 
 
-def deltas() -> dict[str, np.ndarray]:
+def cases() -> dict[str, np.ndarray]:
     """Make what commits add to a tally of the largest size."""
     rng, found = np.random.default_rng(1), {}
     for name, number in (("1 report", 1), ("50,000 reports", 50_000), ("262,144 reports", 1 << 18)):
@@ -55,7 +54,7 @@ def main() -> int:
         client = connect(f"redis://127.0.0.1:{server.port}")
         client.config_set("slowlog-log-slower-than", 0)
         client.config_set("slowlog-max-len", 10_000)
-        for name, cells in deltas().items():
+        for name, cells in cases().items():
             for which in ("first", "second"):
                 _print(
                     f"{name}, {which} time",
@@ -72,10 +71,10 @@ def _commits(cells: np.ndarray, which: str) -> Callable[[Store], Callable[[], ob
 
     def prepare(made: Store) -> Callable[[], object]:
         made._client.flushdb()
-        made.join()
+        made.partitions[0].join()
         if which == "second":
-            made.commit("w", [], {ONE: cells}, 0)
-        return lambda: made.commit("w", [], {ONE: cells}, 0)
+            made.partitions[0].commit("w", [], {ONE: cells}, 0)
+        return lambda: made.partitions[0].commit("w", [], {ONE: cells}, 0)
 
     return prepare
 
@@ -92,7 +91,7 @@ def _least(
     """Return the milliseconds of the longest call, and of all of it, in the best turn of some."""
     calls, times = [], []
     with (
-        patch.multiple(store, AT_ONCE=store.AT_ONCE if cut else 1 << 60),
+        patch.multiple(deltas, AT_ONCE=deltas.AT_ONCE if cut else 1 << 60),
         patch.multiple(staging, CHUNK=staging.CHUNK if cut else 1 << 30),
     ):
         for _ in range(turns):

@@ -185,7 +185,7 @@ class Uploads:
                 assert self.store.read_weights(layout, strata).sum() == found
         assert counted == self.accepted["reports"], f"accepted {self.accepted['reports']}, counted {counted}"
         assert self.store.backlog() == 0
-        assert not self.store._client.xlen(self.store.dead), "a batch that was taken cannot be counted"
+        assert not self.store._client.xlen(self.store.partitions[0].dead), "a batch that was taken cannot be counted"
         self.waiting = 0
 
 

@@ -46,11 +46,11 @@ def entry(kind: str, reports: int) -> bytes:
 def fill(store: Store, body: bytes, batches: int) -> None:
     """Put a batch into the stream many times."""
     store._client.flushall()
-    store.join()
+    store.partitions[0].join()
     for start in range(0, batches, 1000):
         pipeline = store._client.pipeline(transaction=False)
         for _ in range(min(1000, batches - start)):
-            pipeline.xadd(store.stream, {"d": body})
+            pipeline.xadd(store.partitions[0].stream, {"d": body})
         pipeline.execute()
 
 

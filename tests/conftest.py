@@ -253,22 +253,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         stores = ["wheel", "redis-server"] if both else ["redis-server" if which("redis-server") else "wheel"]
         if metafunc.definition.get_closest_marker("cluster_too"):
             stores.append("cluster")
+        if metafunc.definition.get_closest_marker("divided_too"):
+            stores.append("divided")
         metafunc.parametrize("store_url", stores, indirect=True)
 
 
 @pytest.fixture
 def store_url(request: pytest.FixtureRequest, start_store: Callable[[str], str]) -> str:
     """Return the address of a real server."""
-    return start_store(request.param)
+    return start_store("cluster" if request.param == "divided" else request.param)
 
 
 @pytest.fixture
-def real_redis(store_url: str) -> Iterator[redis.Redis]:
-    """Empty the real server and connect to it."""
-    from deniable_aggregator.store import connect
+def real_redis(store_url: str, request: pytest.FixtureRequest) -> Iterator[redis.Redis]:
+    """Empty the real server and connect to it; divide the app ``shop`` if the test asks for it."""
+    from deniable_aggregator.store import Store, connect
 
     client = connect(store_url)
     client.flushall()
+    if request.node.callspec.params["store_url"] == "divided":
+        Store(client, "shop").divide(3)
     yield client
     client.close()
 

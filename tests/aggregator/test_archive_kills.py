@@ -15,10 +15,9 @@ import pytest
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
-from deniable_aggregator import store as stores
 from deniable_aggregator import tally
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
-from deniable_aggregator.store import Store, batch, connect
+from deniable_aggregator.store import Partition, Store, batch, connect, deltas
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.tally import set_bits
 
@@ -56,7 +55,7 @@ def victim(url, archive, seed, rate, record):
                 os.write(record, f"{point}\n".encode())
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        write, commit = Folder.write, Store.commit
+        write, commit = Folder.write, Partition.commit
 
         def deadly_write(self, *arguments, **options):
             name = write(self, *arguments, **options)
@@ -69,9 +68,9 @@ def victim(url, archive, seed, rate, record):
             perhaps("commit")
             return stale
 
-        Folder.write, Store.commit = deadly_write, deadly_commit
+        Folder.write, Partition.commit = deadly_write, deadly_commit
         if chance.random() < 0.5:
-            stores.AT_ONCE, stores._PIECE = 5, 4
+            deltas.AT_ONCE, deltas._PIECE = 5, 4
         settings = WorkerSettings(batch=5, min_idle_ms=20, claim_every=0.0, max_deliveries=1000)
         with connect(url) as client:
             Worker([Store(client, "shop")], settings, archive=Folder(archive)).run(threading.Event(), burst=True)
@@ -95,16 +94,17 @@ def test_what_is_named_is_what_was_counted(real_redis, store_url, tmp_path, uplo
         set_bits.count(layout, bytes(layout.payload_size))
     archive, record, number = str(tmp_path / "archive"), os.open(tmp_path / "record", os.O_CREAT | os.O_APPEND | os.O_WRONLY), 0
     rate = 12 / uploads if uploads > 1000 else 0.1
-    while store.backlog() or store.staging.settled() is None:
+    while store.backlog() or store.settled() is None:
         number += 1
         victim(store_url, archive, number, rate, record)
         time.sleep(0.02)
         assert number < 1000
     os.close(record)
     assert set((tmp_path / "record").read_text().split()) == {"file", "files", "commit"}
-    folder = Folder(archive, store.archived.number())
+    (partition,) = store.partitions
+    folder = Folder(archive, partition.archived.number())
     for stratum, layout in LAYOUTS.items():
-        names = store.archived.names([stratum])[stratum]
+        names = partition.archived.names([stratum])[stratum]
         counted = count_files(folder.url, folder.number, [folder.path(stratum, name) for name in names])
         assert counted == store.read(layout, [stratum])
         assert counted.n == sent[stratum]

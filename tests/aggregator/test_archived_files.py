@@ -11,16 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import redis
 
 from deniable import mechanisms, registry
 from deniable.cli import main
 from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
-from deniable_aggregator import store as stores
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import GROUP, Store, batch, schema
+from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, schema
 from deniable_aggregator.store.batch import Group
 
 pytest.importorskip("pyarrow")
@@ -81,8 +81,13 @@ class Shop:
         self.sent = 0
 
     @property
+    def partition(self):
+        (only,) = self.store.partitions
+        return only
+
+    @property
     def folder(self):
-        return self.archive.of(self.store.archived.number())
+        return self.archive.of(self.partition.archived.number())
 
     def of(self, metric="theme", period=TODAY, segment=""):
         declared = self.registry.metrics[metric]
@@ -109,7 +114,7 @@ class Shop:
         return worker
 
     def names(self, stratum=None):
-        return self.store.archived.names([stratum or self.of()]).get(stratum or self.of(), set())
+        return self.partition.archived.names([stratum or self.of()]).get(stratum or self.of(), set())
 
     def found(self, metric=""):
         return {each.name for each in self.folder.find(metric)}
@@ -137,7 +142,7 @@ def shop(real_redis, tmp_path):
 @pytest.mark.parametrize("at_once", [1 << 20, 0])
 def test_what_is_counted_is_archived(shop, monkeypatch, at_once):
     """A file for each commit and stratum of bits, noted as it counts; of an index nothing. So it is in pieces, too."""
-    monkeypatch.setattr(stores, "AT_ONCE", at_once)
+    monkeypatch.setattr(deltas, "AT_ONCE", at_once)
     linux = shop.of(segment="platform=linux")
     for _ in range(5):
         shop.send(20, shop.of(), linux, shop.of("export"))
@@ -161,7 +166,7 @@ def test_without_an_archive_nothing_is_kept(shop):
 @pytest.mark.parametrize("at_once", [1 << 20, 0])
 def test_a_stratum_is_archived_as_a_whole_or_not_at_all(shop, monkeypatch, at_once):
     """What had been counted before there was an archive is not archived from the middle on; the next period is."""
-    monkeypatch.setattr(stores, "AT_ONCE", at_once)
+    monkeypatch.setattr(deltas, "AT_ONCE", at_once)
     shop.send()
     shop.count(archive=False)
     shop.send(20, shop.of(), shop.of(period=TOMORROW))
@@ -173,7 +178,7 @@ def test_a_stratum_is_archived_as_a_whole_or_not_at_all(shop, monkeypatch, at_on
 @pytest.mark.parametrize("at_once", [1 << 20, 0])
 def test_late_reports_are_archived_where_they_count(shop, monkeypatch, at_once):
     """Reports of a sealed period count in the next one; their file is noted there."""
-    monkeypatch.setattr(stores, "AT_ONCE", at_once)
+    monkeypatch.setattr(deltas, "AT_ONCE", at_once)
     shop.store.seal(shop.of()[:3], TOMORROW)
     shop.send(20, shop.of())
     shop.send(20, shop.of(period=TOMORROW))
@@ -187,14 +192,14 @@ def test_a_commit_that_did_not_count_leaves_files_that_do_not_count(shop, monkey
     """Another worker took a batch over meanwhile: what it does not own, and its file, are left."""
     for _ in range(3):
         shop.send()
-    commit, stalls = Store.commit, iter([True])
+    commit, stalls = Partition.commit, iter([True])
 
     def stalled_commit(self, consumer, ids, *more):
         if next(stalls, False):
             self._client.xclaim(self.stream, GROUP, "gone", 0, ids[:1])
         return commit(self, consumer, ids, *more)
 
-    monkeypatch.setattr(Store, "commit", stalled_commit)
+    monkeypatch.setattr(Partition, "commit", stalled_commit)
     assert shop.count(batch=3).counted == 40
     assert (len(shop.names()), len(shop.found())) == (1, 2)
     assert shop.equal()
@@ -208,15 +213,15 @@ def test_a_commit_that_did_not_count_leaves_files_that_do_not_count(shop, monkey
 def test_a_commit_whose_answer_is_lost_is_archived_once(shop, monkeypatch):
     """It is sent again with the same files, which are noted already."""
     shop.send()
-    commit, losses = Store.commit, iter([True])
+    commit, losses = Partition.commit, iter([True])
 
     def lossy_commit(self, *arguments):
         stale = commit(self, *arguments)
         if next(losses, False):
-            raise stores.redis.ConnectionError("the answer is lost")
+            raise redis.ConnectionError("the answer is lost")
         return stale
 
-    monkeypatch.setattr(Store, "commit", lossy_commit)
+    monkeypatch.setattr(Partition, "commit", lossy_commit)
     shop.count()
     assert len(shop.names()) == 1
     assert shop.found() == shop.names()
@@ -227,14 +232,14 @@ def test_a_commit_that_waited_long_has_new_files(shop, monkeypatch):
     """Files that could be taken for orphans by now are not noted."""
     monkeypatch.setattr("deniable_aggregator.counting.worker.LIFE_SECONDS", -1.0)
     shop.send()
-    commit, losses = Store.commit, iter([True])
+    commit, losses = Partition.commit, iter([True])
 
     def refused_commit(self, *arguments):
         if next(losses, False):
-            raise stores.redis.ConnectionError
+            raise redis.ConnectionError
         return commit(self, *arguments)
 
-    monkeypatch.setattr(Store, "commit", refused_commit)
+    monkeypatch.setattr(Partition, "commit", refused_commit)
     shop.count()
     assert (len(shop.names()), len(shop.found())) == (1, 2)
     assert shop.equal()
@@ -249,8 +254,8 @@ def test_while_the_archive_is_away_nothing_is_counted(shop, caplog):
     thread = threading.Thread(target=worker.run, args=[stop])
     thread.start()
     time.sleep(0.5)
-    assert (worker.counted, shop.store.backlog(), shop.redis.exists(shop.store.stream)) == (0, 1, 1)
-    assert shop.redis.xinfo_groups(shop.store.stream) == []
+    assert (worker.counted, shop.store.backlog(), shop.redis.exists(shop.partition.stream)) == (0, 1, 1)
+    assert shop.redis.xinfo_groups(shop.partition.stream) == []
     assert "the archive cannot be used" in caplog.text
     Path(shop.archive.url).unlink()
     deadline = time.monotonic() + 60
@@ -512,3 +517,24 @@ def test_a_recount_without_an_archive(shop, store_url, capsys):
     assert "DENIABLE_ARCHIVE" in capsys.readouterr().err
     assert recount(shop, store_url) == 1
     assert "nothing of shop is archived" in capsys.readouterr().err
+
+
+@pytest.mark.cluster_too
+def test_each_partition_has_its_own_files(shop, store_url, capsys, monkeypatch):
+    """Each is mixed, recounted and erased by itself; the command tells of all of them together."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    assert shop.store.divide(3) == 3
+    for _ in range(30):
+        shop.send(20, shop.of())
+    shop.count()
+    shop.files.tidy(CLOSED + 1)
+    partitions = shop.store.partitions
+    assert len({each.archived.number() for each in partitions}) == 3
+    assert [len(each.archived.names([shop.of()])[shop.of()]) for each in partitions] == [1, 1, 1]
+    assert recount(shop, store_url) == 0
+    told = "theme version 1, 2026-11-21, segment none: 600 reports in 3 files, equal to the live tally\n"
+    assert capsys.readouterr().out == told
+    assert archived_files.erase(shop.store, shop.archive, "theme", 2) == 0
+    assert archived_files.erase(shop.store, shop.archive, "theme", None) == 3
+    assert recount(shop, store_url, "--metric", "theme") == 1
+    assert capsys.readouterr().out.endswith("of 3 files some are missing\n")

@@ -50,10 +50,10 @@ def await_rewriting(store):
 def test_what_was_counted_leaves_the_disk(folder_and_store):
     """The file has an entry when it is counted, and not after the next look; what is not counted yet stays."""
     folder, store = folder_and_store
-    store.join()
+    store.partitions[0].join()
     store.append(SECRET, key="a", remember=b"-", cap=10, ttl=60)
-    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
-    assert store.commit("w", [id_], {THEME: np.array([1, 2])}, 1) == []
+    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.partitions[0].stream: ">"})
+    assert store.partitions[0].commit("w", [id_], {THEME: np.array([1, 2])}, 1) == []
     store.append(b"an-entry-that-waits", key="b", remember=b"-", cap=10, ttl=60)
     deadline = time.monotonic() + 120
     while SECRET not in on_disk(folder):  # written within a second
@@ -70,7 +70,7 @@ def test_an_erased_metric_leaves_the_disk(folder_and_store):
     """After the next look not even its name is in the file; another metric's is."""
     folder, store = folder_and_store
     for metric in (b"to.forget", b"to.keep"):
-        store.commit("w", [], {THEME._replace(metric=metric.decode()): np.array([1, 2])}, 1)
+        store.partitions[0].commit("w", [], {THEME._replace(metric=metric.decode()): np.array([1, 2])}, 1)
     deadline = time.monotonic() + 120
     while b"to.forget" not in on_disk(folder) or b"to.keep" not in on_disk(folder):  # written within a second
         assert time.monotonic() < deadline

@@ -29,12 +29,12 @@ def store(real_redis):
 @pytest.fixture
 def letters(store):
     """Put aside one batch that can be counted, and one that cannot be read."""
-    store.join()
+    store.partitions[0].join()
     for key, body in enumerate([batch.encode([Group(ONE, INDEX, SECRET)]), b"unreadable " + SECRET]):
         store.append(body, key=str(key), remember=b"-", cap=10, ttl=60)
-    for _, entries in store._client.xreadgroup("agg", "w", {store.stream: ">"}):
+    for _, entries in store._client.xreadgroup("agg", "w", {store.partitions[0].stream: ">"}):
         for id_, _ in entries:
-            assert store.bury("w", id_, "delivered more than 5 times")
+            assert store.partitions[0].bury("w", id_, "delivered more than 5 times")
     return DeadLetters(store)
 
 
@@ -82,7 +82,7 @@ def test_a_full_backlog_takes_none_back(store, letters):
 
 def test_a_letter_without_a_batch_cannot_go_back(store, letters):
     """What holds nothing stays, to be purged."""
-    id_ = store._client.xadd(store.dead, {"reason": "no body", "other": "x"}).decode()
+    id_ = store._client.xadd(store.partitions[0].dead, {"reason": "no body", "other": "x"}).decode()
     assert letters.requeue(id_, 10) == "empty"
     assert letters.get(id_).size is None
 
@@ -90,10 +90,10 @@ def test_a_letter_without_a_batch_cannot_go_back(store, letters):
 def test_requeued_behind_what_waits(store, letters):
     """A batch goes back behind the latest entry of the stream, whatever the clock says."""
     far = 4_102_444_800_000  # 2100
-    store._client.xadd(store.stream, {"d": b"later"}, id=f"{far}-7")
+    store._client.xadd(store.partitions[0].stream, {"d": b"later"}, id=f"{far}-7")
     first, _ = letters
     assert letters.requeue(first.id, 10) == "requeued"
-    assert [id_ for id_, _ in store._client.xrange(store.stream)][-1] == f"{far}-8".encode()
+    assert [id_ for id_, _ in store._client.xrange(store.partitions[0].stream)][-1] == f"{far}-8".encode()
 
 
 def test_commands_show_structure_only(letters, dlq, capsys):

@@ -38,7 +38,7 @@ def send(store, key):
 
 
 def consumers(store):
-    return {told["name"].decode(): told["pending"] for told in store._client.xinfo_consumers(store.stream, GROUP)}
+    return {told["name"].decode(): told["pending"] for told in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)}
 
 
 def await_(question):
@@ -50,7 +50,7 @@ def await_(question):
 
 def test_a_killed_worker_is_forgotten_by_one_that_lives(store, store_url):
     """A worker that was killed with -9 leaves its name in the store; the next one to look takes it out, and only it."""
-    store.join()
+    store.partitions[0].join()
     environment = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")}
     command = [sys.executable, "-m", "deniable", "worker", "--redis-url", store_url, "--app", "shop"]
     send(store, "a")
@@ -62,18 +62,18 @@ def test_a_killed_worker_is_forgotten_by_one_that_lives(store, store_url):
     forget(store)
     assert list(consumers(store)) == [killed]  # an hour is not over
     send(store, "b")
-    store._client.xreadgroup(GROUP, "killed later", {store.stream: ">"})
-    await_(lambda: all(told["idle"] > 100 for told in store._client.xinfo_consumers(store.stream, GROUP)))
+    store._client.xreadgroup(GROUP, "killed later", {store.partitions[0].stream: ">"})
+    await_(lambda: all(told["idle"] > 100 for told in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)))
     forget(store, idle=0.1)
     assert consumers(store) == {"killed later": 1}
 
 
 def test_what_a_killed_worker_had_in_hand_is_counted_first(store):
     """Entries of a consumer that is gone keep it in the list until they are taken over; each is counted once, and it goes."""
-    store.join()
+    store.partitions[0].join()
     for key in ("a", "b", "c"):
         send(store, key)
-    store._client.xreadgroup(GROUP, "killed", {store.stream: ">"})
+    store._client.xreadgroup(GROUP, "killed", {store.partitions[0].stream: ">"})
     forget(store, idle=0.0)
     assert consumers(store) == {"killed": 3}
     chore = Chore("departures", 0.0, lambda: forget(store, idle=0.02), Faults(store))
@@ -95,9 +95,9 @@ def test_a_worker_that_only_waited_goes_on(store, store_url):
         try:
             # Blocked in the store, where it has no name until it is given something (Redis 7.0), or has one (Valkey).
             await_(lambda: any(told["cmd"] == "xreadgroup" for told in store._client.client_list()))
-            store.forget(0.0)
-            store._client.xgroup_createconsumer(store.stream, GROUP, worker.consumer)
-            assert store.forget(0.0) == 1
+            store.partitions[0].forget(0.0)
+            store._client.xgroup_createconsumer(store.partitions[0].stream, GROUP, worker.consumer)
+            assert store.partitions[0].forget(0.0) == 1
             send(store, "a")
             await_(lambda: worker.counted == 2)
         finally:
@@ -110,7 +110,7 @@ def test_a_worker_that_only_waited_goes_on(store, store_url):
 
 def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, caplog):
     """A worker whose user may not ask for consumers says so and counts on."""
-    store.join()
+    store.partitions[0].join()
     store._client.execute_command("ACL", "SETUSER", "older", "on", "nopass", "~*", "+@all", "-xinfo|consumers")
     client = connect(store_url.replace("://", "://older:x@"))
     try:

@@ -37,23 +37,23 @@ def test_what_waits_for_a_worker_that_never_came(store):
 
 def waits(store, seconds):
     """Have what is noted of an app be older by some seconds."""
-    words = store._client.get(store.caught).decode().split()
+    words = store._client.get(store.partitions[0].caught).decode().split()
     times = [word if word == "-" else f"{float(word) - seconds:.3f}" for word in words[:2]]
-    store._client.set(store.caught, " ".join(times + words[2:]))
+    store._client.set(store.partitions[0].caught, " ".join(times + words[2:]))
 
 
 def test_lag_is_since_everything_was_counted(store):
     """What waits came after that, so it bounds how long anything waits, whether it is in a worker's hands or not."""
-    health.beat(store, "w")
+    health.beat(store.partitions[0], "w")
     waits(store, 30)
     assert health.read(store).lag == 0
     append(store, 1)
     assert 29.99 <= health.read(store).lag < 40  # times are kept in milliseconds
-    store.join()
-    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
+    store.partitions[0].join()
+    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.partitions[0].stream: ">"})
     for _ in range(3):  # however often it changes hands
-        health.beat(store, "w")
-        store._client.xclaim(store.stream, GROUP, "w", 0, [id_])
+        health.beat(store.partitions[0], "w")
+        store._client.xclaim(store.partitions[0].stream, GROUP, "w", 0, [id_])
         waits(store, 30)
     state = health.read(store)
     assert (state.pending, state.workers, state.known) == (1, 1, True)
@@ -62,15 +62,15 @@ def test_lag_is_since_everything_was_counted(store):
 
 def test_lag_is_small_where_all_is_counted_while_more_comes(store):
     """Under load, when the stream is never empty, what came before the last beats is counted, and the lag says so."""
-    store.join()
-    health.beat(store, "w")
+    store.partitions[0].join()
+    health.beat(store.partitions[0], "w")
     for number in range(4):
         append(store, number)
-        store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
-        ids = [id_ for id_, _ in store._client.xrange(store.stream)][:-1]
-        assert store.commit("w", ids, {}, 0) == []
+        store._client.xreadgroup(GROUP, "w", {store.partitions[0].stream: ">"})
+        ids = [id_ for id_, _ in store._client.xrange(store.partitions[0].stream)][:-1]
+        assert store.partitions[0].commit("w", ids, {}, 0) == []
         waits(store, 100)
-        health.beat(store, "w")
+        health.beat(store.partitions[0], "w")
     waits(store, 7)
     assert 106.99 <= health.read(store).lag < 120
 
@@ -78,7 +78,7 @@ def test_lag_is_small_where_all_is_counted_while_more_comes(store):
 def test_what_waits_for_workers_that_came_late_has_waited_at_least_since(store):
     """Before a worker has ever had everything counted, nobody knows more; nothing may rely on it."""
     append(store, 1)
-    health.beat(store, "w")
+    health.beat(store.partitions[0], "w")
     waits(store, 50)
     state = health.read(store)
     assert 49.99 <= state.lag < 60
@@ -87,20 +87,20 @@ def test_what_waits_for_workers_that_came_late_has_waited_at_least_since(store):
 
 def test_a_clock_that_was_set_back_hides_no_lag(store):
     """What waits since is told from then on, and not taken for counted; once it is counted, all is known again."""
-    health.beat(store, "gone")
+    health.beat(store.partitions[0], "gone")
     waits(store, -3600)  # as if the store's clock had been an hour ahead
-    store._client.zadd(store.workers, {"gone": time.time() + 3600})
+    store._client.zadd(store.partitions[0].workers, {"gone": time.time() + 3600})
     append(store, 1)
     state = health.read(store)
     assert (state.lag, state.known, state.workers) == (None, False, 0)
-    health.beat(store, "w")
+    health.beat(store.partitions[0], "w")
     waits(store, 50)
     state = health.read(store)
     assert (49.99 <= state.lag < 60, state.known, state.workers) == (True, False, 1)
-    store.join()
-    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.stream: ">"})
-    assert store.commit("w", [id_], {}, 0) == []
-    health.beat(store, "w")
+    store.partitions[0].join()
+    ((_, ((id_, _),)),) = store._client.xreadgroup(GROUP, "w", {store.partitions[0].stream: ">"})
+    assert store.partitions[0].commit("w", [id_], {}, 0) == []
+    health.beat(store.partitions[0], "w")
     append(store, 2)
     state = health.read(store)
     assert (state.lag < 10, state.known) == (True, True)
@@ -108,31 +108,31 @@ def test_a_clock_that_was_set_back_hides_no_lag(store):
 
 def test_workers_are_believed_for_a_minute(store):
     """One that gave no sign of life for longer is not counted; one that left is not, at once. Machines' clocks do not matter."""
-    store._client.zadd(store.workers, {"old": store._client.time()[0] - 90})
+    store._client.zadd(store.partitions[0].workers, {"old": store._client.time()[0] - 90})
     assert health.read(store).workers == 0
-    health.beat(store, "new")
-    assert store._client.zrange(store.workers, 0, -1) == [b"new"]
+    health.beat(store.partitions[0], "new")
+    assert store._client.zrange(store.partitions[0].workers, 0, -1) == [b"new"]
     assert health.read(store).workers == 1
-    health.stop(store, "new")
+    health.stop(store.partitions[0], "new")
     assert health.read(store).workers == 0
-    health.beat(store, "new")
-    assert 0 < store._client.ttl(store.workers) <= health.LIFE_SECONDS
+    health.beat(store.partitions[0], "new")
+    assert 0 < store._client.ttl(store.partitions[0].workers) <= health.LIFE_SECONDS
 
 
 def test_who_gives_no_sign_of_life_is_silent(store, monkeypatch):
     """A worker is silent once its sign of life, or that it has none, has not changed for so long by our own clock."""
-    now, signs = [1000.0], health.Signs(store)
+    now, signs = [1000.0], health.Signs(store.partitions[0])
     monkeypatch.setattr(health.time, "monotonic", lambda: now[0])
-    health.beat(store, "lives")
-    health.beat(store, "died")
+    health.beat(store.partitions[0], "lives")
+    health.beat(store.partitions[0], "died")
     assert signs.silent([], 60) == signs.silent(["lives", "died", "left"], 60) == []
     for _ in range(4):
         now[0] += 20
-        health.beat(store, "lives")
+        health.beat(store.partitions[0], "lives")
         found = signs.silent(["lives", "died", "left"], 60)
     assert found == ["died", "left"]
     now[0] += 1
-    health.beat(store, "died")  # it was stopped, and goes on
+    health.beat(store.partitions[0], "died")  # it was stopped, and goes on
     assert signs.silent(["lives", "died"], 60) == []
 
 
@@ -157,7 +157,7 @@ def test_status_tells(store, store_url, capsys):
     assert main(options) == 0
     append(store, 1)
     assert main(options) == 1
-    health.beat(store, "w")
+    health.beat(store.partitions[0], "w")
     capsys.readouterr()
     assert main([*options, "--json"]) == 0
     shop, blog = map(json.loads, capsys.readouterr().out.splitlines())

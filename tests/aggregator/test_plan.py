@@ -154,7 +154,7 @@ def test_the_first_release_comes_when_the_publisher_makes_it(real_redis):
     stratum = Stratum("x", 1, fingerprint(metric, mechanisms.of(metric).canonical), "2026-11-21", "")
     made = []
     for cells in ([100, 0], [99, 0], [1, 0]):
-        assert store.commit("test", [], {stratum: np.array(cells, np.int64)}, int(noon)) == []
+        assert store.partitions[0].commit("test", [], {stratum: np.array(cells, np.int64)}, int(noon)) == []
         made.append(len(Publisher(store, shop).publish(noon)))
     assert made == [0, 0, 1]
     assert first_release(metric, shop.publication, 2400.0) == timedelta(hours=2)

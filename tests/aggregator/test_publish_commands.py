@@ -27,7 +27,7 @@ def counted(real_redis, registry_file):
     past = period.of(datetime.now(UTC) - timedelta(days=9), "day")
     stratum = Stratum("ui.theme", 1, fingerprint(metric, mechanism.canonical), past, "")
     store = Store(real_redis, "shop")
-    store.commit("test", [], {stratum: np.array([60, 30, 10])}, NOW)
+    store.partitions[0].commit("test", [], {stratum: np.array([60, 30, 10])}, NOW)
     return stratum
 
 
@@ -37,7 +37,9 @@ def test_publishing(counted, real_redis, store_url, registry_file, capsys):
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     assert (lines[0], lines[-1]) == (f"shop: ui.theme@1, {counted.period}", "1 published")
-    Store(real_redis, "shop").commit("test", [], {counted._replace(period=period.of(datetime.now(UTC), "day")): FIVE}, NOW)
+    Store(real_redis, "shop").partitions[0].commit(
+        "test", [], {counted._replace(period=period.of(datetime.now(UTC), "day")): FIVE}, NOW
+    )
     assert main(command) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("shop: ui.theme@1: reports that wait: 5; needed: 1; the next release is due 20")

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from deniable import mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
-from deniable_aggregator import decode, store
+from deniable_aggregator import decode
 from deniable_aggregator.audit.entry import whole
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.audit.verify import Chain
@@ -28,7 +28,7 @@ from deniable_aggregator.publish import publisher, release
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.publish.period import Period
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, staging, tallies
+from deniable_aggregator.store import Store, deltas, staging, tallies
 from deniable_aggregator.store.script import Script
 
 DAY = 86400
@@ -102,7 +102,12 @@ class Counted:
 
     def count(self, metric, cells, period=TODAY, segment=""):
         """Count reports as a worker would."""
-        assert self.store.commit("test", [], {self.stratum(metric, period, segment): np.array(cells, np.int64)}, int(NOON)) == []
+        assert (
+            self.store.partitions[0].commit(
+                "test", [], {self.stratum(metric, period, segment): np.array(cells, np.int64)}, int(NOON)
+            )
+            == []
+        )
 
     def counted(self, metric, n, **where):
         cells = np.zeros(mechanisms.of(self.registry.metrics[metric]).layout.width, np.int64)
@@ -176,11 +181,11 @@ def test_cells_are_published_at_the_close(shop):
 def test_reports_that_wait_are_waited_for(shop):
     """A period does not close while batches that were taken before its close may wait to be counted."""
     shop.counted("theme", 200)
-    shop.store.join()
+    shop.store.partitions[0].join()
     shop.store.append(b"a batch", key="one", remember=b"", cap=10, ttl=60)
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {}
-    shop.store._client.delete(shop.store.stream)
+    shop.store._client.delete(shop.store.partitions[0].stream)
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {(TODAY, ""): 200}
 
@@ -188,7 +193,7 @@ def test_reports_that_wait_are_waited_for(shop):
 def test_a_definition_that_is_gone_is_not_published(shop):
     """What was counted under another definition than the registry's is not published under its name."""
     stratum = shop.stratum("theme")._replace(fingerprint="another")
-    shop.store.commit("test", [], {stratum: np.array([500, 0, 0])}, int(NOON))
+    shop.store.partitions[0].commit("test", [], {stratum: np.array([500, 0, 0])}, int(NOON))
     shop.publisher.publish(CLOSED)
     assert shop.published("theme") == {}
 
@@ -314,21 +319,21 @@ def test_what_comes_late_waits_for_enough(shop):
     assert shop.published("export")[TODAY, ""] == 200
 
 
-@pytest.mark.parametrize("at_once", [0, store.AT_ONCE])
+@pytest.mark.parametrize("at_once", [0, deltas.AT_ONCE])
 def test_what_comes_while_a_period_is_read_is_not_lost(shop, monkeypatch, at_once):
     """A batch that is counted between reading a period and publishing it counts in the next one, in one piece or in several."""
-    monkeypatch.setattr(store, "AT_ONCE", at_once)
+    monkeypatch.setattr(deltas, "AT_ONCE", at_once)
     shop.counted("theme", 200)
-    each = shop.store.tallies.each
+    each = shop.store.each
 
     def reading(*given):
         found = each(*given)
         shop.counted("theme", 150)
         return found
 
-    monkeypatch.setattr(shop.store.tallies, "each", reading)
+    monkeypatch.setattr(shop.store, "each", reading)
     shop.publisher.publish(CLOSED)
-    monkeypatch.setattr(shop.store.tallies, "each", each)
+    monkeypatch.setattr(shop.store, "each", each)
     shop.publisher.publish(CLOSED + DAY)
     assert shop.published("theme") == {(TODAY, ""): 200, (TOMORROW, ""): 150}
 
@@ -336,9 +341,9 @@ def test_what_comes_while_a_period_is_read_is_not_lost(shop, monkeypatch, at_onc
 def test_a_period_is_not_sealed_between_two_pieces(shop, monkeypatch):
     """While a commit is added in pieces no period is sealed: all of it counts in the same one."""
     definition = shop.stratum("theme")[:3]
-    monkeypatch.setattr(store, "AT_ONCE", 0)
-    apply = shop.store.staging.apply
-    monkeypatch.setattr(shop.store.staging, "apply", lambda: None)
+    monkeypatch.setattr(deltas, "AT_ONCE", 0)
+    apply = shop.store.partitions[0].staging.apply
+    monkeypatch.setattr(shop.store.partitions[0].staging, "apply", lambda: None)
     shop.counted("theme", 400)
     assert not shop.store.seal(definition, TOMORROW)
     apply()
@@ -651,16 +656,16 @@ def test_a_clock_that_is_ahead_publishes_nothing(real_redis, monkeypatch, ahead)
 
 def test_a_part_of_a_commit_is_never_published(shop, monkeypatch):
     """While a commit is added in pieces nothing is published, nor what was read meanwhile; then all of it is."""
-    monkeypatch.setattr(store, "AT_ONCE", 0)
-    apply = shop.store.staging.apply
-    monkeypatch.setattr(shop.store.staging, "apply", lambda: None)
+    monkeypatch.setattr(deltas, "AT_ONCE", 0)
+    apply = shop.store.partitions[0].staging.apply
+    monkeypatch.setattr(shop.store.partitions[0].staging, "apply", lambda: None)
     shop.counted("theme", 400)
     assert shop.publisher.publish(CLOSED) == []
     apply()
     assert len(shop.publisher.publish(CLOSED)) == 1
     assert shop.published("theme") == {(TODAY, ""): 400}
     # A commit that comes, and goes on, between reading and publishing.
-    read = shop.store.tallies.each
+    read = shop.store.each
 
     def overtaken(*arguments):
         found = read(*arguments)
@@ -670,9 +675,9 @@ def test_a_part_of_a_commit_is_never_published(shop, monkeypatch):
 
     shop.counted("export", 400, segment="platform=linux,version=1.0")
     apply()
-    monkeypatch.setattr(shop.store.tallies, "each", overtaken)
+    monkeypatch.setattr(shop.store, "each", overtaken)
     assert shop.publisher.publish(CLOSED) == []
-    monkeypatch.setattr(shop.store.tallies, "each", read)
+    monkeypatch.setattr(shop.store, "each", read)
     assert len(shop.publisher.publish(CLOSED)) > 0
     assert shop.published("export")[TODAY, ""] == 400
     assert sum(shop.publisher.unpublished().values()) == 5  # of a period that was closed when they were counted
@@ -682,18 +687,18 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(shop, monkeypat
     """Before a look at the others, or in the midst of it, a large commit of one metric goes on: the others are published."""
     shop.counted("theme", 500)
     shop.counted("export", 500, segment="platform=linux,version=2.0")
-    monkeypatch.setattr(store, "AT_ONCE", 5)
-    monkeypatch.setattr(shop.store.staging, "apply", lambda: None)
+    monkeypatch.setattr(deltas, "AT_ONCE", 5)
+    monkeypatch.setattr(shop.store.partitions[0].staging, "apply", lambda: None)
     big = Stratum("big", 1, "f" * 16, TODAY, "")
-    each = shop.store.tallies.each
+    each = shop.store.each
 
     def reading(*given):
-        assert shop.store.commit("busy", [], {big: np.ones(64, np.int64)}, int(NOON)) == []
+        assert shop.store.partitions[0].commit("busy", [], {big: np.ones(64, np.int64)}, int(NOON)) == []
         return each(*given)
 
-    monkeypatch.setattr(shop.store.tallies, "each", reading)
+    monkeypatch.setattr(shop.store, "each", reading)
     shop.publisher.publish(CLOSED)
-    assert shop.store.staging.settled("big") is None
+    assert shop.store.settled("big") is None
     assert (shop.published("theme")[TODAY, ""], shop.published("export")[TODAY, ""]) == (500, 500)
 
 

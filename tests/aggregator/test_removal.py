@@ -90,7 +90,7 @@ class Shop:
             for metric in declared.metrics:
                 stratum = self.stratum(metric, version, day)
                 deltas = {stratum: np.array([5000, 0, 0, 5000]), Weights(stratum): np.array([0, 5000, 0, 0])}
-                assert self.store.commit("test", [], deltas, int(time.time())) == []
+                assert self.store.partitions[0].commit("test", [], deltas, int(time.time())) == []
         assert watch.check(int(time.time()))
         publisher.publish(ENDED)
         publisher.publish(CLOSED + 11)
@@ -108,13 +108,13 @@ class Shop:
         return batch.encode([Group(stratum, BITS, b"\1\2\4" * 10) for stratum in strata])
 
     def append(self, body):
-        self.store.join()
+        self.store.partitions[0].join()
         assert self.store.append(body, key=str(time.monotonic_ns()), remember=b"-", cap=99, ttl=60).outcome == "appended"
 
     def put_aside(self, body):
         self.append(body)
-        ((_, ((id_, _),)),) = self.redis.xreadgroup(GROUP, "w", {self.store.stream: ">"})
-        assert self.store.bury("w", id_, "delivered more than 5 times")
+        ((_, ((id_, _),)),) = self.redis.xreadgroup(GROUP, "w", {self.store.partitions[0].stream: ">"})
+        assert self.store.partitions[0].bury("w", id_, "delivered more than 5 times")
 
     def work(self):
         Worker([self.store]).run(threading.Event(), burst=True)
@@ -204,7 +204,7 @@ def test_it_does_not_come_back(shop):
 
 def test_one_version_may_go_alone(shop):
     """The others stay, with the alarms if these are of a later one; the version does not come back."""
-    shop.redis.delete(shop.store.dead)
+    shop.redis.delete(shop.store.partitions[0].dead)
     shop.fill(2)
     old, new = (shop.stratum("ui.theme", version) for version in (1, 2))
     others = [word for word in EVERYWHERE if word not in ("alarms", "audit", "metrics", "dead")]

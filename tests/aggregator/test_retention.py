@@ -92,7 +92,7 @@ class Shop:
         deltas = {stratum: np.array([n, 0, 0, n] if stratum.metric == "theme" else [n, 0], np.int64)}
         if stratum.metric == "theme":
             deltas[Weights(stratum)] = np.array([0, n, 0, 0], np.int64)
-        assert self.store.commit("test", [], deltas, ENDED) == []
+        assert self.store.partitions[0].commit("test", [], deltas, ENDED) == []
 
     def keys(self, *words):
         """List the keys of some kinds, all that there are if none are named."""
@@ -149,19 +149,22 @@ def test_what_is_not_published_yet_stays(shop):
     assert shop.keys(*EXACT) == []
 
 
-def test_a_release_that_was_made_meanwhile_keeps_its_sums(shop, monkeypatch):
+def test_a_release_that_was_extended_meanwhile_stays(shop, monkeypatch):
     """What is noted of the release is compared in the moment of deletion: if it is another one by then, nothing goes."""
-    shop.count(90)
+    shop.count(400)
     shop.publisher.publish(CLOSED + 11)
-    expire = shop.retention._expire
+    withdraw = shop.retention._withdrawing
 
     def late(keys, args):
-        shop.redis.hset("{shop}:releases:theme", name(shop.stratum()), release.Release(1).note())
-        return expire(keys, args)
+        shop.redis.hset("{shop}:releases:theme", name(shop.stratum()), release.Release(2).note())
+        return withdraw(keys, args)
 
-    monkeypatch.setattr(shop.retention, "_expire", late)
-    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 0
-    assert shop.keys("tally")
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) > 0
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.retention, "_withdrawing", late)
+        assert shop.retention.delete(CLOSED + 20 * DAY + 1) == 0
+    assert shop.keys("release")
+    assert shop.retention.delete(CLOSED + 20 * DAY + 1) == 1
 
 
 def test_too_few_wait_as_long_as_releases_are_kept(shop):
@@ -218,7 +221,7 @@ def test_while_batches_wait_nothing_goes_that_they_may_be_of(shop):
     shop.publisher.publish(CLOSED + 11)
     shop.store.append(b"batch", key="a", remember=b"-", cap=10, ttl=60)
     assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 0  # nobody ever came to read it
-    shop.redis.set(shop.store.caught, shop.redis.time()[0] - 5 * DAY)
+    shop.redis.set(shop.store.partitions[0].caught, shop.redis.time()[0] - 5 * DAY)
     assert shop.retention.delete(CLOSED + 14 * DAY) == 0
     assert shop.retention.delete(CLOSED + 16 * DAY) == 2
 
@@ -227,10 +230,10 @@ def put_aside(shop, *strata):
     """Put aside a batch of a hundred reports of each of some strata; return the dead letter."""
     layout = Layout(1, 3, "bits")
     groups = [Group(each, layout, b"\1" * 100) for each in strata]
-    shop.store.join()
+    shop.store.partitions[0].join()
     shop.store.append(batch.encode(groups), key=str(time.monotonic_ns()), remember=b"-", cap=10, ttl=60)
-    ((_, ((id_, _),)),) = shop.redis.xreadgroup(GROUP, "w", {shop.store.stream: ">"})
-    assert shop.store.bury("w", id_, "delivered more than 5 times")
+    ((_, ((id_, _),)),) = shop.redis.xreadgroup(GROUP, "w", {shop.store.partitions[0].stream: ">"})
+    assert shop.store.partitions[0].bury("w", id_, "delivered more than 5 times")
     return list(DeadLetters(shop.store))[-1]
 
 
@@ -260,7 +263,7 @@ def test_a_period_is_not_published_twice(shop, forgets):
     shop.retention.delete(CLOSED + 20 * DAY + 1)
     assert shop.keys("release", "releases", *EXACT) == []
     if forgets:
-        shop.redis.delete(shop.store.expired.key, shop.store.published.key)
+        shop.redis.delete(shop.store.partitions[0].expired.key, shop.store.published.key)
     give_back(shop, put_aside(shop, shop.stratum()))
     again = TODAY if forgets else "2026-11-22"
     assert Publisher(shop.store, shop.registry).publish(CLOSED + 100 * DAY) == [shop.stratum(period=again)]
@@ -347,7 +350,7 @@ def test_many_workers_delete_once(shop):
     assert sum(deleted) == 40 + 11
     assert shop.keys(*EXACT) == []
     assert len(release.listed(shop.store, "theme")) == 9
-    assert shop.store.expired.all() == {"|".join(map(str, shop.stratum()[:3])).encode(): b"2026-11-20"}
+    assert shop.store.partitions[0].expired.all() == {"|".join(map(str, shop.stratum()[:3])).encode(): b"2026-11-20"}
 
 
 def test_what_was_written_while_a_metric_was_erased_goes(shop):

@@ -113,14 +113,16 @@ def test_a_cluster_that_is_away_is_an_error_of_the_store():
 def test_the_apps_lie_on_all_primaries(cluster):
     """Each app has its uploads, its health and its clock at its own primary; a worker of all of them misses none."""
     stores = [Store(cluster, app) for app in APPS]
-    assert {primary(cluster, store.stream) for store in stores} == set(primaries(cluster))
+    assert {primary(cluster, store.partitions[0].stream) for store in stores} == set(primaries(cluster))
     for store in stores:
-        store.join()
+        store.partitions[0].join()
         assert [append(store, key) for key in ("a", "b", "a")] == ["appended", "appended", "duplicate"]
         assert health.read(store).backlog == 2
         assert abs(store.now() - time.time()) < 1
-    everything = Deliveries(stores, "one")
-    assert {stream: len(each) for stream, each in everything.new(10, None).items()} == {store.stream: 2 for store in stores}
+    everything = Deliveries([store.partitions[0] for store in stores], "one")
+    assert {stream: len(each) for stream, each in everything.new(10, None).items()} == {
+        store.partitions[0].stream: 2 for store in stores
+    }
     assert everything.new(10, None) == {}
     assert len(everything.again(10)) == len(APPS)
 
@@ -129,14 +131,14 @@ def test_a_reader_that_waits_hears_of_each_stream(cluster):
     """It waits as long as it was told, and returns soon after something comes, wherever that is."""
     stores = [Store(cluster, app) for app in APPS]
     for store in stores:
-        store.join()
-    reader = Deliveries(stores, "one")
+        store.partitions[0].join()
+    reader = Deliveries([store.partitions[0] for store in stores], "one")
     began = time.monotonic()
     assert reader.new(10, 300) == {}
     assert 0.15 < time.monotonic() - began < 3
     late = threading.Timer(0.2, lambda: append(stores[3], "k"))
     late.start()
-    assert list(reader.new(10, 20_000)) == [stores[3].stream]
+    assert list(reader.new(10, 20_000)) == [stores[3].partitions[0].stream]
     assert time.monotonic() - began < 10
     late.join()
 
@@ -155,7 +157,7 @@ def test_many_stores_share_the_connections(cluster):
 def test_each_primary_is_asked(cluster):
     """A promise, room, readiness and rewriting are about every primary, and one that breaks it is enough."""
     second = primaries(cluster)[1]
-    theirs = [app for app in APPS if primary(cluster, Store(cluster, app).stream) is second]
+    theirs = [app for app in APPS if primary(cluster, Store(cluster, app).partitions[0].stream) is second]
     Durability("memory").check(cluster)
     second.config_set("maxmemory-policy", "allkeys-lru")
     try:
@@ -207,7 +209,7 @@ def test_the_shipped_user_takes_uploads_on_a_cluster(cluster):
 
 def move(cluster, store):
     """Move the slot of an app to another primary while a thread yields; return a client of the new one."""
-    slot, old = key_slot(store.stream.encode()), primary(cluster, store.stream)
+    slot, old = key_slot(store.partitions[0].stream.encode()), primary(cluster, store.partitions[0].stream)
     new = next(server for server in primaries(cluster) if server is not old)
     new_id, old_id = (server.execute_command("CLUSTER MYID").decode() for server in (new, old))
     new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
@@ -223,7 +225,7 @@ def move(cluster, store):
 def test_a_slot_is_moved_under_load(cluster):
     """Uploads go on while an app moves to another primary and back: all that were answered are there, none twice."""
     store = Store(cluster, "shop")
-    store.join()
+    store.partitions[0].join()
     threads = [Uploads(Store(cluster, "shop")) for _ in range(3)]
     for thread in threads:
         thread.start()
@@ -255,9 +257,9 @@ def test_a_primary_dies_under_load(machines, kind):
     url = machines.cluster(3, 1) if kind == "cluster" else machines.sentinels(3, 1)
     client = connect(url)
     store = Store(client, "shop")
-    store.join()
+    store.partitions[0].join()
     assert append(store, "first") == "appended"
-    port = about.connection(primary(client, store.stream))["port"]
+    port = about.connection(primary(client, store.partitions[0].stream))["port"]
     dying = next(machine for machine in machines.all if machine.port == port)
     threads = [Uploads(Store(client, "shop")) for _ in range(2)]
     for thread in threads:
@@ -282,11 +284,11 @@ def test_a_primary_dies_under_load(machines, kind):
     assert entries(store) == total
     assert all(transient(error) for thread in again for error in thread.errors)
     with suppress(StoreError):
-        store.join()
-    reader, counted = Deliveries([store], "one"), 0
-    while read := reader.new(500, None).get(store.stream):
+        store.partitions[0].join()
+    reader, counted = Deliveries(store.partitions, "one"), 0
+    while read := reader.new(500, None).get(store.partitions[0].stream):
         ids = [each.id for each in read]
-        assert store.commit("one", ids, {THEME: np.array([len(ids), 0], np.int64)}, 1_795_000_000) == []
+        assert store.partitions[0].commit("one", ids, {THEME: np.array([len(ids), 0], np.int64)}, 1_795_000_000) == []
         counted += len(ids)
     assert counted == total
     assert store.backlog() == 0
@@ -312,7 +314,7 @@ def test_an_upload_is_answered_when_a_replica_has_it(pair):
     """While it has it not, the upload is refused, and so is the same upload again; nothing is appended twice."""
     replica, store = pair
     assert append(store, "a") == "appended"
-    assert replica.client.xlen(store.stream) == 1
+    assert replica.client.xlen(store.partitions[0].stream) == 1
     replica.stop()
     for _ in range(2):
         with pytest.raises(StoreError, match="NOREPLICAS") as caught:
@@ -332,11 +334,11 @@ def test_a_refused_script_leaves_the_answers_in_order(pair):
     _, store = pair
     store._client.script_flush()
     assert append(store, "a") == "appended"
-    store._client.set(store.stream, "no stream")
+    store._client.set(store.partitions[0].stream, "no stream")
     for _ in range(2):
         with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
             append(store, "b")
-    store._client.delete(store.stream)
+    store._client.delete(store.partitions[0].stream)
     assert append(store, "b") == "appended"
     assert health.read(store).backlog == 1
 
@@ -347,7 +349,7 @@ def test_nothing_answered_is_lost_with_its_machine(machines):
     client = connect(url)
     store = Store(client, "shop", Durability("replicated"))
     append(store, "first")
-    port = about.connection(primary(client, store.stream))["port"]
+    port = about.connection(primary(client, store.partitions[0].stream))["port"]
     dying = next(machine for machine in machines.all if machine.port == port)
     lagging = next(each for each in machines.all if each.client.info("replication").get("master_port") == port)
     lagging.stop()
@@ -374,7 +376,7 @@ def test_nothing_answered_is_lost_with_its_machine(machines):
 def test_calls_that_fail_cost_no_connections(machines):
     """A cluster that is down answers each upload with an error, and does not get one more connection for each."""
     client = connect(machines.cluster(3, 0))
-    stores = {primary(client, store.stream): store for store in (Store(client, app) for app in APPS)}
+    stores = {primary(client, store.partitions[0].stream): store for store in (Store(client, app) for app in APPS)}
     (one, store), (other, _), *_ = stores.items()
     assert append(store, "a") == "appended"
     gone = about.connection(other)["port"]

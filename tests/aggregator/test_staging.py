@@ -15,9 +15,9 @@ from redis.connection import AbstractConnection
 
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
-from deniable_aggregator import store, tally
+from deniable_aggregator import tally
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
-from deniable_aggregator.store import GROUP, Store, Weights, batch, connect, tallies
+from deniable_aggregator.store import GROUP, Store, Weights, batch, connect, deltas, staging, tallies
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.tally import set_bits
 
@@ -32,8 +32,8 @@ HOUR = 3600
 @pytest.fixture
 def made(real_redis, monkeypatch):
     """Open an app's store in which nearly every commit is made in pieces."""
-    monkeypatch.setattr(store, "AT_ONCE", 5)
-    monkeypatch.setattr(store, "_PIECE", 16)
+    monkeypatch.setattr(deltas, "AT_ONCE", 5)
+    monkeypatch.setattr(deltas, "_PIECE", 16)
     return Store(real_redis, "shop")
 
 
@@ -59,7 +59,7 @@ def assert_counted(made, number):
     assert made.read(BITS, [ONE]) == bits
     assert made.read_weights(BITS, [ONE]).tolist() == weighed.tolist()
     assert made.read(INDEX, [TWO]).counts.tolist() == [[0, number, 0, 0, number]]
-    assert (made.backlog(), made.staging.settled() is not None) == (0, True)
+    assert (made.backlog(), made.settled() is not None) == (0, True)
     assert list(made._client.scan_iter("*:staged:*")) == []
 
 
@@ -73,11 +73,11 @@ def test_a_large_commit_is_made_in_pieces(made, real_redis):
         send(made, number)
     recover(made)
     assert_counted(made, 10)
-    assert made.staging.settled() >= 4
+    assert made.settled() >= 4
     assert made.strata("one")[ONE] % HOUR == 0
     last = {sha1(metric).hexdigest().encode() for metric in (b"one", b"two")}
     assert real_redis.hgetall("{shop}:redo").keys() == {b"decided", b"done", *last}
-    assert (made.staging.settled("one") > 0, made.staging.settled("three")) == (True, 0)
+    assert (made.settled("one") > 0, made.settled("three")) == (True, 0)
 
 
 class Died(BaseException):
@@ -94,14 +94,16 @@ def test_whoever_dies_between_any_two_pieces_another_goes_on(made, store_url, mo
         made._client.flushall()
         for number in range(3):
             send(made, number)
-        made.join()
+        made.partitions[0].join()
         doomed = Store(connect(store_url), "shop")
         worker = Worker([doomed], WorkerSettings(batch=3))
-        entries = worker._read(block=False)[doomed.stream]
+        worker._join()
+        (partition,) = doomed.partitions
+        entries = worker._read(block=False)[partition.stream]
         with monkeypatch.context() as patch:
             patch.setattr(AbstractConnection, "read_response", deadly(at, heard))
             try:
-                worker._settle(doomed, entries, threading.Event())
+                worker._settle(partition, entries, threading.Event())
                 died = False
             except Died:
                 pass
@@ -123,10 +125,12 @@ def test_an_answer_that_is_lost_loses_no_report(made, store_url, monkeypatch):
         made._client.flushall()
         for number in range(3):
             send(made, number)
-        made.join()
+        made.partitions[0].join()
         hasty, answers = Store(connect(store_url), "shop"), count(1)
         worker = Worker([hasty], WorkerSettings(batch=3))
-        entries = worker._read(block=False)[hasty.stream]
+        worker._join()
+        (partition,) = hasty.partitions
+        entries = worker._read(block=False)[partition.stream]
 
         def lossy(self, *arguments, at=at, answers=answers, **options):
             mine = next(answers) == at
@@ -138,7 +142,7 @@ def test_an_answer_that_is_lost_loses_no_report(made, store_url, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(AbstractConnection, "read_response", lossy)
-            worker._settle(hasty, entries, threading.Event())
+            worker._settle(partition, entries, threading.Event())
         answered = next(answers) > at
         hasty._client.close()
         time.sleep(0.005)
@@ -169,22 +173,22 @@ def deadly(at, heard):
 def test_what_was_taken_over_meanwhile_is_not_decided(made):
     """Where another worker took over an entry nothing is written, and nothing stays staged."""
     send(made, 0)
-    made.join()
-    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "slow", {made.stream: ">"})
-    made._client.xclaim(made.stream, GROUP, "quick", 0, [id_])
-    deltas = {ONE: expected(1)[0].cells, Weights(ONE): expected(1)[1]}
-    assert made.commit("slow", [id_], deltas, 0) == [id_]
+    made.partitions[0].join()
+    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "slow", {made.partitions[0].stream: ">"})
+    made._client.xclaim(made.partitions[0].stream, GROUP, "quick", 0, [id_])
+    added = {ONE: expected(1)[0].cells, Weights(ONE): expected(1)[1]}
+    assert made.partitions[0].commit("slow", [id_], added, 0) == [id_]
     assert made.strata("one") == {}
     assert list(made._client.scan_iter("*:staged:*")) == []
-    assert made.staging.settled() == 0
+    assert made.settled() == 0
 
 
 def test_pieces_that_are_gone_are_staged_again(made, monkeypatch):
     """Where not all pieces are there nothing is decided: they are staged anew."""
     send(made, 0)
-    made.join()
-    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.stream: ">"})
-    decide, lost = made.staging._decide, [True]
+    made.partitions[0].join()
+    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.partitions[0].stream: ">"})
+    decide, lost = made.partitions[0].staging._decide, [True]
 
     def lossy(keys, args):
         if lost.pop():
@@ -192,8 +196,8 @@ def test_pieces_that_are_gone_are_staged_again(made, monkeypatch):
             lost.append(False)
         return decide(keys, args)
 
-    monkeypatch.setattr(made.staging, "_decide", lossy)
-    assert made.commit("w", [id_], {ONE: expected(1)[0].cells}, 0) == []
+    monkeypatch.setattr(made.partitions[0].staging, "_decide", lossy)
+    assert made.partitions[0].commit("w", [id_], {ONE: expected(1)[0].cells}, 0) == []
     assert made.read(BITS, [ONE]) == expected(1)[0]
     assert list(made._client.scan_iter("*:staged:*")) == []
 
@@ -201,18 +205,18 @@ def test_pieces_that_are_gone_are_staged_again(made, monkeypatch):
 def test_a_piece_is_added_where_its_own_header_says(made, store_url, monkeypatch):
     """Two workers add: one reads how a piece begins, the other one adds it, and then the first one goes on."""
     other = Store(connect(store_url), "shop")
-    monkeypatch.setattr(store, "_PIECE", 64)
+    monkeypatch.setattr(deltas, "_PIECE", 64)
     cells = np.arange(1, 257)
-    apply, lindex, quick = made.staging.apply, made._client.lindex, []
-    monkeypatch.setattr(made.staging, "apply", lambda: None)
-    assert made.commit("w", [], {ONE: cells}, 0) == []
+    apply, lindex, quick = made.partitions[0].staging.apply, made._client.lindex, []
+    monkeypatch.setattr(made.partitions[0].staging, "apply", lambda: None)
+    assert made.partitions[0].commit("w", [], {ONE: cells}, 0) == []
     token = made._client.hget("{shop}:redo", "1").decode()
 
     def overtaken(*arguments):
         found = lindex(*arguments)
         if len(quick) < 3:
             quick.append(found)
-            other.staging._add(1, token)
+            other.partitions[0].staging._add(1, token)
         return found
 
     monkeypatch.setattr(made._client, "lindex", overtaken)
@@ -220,44 +224,44 @@ def test_a_piece_is_added_where_its_own_header_says(made, store_url, monkeypatch
     other._client.close()
     assert len(set(quick)) == 3
     assert made.read(Layout(1, 256, "index"), [ONE]).cells.tolist() == cells.tolist()
-    assert made.staging.settled() == 1
+    assert made.settled() == 1
 
 
 def test_pieces_of_what_was_erased_are_dropped(made, monkeypatch):
     """A metric that is erased between the decision and the adding stays erased; the rest is added."""
     send(made, 0)
-    made.join()
-    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.stream: ">"})
-    apply = made.staging.apply
-    monkeypatch.setattr(made.staging, "apply", lambda: None)
-    deltas = {ONE: expected(1)[0].cells, TWO: np.array([0, 1, 0, 0, 1])}
-    assert made.commit("w", [id_], deltas, 0) == []
-    assert made.staging.settled() is None
+    made.partitions[0].join()
+    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.partitions[0].stream: ">"})
+    apply = made.partitions[0].staging.apply
+    monkeypatch.setattr(made.partitions[0].staging, "apply", lambda: None)
+    added = {ONE: expected(1)[0].cells, TWO: np.array([0, 1, 0, 0, 1])}
+    assert made.partitions[0].commit("w", [id_], added, 0) == []
+    assert made.settled() is None
     made.erased.put({sha1(b"one").hexdigest(): 1})
     apply()
     assert made.strata("one") == {}
-    assert not made._client.exists(made.tallies.key(tallies.name(ONE)))
+    assert not made._client.exists(made.partitions[0].tallies.key(tallies.name(ONE)))
     assert made.read(INDEX, [TWO]).n == 2
-    assert made.staging.settled() == 1
+    assert made.settled() == 1
 
 
 def test_a_full_store_adds_the_rest_when_it_has_room(made):
     """What was decided counts; a store without room adds nothing in part, and a worker goes on with it later."""
     send(made, 0)
-    made.join()
-    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.stream: ">"})
-    decide = made.staging._decide
+    made.partitions[0].join()
+    ((_, ((id_, _),)),) = made._client.xreadgroup(GROUP, "w", {made.partitions[0].stream: ">"})
+    decide = made.partitions[0].staging._decide
 
     def full_after(keys, args):
         outcome = decide(keys, args)
         made._client.config_set("maxmemory", 1)
         return outcome
 
-    made.staging._decide = full_after
-    deltas = {ONE: expected(1)[0].cells, Weights(ONE): expected(1)[1], TWO: np.array([0, 1, 0, 0, 1])}
+    made.partitions[0].staging._decide = full_after
+    added = {ONE: expected(1)[0].cells, Weights(ONE): expected(1)[1], TWO: np.array([0, 1, 0, 0, 1])}
     try:
-        assert made.commit("w", [id_], deltas, 0) == []
-        assert made.staging.settled() is None
+        assert made.partitions[0].commit("w", [id_], added, 0) == []
+        assert made.settled() is None
     finally:
         made._client.config_set("maxmemory", 0)
     recover(made)
@@ -279,7 +283,7 @@ def test_strings_are_staged_whole_and_leave_nothing(made):
 @pytest.mark.parametrize("heard", [False, True])
 def test_a_worker_that_dies_while_it_replaces_leaves_nothing_for_long(made, monkeypatch, heard):
     """Dead at each answer in turn, and tidying up nothing: what is staged goes by itself, and the key has all or nothing."""
-    monkeypatch.setattr(store.staging, "CHUNK", 4)
+    monkeypatch.setattr(staging, "CHUNK", 4)
     monkeypatch.setattr(made._client, "delete", lambda *_: None)
     at, died = 0, True
     while died:
@@ -301,7 +305,7 @@ def test_a_worker_that_dies_while_it_replaces_leaves_nothing_for_long(made, monk
 
 def test_a_string_that_was_lost_in_part_replaces_nothing(made, monkeypatch):
     """Where the store forgot the beginning, by a failover for instance, the key stays as it was."""
-    monkeypatch.setattr(store.staging, "CHUNK", 4)
+    monkeypatch.setattr(staging, "CHUNK", 4)
     made.staging.replace("{shop}:snapshot:x", b"12345678")
     stage = made.staging._stage
 
@@ -322,16 +326,16 @@ def test_no_piece_is_large(cells, most):
     """Whatever a delta is, its pieces together are it, and none takes long."""
     delta = np.zeros(1 << 22, np.int64)
     delta[list(cells)] = 3
-    pieces = list(store._pieces(ONE, delta, 0))
+    pieces = list(deltas.pieces({ONE: delta}, 0))
     found = np.zeros_like(delta)
     for piece in pieces:
         if piece.first == "":
             pairs = np.array(piece.deltas.split(), np.int64).reshape(-1, 2)
             found[pairs[:, 0]] += pairs[:, 1]
-            assert store._NAMED * len(pairs) <= store._PIECE
+            assert deltas._NAMED * len(pairs) <= deltas._PIECE
         else:
             some = tallies.cells(piece.deltas)
             found[piece.first : piece.first + len(some)] += some
-            assert len(some) <= store._PIECE
+            assert len(some) <= deltas._PIECE
     assert (found == delta).all()
     assert len(pieces) <= most + 10

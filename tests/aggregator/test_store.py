@@ -30,8 +30,8 @@ def store(request, start_store):
 
 
 def read(store, consumer, count=100):
-    store.join()
-    reply = store._client.xreadgroup(GROUP, consumer, {store.stream: ">"}, count=count)
+    store.partitions[0].join()
+    reply = store._client.xreadgroup(GROUP, consumer, {store.partitions[0].stream: ">"}, count=count)
     return [id_ for _, entries in reply for id_, _ in entries]
 
 
@@ -63,15 +63,15 @@ def test_entries_tell_the_hour_of_their_arrival(store):
     """The id of an entry is that of its hour with a number, which goes on counting where a clock was set back."""
     append(store, "a")
     append(store, "b")
-    (first, _), (second, _) = store._client.xrange(store.stream)
+    (first, _), (second, _) = store._client.xrange(store.partitions[0].stream)
     now = int(time.time())
     milliseconds, number = map(int, first.split(b"-"))
     assert milliseconds in {1000 * (now - now % 3600 - 3600 * ago) for ago in (0, 1)}
     assert second == f"{milliseconds}-{number + 1}".encode()
     later = milliseconds + 48 * 3600 * 1000
-    store._client.xadd(store.stream, {"d": b"x"}, id=f"{later}-7")
+    store._client.xadd(store.partitions[0].stream, {"d": b"x"}, id=f"{later}-7")
     assert append(store, "c").outcome == "appended"
-    assert store._client.xrevrange(store.stream, count=1)[0][0] == f"{later}-8".encode()
+    assert store._client.xrevrange(store.partitions[0].stream, count=1)[0][0] == f"{later}-8".encode()
 
 
 def test_commit_adds_and_deletes_together(store):
@@ -81,14 +81,14 @@ def test_commit_adds_and_deletes_together(store):
     ids = read(store, "w1")
     layout = Layout(1, 5, "index")
     deltas = {THEME: np.array([1, 0, 0, 2, 0]), OTHER: np.array([0, 7, 0, 0, 0])}
-    assert store.commit("w1", ids, deltas, 1000) == []
+    assert store.partitions[0].commit("w1", ids, deltas, 1000) == []
     assert store.backlog() == 0
-    assert store._client.xpending(store.stream, GROUP)["pending"] == 0
+    assert store._client.xpending(store.partitions[0].stream, GROUP)["pending"] == 0
     assert store.read(layout, [THEME]).counts.tolist() == [[1, 0, 0, 2, 0]]
     assert store.read(layout, [THEME, OTHER]).counts.tolist() == [[1, 7, 0, 2, 0]]
     assert store.strata("ui.theme") == {THEME: 0, OTHER: 0}  # the hour, no more
     append(store, "c")
-    assert store.commit("w1", read(store, "w1"), {THEME: np.array([0, 0, 0, 0, 9])}, 9000) == []
+    assert store.partitions[0].commit("w1", read(store, "w1"), {THEME: np.array([0, 0, 0, 0, 9])}, 9000) == []
     assert store.read(layout, [THEME]).counts.tolist() == [[1, 0, 0, 2, 9]]
     assert store.strata("ui.theme")[THEME] == 7200
 
@@ -98,12 +98,12 @@ def test_a_stale_commit_writes_nothing(store):
     append(store, "a")
     append(store, "b")
     first, second = read(store, "w1")
-    store._client.xclaim(store.stream, GROUP, "w2", 0, [first])
+    store._client.xclaim(store.partitions[0].stream, GROUP, "w2", 0, [first])
     delta = {THEME: np.array([1, 1])}
-    assert store.commit("w1", [first, second], delta, 1) == [first]
+    assert store.partitions[0].commit("w1", [first, second], delta, 1) == [first]
     assert store.read(Layout(1, 2, "index"), [THEME]).n == 0
-    assert store.commit("w1", [second], delta, 1) == []
-    assert store.commit("w1", [second], delta, 1) == [second]
+    assert store.partitions[0].commit("w1", [second], delta, 1) == []
+    assert store.partitions[0].commit("w1", [second], delta, 1) == [second]
     assert store.read(Layout(1, 2, "index"), [THEME]).n == 2
 
 
@@ -118,7 +118,7 @@ def test_large_deltas_are_added_whole(store, every):
         delta = np.zeros(5003, np.int64)
         delta[first:end:every] = rng.integers(1, 1 << 40, len(delta[first:end:every]))
         append(store, f"{number}")
-        assert store.commit("w1", read(store, "w1"), {THEME: delta}, 1) == []
+        assert store.partitions[0].commit("w1", read(store, "w1"), {THEME: delta}, 1) == []
         total += delta
         assert store.read(Layout(1, 5003, "index"), [THEME]).counts.tolist() == [total.tolist()]
 
@@ -127,13 +127,13 @@ def test_many_entries_are_committed_at_once(store):
     """More entries than Lua can unpack leave together, in any order, unless one of them is not owned."""
     pipeline = store._client.pipeline(transaction=False)
     for _ in range(4100):
-        pipeline.xadd(store.stream, {"d": b"x"})
+        pipeline.xadd(store.partitions[0].stream, {"d": b"x"})
     pipeline.execute()
     ids = read(store, "w1", count=4100)
-    store._client.xclaim(store.stream, GROUP, "w2", 0, [ids[7]])
-    assert store.commit("w1", ids, {}, 1) == [ids[7]]
+    store._client.xclaim(store.partitions[0].stream, GROUP, "w2", 0, [ids[7]])
+    assert store.partitions[0].commit("w1", ids, {}, 1) == [ids[7]]
     assert store.backlog() == 4100
-    assert store.commit("w1", [*ids[:-9:-1], *ids[:7], *ids[8:-8]], {}, 1) == []
+    assert store.partitions[0].commit("w1", [*ids[:-9:-1], *ids[:7], *ids[8:-8]], {}, 1) == []
     assert store.backlog() == 1
 
 
@@ -160,7 +160,7 @@ def test_bits_keep_their_report_counts(store):
     mechanism = mechanisms.make("oue", domain_size=9, epsilon=1)
     counted = tally.count(mechanism.layout, b"".join(mechanism.randomize(i % 9) for i in range(50)))
     append(store, "a")
-    store.commit("w1", read(store, "w1"), {THEME: counted.cells}, 1)
+    store.partitions[0].commit("w1", read(store, "w1"), {THEME: counted.cells}, 1)
     assert store.read(mechanism.layout, [THEME]) == counted
 
 
@@ -168,11 +168,11 @@ def test_bury_moves_an_owned_entry(store):
     """An entry is put aside with its reason, once, and only by its owner."""
     append(store, "a", entry=b"poison")
     (id_,) = read(store, "w1")
-    assert not store.bury("w2", id_, "no")
-    assert store.bury("w1", id_, "entry: bad")
-    assert not store.bury("w1", id_, "entry: bad")
+    assert not store.partitions[0].bury("w2", id_, "no")
+    assert store.partitions[0].bury("w1", id_, "entry: bad")
+    assert not store.partitions[0].bury("w1", id_, "entry: bad")
     assert store.backlog() == 0
-    ((buried, fields),) = store._client.xrange(store.dead)
+    ((buried, fields),) = store._client.xrange(store.partitions[0].dead)
     assert int(buried.split(b"-")[0]) % 3_600_000 == 0  # the hour, no more
     assert fields == {b"reason": b"entry: bad", b"id": id_, b"d": b"poison"}
 
@@ -181,44 +181,44 @@ def test_leaving_with_entries_in_hand_is_refused(store):
     """A consumer that has entries pending is not forgotten, else they would be lost."""
     append(store, "a")
     ids = read(store, "w1")
-    assert not store.leave("w1")
-    store.commit("w1", ids, {THEME: np.array([1, 0])}, 1)
-    assert store.leave("w1")
+    assert not store.partitions[0].leave("w1")
+    store.partitions[0].commit("w1", ids, {THEME: np.array([1, 0])}, 1)
+    assert store.partitions[0].leave("w1")
 
 
 def consumers(store):
-    return {told["name"].decode() for told in store._client.xinfo_consumers(store.stream, GROUP)}
+    return {told["name"].decode() for told in store._client.xinfo_consumers(store.partitions[0].stream, GROUP)}
 
 
 def test_only_consumers_with_nothing_in_hand_are_forgotten(store):
     """Of consumers that are idle, those that have entries pending are kept, and so are their entries."""
     append(store, "a")
     append(store, "b")
-    store.join()
+    store.partitions[0].join()
     for consumer in ("killed with one", "killed with none"):
         ids = read(store, consumer, count=1)
-    store.commit("killed with none", ids, {THEME: np.array([1, 0])}, 1)
-    assert store.forget(3600.0) == 0
+    store.partitions[0].commit("killed with none", ids, {THEME: np.array([1, 0])}, 1)
+    assert store.partitions[0].forget(3600.0) == 0
     assert consumers(store) == {"killed with one", "killed with none"}
-    assert store.forget(0.0) == 1
+    assert store.partitions[0].forget(0.0) == 1
     assert consumers(store) == {"killed with one"}
-    assert store._client.xpending(store.stream, GROUP)["pending"] == store.backlog() == 1
+    assert store._client.xpending(store.partitions[0].stream, GROUP)["pending"] == store.backlog() == 1
 
 
 def test_joining_twice_keeps_what_was_sent_before(store):
     """The group reads from the first entry ever, and joining again changes nothing."""
     append(store, "early")
-    store.join()
-    store.join()
+    store.partitions[0].join()
+    store.partitions[0].join()
     assert len(read(store, "w1")) == 1
 
 
 def test_all_keys_of_an_app_share_a_hash_tag(store):
     """One script may touch them all on a cluster."""
     append(store, "a", entry=b"x")
-    store.commit("w1", read(store, "w1"), {THEME: np.array([1, 0])}, 1)
+    store.partitions[0].commit("w1", read(store, "w1"), {THEME: np.array([1, 0])}, 1)
     append(store, "b", entry=b"x")
-    store.bury("w1", read(store, "w1")[0], "r")
+    store.partitions[0].bury("w1", read(store, "w1")[0], "r")
     assert {key.partition(b"}")[0] for key in store._client.scan_iter()} == {b"{shop"}
 
 

@@ -14,7 +14,7 @@ from deniable.errors import ConfigurationError
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.prometheus import Vitals
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
-from deniable_aggregator.store import Store, batch
+from deniable_aggregator.store import Partition, Store, batch
 
 pytestmark = pytest.mark.both_stores
 
@@ -45,7 +45,7 @@ def test_a_worker_tells_what_it_counts(real_redis):
     stores = [Store(real_redis, "shop"), Store(real_redis, "blog")]
     for number in (3, 4):
         stores[0].append(entry(number), key=f"{number}", remember=b"{}", cap=10, ttl=60)
-    real_redis.xadd(stores[1].stream, {"d": b"no batch"})
+    real_redis.xadd(stores[1].partitions[0].stream, {"d": b"no batch"})
     vitals = Vitals(["shop", "blog"])
     Worker(stores, events=vitals).run(Event(), burst=True)
     assert value(vitals, "reports_counted_total") == 7
@@ -59,17 +59,17 @@ def test_a_worker_tells_what_it_counts(real_redis):
 def test_a_worker_tells_of_takeovers_and_failures(real_redis, monkeypatch):
     """What is taken over from a worker that died is counted as such, and so is every failure of the store."""
     store = Store(real_redis, "shop")
-    store.join()
+    store.partitions[0].join()
     store.append(entry(5), key="k", remember=b"{}", cap=10, ttl=60)
-    assert real_redis.xreadgroup("agg", "ghost", {store.stream: ">"})
-    commit, failures = store.commit, iter([redis.TimeoutError("away"), redis.OutOfMemoryError("full")])
+    assert real_redis.xreadgroup("agg", "ghost", {store.partitions[0].stream: ">"})
+    commit, failures = store.partitions[0].commit, iter([redis.TimeoutError("away"), redis.OutOfMemoryError("full")])
 
     def sometimes(*arguments):
         for failure in failures:
             raise failure
         return commit(*arguments)
 
-    monkeypatch.setattr(store, "commit", sometimes)
+    monkeypatch.setattr(Partition, "commit", lambda _, *arguments: sometimes(*arguments))
     vitals = Vitals(["shop"])
     Worker([store], WorkerSettings(min_idle_ms=0), events=vitals).run(Event(), burst=True)
     assert value(vitals, "takeovers_total") == 1

@@ -109,13 +109,13 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
     """While one is added, or where one came meanwhile, its metric is looked at later and the others now."""
     send(store, shop, "plugin", honest(shop, "plugin", 3000) + made_up(shop, "plugin", 600))
     send(store, shop, "ui.theme", honest(shop, "ui.theme", 3000))
-    apply, grown = store.staging.apply, Watch._grown
-    monkeypatch.setattr("deniable_aggregator.store.AT_ONCE", 0)
-    monkeypatch.setattr(store.staging, "apply", lambda: None)
+    apply, grown = store.partitions[0].staging.apply, Watch._grown
+    monkeypatch.setattr("deniable_aggregator.store.deltas.AT_ONCE", 0)
+    monkeypatch.setattr(store.partitions[0].staging, "apply", lambda: None)
 
     def overtaken(self, asked, *arguments):
         found = grown(self, asked, *arguments)
-        if asked.metric.id == "ui.theme" and store.staging.settled() is not None:
+        if asked.metric.id == "ui.theme" and store.settled() is not None:
             send(store, shop, "ui.theme", honest(shop, "ui.theme", 10))
         return found
 
@@ -124,7 +124,7 @@ def test_a_commit_in_pieces_holds_up_no_metric_that_it_is_not_of(store, shop, mo
     else:
         send(store, shop, "ui.theme", honest(shop, "ui.theme", 10))
     assert Watch(store, shop).check(NOW)
-    assert store.staging.settled() is None
+    assert store.settled() is None
     assert standing(store, shop).keys() == {"plugin"}
     assert {name.split(b"|")[0] for name in store.alarms.names()} == {b"plugin"}
     assert watcher.checked(store) is None  # so the next look goes as far back

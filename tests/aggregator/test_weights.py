@@ -11,7 +11,7 @@ import pytest
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
-from deniable_aggregator.store import GROUP, Store, Weights, batch
+from deniable_aggregator.store import GROUP, Partition, Store, Weights, batch
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.tally import kernels, set_bits
 
@@ -84,10 +84,10 @@ def test_weights_are_counted_once(store, monkeypatch):
         payloads, ones = reports(BITS, 4, key)
         total += ones
         send(store, key, Group(ONE, BITS, payloads))
-    store.join()
-    store._client.xreadgroup(GROUP, "dead", {store.stream: ">"}, count=3)
+    store.partitions[0].join()
+    store._client.xreadgroup(GROUP, "dead", {store.partitions[0].stream: ">"}, count=3)
     time.sleep(0.02)
-    commit = Store.commit
+    commit = Partition.commit
     calls = iter(range(100))
 
     def troubled(self, consumer, ids, deltas, now):
@@ -102,7 +102,7 @@ def test_weights_are_counted_once(store, monkeypatch):
             raise redis.ConnectionError
         return stale
 
-    monkeypatch.setattr(Store, "commit", troubled)
+    monkeypatch.setattr(Partition, "commit", troubled)
     drain(store, min_idle_ms=10, claim_every=0.0)
     assert store.backlog() == 0
     assert store.read_weights(BITS, [ONE]).tolist() == total.tolist()

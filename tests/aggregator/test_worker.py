@@ -13,10 +13,11 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
-from deniable_aggregator.store import GROUP, Store, batch
+from deniable_aggregator.store import GROUP, Partition, Store, batch
 from deniable_aggregator.store.batch import Group
+from deniable_aggregator.store.dead_letters import DeadLetters
 
-pytestmark = [pytest.mark.both_stores, pytest.mark.cluster_too]
+pytestmark = [pytest.mark.both_stores, pytest.mark.divided_too]
 
 INDEX, BITS = Layout(1, 5, "index"), Layout(1, 12, "bits")
 ONE = Stratum("one", 1, "f" * 16, "2026-11-21", "")
@@ -61,20 +62,20 @@ def test_batches_of_several_metrics_are_counted(store):
     assert store.read(INDEX, [ONE]) == indices
     assert store.read(BITS, [TWO]) == bits
     assert store.backlog() == 0
-    assert store._client.xinfo_consumers(store.stream, GROUP) == []
+    assert store._client.xinfo_consumers(store.partitions[0].stream, GROUP) == []
 
 
 def test_a_poisoned_batch_is_put_aside_alone(store, caplog):
     """Broken entries and impossible payloads go to the dead letters with a reason; their neighbours are counted."""
     send(store, 1, Group(ONE, INDEX, b"\1"))
-    store._client.xadd(store.stream, {"d": b"not a batch"})
-    store._client.xadd(store.stream, {"other": b"no body"})
+    store._client.xadd(store.partitions[0].stream, {"d": b"not a batch"})
+    store._client.xadd(store.partitions[0].stream, {"other": b"no body"})
     send(store, 2, Group(ONE, INDEX, b"\2\x63"))
     send(store, 3, Group(ONE, INDEX, b"\3\3"))
     worker = drain(store)
     assert (worker.counted, worker.buried) == (3, 3)
     assert store.read(INDEX, [ONE]).counts.tolist() == [[0, 1, 0, 2, 0]]
-    assert store._client.xlen(store.dead) == 3
+    assert store._client.xlen(store.partitions[0].dead) == 3
     assert store.backlog() == 0
     assert "not a batch" not in caplog.text
 
@@ -83,8 +84,8 @@ def test_entries_of_a_dead_worker_are_taken_over(store):
     """What a worker read and never committed is claimed after the idle time and counted once."""
     for key in range(5):
         send(store, key, Group(ONE, INDEX, b"\1\1"))
-    store.join()
-    store._client.xreadgroup(GROUP, "dead", {store.stream: ">"}, count=3)
+    store.partitions[0].join()
+    store._client.xreadgroup(GROUP, "dead", {store.partitions[0].stream: ">"}, count=3)
     time.sleep(0.02)
     worker = drain(store, min_idle_ms=10, claim_every=0.0)
     assert worker.counted == 10
@@ -95,7 +96,7 @@ def test_a_worker_that_wakes_late_counts_nothing_twice(store, monkeypatch):
     """A worker stalled between reading and committing finds its entries gone, and only its own ones are added."""
     for key in range(4):
         send(store, key, Group(ONE, INDEX, b"\1\2\3"))
-    commit = Store.commit
+    commit = Partition.commit
     stalls = iter([True])
 
     def stalled_commit(self, consumer, ids, deltas, now, files):
@@ -104,7 +105,7 @@ def test_a_worker_that_wakes_late_counts_nothing_twice(store, monkeypatch):
             assert commit(self, "quick", ids[:2], {ONE: tally.count(INDEX, b"\1\2\3" * 2).cells}, now) == []
         return commit(self, consumer, ids, deltas, now, files)
 
-    monkeypatch.setattr(Store, "commit", stalled_commit)
+    monkeypatch.setattr(Partition, "commit", stalled_commit)
     worker = drain(store)
     assert worker.counted == 6
     assert store.read(INDEX, [ONE]).n == 12
@@ -113,7 +114,7 @@ def test_a_worker_that_wakes_late_counts_nothing_twice(store, monkeypatch):
 def test_a_commit_whose_answer_is_lost_is_sent_again_safely(store, monkeypatch):
     """If the connection breaks after the commit went through, sending it again adds nothing."""
     send(store, 1, Group(ONE, INDEX, b"\1\1\1"))
-    commit = Store.commit
+    commit = Partition.commit
     losses = iter([True])
 
     def lossy_commit(self, *arguments):
@@ -122,7 +123,7 @@ def test_a_commit_whose_answer_is_lost_is_sent_again_safely(store, monkeypatch):
             raise redis.ConnectionError
         return stale
 
-    monkeypatch.setattr(Store, "commit", lossy_commit)
+    monkeypatch.setattr(Partition, "commit", lossy_commit)
     drain(store)
     assert store.read(INDEX, [ONE]).n == 3
     assert store.backlog() == 0
@@ -131,9 +132,9 @@ def test_a_commit_whose_answer_is_lost_is_sent_again_safely(store, monkeypatch):
 def test_an_entry_that_never_gets_counted_is_put_aside(store):
     """After the allowed deliveries an entry is not tried again."""
     send(store, 1, Group(ONE, INDEX, b"\1"))
-    store.join()
-    (((_, ((id_, _),)),)) = store._client.xreadgroup(GROUP, "dead", {store.stream: ">"})
-    store._client.xclaim(store.stream, GROUP, "dead", 0, [id_], retrycount=9)
+    store.partitions[0].join()
+    (((_, ((id_, _),)),)) = store._client.xreadgroup(GROUP, "dead", {store.partitions[0].stream: ">"})
+    store._client.xclaim(store.partitions[0].stream, GROUP, "dead", 0, [id_], retrycount=9)
     time.sleep(0.02)
     worker = drain(store, min_idle_ms=10, claim_every=0.0)
     assert (worker.counted, worker.buried) == (0, 1)
@@ -177,11 +178,12 @@ def test_stopping_before_the_beginning_leaves_nothing(store, caplog):
 def test_all_that_is_in_hand_is_counted_after_answers_were_lost(store, monkeypatch):
     """Of answers that never came, all that was handed out in them is counted, though one read holds less, without waiting."""
     worker = Worker([store], WorkerSettings(batch=2))
-    store.join()
+    store.partitions[0].join()
     for key in range(5):
         send(store, key, Group(ONE, INDEX, bytes([key])))
-    for _ in range(3):
-        assert worker._deliveries.new(2, None)
+    worker._join()
+    while worker._deliveries.new(2, None):
+        pass
     new, lost = worker._deliveries.new, [redis.ConnectionError("the answer was lost")]
 
     def read(*given):
@@ -212,7 +214,7 @@ def test_a_full_store_keeps_the_worker_waiting(store):
     """While the store is out of memory nothing is committed, put aside or lost; then all is counted once."""
     for key in range(20):
         send(store, key, Group(ONE, INDEX, b"\1\2"))
-    store.join()
+    store.partitions[0].join()
     store._client.config_set("maxmemory", 1)
     try:
         worker = Worker([store], WorkerSettings(min_idle_ms=1, claim_every=0.0))
@@ -249,8 +251,8 @@ def test_a_batch_that_kills_workers_takes_no_other_with_it(store):
             deaths += 1
         counted, buried = counted + worker.counted, buried + worker.buried
     assert (counted, buried, deaths) == (38, 1, 4)
-    ((_, fields),) = store._client.xrange(store.dead)
-    assert b"pill" in fields[b"d"]
+    (letter,) = DeadLetters(store)
+    assert b"pill" in letter.body
 
 
 def test_an_answer_that_is_lost_while_reading_delays_nothing(store, monkeypatch):
@@ -274,18 +276,18 @@ def test_an_answer_that_is_lost_while_reading_delays_nothing(store, monkeypatch)
 def test_an_error_of_the_disk_keeps_the_worker_waiting(store, monkeypatch):
     """While the store refuses to write, a commit is tried again; nothing is put aside, and a stop in between is told."""
     send(store, 1, Group(ONE, INDEX, b"\1"))
-    commit = Store.commit
+    commit = Partition.commit
     stop = threading.Event()
 
     def refused(*_):
         stop.set()
         raise redis.ResponseError("MISCONF Errors writing to the AOF file: No space left on device")
 
-    monkeypatch.setattr(Store, "commit", refused)
+    monkeypatch.setattr(Partition, "commit", refused)
     worker = Worker([store])
     worker.run(stop)
     assert (worker.cut_off, worker.buried, store.backlog()) == (True, 0, 1)
-    monkeypatch.setattr(Store, "commit", commit)
+    monkeypatch.setattr(Partition, "commit", commit)
     time.sleep(0.02)
     assert drain(store, min_idle_ms=10, claim_every=0.0).counted == 1
 
@@ -296,8 +298,8 @@ def test_the_reason_of_a_dead_letter_repeats_nothing_of_it(store, caplog):
 
     wire = [("canary", 1, "f", "p", "", 1, 5, "canary-kind", b"canary")]
     for body in (b"canary", msgspec.msgpack.encode(wire), msgspec.msgpack.encode([["canary"]])):
-        store._client.xadd(store.stream, {"d": body})
+        store._client.xadd(store.partitions[0].stream, {"d": body})
     assert drain(store).buried == 3
     assert "canary" not in caplog.text
-    for _, fields in store._client.xrange(store.dead):
+    for _, fields in store._client.xrange(store.partitions[0].dead):
         assert b"canary" not in fields[b"reason"]

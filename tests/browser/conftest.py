@@ -218,7 +218,7 @@ def fill(shop) -> None:
         asked = shop.find(name)
         when = period.of(now - ago, asked.metric.period)
         stratum = Stratum(asked.metric.id, asked.metric.version, asked.fingerprint, when, segment)
-        assert shop.store.commit("test", [], {stratum: tally_.cells}, int(now.timestamp())) == []
+        assert shop.store.partitions[0].commit("test", [], {stratum: tally_.cells}, int(now.timestamp())) == []
 
     def listed(name: str, shares, n: int) -> tally.Tally:
         mechanism = shop.find(name).mechanism

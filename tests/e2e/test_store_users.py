@@ -737,7 +737,7 @@ def test_questions_are_answered_under_their_user(guarded, registry_file):
     stratum = Stratum("export.used", 1, tag, today, "platform=linux")
     with guarded.client("worker") as client:
         store = Store(client, "market")
-        assert store.commit("test", [], {stratum: np.array([200, 150], np.int64)}, 0) == []
+        assert store.partitions[0].commit("test", [], {stratum: np.array([200, 150], np.int64)}, 0) == []
         assert stratum in Publisher(store, loaded).publish(time() + 5 * 86400)
     asked = {"period": today, "cells": ["platform=macos"], "epsilon": 0.5}
     headers = {"Authorization": "Bearer rk_of_environment"}

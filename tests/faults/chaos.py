@@ -315,7 +315,7 @@ class Stage:
     def drain(self, workers: Workers, seed: int) -> None:
         """Have the rest counted by workers that nobody kills."""
         deadline = time.monotonic() + 120
-        while (self.store.backlog() or self.store.staging.settled() is None) and time.monotonic() < deadline:
+        while (self.store.backlog() or self.store.settled() is None) and time.monotonic() < deadline:
             workers.tend()
             workers.start(seed, 0.0, 1)
             time.sleep(0.05)
@@ -328,13 +328,13 @@ class Stage:
             self._compare(run, name, payloads)
         if backlog := self.store.backlog():
             faults.append(f"{backlog} batches are not counted")
-        if self.store.staging.settled() is None:
+        if self.store.settled() is None:
             faults.append("a commit is added in part")
-        run.done["in pieces"] += self.store.staging.settled() or 0
+        run.done["in pieces"] += self.store.settled() or 0
         if dead := len(DeadLetters(self.store)):
             faults.append(f"{dead} batches were put aside")
-        self.store.join()
-        if self.store._client.xpending(self.store.stream, GROUP)["pending"]:
+        self.store.partitions[0].join()
+        if self.store._client.xpending(self.store.partitions[0].stream, GROUP)["pending"]:
             faults.append("something is in a worker's hands still")
 
     def recount(self, run: Run) -> None:
@@ -342,10 +342,11 @@ class Stage:
         from deniable_aggregator.archive.folder import Folder
         from deniable_aggregator.archive.recount import count_files
 
-        folder = Folder(str(self.folder / "archive"), self.store.archived.number() or "")
+        partition = self.store.partitions[0]
+        folder = Folder(str(self.folder / "archive"), partition.archived.number() or "")
         for name, mechanism in self.mechanisms.items():
             stratum = self._stratum(name)
-            files = self.store.archived.names([stratum]).get(stratum, set())
+            files = partition.archived.names([stratum]).get(stratum, set())
             run.done["orphans"] += len(folder.find(name)) - len(files)
             counted = self.store.read(mechanism.layout, [stratum])
             if mechanism.layout.kind == "index":

@@ -72,7 +72,7 @@ class Observed:
         self.redis_server.start()
         self.redis = connect(self.settings.redis_url)
         self.store = Store(self.redis, "shop")
-        self.redis.xgroup_create(self.store.stream, "agg", id="0", mkstream=True)
+        self.redis.xgroup_create(self.store.partitions[0].stream, "agg", id="0", mkstream=True)
         bind = self.url.removeprefix("http://")
         gunicorn = ["gunicorn", "-c", "python:deniable_server.gunicorn_conf", "-b", bind, "-w", str(WEB)]
         self.server = self._launch([*gunicorn, "deniable_server:create_app()"])

@@ -80,7 +80,7 @@ def counted(stage, uploads):
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         with suppress(RedisError):
-            if not stage.store.backlog() and stage.store.staging.settled() is not None:  # or a commit is added still
+            if not stage.store.backlog() and stage.store.settled() is not None:  # or a commit is added still
                 break
         time.sleep(0.05)
     run = Run(0)

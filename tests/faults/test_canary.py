@@ -284,7 +284,7 @@ def test_nothing_tells_a_time(served):
     assert updated % 3600 == 0
     _, released = served.published("page")
     assert released.published % 3600 == 0
-    stream = served.redis.xinfo_stream(served.store.stream)
+    stream = served.redis.xinfo_stream(served.store.partitions[0].stream)
     assert (stream["length"], stream["entries-added"]) == (0, 1)
     for name in ("last-generated-id", "max-deleted-entry-id"):
         assert int(stream[name].split(b"-")[0]) % 3_600_000 == 0

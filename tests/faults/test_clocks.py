@@ -65,9 +65,9 @@ def send(store, *keys):
 def strand(store):
     """Have a worker take two batches and die."""
     send(store, 1, 2)
-    store.join()
-    store._client.xreadgroup(GROUP, "dead", {store.stream: ">"})
-    health.beat(store, "dead")
+    store.partitions[0].join()
+    store._client.xreadgroup(GROUP, "dead", {store.partitions[0].stream: ">"})
+    health.beat(store.partitions[0], "dead")
 
 
 def run(store, seconds, **settings):
@@ -101,7 +101,7 @@ def test_batches_of_a_living_worker_are_left_to_it(store, clock, monkeypatch):
 
     def live():
         while not done.wait(0.1):
-            health.beat(store, "dead")
+            health.beat(store.partitions[0], "dead")
 
     beating = threading.Thread(target=live)
     beating.start()
@@ -119,9 +119,9 @@ def test_what_is_stranded_shows_as_lag(store, clock):
     state = health.read(store)
     assert (state.backlog, state.workers, state.lag, state.known) == (2, 0, None, False)
     began = time.monotonic()
-    health.beat(store, "new")
+    health.beat(store.partitions[0], "new")
     clock.set(-HOUR + 90)
-    health.beat(store, "new")
+    health.beat(store.partitions[0], "new")
     state = health.read(store)
     most = 90 + time.monotonic() - began
     assert (state.workers, 89.99 < state.lag < most + 0.01, state.known) == (1, True, False)
@@ -129,7 +129,7 @@ def test_what_is_stranded_shows_as_lag(store, clock):
 
 def test_a_clock_that_jumps_ahead_tells_of_no_counting_that_was_not(store, clock):
     """What waits seems to wait for long, until the next signs of life; nothing is taken for counted meanwhile."""
-    health.beat(store, "w")
+    health.beat(store.partitions[0], "w")
     strand(store)
     clock.set(75 * HOUR)
     state = health.read(store)

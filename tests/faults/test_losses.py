@@ -191,7 +191,7 @@ def test_what_each_level_survives(tmp_path, loss, level):
         store._client.close()
         store = Store(connect(f"redis://127.0.0.1:{done().port}"), "shop")
         count(store)
-        kept = counted(store) if store._client.exists(store.tallies.key(tallies.name(ONE))) else [0] * UPLOADS
+        kept = counted(store) if store._client.exists(store.partitions[0].tallies.key(tallies.name(ONE))) else [0] * UPLOADS
         assert kept == sorted(kept, reverse=True)  # a first part, each once
         if done.keeps[level] is None:
             assert sum(kept) >= EARLY

@@ -107,7 +107,7 @@ def test_the_worker_counts_what_it_does(service):
     assert found[series("worker_batches_counted_total", **SHOP)] == 2
     commits = series("worker_commit_duration_seconds_count", **SHOP)
     assert 1 <= service.worker_numbers()[commits] - before[commits] <= 2
-    service.redis.xadd(service.store.stream, {"d": b"no batch"})
+    service.redis.xadd(service.store.partitions[0].stream, {"d": b"no batch"})
     service.until(lambda: service.worker_numbers()[series("worker_dead_letters_total", **SHOP)] == 1)
     assert service.numbers()[series("dead_letters", **SHOP)] == 1
     service.worker.send_signal(signal.SIGSTOP)
@@ -115,7 +115,7 @@ def test_the_worker_counts_what_it_does(service):
         assert service.upload(0, 1) == 202
         deadline = time.monotonic() + 120
         # The stopped worker may have asked for it before; then the entry is already in hand, and another is sent.
-        while not service.redis.xreadgroup("agg", "ghost", {service.store.stream: ">"}):
+        while not service.redis.xreadgroup("agg", "ghost", {service.store.partitions[0].stream: ">"}):
             assert time.monotonic() < deadline
             assert service.upload(0, 1) == 202
     finally:

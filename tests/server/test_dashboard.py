@@ -137,7 +137,7 @@ def fill(app: Flask, id_: str, cells: list[int], period: str = "2026-11-21", seg
         shop = service().apps["shop"]
     question = shop.highest[id_]
     stratum = Stratum(id_, question.metric.version, question.fingerprint, period, segment)
-    assert shop.store.commit("test", [], {stratum: np.array(cells, np.int64)}, 1795260480) == []
+    assert shop.store.partitions[0].commit("test", [], {stratum: np.array(cells, np.int64)}, 1795260480) == []
 
 
 def publish(app: Flask) -> None:

@@ -105,7 +105,7 @@ def good(start):
 
 
 def beat(server):
-    health.beat(Store(server.redis, "shop"), "worker")
+    health.beat(Store(server.redis, "shop").partitions[0], "worker")
 
 
 def wrong(found):
@@ -306,7 +306,7 @@ def test_a_version_that_is_too_old():
 def test_batches_that_nobody_counts(examined, good):
     """A backlog without a worker is a fault, as is one at its cap; batches put aside are a warning."""
     shop = Store(good.redis, "shop")
-    good.redis.delete(shop.workers, shop.caught)
+    good.redis.delete(shop.partitions[0].workers, shop.partitions[0].caught)
     for number in range(3):
         shop.append(b"batch", key=str(number), remember=b"", cap=10, ttl=60)
     status, found = examined(good, max_backlog="4")
@@ -314,9 +314,9 @@ def test_batches_that_nobody_counts(examined, good):
     status, found = examined(good, max_backlog="3")
     assert wrong(found)["backlog"] == "fault"
     beat(good)
-    shop.join()
-    ((_, entries),) = good.redis.xreadgroup("agg", "worker", {shop.stream: ">"}, count=1)
-    assert shop.bury("worker", entries[0][0], "a reason")
+    shop.partitions[0].join()
+    ((_, entries),) = good.redis.xreadgroup("agg", "worker", {shop.partitions[0].stream: ">"}, count=1)
+    assert shop.partitions[0].bury("worker", entries[0][0], "a reason")
     status, found = examined(good)
     assert (status, wrong(found)) == (0, {"dead letters": "warning"})
 
@@ -392,10 +392,11 @@ def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeyp
 def test_an_archive_is_told(examined, good):
     """Whoever looks learns whether reports are kept."""
     assert examined(good)[1]["archive"]["seen"] == "none: a report is kept until it is counted"
-    number = Store(good.redis, "shop").archived.begin()
+    number = Store(good.redis, "shop").partitions[0].archived.begin()
     status, found = examined(good)
     assert (status, found["archive"]["status"]) == (0, "ok")
-    assert f"randomised reports of bits layouts are kept in the folder {number}" in found["archive"]["seen"]
+    assert found["archive"]["seen"].startswith("randomised reports of bits layouts are kept")
+    assert found["archive"]["seen"].endswith(f"in these folders: {number}")
 
 
 def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):

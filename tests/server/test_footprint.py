@@ -110,16 +110,16 @@ def test_what_is_left_once_all_is_counted(served, kind):
 @pytest.mark.parametrize("kind", ["one report", "one report beside refused groups", "many groups", "many reports"])
 def test_what_waits_and_what_could_not_be_counted(served, kind):
     """Nor do batches that wait, or are put aside: the entry is smaller than the upload."""
-    served.store.join()
+    served.store.partitions[0].join()
     number = 20 if kind == "many reports" else UPLOADS
     before = used(served.store._client)
     sent = send(served, kind, range(number))
     assert served.store.backlog() == number
     assert used(served.store._client) - before <= MOST * sent
-    reply = served.store._client.xreadgroup(GROUP, "me", {served.store.stream: ">"}, count=number)
+    reply = served.store._client.xreadgroup(GROUP, "me", {served.store.partitions[0].stream: ">"}, count=number)
     for id_, _ in reply[0][1]:
-        assert served.store.bury("me", id_, "it could not be counted for a reason that takes some words")
-    assert served.store._client.xlen(served.store.dead) == number
+        assert served.store.partitions[0].bury("me", id_, "it could not be counted for a reason that takes some words")
+    assert served.store._client.xlen(served.store.partitions[0].dead) == number
     assert used(served.store._client) - before <= MOST * sent
 
 
@@ -127,11 +127,11 @@ def test_how_few_bytes_an_upload_takes_where_there_are_many(served):
     """As many uploads as fill the lists take some thirty bytes each."""
     client, store = served.store._client, served.store
     number, keys = 60, count()
-    store._seen._name = lambda key, name=store._seen._name: name(key)._replace(bucket="0")
+    store.partitions[0]._seen._name = lambda key, name=store.partitions[0]._seen._name: name(key)._replace(bucket="0")
     before = used(client)
     for _ in range(number):
         key = f"upload {next(keys)}"
         remember = ingest._remembered(key, b"", {"accepted": 1, "rejected": 0})
         store.append(b"", key=key, remember=remember, cap=1000, ttl=60)
-    client.delete(store.stream)
+    client.delete(store.partitions[0].stream)
     assert (used(client) - before) / number < 36

@@ -208,12 +208,12 @@ def test_poison_harms_nobody(served):
     def feed(poison):
         nonlocal accepted
         assume(not honest(poison))
-        served.store._client.xadd(served.store.stream, {"d": poison})
+        served.store._client.xadd(served.store.partitions[0].stream, {"d": poison})
         assert served.post({"format": 1, "groups": [served.group("ui.theme", [0, 1])]}).status_code == 202
         accepted += 2
         served.drain()
         assert served.store.backlog() == 0
-        assert served.store._client.xpending(served.store.stream, GROUP)["pending"] == 0
+        assert served.store._client.xpending(served.store.partitions[0].stream, GROUP)["pending"] == 0
 
     feed()
     assert served.get("/api/v1/metrics/ui.theme").get_json()["n"] == accepted > 0

@@ -178,6 +178,7 @@ GROUP_FAULTS = {
 def test_a_faulty_group_is_refused_alone(served, fault):
     """A bad group is refused with its code, its honest neighbour is counted, and no tally but that one's changes."""
     expected, make = GROUP_FAULTS[fault]
+    served.store.divide()  # as the first upload does
     before = served.state()
     assert code(served.post(batch(make(served)))) == (422, "all_rejected")
     assert served.state() == before

@@ -176,7 +176,7 @@ def test_nobody_uses_up_what_all_devices_may_store(limited):
     hostile = [f"203.0.113.{1 + number // 20}" for number in range(120)]
     answers = [server.post(body, Content_Encoding="gzip", X_Forwarded_For=each) for each in hostile]
     assert statuses(answers) == {202: 120}
-    assert server.store._client.memory_usage(server.store.stream, samples=0) > 64 * MB
+    assert server.store._client.memory_usage(server.store.partitions[0].stream, samples=0) > 64 * MB
     honest = {"format": 1, "groups": [server.group("ui.theme", [0])]}
     assert server.post(honest, X_Forwarded_For="198.51.100.7").status_code == 202
 

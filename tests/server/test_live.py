@@ -20,7 +20,7 @@ from deniable_server.access.keys import KeyStore, id_of
 
 from .conftest import INGEST, READ, Served
 
-pytestmark = pytest.mark.cluster_too
+pytestmark = pytest.mark.divided_too
 
 REGISTRY = """
 format = 1

@@ -61,7 +61,7 @@ def test_the_pipeline_of_an_empty_app(served):
 def test_the_pipeline_tells_what_waits(served):
     """Batches that wait and letters that are dead are counted."""
     served.post({"format": 1, "groups": [served.group("ui.theme", [0])]})
-    served.store._client.xadd(served.store.dead, {"reason": "-"})
+    served.store._client.xadd(served.store.partitions[0].dead, {"reason": "-"})
     body = served.get("/api/v1/pipeline").get_json()
     assert (body["backlog"], body["dead_letters"], body["workers"]) == (1, 1, 0)
 

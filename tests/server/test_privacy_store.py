@@ -121,20 +121,20 @@ def test_the_schema_is_complete(shop, store_url, tmp_path):
     assert ask(shop).status_code == 200
     # What is too large for one step is made in pieces.
     with pytest.MonkeyPatch.context() as patch:
-        apply = store.staging.apply
-        patch.setattr("deniable_aggregator.store.AT_ONCE", 0)
-        patch.setattr(store.staging, "apply", lambda: (scan(), apply()))
+        apply = store.partitions[0].staging.apply
+        patch.setattr("deniable_aggregator.store.deltas.AT_ONCE", 0)
+        patch.setattr(store.partitions[0].staging, "apply", lambda: (scan(), apply()))
         send(shop, "export", [0])
         count(shop)
     with Faults(store, Events()).alone("publisher", "export"):
         raise ValueError
-    health.beat(store, "worker")
+    health.beat(store.partitions[0], "worker")
     scan()
     # Its sums go, and a metric is erased.
     assert Retention(store, declared, Publisher(store, declared)).delete(time() + 86400 * 30)
     assert cli.main(["erase", "--redis-url", store_url, "--app", "shop", "--metric", "gone", "--yes"]) == 0
     # What cannot be counted.
-    store._client.xadd(store.stream, {"d": b"nonsense"})
+    store._client.xadd(store.partitions[0].stream, {"d": b"nonsense"})
     count(shop)
     scan()
     # Keys, and those who knock.

@@ -15,7 +15,7 @@ from deniable_server.access.keys import KeyStore
 
 from .conftest import READ
 
-pytestmark = pytest.mark.cluster_too
+pytestmark = pytest.mark.divided_too
 
 
 def plausible_shares(mechanism, body):

@@ -233,9 +233,9 @@ def test_gauges_tell_the_state(watched):
     assert waiting[series("backlog_batches", app="shop")] == 3
     assert series("lag_seconds", app="shop") not in waiting  # no worker ever came
     store = watched.store
-    health.beat(store, "somebody")
-    store._client.set(store.caught, store._client.time()[0] - 100)
-    store._client.xadd(store.dead, {"reason": "x"})
+    health.beat(store.partitions[0], "somebody")
+    store._client.set(store.partitions[0].caught, store._client.time()[0] - 100)
+    store._client.xadd(store.partitions[0].dead, {"reason": "x"})
     alarm = {"test": "cell", "p_value": 1e-9, "period": "2026-11-21", "segment": "", "n": 9, "what": "w", "values": []}
     field = "|".join(map(str, watched.app.highest["ui.theme"].definition))
     hours = (3600, 7200)

@@ -228,9 +228,9 @@ class Watch:
         whole = True
         for question in self._questions:
             with self._faults.alone("watch", question.name):
-                settled = self._store.staging.settled(question.metric.id)
+                settled = self._store.settled(question.metric.id)
                 grown = self._grown(question, since, hour) if settled is not None else []
-                if settled is not None and self._store.staging.settled(question.metric.id) == settled:
+                if settled is not None and self._store.settled(question.metric.id) == settled:
                     units += grown
                 else:  # a part of a commit may look made up
                     whole = False

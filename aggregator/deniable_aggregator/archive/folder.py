@@ -2,9 +2,9 @@
 
 ::
 
-    <URL>/<number of the store>/<metric>/<version>-<fingerprint>/commits/<random>.parquet
-    <URL>/<number of the store>/<metric>/<version>-<fingerprint>/hours/<random>.parquet
-    <URL>/<number of the store>/<metric>/<version>-<fingerprint>/period=<period>/segment=<segment>/<random>.parquet
+    <URL>/<number of the partition>/<metric>/<version>-<fingerprint>/commits/<random>.parquet
+    <URL>/<number of the partition>/<metric>/<version>-<fingerprint>/hours/<random>.parquet
+    <URL>/<number of the partition>/<metric>/<version>-<fingerprint>/period=<period>/segment=<segment>/<random>.parquet
 
 Files of commits make way for those of an hour, and these for those of a closed period. No path tells order, or more of the time.
 """
@@ -65,14 +65,14 @@ class Found(NamedTuple):
 
 
 class Folder:
-    """The files of one store.
+    """The files of one partition.
 
     Parameters
     ----------
     url
         A path, or a URL such as ``s3://bucket/reports``, ``gs://...``, ``abfs://...`` or ``fsspec+sftp://...``.
     number
-        The store's, which names its folder. So stores that share a URL leave each other's files alone.
+        The partition's, which names its folder. So stores that share a URL leave each other's files alone.
 
     Raises
     ------
@@ -90,7 +90,7 @@ class Folder:
         self._local = self._fs.type_name == "local"
 
     def of(self, number: str) -> Folder:
-        """Return the folder of a store."""
+        """Return the folder of a partition."""
         return Folder(self.url, number)
 
     def check(self) -> None:

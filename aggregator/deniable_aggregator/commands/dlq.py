@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dlq"]
 
-_ID = re.compile(r"\d{1,20}-\d{1,20}")
+_ID = re.compile(r"(\d{1,3}/)?\d{1,20}-\d{1,20}")
 _MAX_BACKLOG = 10_000
 
 

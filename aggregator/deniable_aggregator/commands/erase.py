@@ -95,7 +95,7 @@ def _erase_files(store: Store, archive: Folder | None, metric: str, version: int
         from deniable_aggregator.deletion import archived_files
 
         print(f"removed: files of the archive {archived_files.erase(store, archive, metric, version)}")
-    elif store.archived.number():
+    elif any(each.archived.number() for each in store.partitions):
         print("its files leave the archive within an hour if a worker with the archive and the registry runs")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from deniable.errors import ConfigurationError
@@ -11,7 +12,7 @@ from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from concurrent.futures import Executor
 
     import numpy as np
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from deniable.commands.parser import Run
     from deniable.wire.report import Stratum
     from deniable_aggregator.archive.folder import Folder
-    from deniable_aggregator.store import Store
+    from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.tally import Tally
 
 __all__ = ["recount"]
@@ -30,10 +31,17 @@ _NONE = "nothing of {} is archived: of an index layout the tally is the archive,
 
 
 class _Read(NamedTuple):
-    """What the store had of a stratum at one moment: names of files, and the cells of its tally."""
+    """What a partition had of a stratum at one moment: names of files, and the cells of its tally."""
 
     names: list[str]
     cells: NDArray[np.int64]
+
+
+class _Recount(NamedTuple):
+    """A stratum of a partition, and its recount; None if a file is missing."""
+
+    read: _Read
+    counted: Tally | None
 
 
 def recount(parser: argparse.ArgumentParser) -> Run:
@@ -52,7 +60,6 @@ def recount(parser: argparse.ArgumentParser) -> Run:
 
     @options.answered
     def run(arguments: argparse.Namespace) -> int:
-        from deniable_aggregator.archive import executor
         from deniable_aggregator.archive.errors import ArchiveError
 
         stores = options.stores(options.environment(arguments), arguments.app)
@@ -61,84 +68,97 @@ def recount(parser: argparse.ArgumentParser) -> Run:
         archive = options.archive(arguments)
         if archive is None:
             raise ConfigurationError("this needs --archive, or DENIABLE_ARCHIVE: where the worker's files are")
-        store, folder = stores[0], archive.of(stores[0].archived.number() or "")
         try:
-            found = dict(_archived(store, folder, arguments.metric))
-            if not found:
-                print(_NONE.format(arguments.metric or store.app), file=sys.stderr)
-                return 1
-            if arguments.files:
-                return _list(folder, found)
-            with executor.start(arguments.executor) as workers:
-                return _recount(store, folder, found, workers)
+            return _run(stores[0], archive, arguments)
         except ArchiveError as error:
             raise ConfigurationError(f"--archive: its files cannot be read ({error})") from None
 
     return run
 
 
-def _list(folder: Folder, found: dict[Stratum, _Read]) -> int:
-    for stratum, read in found.items():
-        for name in read.names:
-            print(folder.address(folder.path(stratum, name)))
-    return 0
+def _run(store: Store, archive: Folder, arguments: argparse.Namespace) -> int:
+    from deniable_aggregator.archive import executor
+    from deniable_aggregator.deletion.archived_files import folders_of
+
+    parts = list(folders_of(store, archive))
+    found = [dict(_archived(store, partition, folder, arguments.metric)) for partition, folder in parts]
+    if not any(found):
+        print(_NONE.format(arguments.metric or store.app), file=sys.stderr)
+        return 1
+    if arguments.files:
+        for (_, folder), reads in zip(parts, found, strict=True):
+            for stratum, read in reads.items():
+                for name in read.names:
+                    print(folder.address(folder.path(stratum, name)))
+        return 0
+    recounts: defaultdict[Stratum, list[_Recount]] = defaultdict(list)
+    with executor.start(arguments.executor) as workers:
+        for (partition, folder), reads in zip(parts, found, strict=True):
+            for stratum, each in _recounts(partition, folder, reads, workers):
+                recounts[stratum].append(each)
+    wrong = [_tell(stratum, some) for stratum, some in sorted(recounts.items())]
+    return int(any(wrong))
 
 
-def _archived(store: Store, folder: Folder, metric: str) -> Iterator[tuple[Stratum, _Read]]:
-    """Read what is archived, by stratum."""
-    if not folder.number:
-        return
+def _archived(store: Store, partition: Partition, folder: Folder, metric: str) -> Iterator[tuple[Stratum, _Read]]:
+    """Read what is archived of a partition, by stratum."""
     metrics = {metric} if metric else store.metrics.all() | {each.metric for each in folder.find()}
     for each in sorted(metrics):
-        for stratum in sorted(store.archived.names(sorted(store.strata(each)))):
-            yield stratum, _read(store, stratum)
+        for stratum in partition.archived.names(sorted(partition.strata(each))):
+            yield stratum, _read(partition, stratum)
 
 
-def _read(store: Store, stratum: Stratum) -> _Read:
+def _read(partition: Partition, stratum: Stratum) -> _Read:
     """Read a stratum while no part of a commit is being added."""
     while True:
-        commits = store.staging.settled(stratum.metric)
-        read = _Read(*store.archived.read(stratum))
-        if commits is not None and commits == store.staging.settled(stratum.metric):
+        commits = partition.staging.settled(stratum.metric)
+        read = _Read(*partition.archived.read(stratum))
+        if commits is not None and commits == partition.staging.settled(stratum.metric):
             return read
         time.sleep(0.05)
 
 
-def _recount(store: Store, folder: Folder, found: dict[Stratum, _Read], workers: Executor) -> int:
-    """Count all files, and tell of each stratum; return the exit status."""
-    wrong = 0
+def _recounts(
+    partition: Partition, folder: Folder, found: dict[Stratum, _Read], workers: Executor
+) -> Iterator[tuple[Stratum, _Recount]]:
+    """Count the files of a partition, by stratum. What was mixed meanwhile is counted again."""
     for left in reversed(range(_TRIES)):
-        counted = _count(folder, found, workers)
-        now = {stratum: _read(store, stratum) for stratum, each in counted.items() if each is None and left}
-        # Files that made way for others while they were counted are counted again.
-        again = {stratum: read for stratum, read in now.items() if read.names and read.names != found[stratum].names}
-        wrong += sum(_tell(stratum, found[stratum], counted[stratum]) for stratum in sorted(counted.keys() - again.keys()))
+        again: dict[Stratum, _Read] = {}
+        for stratum, counted in _count(folder, found, workers).items():
+            now = _read(partition, stratum) if counted is None and left else found[stratum]
+            if now.names and now.names != found[stratum].names:
+                again[stratum] = now
+            else:
+                yield stratum, _Recount(found[stratum], counted)
+        if not again:
+            return
         found = again
-        if not found:
-            break
-    return int(wrong > 0)
 
 
 def _count(folder: Folder, found: dict[Stratum, _Read], workers: Executor) -> dict[Stratum, Tally | None]:
     from deniable_aggregator.archive import recount as files
 
     sizes = {each.path: each.size for metric in {stratum.metric for stratum in found} for each in folder.find(metric)}
-    lots: dict[Stratum, Sequence[list[str]]] = {}
+    lots: dict[Stratum, list[list[str]]] = {}
     for stratum, read in found.items():
         paths = [folder.path(stratum, name) for name in read.names]
         lots[stratum] = list(files.cut((path, sizes.get(path, 0)) for path in paths))
     return files.count(folder, lots, workers, options.progress(sum(map(len, lots.values())), "lots of files"))
 
 
-def _tell(stratum: Stratum, read: _Read, counted: Tally | None) -> bool:
-    """Print whether a recount equals the tally; return whether it does not."""
+def _tell(stratum: Stratum, recounts: list[_Recount]) -> bool:
+    """Print whether the recounts of a stratum equal the tallies, in each partition; return whether one does not."""
     from deniable_aggregator import tally
 
+    files = sum(len(each.read.names) for each in recounts)
     told = f"{stratum.metric} version {stratum.version}, {stratum.period}, segment {stratum.segment or 'none'}"
-    if counted is None:
-        print(f"{told}: of {len(read.names):,} files some are missing")
+    counted = [each.counted for each in recounts if each.counted is not None]
+    if len(counted) < len(recounts):
+        print(f"{told}: of {files:,} files some are missing")
         return True
-    live = tally.from_cells(counted.layout, read.cells)
-    verdict = "equal to the live tally" if counted == live else f"the live tally has {live.n:,}, and differs"
-    print(f"{told}: {counted.n:,} reports in {len(read.names):,} files, {verdict}")
+    live = [tally.from_cells(one.layout, each.read.cells) for one, each in zip(counted, recounts, strict=True)]
+    verdict = (
+        "equal to the live tally" if counted == live else f"the live tally has {sum(each.n for each in live):,}, and differs"
+    )
+    print(f"{told}: {sum(each.n for each in counted):,} reports in {files:,} files, {verdict}")
     return counted != live

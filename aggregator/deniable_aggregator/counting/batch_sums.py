@@ -5,25 +5,21 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from deniable.errors import PayloadError
-from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import Weights
+from deniable_aggregator.store.deltas import Deltas, Weights
 from deniable_aggregator.tally import set_bits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from deniable.wire.layout import Layout
+    from deniable.wire.report import Stratum
     from deniable_aggregator.store import batch
 
-__all__ = ["Deltas", "Joined", "count", "countable", "join"]
+__all__ = ["Joined", "count", "countable", "join"]
 
-Deltas = dict[Stratum | Weights, NDArray[np.int64]]
-Joined = dict[tuple[Stratum, "Layout"], bytes]
+Joined = dict[tuple["Stratum", "Layout"], bytes]
 
 
 def join(batches: Iterable[list[batch.Group]]) -> Joined:

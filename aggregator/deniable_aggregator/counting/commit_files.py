@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.batch_sums import Joined
-    from deniable_aggregator.store import Store
+    from deniable_aggregator.store import Partition
 
 __all__ = ["LIFE_SECONDS", "CommitFiles"]
 
@@ -41,7 +41,7 @@ class CommitFiles:
 
     def __init__(self, archive: Folder | None) -> None:
         self._archive = archive
-        self._folders: dict[str, Folder] = {}  # by app
+        self._folders: dict[str, Folder] = {}  # by partition
 
     def wait(self, stop: Event) -> None:
         """Wait until the archive can be written, or for the stop. Batches that are read in vain too often are put aside."""
@@ -54,15 +54,15 @@ class CommitFiles:
         return None
 
     def forget(self) -> None:
-        """Forget the folders of the stores: one that was emptied gets another."""
+        """Forget the folders of partitions: if the store was emptied, they get others."""
         self._folders.clear()
 
-    def write(self, store: Store, joined: Joined, stop: Event) -> dict[Stratum, str]:
+    def write(self, partition: Partition, joined: Joined, stop: Event) -> dict[Stratum, str]:
         """Write a file for each stratum of a ``bits`` layout, however long it takes.
 
         Parameters
         ----------
-        store
+        partition
             Where they are counted.
         joined
             The payloads, by stratum and layout.
@@ -83,9 +83,9 @@ class CommitFiles:
         """
         if not self._archive:
             return {}
-        if store.app not in self._folders:
-            self._folders[store.app] = self._archive.of(store.archived.begin())
-        folder, pauses = self._folders[store.app], _Pauses(stop)
+        if partition.name not in self._folders:
+            self._folders[partition.name] = self._archive.of(partition.archived.begin())
+        folder, pauses = self._folders[partition.name], _Pauses(stop)
         while True:
             written: dict[Stratum, str] = {}
             try:

@@ -22,7 +22,7 @@ from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting import batch_sums
 from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.store import Store, batch, health
+from deniable_aggregator.store import batch, health
 from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
 from deniable_aggregator.store.errors import AWAY, StoreError, transient
 
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
     from threading import Event
 
     from deniable_aggregator.archive.folder import Folder
-    from deniable_aggregator.counting.batch_sums import Deltas, Joined
+    from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.counting.chores import Chore
+    from deniable_aggregator.store import Partition, Store
+    from deniable_aggregator.store.deltas import Deltas
 
 __all__ = ["Worker", "WorkerSettings"]
 
@@ -90,15 +92,15 @@ class Worker:
         archive: Folder | None = None,
         events: Events | None = None,
     ) -> None:
-        self._stores = {store.stream: store for store in stores}
+        self._stores = stores
+        self._partitions: dict[str, Partition] = {}  # by stream
         self._settings = settings or WorkerSettings()
         self._chores = chores
         self._events = events or Events()
         self._files = CommitFiles(archive)
         self._claim_at = self._beat_at = 0.0
-        self._signs = {store.stream: health.Signs(store) for store in stores}
+        self._signs: dict[str, health.Signs] = {}
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
-        self._deliveries = Deliveries(stores, self.consumer)
         self.counted = 0
         self.buried = 0
         self.cut_off = False
@@ -124,7 +126,7 @@ class Worker:
                     joined = True
                 entries = self._deliveries.again(self._settings.batch) if again else self._claim() or self._read(block=not burst)
                 for stream, read in entries.items():
-                    self._settle(self._stores[stream], read, stop)
+                    self._settle(self._partitions[stream], read, stop)
                 self._beat()
                 more = [chore.do() for chore in self._chores]
                 self.cut_off = False
@@ -146,25 +148,33 @@ class Worker:
         if self.cut_off or not joined:  # the store would only time out again, or there is nothing to leave
             return
         try:
-            for store in self._stores.values():
-                store.leave(self.consumer)
-                health.stop(store, self.consumer)
+            for partition in self._partitions.values():
+                partition.leave(self.consumer)
+                health.stop(partition, self.consumer)
         except StoreError as error:
             self.cut_off = True
             log.warning("could not leave the consumer group (%s)", type(error).__name__)
 
     def _join(self) -> None:
+        """Join the consumer group of each partition, and divide apps that nobody has used yet."""
+        for store in self._stores:
+            store.divide()
+        found = {partition.stream: partition for store in self._stores for partition in store.partitions}
+        if found.keys() != self._partitions.keys():
+            self._partitions = found
+            self._signs = {stream: health.Signs(partition) for stream, partition in found.items()}
+            self._deliveries = Deliveries(list(found.values()), self.consumer)
         self._files.forget()
-        for store in self._stores.values():
-            store.join()
+        for partition in found.values():
+            partition.join()
 
     def _read(self, *, block: bool) -> dict[str, list[StreamEntry]]:
         return self._deliveries.new(self._settings.batch, self._settings.block_ms if block else None)
 
     def _beat(self) -> None:
         if time.monotonic() >= self._beat_at:
-            for store in self._stores.values():
-                health.beat(store, self.consumer)
+            for partition in self._partitions.values():
+                health.beat(partition, self.consumer)
             self._beat_at = time.monotonic() + health.BEAT_SECONDS
 
     def _claim(self) -> dict[str, list[StreamEntry]]:
@@ -172,49 +182,49 @@ class Worker:
         if time.monotonic() < self._claim_at:
             return {}
         claimed: dict[str, list[StreamEntry]] = {}
-        for store in self._stores.values():
-            store.staging.apply()
-            self._mark_idle(store)
-            entries = self._claim_of(store)
+        for stream, partition in self._partitions.items():
+            partition.staging.apply()
+            self._mark_idle(partition)
+            entries = self._claim_of(partition)
             if entries:
-                claimed[store.stream] = entries
+                claimed[stream] = entries
         if not claimed:  # otherwise there may be more to claim at once
             self._claim_at = time.monotonic() + self._settings.claim_every
         return claimed
 
-    def _mark_idle(self, store: Store) -> None:
+    def _mark_idle(self, partition: Partition) -> None:
         """Mark the entries of dead workers as idle. Their idle time is too short if the clock was set back."""
-        others = self._deliveries.others(store.stream)
-        for name in self._signs[store.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
-            store.mark_idle(name, self._settings.min_idle_ms)
+        others = self._deliveries.others(partition.stream)
+        for name in self._signs[partition.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
+            partition.mark_idle(name, self._settings.min_idle_ms)
 
-    def _claim_of(self, store: Store) -> list[StreamEntry]:
-        """Take over entries of one app: those that were delivered once together, any others one by one.
+    def _claim_of(self, partition: Partition) -> list[StreamEntry]:
+        """Take over entries of a partition: those that were delivered once together, any others one by one.
 
         If an entry kills its workers, only that entry is retried.
         """
         while True:
-            idle = self._deliveries.idle(store.stream, self._settings.batch, self._settings.min_idle_ms)
+            idle = self._deliveries.idle(partition.stream, self._settings.batch, self._settings.min_idle_ms)
             if not idle:
                 return []
             first, times = idle[0]
             ids = [id_ for id_, handed_out in idle if handed_out == 1] or [first]
-            entries = self._deliveries.claim(store.stream, ids, self._settings.min_idle_ms)
+            entries = self._deliveries.claim(partition.stream, ids, self._settings.min_idle_ms)
             if ids == [first] and times >= self._settings.max_deliveries:
                 for entry in entries:
-                    self._bury(store, entry, f"delivered more than {self._settings.max_deliveries} times")
+                    self._bury(partition, entry, f"delivered more than {self._settings.max_deliveries} times")
             elif entries:
-                self._events.claimed(store.app, len(entries))
+                self._events.claimed(partition.app, len(entries))
                 return entries
 
-    def _settle(self, store: Store, entries: list[StreamEntry], stop: Event) -> None:
+    def _settle(self, partition: Partition, entries: list[StreamEntry], stop: Event) -> None:
         """Count and commit entries. Those that another worker has taken over are left to it."""
         groups: dict[bytes, list[batch.Group]] = {}
         for entry in entries:
             try:
                 groups[entry.id] = _groups(entry)
             except PayloadError as error:
-                self._bury(store, entry, f"{error.code}: {error}")
+                self._bury(partition, entry, f"{error.code}: {error}")
         while groups:
             try:
                 joined = batch_sums.join(groups.values())
@@ -222,27 +232,27 @@ class Worker:
             except PayloadError:  # the ingest accepts none of these, so they are searched for only now
                 for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
                     del groups[id_]
-                    self._bury(store, StreamEntry(id_, None), "payload: no device could have sent it")
+                    self._bury(partition, StreamEntry(id_, None), "payload: no device could have sent it")
                 continue
-            stale = self._commit(store, list(groups), joined, deltas, stop)
+            stale = self._commit(partition, list(groups), joined, deltas, stop)
             if not stale:
                 self.counted += reports
-                self._events.counted(store.app, len(groups), reports)
-                log.debug("counted %d reports of %d batches for %s", reports, len(groups), store.app)
+                self._events.counted(partition.app, len(groups), reports)
+                log.debug("counted %d reports of %d batches for %s", reports, len(groups), partition.app)
                 return
-            log.warning("%d batches were taken over by another worker", len(stale), extra={"app": store.app})
+            log.warning("%d batches were taken over by another worker", len(stale), extra={"app": partition.app})
             for id_ in stale:
                 del groups[id_]
 
-    def _commit(self, store: Store, ids: list[bytes], joined: Joined, deltas: Deltas, stop: Event) -> list[bytes]:
+    def _commit(self, partition: Partition, ids: list[bytes], joined: Joined, deltas: Deltas, stop: Event) -> list[bytes]:
         pause = 0.1
         files, until = dict[Stratum, str](), -math.inf
         while True:
             if time.monotonic() > until:
-                files, until = self._files.write(store, joined, stop), time.monotonic() + LIFE_SECONDS
+                files, until = self._files.write(partition, joined, stop), time.monotonic() + LIFE_SECONDS
             began = time.perf_counter()
             try:
-                stale = store.commit(self.consumer, ids, deltas, int(time.time()), files)
+                stale = partition.commit(self.consumer, ids, deltas, int(time.time()), files)
             except StoreError as error:
                 if not transient(error):
                     raise
@@ -253,14 +263,14 @@ class Worker:
                 self._events.failed()
                 pause = min(2 * pause, 5.0)
             else:
-                self._events.committed(store.app, time.perf_counter() - began)
+                self._events.committed(partition.app, time.perf_counter() - began)
                 return stale
 
-    def _bury(self, store: Store, entry: StreamEntry, reason: str) -> None:
-        if store.bury(self.consumer, entry.id, reason):
+    def _bury(self, partition: Partition, entry: StreamEntry, reason: str) -> None:
+        if partition.bury(self.consumer, entry.id, reason):
             self.buried += 1
-            self._events.buried(store.app)
-            log.error("a batch of %s was put aside: %s", store.app, reason, extra={"app": store.app})
+            self._events.buried(partition.app)
+            log.error("a batch of %s was put aside: %s", partition.app, reason, extra={"app": partition.app})
 
 
 def _groups(entry: StreamEntry) -> list[batch.Group]:

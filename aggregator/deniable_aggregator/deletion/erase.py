@@ -103,7 +103,7 @@ class Removal:
         return Found(
             tuple(sorted({stratum.version for stratum in strata | put_aside})),
             len({stratum[:4] for stratum in strata}),
-            held.number(self._wanted) + sum(map(len, fields.values())),
+            held.number(self._wanted) + sum(len(some) for _, some in fields),
             tuple(letter.id for letter in letters),
         )
 
@@ -115,11 +115,10 @@ class Removal:
         highest
             If all versions are removed, the highest one; later versions may be counted.
         """
-        erased = self._store.erased
         if self._version is not None:
-            erased.put({_digest(self._metric, self._version): ""})
-        elif highest > int(erased.get(_digest(self._metric)) or 0):
-            erased.put({_digest(self._metric): highest})
+            self._store.erase(_digest(self._metric, self._version), "")
+        elif highest > int(self._store.erased.get(_digest(self._metric)) or 0):
+            self._store.erase(_digest(self._metric), highest)
 
     def sweep(self) -> None:
         """Delete all its data except dead letters. Missing data are no error.
@@ -132,7 +131,7 @@ class Removal:
         held = Holdings(self._store, self._metric)
         held.delete(self._wanted)
         # Fields go last: by them the rest is found.
-        for table, fields in self._fields(held).items():
+        for table, fields in self._fields(held):
             table.drop(*fields)
         if all(map(self._wanted, held.strata(*COUNTED, schema.RELEASES))):
             self._store.metrics.drop(self._metric)
@@ -146,13 +145,15 @@ class Removal:
     def _wanted(self, stratum: Stratum) -> bool:
         return stratum.metric == self._metric and self._version in (None, stratum.version)
 
-    def _fields(self, held: Holdings) -> dict[Table, list[bytes]]:
-        """Return the fields to delete, by table."""
+    def _fields(self, held: Holdings) -> list[tuple[Table, list[bytes]]]:
+        """Return the tables with the fields to delete from each."""
         start = f"{self._metric}|{'' if self._version is None else f'{self._version}|'}".encode()
-        found = {held.index(kind): held.fields(kind, self._wanted) for kind in INDEXES}
-        for table in (self._store.expired, self._store.alarms, self._store.published, *refused_reports.tables(self._store)):
-            found[table] = [field for field in table.names() if field.startswith(start)]
-        return found
+        found = [(index, held.fields(kind, self._wanted)) for kind in INDEXES for index in held.indexes(kind)]
+        tables = [self._store.alarms, self._store.published, *refused_reports.tables(self._store)]
+        tables += [table for each in self._store.partitions for table in (each.expired, each.published)]
+        # The only partition of an app has the app's summaries.
+        alone = {table.key: table for table in tables}.values()
+        return [*found, *((table, [field for field in table.names() if field.startswith(start)]) for table in alone)]
 
     def _changed(self, letter: DeadLetter) -> bytes | None:
         """Return the rest of a dead letter's batch, empty if nothing is left; None if it has no reports of the metric."""

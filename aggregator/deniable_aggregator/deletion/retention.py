@@ -30,13 +30,12 @@ from deniable_aggregator.store.errors import StoreFull
 from deniable_aggregator.store.holdings import COUNTED, PUBLISHED, Holdings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from deniable.registry import Registry
     from deniable.wire.report import Stratum
     from deniable_aggregator.publish.publisher import Publisher
     from deniable_aggregator.store import Store
-    from deniable_aggregator.store.schema import Key
 
 __all__ = ["EVERY_SECONDS", "Retention", "longest_graces"]
 
@@ -69,7 +68,7 @@ class Retention:
         self._graces = longest_graces(registry)
         self._left: Iterator[int] | None = None  # the rest of the present search
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
-        self._expire = store.script("expire")
+        self._expire, self._withdrawing = store.script("expire"), store.script("withdraw")
 
     def run(self) -> bool:
         """Delete what is due of the next metric. Counting waits for one metric at a time only.
@@ -141,35 +140,41 @@ class Retention:
         for whole in _ended(held.strata(*COUNTED), closed - self._days.tallies * _DAY):
             published = whole.period <= release.summary(self._store, whole[:3]).closed
             if whole[:3] not in self._declared or published or whole in waited:
-                deleted += self._delete(held, COUNTED, held.counted, whole)
+                deleted += self._delete_sums(held, whole)
         return deleted
+
+    def _delete_sums(self, held: Holdings, whole: Stratum) -> int:
+        """Delete the exact sums of a period, partition by partition; what comes late for it is not counted again."""
+        of_it = _in(whole)
+        fields = sorted({field for kind in COUNTED for field in held.fields(kind, of_it)})
+        args = [tallies.name(whole[:3]), whole.period, len(COUNTED), *fields]
+        deleted = 0
+        for partition in self._store.partitions:
+            indexes = [partition.table(kind, whole.metric).key for kind in COUNTED]
+            deleted += int(self._expire([partition.expired.key, *indexes, *held.counted(partition, of_it)], args))
+        return deleted + self._store.delete(held.snapshots(of_it))
 
     def _published(self, held: Holdings, before: float) -> int:
         """Delete releases of periods that ended before a time and have no exact data left."""
         exact = {_whole(stratum) for stratum in held.strata(*COUNTED)}
         due = [whole for whole in _ended(held.strata(*PUBLISHED), before) if whole not in exact]
-        return sum(self._delete(held, PUBLISHED, held.published, whole) for whole in due)
+        return sum(self._delete_sums(held, whole) + self._withdraw(held, whole) for whole in due)
 
-    def _delete(
-        self,
-        held: Holdings,
-        indexes: Sequence[Key],
-        keys: Callable[[Callable[[Stratum], bool]], list[str]],
-        whole: Stratum,
-    ) -> int:
-        releases, definition = held.index(schema.RELEASES), tallies.name(whole[:3])
+    def _withdraw(self, held: Holdings, whole: Stratum) -> int:
+        """Delete the releases of a period."""
+        indexes = [self._store.table(kind, whole.metric) for kind in PUBLISHED]
+        releases, of_it = self._store.table(schema.RELEASES, whole.metric), _in(whole)
         note = releases.get(tallies.name(whole)) or b""
+        fields = sorted({field for kind in PUBLISHED for field in held.fields(kind, of_it)})
+        gone = Release.read(note).n if note else 0
+        args: list[Any] = [tallies.name(whole), note, tallies.name(whole[:3]), gone, len(PUBLISHED), *fields]
+        tables = [releases, self._store.published, *indexes]
+        return int(self._withdrawing([*(table.key for table in tables), *held.published(of_it)], args))
 
-        def of_it(stratum: Stratum) -> bool:
-            return _whole(stratum) == whole
 
-        gone = Release.read(note).n if note and indexes is PUBLISHED else 0
-        tables = [releases, self._store.expired, self._store.published, *map(held.index, indexes)]
-        fields: set[bytes] = set()
-        for kind in indexes:
-            fields.update(held.fields(kind, of_it))
-        args: list[Any] = [tallies.name(whole), note, definition, whole.period, gone, len(indexes), *sorted(fields)]
-        return int(self._expire([*(table.key for table in tables), *keys(of_it)], args))
+def _in(whole: Stratum) -> Callable[[Stratum], bool]:
+    """Return a function that tells whether a stratum is of a period."""
+    return lambda stratum: _whole(stratum) == whole
 
 
 def longest_graces(registry: Registry) -> Mapping[str, timedelta]:

@@ -192,7 +192,7 @@ def measure(app: Collection, declared: Declared, period: str | None = None, leve
     if period is not None:
         check_period(declared.metric, period)
     strata = [stratum for some in counted.strata(app.store, declared.definition).values() for stratum in some]
-    tallies = dict(zip(strata, app.store.tallies.each(declared.layout, strata), strict=True))
+    tallies = dict(zip(strata, app.store.each(declared.layout, strata), strict=True))
     chosen = {stratum: each for stratum, each in tallies.items() if period in (None, stratum.period)}
     merged = tally.merge(tally.empty(declared.layout), *chosen.values())
     periods = Counter[str]()

@@ -96,7 +96,7 @@ class Period:
 
     def settled(self) -> bool:
         """Return whether what was read since the beginning contains no part of a commit."""
-        return self.store.staging.settled(self.whole.metric) == self.commits
+        return self.store.settled(self.whole.metric) == self.commits
 
     def published(self) -> Tally:
         """Return what is published of it as a whole."""
@@ -105,7 +105,7 @@ class Period:
     def leaves(self, before: Mapping[str, Tally]) -> dict[str, Tally]:
         """Return what was counted of each finest cell, added to earlier tallies."""
         leaves = dict(before)
-        for stratum, each in zip(self.strata, self.store.tallies.each(self.version.layout, self.strata), strict=True):
+        for stratum, each in zip(self.strata, self.store.each(self.version.layout, self.strata), strict=True):
             leaf = self.version.breakdown.filed(stratum.segment)
             leaves[leaf] = tally.merge(leaves[leaf], each) if leaf in leaves else each
         return leaves

@@ -118,7 +118,7 @@ class Publisher:
     def _published(self, version: Version, now: float, drained: float) -> list[Stratum]:
         """Publish what is due of a version, period by period; closed ones with too few reports join later ones."""
         made: list[Stratum] = []
-        commits = self._store.staging.settled(version.metric.id)
+        commits = self._store.settled(version.metric.id)
         if commits is None:  # a part of a commit must not be published
             return made
         metric, definition = version.metric, version.declared.definition

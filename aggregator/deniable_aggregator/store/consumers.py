@@ -32,7 +32,7 @@ def forget(store: Store, idle: float = 3600.0) -> None:
         Seconds without a sign of life after which a worker is dead. A consumer with entries is kept until these are taken over.
     """
     try:
-        if forgotten := store.forget(idle):
+        if forgotten := sum(each.forget(idle) for each in store.partitions):
             log.info("removed %d dead workers of %s", forgotten, store.app)
     except redis.ResponseError as error:
         log.warning("dead workers stay in the store's list (%s)", type(error).__name__)

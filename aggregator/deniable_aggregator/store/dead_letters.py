@@ -5,21 +5,22 @@ Their number is limited, and the oldest are deleted first. They contain randomis
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from deniable.errors import PayloadError
 from deniable_aggregator.store import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from deniable_aggregator.store import Store
+    from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.store.batch import Group
 
 __all__ = ["DeadLetter", "DeadLetters"]
 
 _PAGE = 100
+_SEPARATOR = "/"  # in an id, after the place of the partition if there are several
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,22 +73,25 @@ class DeadLetters:
 
     def __len__(self) -> int:
         """Return their number."""
-        return self._store._client.xlen(self._store.dead)
+        return sum(each._client.xlen(each.dead) for each in self._store.partitions)
 
     def __iter__(self) -> Iterator[DeadLetter]:
-        """Yield them, the oldest first."""
-        start = "-"
-        while True:
-            page = cast("list[Any]", self._store._client.xrange(self._store.dead, start, "+", _PAGE))
-            yield from map(_letter, page)
-            if len(page) < _PAGE:
-                return
-            start = f"({page[-1][0].decode()}"
+        """Yield them, partition by partition, the oldest first."""
+        for place, partition in enumerate(self._store.partitions):
+            start = "-"
+            while True:
+                page = cast("list[Any]", partition._client.xrange(partition.dead, start, "+", _PAGE))
+                yield from (self._named(place, _letter(entry)) for entry in page)
+                if len(page) < _PAGE:
+                    break
+                start = f"({page[-1][0].decode()}"
 
     def get(self, id_: str) -> DeadLetter | None:
         """Return a dead letter, or None."""
-        found = cast("list[Any]", self._store._client.xrange(self._store.dead, id_, id_))
-        return _letter(found[0]) if found else None
+        for partition, own in self._own([id_]):
+            found = cast("list[Any]", partition._client.xrange(partition.dead, own[id_], own[id_]))
+            return replace(_letter(found[0]), id=id_) if found else None
+        return None
 
     def requeue(self, id_: str, cap: int) -> str:
         """Put a dead letter back into the stream, exactly once.
@@ -97,7 +101,7 @@ class DeadLetters:
         id_
             Its id.
         cap
-            Most entries in the backlog.
+            Most entries in the backlog of its partition.
 
         Returns
         -------
@@ -105,20 +109,41 @@ class DeadLetters:
             ``"requeued"``; ``"missing"``, there is none with this id; ``"full"``, the backlog is at its cap; ``"empty"``, it has
             no batch.
         """
-        return cast("bytes", self._requeue([self._store.dead, self._store.stream], [id_, cap])).decode()
+        for partition, own in self._own([id_]):
+            return cast("bytes", self._requeue([partition.dead, partition.stream], [own[id_], cap])).decode()
+        return "missing"
 
     def purge(self, ids: Sequence[str]) -> int:
         """Delete some; return how many existed."""
-        return self._store._client.xdel(self._store.dead, *ids) if ids else 0
+        return sum(partition._client.xdel(partition.dead, *own.values()) for partition, own in self._own(ids))
 
     def rewrite(self, bodies: Mapping[str, bytes]) -> int:
         """Replace the batches of some, by id, or delete those with an empty new batch; return how many existed."""
-        changes = [each for change in bodies.items() for each in change]
-        return int(self._rewrite([self._store.dead], changes)) if changes else 0
+        written = 0
+        for partition, own in self._own(bodies):
+            changes = [each for id_ in own for each in (own[id_], bodies[id_])]
+            written += int(self._rewrite([partition.dead], changes))
+        return written
 
     def forget(self, before: int) -> None:
         """Delete those from before a Unix time."""
-        self._store._client.xtrim(self._store.dead, minid=f"{1000 * before}-0", approximate=False)
+        for partition in self._store.partitions:
+            partition._client.xtrim(partition.dead, minid=f"{1000 * before}-0", approximate=False)
+
+    def _named(self, place: int, letter: DeadLetter) -> DeadLetter:
+        """Return a letter of a partition with the id that it has among those of all partitions."""
+        return letter if len(self._store.partitions) == 1 else replace(letter, id=f"{place}{_SEPARATOR}{letter.id}")
+
+    def _own(self, ids: Iterable[str]) -> list[tuple[Partition, dict[str, str]]]:
+        """Return each partition with the ids that are of it, and what they are in it."""
+        parts = self._store.partitions
+        found: dict[int, dict[str, str]] = {}
+        for id_ in ids:
+            before, separator, own = id_.rpartition(_SEPARATOR)
+            place = int(before or 0)
+            if bool(separator) == (len(parts) > 1) and place < len(parts):
+                found.setdefault(place, {})[id_] = own
+        return [(parts[place], own) for place, own in found.items()]
 
 
 def _letter(entry: tuple[bytes, dict[bytes, bytes]]) -> DeadLetter:

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import redis
 
-from deniable_aggregator.store import GROUP
 from deniable_aggregator.store.cluster import Cluster
+from deniable_aggregator.store.partition import GROUP
 from deniable_aggregator.store.servers import primary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from deniable_aggregator.store import Store
+    from deniable_aggregator.store.partition import Partition
 
 __all__ = ["Deliveries", "StreamEntry"]
 
@@ -39,19 +39,19 @@ class StreamEntry:
 
 
 class Deliveries:
-    """What a worker receives of some apps.
+    """What a worker receives of some partitions.
 
     Parameters
     ----------
-    stores
-        One for each app, of one Redis.
+    partitions
+        All of one store.
     worker
         Its name.
     """
 
-    def __init__(self, stores: Sequence[Store], worker: str) -> None:
-        self._client = stores[0]._client
-        self._streams = [store.stream for store in stores]
+    def __init__(self, partitions: Sequence[Partition], worker: str) -> None:
+        self._client = partitions[0]._client
+        self._streams = [partition.stream for partition in partitions]
         self._worker = worker
 
     def new(self, count: int, wait_ms: int | None) -> dict[str, list[StreamEntry]]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from deniable_aggregator.store import GROUP
+from deniable_aggregator.store.partition import GROUP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from deniable_aggregator.store import Store
+    from deniable_aggregator.store.partition import Partition
 
 __all__ = ["BEAT_SECONDS", "LIFE_SECONDS", "Health", "Signs", "beat", "read", "stop"]
 
@@ -55,16 +56,16 @@ class Health:
 
 
 class Signs:
-    """Signs of life of an app's workers, timed by a monotonic clock of this process.
+    """Signs of life of a partition's workers, timed by a monotonic clock of this process.
 
     Parameters
     ----------
-    store
-        The app's.
+    partition
+        Of an app.
     """
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
         self._seen: dict[str, tuple[float | None, float]] = {}
 
     def silent(self, workers: Sequence[str], seconds: float) -> list[str]:
@@ -77,7 +78,8 @@ class Signs:
         seconds
             Longer than `BEAT_SECONDS`.
         """
-        beats = self._store._client.zmscore(self._store.workers, list(workers)) if workers else []
+        partition = self._partition
+        beats = partition._client.zmscore(partition.workers, list(workers)) if workers else []
         now, before = time.monotonic(), self._seen
         self._seen = {}
         for worker, beaten in zip(workers, beats, strict=True):
@@ -86,26 +88,39 @@ class Signs:
         return [worker for worker, (_, since) in self._seen.items() if now - since >= seconds]
 
 
-def beat(store: Store, worker: str) -> None:
+def beat(partition: Partition, worker: str) -> None:
     """Record that a worker lives, and up to when everything is counted.
 
     Parameters
     ----------
-    store
-        An app that it counts for.
+    partition
+        One that it counts for.
     worker
         Its name.
     """
-    store.script("beat")([store.stream, store.workers, store.caught], [worker, LIFE_SECONDS])
+    partition.script("beat")([partition.stream, partition.workers, partition.caught], [worker, LIFE_SECONDS])
 
 
-def stop(store: Store, worker: str) -> None:
-    """Record that a worker has ended."""
-    store._client.zrem(store.workers, worker)
+def stop(partition: Partition, worker: str) -> None:
+    """Record that a worker of a partition has ended."""
+    partition._client.zrem(partition.workers, worker)
 
 
 def read(store: Store) -> Health:
-    """Read the state of an app in one call, without reading any report."""
-    keys = [store.stream, store.dead, store.workers, store.caught]
-    backlog, pending, lag, dead, workers, known = store.script("look")(keys, [GROUP, LIFE_SECONDS])
+    """Read the state of an app, in one call for each partition, without reading any report."""
+    parts = [_of(partition) for partition in store.partitions]
+    lags = [part.lag for part in parts]
+    return Health(
+        backlog=sum(part.backlog for part in parts),
+        pending=sum(part.pending for part in parts),
+        lag=None if None in lags else max(cast("list[float]", lags)),
+        dead=sum(part.dead for part in parts),
+        workers=min(part.workers for part in parts),  # each of them counts for all partitions
+        known=all(part.known for part in parts),
+    )
+
+
+def _of(partition: Partition) -> Health:
+    keys = [partition.stream, partition.dead, partition.workers, partition.caught]
+    backlog, pending, lag, dead, workers, known = partition.script("look")(keys, [GROUP, LIFE_SECONDS])
     return Health(backlog, pending, lag / 1000 if lag >= 0 else None, dead, workers, bool(known))

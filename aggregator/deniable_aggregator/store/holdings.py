@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from deniable.wire.report import Stratum
-    from deniable_aggregator.store import Store
+    from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.store.schema import Key
     from deniable_aggregator.store.table import Table
 
@@ -45,11 +45,15 @@ class Holdings:
 
     def __init__(self, store: Store, metric: str) -> None:
         self._store, self._metric = store, metric
-        self._fields = {kind: {field: _stratum(kind, field) for field in self.index(kind).names()} for kind in INDEXES}
+        self._fields = {
+            kind: {field: _stratum(kind, field) for index in self.indexes(kind) for field in index.names()} for kind in INDEXES
+        }
 
-    def index(self, kind: Key) -> Table:
-        """Return the table of an index."""
-        return self._store.table(kind, self._metric)
+    def indexes(self, kind: Key) -> list[Table]:
+        """Return the tables of an index: one in each partition for exact data, one for published data."""
+        if kind in COUNTED:
+            return [partition.table(kind, self._metric) for partition in self._store.partitions]
+        return [self._store.table(kind, self._metric)]
 
     def strata(self, *kinds: Key) -> set[Stratum]:
         """Return the strata that indexes name."""
@@ -59,31 +63,43 @@ class Holdings:
         """Return the fields of an index whose stratum is wanted."""
         return [field for field, stratum in self._fields[kind].items() if wanted(stratum)]
 
-    def counted(self, wanted: Callable[[Stratum], bool]) -> list[str]:
-        """Return the keys of the exact sums of wanted strata; some may not exist."""
-        strata = list(filter(wanted, self.strata(*INDEXES)))
-        wholes = {stratum._replace(segment="") for stratum in strata}
-        by_stratum = [key for kind in (schema.TALLY, schema.WEIGHTS, schema.ARCHIVED) for key in self._keys(kind, strata)]
-        return [*by_stratum, *self._keys(schema.SNAPSHOT, wholes)]
+    def counted(self, partition: Partition, wanted: Callable[[Stratum], bool]) -> list[str]:
+        """Return the keys of the exact sums of wanted strata in a partition; some may not exist."""
+        strata = self._wanted(wanted)
+        kinds = (schema.TALLY, schema.WEIGHTS, schema.ARCHIVED)
+        return [key for kind in kinds for key in _keys(kind, partition.name, strata)]
+
+    def snapshots(self, wanted: Callable[[Stratum], bool]) -> list[str]:
+        """Return the keys of the snapshots of wanted strata; some may not exist."""
+        return _keys(schema.SNAPSHOT, self._store.app, {stratum._replace(segment="") for stratum in self._wanted(wanted)})
 
     def published(self, wanted: Callable[[Stratum], bool]) -> list[str]:
         """Return the keys of the releases of wanted strata; some may not exist."""
-        return self._keys(schema.RELEASE, filter(wanted, self.strata(*INDEXES)))
+        return _keys(schema.RELEASE, self._store.app, self._wanted(wanted))
 
     def number(self, wanted: Callable[[Stratum], bool]) -> int:
         """Count the sums and releases of what is wanted."""
-        keys = [*self.counted(wanted), *self.published(wanted)]
+        keys = self._all(wanted)
         return self._store._client.exists(*keys) if keys else 0
 
     def delete(self, wanted: Callable[[Stratum], bool]) -> None:
         """Delete the sums and releases of what is wanted; the indexes still name them."""
         pipeline = self._store._client.pipeline(transaction=False)
-        for key in (*self.counted(wanted), *self.published(wanted)):
+        for key in self._all(wanted):
             pipeline.delete(key)
         pipeline.execute()
 
-    def _keys(self, kind: Key, strata: Iterable[Stratum]) -> list[str]:
-        return sorted(kind.of(self._store.app, tallies.name(stratum)) for stratum in strata)
+    def _all(self, wanted: Callable[[Stratum], bool]) -> list[str]:
+        counted = [key for partition in self._store.partitions for key in self.counted(partition, wanted)]
+        return [*counted, *self.snapshots(wanted), *self.published(wanted)]
+
+    def _wanted(self, wanted: Callable[[Stratum], bool]) -> list[Stratum]:
+        return list(filter(wanted, self.strata(*INDEXES)))
+
+
+def _keys(kind: Key, name: str, strata: Iterable[Stratum]) -> list[str]:
+    """Return the keys of strata, of an app or a partition."""
+    return sorted(kind.of(name, tallies.name(stratum)) for stratum in strata)
 
 
 def _stratum(kind: Key, field: bytes) -> Stratum:

@@ -6,6 +6,7 @@ its store with this list, in both directions.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -31,7 +32,11 @@ class Kept:
 
 
 class Key(Kept):
-    """A kind of key. Keys of an app share a hash tag, so that one script may use them on a Redis Cluster, too."""
+    """A kind of key.
+
+    Keys of an app share a hash tag, so that one script may use them on a Redis Cluster, too. If an app has several partitions,
+    those of each share one of their own, such as ``{shop#2}``.
+    """
 
     __slots__ = ()
 
@@ -41,21 +46,23 @@ class Key(Kept):
         Parameters
         ----------
         parts
-            The app, if the key has one, then a text for each star.
+            The app or a partition, if the key has one, then a text for each star.
         """
         return self.name.replace("{app}", "{%s}").replace("*", "%s") % parts
 
     def names(self, key: str, app: str = "*") -> bool:
-        """Return whether a key is of this kind, and of an app if one is given."""
-        return fnmatchcase(key, self.name.replace("{app}", f"{{{app}}}"))
+        """Return whether a key is of this kind, and of an app or one of its partitions if one is given."""
+        return fnmatchcase(_PARTITION.sub(r"\1}", key), self.name.replace("{app}", f"{{{app}}}"))
 
 
+_PARTITION = re.compile(r"^({[^}#]*)#[0-9a-f]+}")
 _HANDED = "until it is counted, usually for seconds; in the store's append-only file up to an hour longer"
 _EXACT = "{tallies} days after its period has closed, once it is published; {releases} days if too few reports come"
 _PUBLISHED = "{releases} days after its period has closed"
 _FOR_GOOD = "for good"
 _WINDOW = "until the window of the limit ends: a minute by default, a day at most"
 
+PARTITIONS = Key("{app}:partitions", "the number of the app's partitions", _FOR_GOOD)
 REPORTS = Key("{app}:reports", "batches that wait to be counted: randomised reports, under the hour in which they came", _HANDED)
 DEAD = Key(
     "{app}:dead",
@@ -74,7 +81,7 @@ SEEN = Key(
 TALLY = Key("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT)
 TALLIES = Key("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT)
 WEIGHTS = Key("{app}:weights:*", "how many reports set how many bits, by metric, period and segment", _EXACT)
-ARCHIVE = Key("{app}:archive", "a random number: the name of this store's folder in the archive, if there is one", _FOR_GOOD)
+ARCHIVE = Key("{app}:archive", "a random number, the name of its folder in the archive, if there is one", _FOR_GOOD)
 ARCHIVED = Key("{app}:archived:*", "random names of the archive's files, by metric, period and segment", _EXACT)
 SNAPSHOT = Key(
     "{app}:snapshot:*",

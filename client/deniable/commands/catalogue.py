@@ -71,6 +71,11 @@ CATALOGUE: dict[str, Entry] = {
         "demo",
         ("deniable demo", "deniable demo --input people.csv --column browser --devices 5000 --keep"),
     ),
+    "divide": Entry(
+        "divide an app over a cluster, before its first upload",
+        "aggregator",
+        (f"deniable divide {_STORE} --into 3",),
+    ),
     "dlq": Entry(
         "list batches that could not be counted, and count them after all",
         "aggregator",
@@ -204,7 +209,19 @@ CATALOGUE: dict[str, Entry] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "first steps": ("demo", "init", "serve"),
     "for your app": ("plan", "registry", "explain", "sent"),
-    "run the service": ("status", "doctor", "keys", "publish", "worker", "check-config", "dlq", "erase", "recount", "audit-log"),
+    "run the service": (
+        "status",
+        "doctor",
+        "keys",
+        "publish",
+        "worker",
+        "check-config",
+        "dlq",
+        "erase",
+        "recount",
+        "audit-log",
+        "divide",
+    ),
     "review and research": ("report", "account", "prove", "audit", "attack", "simulate", "rappor"),
 }
 """The commands in the order of the help, the most needed first."""

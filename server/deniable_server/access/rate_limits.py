@@ -25,7 +25,7 @@ from deniable_server.rates import Rate, Volume, parse, parse_volume
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from deniable_aggregator.store import Client
+    from deniable_aggregator.store import Client, Partition
     from deniable_aggregator.store.schema import Key
     from deniable_server.settings import Settings
 
@@ -57,7 +57,7 @@ class Limits:
         self._used_up: dict[str, float] = {}
         self._told = bool(settings.trusted_proxies)
 
-    def of(self, app: str, key: str) -> list[Limit]:
+    def of(self, app: str, key: str, partition: Partition | None = None) -> list[Limit]:
         """Return the limits that a request with a valid key counts for: its source, then the key.
 
         Parameters
@@ -66,33 +66,38 @@ class Limits:
             The key's app.
         key
             The key's id.
+        partition
+            Of an upload: where it counts, for the partition's part of the limits.
 
         Raises
         ------
         Problem
             429, if a limit is known to be used up.
         """
-        limits = self._of_source(schema.RATE_SOURCE, app)
+        limits = self._of_source(schema.RATE_SOURCE, partition.name if partition else app)
+        limits = [_part(limit, partition) for limit in limits]
         self._recall(limits)
         if self._key:
-            limits.append(Limit(schema.RATE_KEY.of(app, key), *self._key))
+            limits.append(_part(Limit(schema.RATE_KEY.of(partition.name if partition else app, key), *self._key), partition))
             if self._ms(limits[-1]):
                 self.take(limits)
                 return []
         return limits
 
-    def storing(self, app: str, size: int) -> list[Limit]:
+    def storing(self, partition: Partition, size: int) -> list[Limit]:
         """Return the limits on the bytes of an upload: of its source only, because few sources could use up a limit of an app.
 
         Parameters
         ----------
-        app
-            The key's app.
+        partition
+            Of the upload.
         size
             Bytes that the upload takes in the store.
         """
         number = self._number() if self._stored else None
-        return [Limit(schema.RATE_BYTES.of(app, number), *self._stored, size)] if self._stored and number else []
+        if not self._stored or not number:
+            return []
+        return [_part(Limit(schema.RATE_BYTES.of(partition.name, number), *self._stored, size), partition)]
 
     def stranger(self) -> None:
         """Count a request with an unknown key for its source.
@@ -169,6 +174,10 @@ class Limits:
             g.source = self._sources.number(request.remote_addr)
         number: str | None = g.source
         return number
+
+
+def _part(limit: Limit, partition: Partition | None) -> Limit:
+    return limit._replace(amount=partition.part(limit.amount)) if partition else limit
 
 
 def _refusal(limit: Limit, ms: int) -> Problem:

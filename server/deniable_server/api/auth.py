@@ -14,7 +14,7 @@ from deniable_server.service import App, service
 if TYPE_CHECKING:
     from deniable_aggregator.store.limit import Limit
 
-__all__ = ["admin_only", "app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "uploader"]
+__all__ = ["admin_only", "app_by_admin_key", "app_by_ingest_key", "app_by_read_key", "bearer", "upload_key", "uploader"]
 
 
 def app_by_ingest_key() -> App:
@@ -29,7 +29,7 @@ def app_by_read_key() -> App:
 
 def uploader() -> tuple[App, list[Limit]]:
     """Return the app of the request's ingest key, and the limits that the request is still to be counted for."""
-    return _app("ingest")
+    return _app("ingest", upload=True)
 
 
 def app_by_admin_key() -> App:
@@ -46,6 +46,11 @@ def app_by_admin_key() -> App:
             g.actor = None  # an ingest key is public: it identifies nobody, and could fill the audit log
         raise admin_only()
     return app
+
+
+def upload_key() -> str:
+    """Return the Idempotency-Key in the request, without a check; empty if there is none."""
+    return str(request.environ.get("HTTP_IDEMPOTENCY_KEY", ""))  # looking up a missing header is faster here
 
 
 def admin_only() -> Problem:
@@ -79,7 +84,7 @@ def _counted(role: str) -> App:
     return app
 
 
-def _app(role: str) -> tuple[App, list[Limit]]:
+def _app(role: str, *, upload: bool = False) -> tuple[App, list[Limit]]:
     g.role = role
     text = bearer(f"the app's {role} key")
     known = service()
@@ -93,6 +98,7 @@ def _app(role: str) -> tuple[App, list[Limit]]:
         raise Problem(401, "unknown_key", why_unknown(text, role))
     logs.note(app=key.app)
     g.app, g.actor, g.key = key.app, f"key:{key.id}", key
-    counts_for = limits.of(key.app, key.id)
+    app = known.apps[key.app]
+    counts_for = limits.of(app.name, key.id, app.store.partition(upload_key()) if upload else None)
     ring.note(key)
-    return known.apps[key.app], counts_for
+    return app, counts_for

@@ -27,7 +27,7 @@ from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.store import batch, refused_reports
 from deniable_aggregator.store.errors import StoreError, StoreFull
-from deniable_server.api.auth import app_by_ingest_key, uploader
+from deniable_server.api.auth import app_by_ingest_key, upload_key, uploader
 from deniable_server.http.problem import RETRY_SECONDS, Problem
 from deniable_server.service import Collected, service
 
@@ -114,7 +114,7 @@ def reports() -> Response:
             _note_refused(app)
             raise
         return _repeated(remembered, key, body, problem.extra)
-    volumes = known.limits.storing(app.name, len(entry) + _OVERHEAD)
+    volumes = known.limits.storing(app.store.partition(key), len(entry) + _OVERHEAD)
     appended = app.store.append(
         entry,
         key=key,
@@ -188,7 +188,7 @@ def _repeated(remembered: bytes, key: str, body: bytes, now: dict[str, Any]) -> 
 
 
 def _key() -> str:
-    key: str = request.environ.get("HTTP_IDEMPOTENCY_KEY", "")
+    key = upload_key()
     if not 0 < len(key) <= _MAX_KEY or not key.isprintable():
         raise Problem(400, "idempotency_key", f"an upload carries an Idempotency-Key of 1 to {_MAX_KEY} characters, e.g. a UUID")
     return key

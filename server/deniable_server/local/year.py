@@ -141,6 +141,7 @@ class Year:
 
     def put(self, store: Store, registry: Registry) -> Iterator[int]:
         """Let all devices answer, and put the sums into the store; yield the number of reports after each day."""
+        partition = store.partition("")
         asked = [Declared.of(registry.metrics[name]) for name in (DAILY, MONTHLY, TRIED)]
         by_day: dict[date, list[Flight]] = defaultdict(list)
         for flight in self.moved:
@@ -155,7 +156,7 @@ class Year:
                 for segment, each in payloads.items():
                     stratum = Stratum(question.metric.id, question.metric.version, question.fingerprint, of, segment)
                     deltas[stratum] = tally.count(question.mechanism.layout, b"".join(each)).cells
-            store.commit(_WORKER, [], deltas, int(time.time()))
+            partition.commit(_WORKER, [], deltas, int(time.time()))
             yield len(flights) * len(asked)
 
     def outcome(self, get: Callable[[str], Any], level: float) -> Outcome:

@@ -1,0 +1,52 @@
+"""The subcommand ``divide``: divide an app into partitions, so that several servers of a cluster share its reports."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.commands import options
+
+if TYPE_CHECKING:
+    import argparse
+
+    from deniable.commands.parser import Run
+
+__all__ = ["divide"]
+
+
+def divide(parser: argparse.ArgumentParser) -> Run:
+    """``deniable divide --redis-url URL --app NAME --into N``.
+
+    Exit status: 0 if the app has so many partitions now; 1 if it has another number; 2 for a wrong configuration; 3 if the store
+    cannot be used.
+    """
+    options.add(parser)
+    parser.add_argument("--into", type=options.whole_number, required=True, metavar="N", help="number of partitions")
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.store.partition import MOST
+
+        stores = options.stores(options.environment(arguments), arguments.app)
+        if len(stores) > 1:
+            raise ConfigurationError("divide takes one --app at a time")
+        if not 1 <= arguments.into <= MOST:
+            raise ConfigurationError(f"an app has 1 to {MOST} partitions; got --into {arguments.into}")
+        app, number = stores[0].app, stores[0].divide(arguments.into)
+        if number == arguments.into:
+            print(f"{app}: {_words(number)}")
+            return 0
+        print(
+            f"{app} has {_words(number)} for good. The first worker or upload fixes the number: with another one, an upload that "
+            "is sent again would be counted twice. Divide an app with another name.",
+            file=sys.stderr,
+        )
+        return 1
+
+    return run
+
+
+def _words(number: int) -> str:
+    return "1 partition" if number == 1 else f"{number} partitions"

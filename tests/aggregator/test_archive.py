@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from stat import S_IMODE
@@ -120,6 +121,15 @@ def test_an_archive_in_another_place():
     assert folder.find() == []
 
 
+def test_an_address_shows_no_secret():
+    """Other programs have keys of their own; what is printed may be kept."""
+    for url in ("s3://id:se/cret@bucket/reports/?region=eu-west-1", "s3://bucket/reports"):
+        folder = Folder("s3://bucket/reports", NOBODY)
+        folder.url = url
+        assert folder.address("x/y.parquet") == f"s3://bucket/reports/{NOBODY}/x/y.parquet"
+    assert Folder("/var/archive", NOBODY).address("x") == f"/var/archive/{NOBODY}/x"
+
+
 def test_what_cannot_be_used_is_said(tmp_path):
     """A URL of no known kind is refused at once; a place that cannot be written, when it is tried."""
     for url in ("nothing://x", "fsspec+nothing://x"):
@@ -229,3 +239,23 @@ def test_a_mixture_of_too_few_or_too_many_reports_is_refused(folder):
     with pytest.raises(RecountDiffersError):
         mixture.write(folder, PLUGIN, names)
     assert {each.name for each in folder.find()} == set(names)
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "archive.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("program", ["duckdb", "polars"])
+def test_other_programs_count_the_same(folder, tmp_path, monkeypatch, program):
+    """What the page shows for them counts each bit as the recount does."""
+    pytest.importorskip(program)
+    layout = Layout(1, 12, "bits")
+    names = [write(folder, reports(500, layout, seed), PERIOD, layout=layout) for seed in range(3)]
+    (tmp_path / "files.txt").write_text("\n".join(folder.address(folder.path(PLUGIN, name)) for name in names))
+    monkeypatch.chdir(tmp_path)
+    told = {}
+    shown = re.search(rf"^```python\nimport {program}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[0]
+    exec(shown.removeprefix("```python").removesuffix("```"), told)
+    found = told["counts"]
+    counts = [number for _, number in found] if program == "duckdb" else list(found.row(0))
+    assert counts == tally.count(layout, b"".join(reports(500, layout, seed) for seed in range(3))).counts[0].tolist()
+    assert len(shown.splitlines()) <= 13

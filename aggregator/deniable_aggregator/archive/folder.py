@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -36,6 +37,7 @@ __all__ = ["COMMITS", "HOURS", "PERIOD", "Folder", "Found"]
 COMMITS, HOURS, PERIOD = "commits/", "hours/", ""
 """How names of files begin: of those of a commit, of the commits of an hour, and of all of a period."""
 _ENDING = ".parquet"
+_USER = re.compile(r"^(\w+://).*@")
 _SHORT = 2  # parts of the path of a file that is not of a period
 
 
@@ -178,9 +180,9 @@ class Folder:
                 self._prune(Path(self._root, path).parent)
 
     def address(self, path: str) -> str:
-        """Return where a file is, as other programs take it."""
-        within = f"{self.number}/{path}" if self.number else path
-        return f"{self.url.rstrip('/')}/{within}"
+        """Return where a file is, as other programs take it: without keys and options of the URL."""
+        place = _USER.sub(r"\1", self.url.partition("?")[0].removeprefix("fsspec+"))
+        return "/".join(filter(None, (place.rstrip("/"), self.number, path)))
 
     @staticmethod
     def path(stratum: Stratum, name: str) -> str:

@@ -209,14 +209,14 @@ def gunicorn(app: str, log: Path, settings: dict[str, str], processes: int) -> I
             process.wait()
 
 
-def script(folder: Path, path: Path, load: Load, *, addresses: int) -> Path:
-    """Write what wrk sends; no two such scripts share an Idempotency-Key."""
+def script(folder: Path, made: list[bytes], *, addresses: int) -> Path:
+    """Write what wrk sends, out of some bodies; no two such scripts share an Idempotency-Key."""
     prefix = token_hex(8)
     uploads = folder / f"{prefix}.jsonl"
-    uploads.write_bytes(b"\n".join(bodies(path, load)) + b"\n")
-    made = folder / f"{prefix}.lua"
-    made.write_text(SCRIPT.format(bodies=uploads, key=KEY, prefix=prefix, addresses=addresses), "utf-8")
-    return made
+    uploads.write_bytes(b"\n".join(made) + b"\n")
+    written = folder / f"{prefix}.lua"
+    written.write_text(SCRIPT.format(bodies=uploads, key=KEY, prefix=prefix, addresses=addresses), "utf-8")
+    return written
 
 
 def spent(*processes: int) -> float:
@@ -256,7 +256,8 @@ def compare(arguments: argparse.Namespace, folder: Path, store: Store, settings:
             size = int(median(map(len, bodies(Path(settings.registry), load))))
             for turn in range(arguments.turns + 1):
                 seconds = arguments.seconds if turn else 1  # the first turn warms up
-                sent = [script(folder, Path(settings.registry), load, addresses=200 * arguments.limits) for _ in range(2)]
+                made = bodies(Path(settings.registry), load)
+                sent = [script(folder, made, addresses=200 * arguments.limits) for _ in range(2)]
                 store._client.flushall()
                 before = spent(idle), spent(busy), spent(kept)
                 base.append(ask(nothing_, sent[0], arguments.connections, seconds))
@@ -307,7 +308,7 @@ def watch(arguments: argparse.Namespace, folder: Path, store: Store, settings: S
         try:
             counted, due = 0, 1_000_000
             while counted < arguments.memory:
-                sent = script(folder, Path(settings.registry), load, addresses=0)
+                sent = script(folder, bodies(Path(settings.registry), load), addresses=0)
                 counted += ask(url, sent, arguments.connections, 2).requests * load.groups * load.each
                 while store.backlog():
                     time.sleep(0.05)

@@ -195,7 +195,7 @@ class Server:
 
     def take(self, seconds: int) -> None:
         """Have it take uploads; keep how many in a second, and the processor's microseconds that each cost it."""
-        sent = ingest.script(self.folder, Path(self.settings.registry), ingest.LOADS[0], addresses=0)
+        sent = ingest.script(self.folder, ingest.bodies(Path(self.settings.registry), ingest.LOADS[0]), addresses=0)
         before = ingest.spent(self.pid)
         taken = ingest.ask(f"http://127.0.0.1:{self.front}", sent, 16, seconds)
         self.rates.append(taken.rate)

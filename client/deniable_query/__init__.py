@@ -228,6 +228,8 @@ class Query:
         raise QueryError(200, "", "something was published between the pages, again and again; ask again")
 
     def _pages(self) -> list[dict[str, Any]]:
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise QueryError(0, "", "a read key has printable ASCII characters only, and this one has others: copy it anew")
         found: list[dict[str, Any]] = []
         offset: int | None = 0
         with requests.Session() as session:
@@ -245,9 +247,10 @@ class Query:
         except requests.RequestException as error:
             raise QueryError(0, "", self._unanswered(error)) from error
         try:
-            told: dict[str, Any] = answer.json()
+            sent = answer.json()
         except ValueError:
-            told = {}
+            sent = None
+        told: dict[str, Any] = sent if isinstance(sent, dict) else {}
         if answer.status_code == requests.codes.ok and "rows" in told:
             return told
         wait = answer.headers.get("Retry-After", "")

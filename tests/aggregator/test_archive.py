@@ -123,9 +123,9 @@ def test_an_archive_in_another_place():
 
 def test_an_address_shows_no_secret():
     """Other programs have keys of their own; what is printed may be kept."""
-    for url in ("s3://id:se/cret@bucket/reports/?region=eu-west-1", "s3://bucket/reports"):
-        folder = Folder("s3://bucket/reports", NOBODY)
-        folder.url = url
+    for user, more in (("id:se/cret@", "/?region=eu-west-1"), ("", "?region=eu-west-1"), ("", "")):
+        folder = Folder("/var/archive", NOBODY)
+        folder.url = f"s3://{user}bucket/reports{more}"
         assert folder.address("x/y.parquet") == f"s3://bucket/reports/{NOBODY}/x/y.parquet"
     assert Folder("/var/archive", NOBODY).address("x") == f"/var/archive/{NOBODY}/x"
 
@@ -139,8 +139,20 @@ def test_what_cannot_be_used_is_said(tmp_path):
     broken = Folder(str(tmp_path / "file"), NOBODY)
     with pytest.raises(ArchiveError):
         broken.check()
-    with pytest.raises(ArchiveError):
-        write(broken, b"\1\0\0")
+
+
+def test_a_place_that_is_away_is_no_wrong_setting(monkeypatch):
+    """It may come back: whoever uses it meanwhile is told."""
+
+    def unreachable(*_):
+        raise OSError("the bucket's region cannot be told: id:secret")
+
+    monkeypatch.setattr("deniable_aggregator.archive.folder._place", unreachable)
+    away = Folder("s3://id:secret@reports", NOBODY)
+    for use in (away.check, away.find, lambda: away.delete(["x"]), lambda: write(away, b"\1\0\0")):
+        with pytest.raises(ArchiveError) as told:
+            use()
+        assert str(told.value) == "OSError"
 
 
 def test_files_are_cut_into_lots():

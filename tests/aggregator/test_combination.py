@@ -65,6 +65,18 @@ def test_all_intervals_hold_together():
     assert hits >= binom.ppf(1e-6, runs, 0.95)
 
 
+def test_yes_and_no_are_one():
+    """Their shares sum to 1 in each version, so the intervals of both hold together as those of one do, and there is one test."""
+    rng = np.random.default_rng(6)
+    parts = [estimate("grr", 2, 1.0, n, [0.6, 0.4], rng) for n in (900, 2500)]
+    yes_and_no, yes = combine(parts, [[0, 1]] * 2), combine(parts, [[0]] * 2)
+    assert np.array_equal(yes_and_no.interval(0.95, simultaneous=True), yes_and_no.interval(0.95))
+    assert yes_and_no.p_value == pytest.approx(yes.p_value)
+    assert yes.p_value < 0.9
+    free = combine([estimate("oue", 2, 1.0, n, [0.6, 0.4], rng) for n in (900, 2500)], [[0, 1]] * 2)
+    assert (np.subtract(*free.interval(0.95, simultaneous=True)) < np.subtract(*free.interval(0.95))).all()
+
+
 def test_weights_are_those_of_precision():
     """Of one mechanism they are as the numbers of reports; the combined error is that of all reports together."""
     rng = np.random.default_rng(1)

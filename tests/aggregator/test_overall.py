@@ -11,7 +11,8 @@ from deniable_aggregator import decode, tally
 from deniable_aggregator.decode.multiple_testing import holm
 from deniable_aggregator.decode.pair_support import estimates_covariance
 from deniable_aggregator.inference.difference import Difference, Side
-from deniable_aggregator.inference.overall import chi_square
+from deniable_aggregator.inference.overall import chi_square, rise_seen
+from deniable_aggregator.planning.precision import POWER
 from deniable_aggregator.planning.simulation import Simulation
 
 RARE = 1e-6  # chance that a test fails although the size is at its bound
@@ -69,6 +70,40 @@ def test_it_sees_small_changes_of_many_values():
     assert 0.3 < power < 0.9
     assert abs(seen - power) < 5 * (power * (1 - power) / runs) ** 0.5
     assert seen > single.mean() + 0.15
+
+
+@pytest.mark.parametrize(("runs", "within"), [(200, 0.14), pytest.param(2000, 0.035, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize(
+    ("name", "values", "epsilon", "n"),
+    [
+        ("binary", 2, 1, 2000),
+        ("grr", 8, 2, 2000),
+        ("grr", 4, 3, 150),
+        ("oue", 16, 2, 3000),
+        ("subset", 16, 2, 3000),
+        ("local_hash", 16, 2, 3000),
+        ("hadamard", 16, 2, 3000),
+        ("pgr", 16, 2, 3000),
+        ("l_osue", 16, 1, 9000),
+    ],
+)
+def test_the_rise_that_it_sees_is_seen_as_often_as_stated(name, values, epsilon, n, runs, within):
+    """A value rises by so much and the others fall evenly: 80% of the tests are at 5%, within some percent."""
+    at = 0.1
+    rise = rise_seen(mechanisms.make(name, domain_size=values, epsilon=epsilon), n, at, 0.95, POWER)
+    before, after = (np.r_[share, np.full(values - 1, (1 - share) / (values - 1))] for share in (at, at + rise))
+    found, _ = p_values(name, values, epsilon, (n, n), (before, after), runs, 76)
+    assert np.mean(found < 0.05) == pytest.approx(POWER, abs=within)
+
+
+def test_no_rise_is_seen_where_no_test_is_made_or_the_share_has_no_room():
+    """Too few reports, a share of nearly 1, an unknown covariance, and more values than it takes."""
+    made = mechanisms.make("oue", domain_size=16, epsilon=1)
+    assert 0 < rise_seen(made, 5000, 0.1, 0.95, POWER) < 0.2
+    assert rise_seen(made, 10, 0.1, 0.95, POWER) is None
+    assert rise_seen(made, 5000, 0.99, 0.95, POWER) is None
+    assert rise_seen(mechanisms.make("general_hadamard", domain_size=64, epsilon=3), 5000, 0.1, 0.95, POWER) is None
+    assert rise_seen(mechanisms.make("pgr", domain_size=2000, epsilon=3), 5000, 0.1, 0.95, POWER) is None
 
 
 def test_it_needs_enough_reports_and_a_known_covariance():

@@ -213,6 +213,22 @@ def test_numbers_and_sets(run):
     assert many["detects"] > 2 * few["detects"]
 
 
+def test_what_the_test_of_all_values_sees(run, declared):
+    """Of two values it is what a single one shows, of more values more; sets, numbers and searches have no such test."""
+    made = {}
+    for size in (2, 16, 128):
+        out = run("--values", size, "--epsilon", "1", "--mechanism", "grr", "--users", "1e6", "--json")[1]
+        (made[size],) = json.loads(out)["plan"]
+    assert made[2]["overall"] == pytest.approx(made[2]["difference"], rel=0.01)
+    assert made[16]["overall"] > 1.3 * made[16]["difference"]
+    assert made[128]["overall"] > 2 * made[128]["difference"]
+    told = json.loads(run(declared, "--users", "1e5", "--json")[1])["plan"]
+    assert [each["metric"] for each in told if each["overall"] is not None] == ["theme"] * 4
+    out = run(declared, "--users", "1e5")[1]
+    assert "overall" in out.splitlines()[0]
+    assert "\noverall: " in out
+
+
 def test_arms_are_sized(run):
     """A rise from .10 to .12 needs so many reports an arm, and so many see it."""
     given = ("--values", "128", "--epsilon", "1", "--mechanism", "subset")

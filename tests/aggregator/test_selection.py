@@ -73,6 +73,13 @@ def test_selected_intervals_by_the_share_selected():
     assert (high - low < highest - lowest).all()
 
 
+def test_yes_and_no_are_not_selected_from_two():
+    """Each says what the other says, so an interval of yes is never longer than that of both at once."""
+    estimate = Supported(mechanisms.make("grr", domain_size=2, epsilon=1), 1000, np.array([720, 280]))
+    assert estimate.detected().tolist() == [True, False]
+    assert np.array_equal(estimate.selected_interval(estimate.detected()), estimate.interval(simultaneous=True))
+
+
 def draw(mechanism, keys, held, rng):
     """Draw the tally of a sketch from the probabilities of its mechanism, faster than devices do."""
     rows = rng.integers(mechanism.rows, size=len(held))

@@ -144,6 +144,24 @@ def test_a_word_like_no_other_gets_none(capsys):
     assert "did you mean" not in err
 
 
+@pytest.mark.parametrize(
+    ("type_", "typed", "needed"),
+    [
+        (float, "half", "a number is needed, such as 0.95, not 'half'"),
+        (float, "it's", """a number is needed, such as 0.95, not "it's\""""),
+        (int, "1e5", "a whole number is needed, in digits such as 1000, not '1e5'"),
+    ],
+)
+def test_what_is_no_number_gets_the_rule(capsys, type_, typed, needed):
+    """It says what is needed, an example, and what was given; nobody has to know what a float is."""
+    parser = Parser(prog="deniable x")
+    parser.add_argument("--size", type=type_)
+    with pytest.raises(SystemExit) as caught:
+        parser.parse_args(["--size", typed])
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.endswith(f"deniable x: error: argument --size: {needed}\n")
+
+
 def test_the_version(capsys):
     """``deniable --version`` says it."""
     with pytest.raises(SystemExit) as caught:

@@ -83,6 +83,29 @@ def test_counts_survive_a_restart(trial, tmp_path):
         assert same == key
         assert again.partition("@")[0] == dsn.partition("@")[0]
         assert count(url, key, 6) == 6
+    assert "Warning" not in (tmp_path / "said").read_text("utf-8")
+
+
+def test_a_definition_that_hides_what_was_published_is_told(trial, tmp_path):
+    """Whoever changes the epsilon of a version learns at the start why its page is empty, and what to do."""
+    data = tmp_path / "data"
+    with serving(trial, data) as (dsn, key, url):
+        with deniable.Client(
+            dsn=dsn, registry=trial, consent=True, segments={"platform": "linux"}, state=None, strict=True
+        ) as client:
+            assert client.record("export.used", value=True)
+            assert client.flush(30)
+        assert count(url, key, 1) == 1
+        time.sleep(1.1)  # appendfsync everysec
+    text = trial.read_text("utf-8")
+    before, of, after = text.partition('[metrics."export.used"]')
+    trial.write_text(before + of + re.sub(r"epsilon = \S+", "epsilon = 0.7", after, count=1), "utf-8")
+    with serving(trial, data) as (_, key, url):
+        said = (tmp_path / "said").read_text("utf-8")
+        assert "\nWarning:   export.used version 1 was also published as " in said
+        assert "what was published before is not shown" in said
+        assert "restore the definition, or raise the version" in said
+        assert count(url, key, 0) == 0
 
 
 def test_a_faulty_registry_stops_the_start(tmp_path):
@@ -144,16 +167,15 @@ def test_a_second_server_of_a_folder_is_told_of_the_first(trial, tmp_path):
         assert re.search(r"to stop it: Ctrl-C where it was started, or kill \d+$", line)
 
 
-def test_an_archive_is_told_and_kept(trial, tmp_path):
+def test_an_archive_is_told_and_kept(tmp_path):
     """With the variable the worker keeps reports that have bits, and whoever starts it reads so."""
     pytest.importorskip("pyarrow")
     metric = 'type = "categorical"\nvalues = ["a", "b"]\nepsilon = 1.0\nmechanism = "oue"\ndescription = "x"\nowner = "x@y.z"\n'
-    trial.write_text(f"{trial.read_text('utf-8')}\n[metrics.plugin]\n{metric}", "utf-8")
-    archive = tmp_path / "archive"
-    with serving(trial, tmp_path / "data", DENIABLE_ARCHIVE=str(archive)) as (dsn, *_):
+    registry, archive = tmp_path / "metrics.toml", tmp_path / "archive"
+    registry.write_text(f'format = 1\napp = "shop"\n[metrics.plugin]\n{metric}', "utf-8")
+    with serving(registry, tmp_path / "data", DENIABLE_ARCHIVE=str(archive)) as (dsn, *_):
         assert f"Archive:   {archive} (randomised reports are kept there)\n" in (tmp_path / "said").read_text("utf-8")
-        segments = {"platform": "linux"}
-        with deniable.Client(dsn=dsn, registry=trial, consent=True, segments=segments, state=None, strict=True) as client:
+        with deniable.Client(dsn=dsn, registry=registry, consent=True, state=None, strict=True) as client:
             assert client.record("plugin", "a")
             assert client.flush(30)
         deadline = time.monotonic() + 60

@@ -179,3 +179,39 @@ def test_several_apps(settings, tmp_path):
     assert 'href="/about?app=labs"' in text(made)
     assert made.http.get("/about?app=secret").status_code == 404
     made.store._client.close()
+
+
+def test_hundreds_of_questions_have_pages(settings, tmp_path):
+    """No page is above 200 KB, however many and long the answers are; together they show all questions."""
+    values = [f"an answer that takes some words, and has the number {number}" for number in range(150)]
+    more = (
+        f'[metrics."m{at:03}"]\ntype = "categorical"\nvalues = {values}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+        for at in range(500)
+    )
+    path = tmp_path / "public.toml"
+    path.write_text(f'format = 1\napp = "shop"\n{"".join(more)}', "utf-8")
+    made = Served(replace(settings, registry=str(path), about="public"))
+    found, address = [], "/about"
+    while address:
+        html = text(made, address)
+        assert len(html.encode()) < 200_000
+        assert "500 questions" in html
+        found += re.findall("<code>(m[0-9]+)</code>", html)
+        address = next(iter(re.findall(r'href="(/about[^"]*)" rel="next"', html)), "")
+    assert found == [f"m{at:03}" for at in range(500)]
+    assert made.http.get("/about?page=99").status_code == 404
+    made.store._client.close()
+
+
+def test_long_answers_are_not_all_listed(settings, tmp_path):
+    """It says how many are left out."""
+    values = [f"{number} {'x' * 500}" for number in range(20)]
+    path = tmp_path / "public.toml"
+    metric = f'type = "categorical"\nvalues = {values}\nepsilon = 1\ndescription = "d"\nowner = "o"\n'
+    path.write_text(f'format = 1\napp = "shop"\n[metrics.m]\n{metric}', "utf-8")
+    made = Served(replace(settings, registry=str(path), about="public"))
+    html = text(made)
+    listed = html.count("<li><bdi>")
+    assert 1 <= listed < 20
+    assert f"{20 - listed} more are not listed here." in html
+    made.store._client.close()

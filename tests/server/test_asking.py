@@ -153,11 +153,12 @@ def test_what_is_no_server_of_ours_is_told():
     def elsewhere(environ, start):
         status, told = ("302 Found", [("Location", "/other")]) if environ["PATH_INFO"].startswith("/moved") else ("200 OK", [])
         environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        body = {"/list": b"[1, 2]", "/null": b"null  "}.get(environ["PATH_INFO"].removesuffix("/api/v1/query"), b"<html>")
         start(status, [*told, ("Retry-After", "7"), ("Content-Length", "6")])
-        return [b"<html>"]
+        return [body]
 
     with listening(elsewhere) as url:
-        for address, status in ((url, 200), (f"{url}/moved", 302)):
+        for address, status in ((url, 200), (f"{url}/moved", 302), (f"{url}/list", 200), (f"{url}/null", 200)):
             with pytest.raises(QueryError, match="did not answer like a server of deniable") as found:
                 Query(address, READ).metric("theme").rows()
             assert (found.value.status, found.value.retry_after) == (status, 7)
@@ -179,6 +180,14 @@ def test_who_is_not_there_is_told(address, words):
         Query(address, READ).metric("theme").rows()
     assert str(found.value) == words
     assert (found.value.status, found.value.code) == (0, "")
+
+
+@pytest.mark.parametrize("key", ["rk_\N{HORIZONTAL ELLIPSIS}", "rk_two\nlines"])
+def test_what_cannot_be_a_key_is_told_and_not_repeated(key):
+    with pytest.raises(QueryError) as found:
+        Query("http://127.0.0.1:9", key).metric("theme").rows()
+    assert str(found.value) == "a read key has printable ASCII characters only, and this one has others: copy it anew"
+    assert found.value.__cause__ is found.value.__context__ is None
 
 
 def test_https_to_a_plain_server_is_told():

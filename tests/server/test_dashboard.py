@@ -283,6 +283,22 @@ def test_the_numbers_are_those_of_the_api(app, client):
     assert answer["estimates"][4]["frequency"] < -0.2
 
 
+@pytest.mark.parametrize("path", ["/m/{}", "/m/{}/compare?a=2026-11-20&b=2026-11-21"])
+def test_yes_and_no_have_one_interval(app, client, path):
+    """All of two values at once is what one of them says; of more values it is more, and has a column."""
+    for day in ("2026-11-20", "2026-11-21"):
+        fill(app, "ui.dark", [700, 300], day)
+        fill(app, "ui.choice", [400, 300, 200, 100, 0], day)
+    publish(app)
+    dark, choice = (client.get(path.format(id_)).get_data(as_text=True) for id_ in ("ui.dark", "ui.choice"))
+    assert "of all 5 at once" in choice
+    assert ">All at once</th>" in choice
+    assert "at once" not in re.sub("everything is published at once", "", dark)
+    assert "95% interval</th>" in dark
+    assert "Two kinds of interval" not in dark
+    assert dark.count("<td") < choice.count("<td")
+
+
 def test_the_consistent_view(app, client):
     """The page shows possible shares when asked to: those of the API, with possible intervals, and says which it shows."""
     fill_all(app)

@@ -6,6 +6,7 @@ import re
 import time
 from base64 import b64encode
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 
 import pytest
@@ -66,17 +67,17 @@ def admin(shop):
     return KeyStore(shop.store).create("admin", "owner")[0]
 
 
+def signed_in(shop, key):
+    """Sign in with a key; return what shows a page."""
+    http = shop.flask.test_client()
+    token = re.search(r'name="token" value="([^"]+)"', http.get("/login").get_data(as_text=True))[1]
+    assert http.post("/login", data={"token": token, "key": key}).status_code == 303
+    return http.get
+
+
 @pytest.fixture
 def browse(shop):
-    """Sign in with a key; return what shows a page."""
-
-    def signed_in(key):
-        http = shop.flask.test_client()
-        token = re.search(r'name="token" value="([^"]+)"', http.get("/login").get_data(as_text=True))[1]
-        assert http.post("/login", data={"token": token, "key": key}).status_code == 303
-        return http.get
-
-    return signed_in
+    return partial(signed_in, shop)
 
 
 def made_up(served, segment, n=1):
@@ -256,6 +257,25 @@ def test_pages_link_to_live_numbers_for_an_admin_only(filled, admin, browse):
     assert "platform = macos: 12" in shown
     assert owner("/m/plugin/live?period=2001-01-01").status_code == 200
     assert owner("/m/secret/live").status_code == 404
+
+
+def test_hundreds_of_metrics_have_pages(settings, tmp_path):
+    """No page is above 200 KB; together they show all metrics."""
+    path = tmp_path / "shop.toml"
+    more = (f'[metrics."m{at:03}"]\ntype = "boolean"\nepsilon = 1\ndescription = "d"\nowner = "o"\n' for at in range(500))
+    path.write_text(f'format = 1\napp = "shop"\n{"".join(more)}', "utf-8")
+    shop = Served(replace(settings, registry=str(path)))
+    owner = signed_in(shop, KeyStore(shop.store).create("admin", "owner")[0])
+    found, address = [], "/live"
+    while address:
+        answer = owner(address)
+        html = answer.get_data(as_text=True)
+        assert (answer.status_code, len(html.encode()) < 100_000) == (200, True)
+        found += re.findall(r'href="/m/([^"]*)@1/live"', html)
+        address = next(iter(re.findall(r'href="(/live[^"]*)" rel="next"', html)), "")
+    assert found == [f"m{at:03}" for at in range(500)]
+    assert owner("/live?page=12").status_code == 404
+    shop.store._client.close()
 
 
 def test_open_pages_show_nothing_live(settings, shop):

@@ -6,8 +6,14 @@ import csv
 import gzip
 import io
 import json
+import os
+import subprocess
+from collections import defaultdict
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from shutil import which
 from urllib.parse import urlencode
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pandas as pd
@@ -502,6 +508,33 @@ def test_every_format_has_the_same_rows(filled):
         assert json.loads(table.schema.metadata[b"deniable"])["query"]["metrics"] == ["theme", "wait"]
 
 
+@pytest.mark.skipif(not which("ssconvert"), reason="no Gnumeric on PATH")
+def test_a_spreadsheet_opens_the_rows(filled, tmp_path):
+    """Gnumeric has the same numbers and texts, nothing is a formula, and what looks like one keeps its apostrophe or is shown."""
+    asked = {"metrics": "theme,wait", "dimensions": "time,value", "date_range": ",".join(RANGE)}
+    whole = get(filled, **asked).get_json()["rows"]
+    given, opened = tmp_path / "rows.csv", tmp_path / "rows.gnumeric"
+    given.write_bytes(get(filled, **asked, format="csv").get_data())
+    subprocess.run(
+        ["ssconvert", given, opened], check=True, capture_output=True, timeout=60, env={**os.environ, "LC_ALL": "C.UTF-8"}
+    )
+    cells = ET.fromstring(gzip.decompress(opened.read_bytes())).iter("{http://www.gnumeric.org/v10.dtd}Cell")
+    table = defaultdict(dict)
+    for cell in cells:
+        assert cell.get("ValueType") or not (cell.text or "").startswith("="), cell.text
+        table[int(cell.get("Row"))][int(cell.get("Col"))] = (cell.get("ValueType"), cell.text)
+    names = [table[0][column][1] for column in sorted(table[0])]
+    assert names == list(whole[0])
+    for number, row in enumerate(whole, 1):
+        for column, (name, value) in enumerate(row.items()):
+            kind, text = table[number].get(column, (None, None))
+            if isinstance(value, float):
+                assert (kind, float(text)) == ("40", pytest.approx(value, rel=1e-12)), name
+            elif isinstance(value, int) and not isinstance(value, bool):
+                assert (kind, int(text)) == ("40", value), name
+    assert any(text in {"=cmd()", "'=cmd()"} for row in table.values() for _, text in row.values())
+
+
 def test_an_answer_is_compressed_if_the_client_takes_it(filled):
     """Rows are much alike, so gzip makes them small; each encoding has its own ETag. Parquet is compressed by itself."""
     for name in ("json", "csv", "arrow"):
@@ -574,20 +607,75 @@ def test_filters_with_many_values_cost_little():
     assert len(looked) < 100
 
 
+def logged(shop):
+    return dict(whole(shop.store._client.lindex("{shop}:audit", -1)).details)
+
+
 def test_the_audit_log_tells_what_was_asked(filled):
     """What the registry declares stands in it, and nothing else that was sent."""
-    ask(filled, metrics=["theme"], date_range=RANGE, dimensions=["time", "value"], filters=[["is", "platform", ["linux"]]])
-    ask(filled, 400, metrics=["theme"], dimensions=["secret"])
-    answered, refused = (whole(line) for line in filled.store._client.lrange("{shop}:audit", -2, -1))
-    assert answered.details == {
+    filters = [["is_not", "platform", ["beos"]], ["is", "value", ["light", "=cmd()"]]]
+    compare = {"dimension": "platform", "base": "linux"}
+    ask(filled, metrics=["theme"], date_range=RANGE, dimensions=["value", "platform"], filters=filters, compare=compare)
+    assert logged(filled) == {
         "by": "api",
         "question": "rows",
         "metric": "theme",
         "period": f"{day(6)}/{day(2)}",
-        "segment": "platform=linux",
+        "segment": "platform",
+        "filters": '[["is_not","platform",["beos"]],["is","value",["light","=cmd()"]]]',
+        "compare": "platform=linux",
         "level": "0.95",
     }
-    assert dict(refused.details) == {"by": "api", "problem": "dimension"}
+    ask(filled, 400, metrics=["theme"], dimensions=["secret"])
+    assert logged(filled) == {"by": "api", "question": "rows", "metric": "theme", "problem": "dimension"}
+    ask(filled, 404, metrics=["theme", "secret"])
+    assert logged(filled) == {"by": "api", "problem": "unknown_metric"}
+
+
+def test_the_audit_log_tells_all_metrics_the_earlier_range_and_the_pool(filled):
+    """Metrics of other periods have the dates in their own; an earlier range is told in dates, too."""
+    ask(filled, metrics=["theme", "tools@1"], date_range=RANGE, pool=True)
+    told = logged(filled)
+    assert (told["metric"], told["pool"], told["period"]) == ("theme,tools@1", "true", f"{day(6)}/{day(2)}")
+    assert "filters" not in told
+    ask(filled, metrics=["theme", "wait"], date_range=RANGE, compare={"date_range": "previous"})
+    assert logged(filled)["compare"] == f"{day(11)}/{day(7)}"
+
+
+def test_the_audit_log_has_dates_in_each_length_of_period(serve):
+    weekly = REGISTRY.replace('[metrics."tools"]', '[metrics."tools"]\nperiod = "week"')
+    shop = serve(weekly)
+    ask(shop, metrics=["theme", "wait", "tools"], date_range=["2026-10-05", "2026-10-18"], compare={"date_range": "previous"})
+    told = logged(shop)
+    assert told["period"] == "2026-10-05/2026-10-18,2026-W41/2026-W42"
+    assert told["compare"] == "2026-09-21/2026-10-04,2026-W39/2026-W40"
+
+
+def test_texts_that_a_search_may_find_are_not_logged(filled):
+    """No registry declares them: they are what an analyst typed."""
+    ask(filled, metrics=["url"], filters=[["is", "value", ["secret", "/a"]]])
+    assert logged(filled)["filters"] == '[["is","value",2]]'
+    assert b"secret" not in b"".join(filled.store._client.lrange("{shop}:audit", 0, -1))
+
+
+def test_a_value_that_cannot_be_printed_is_logged_as_its_code(serve):
+    """An entry has printable characters only."""
+    shop = serve(REGISTRY.replace('"dark"', '"\N{WOMAN}\N{ZERO WIDTH JOINER}\N{PERSONAL COMPUTER}"'))
+    (_, label, _) = (shop.app.registry.metrics["theme"].label(position) for position in range(3))
+    ask(shop, metrics=["theme"], filters=[["is", "value", [label]]])
+    assert "\\u200d" in logged(shop)["filters"]
+
+
+def test_a_long_text_is_cut_in_the_audit_log(serve):
+    """Its length and its SHA-256 are told, so that whoever has the query can see that it was this one."""
+    words = [f"os{number:03}" for number in range(300)]
+    shop = serve(REGISTRY.replace('["linux", "macos", "beos"]', str(words).replace("'", '"')))
+    ask(shop, metrics=["theme"], dimensions=["platform"], filters=[["is", "platform", words]])
+    text = logged(shop)["filters"]
+    whole_text = json.dumps([["is", "platform", words]], separators=(",", ":"))
+    assert len(text) == 1000
+    assert text.startswith(whole_text[:800])
+    assert text.endswith(f"... ({len(whole_text)} characters, SHA-256 {sha256(whole_text.encode()).hexdigest()})")
 
 
 def test_adjusted_p_values_are_the_levels_at_which_holm_rejects():

@@ -112,6 +112,18 @@ def test_a_refusal_repeats_nothing_that_is_not_declared(served, path, details):
     assert b"secret" not in b"".join(served.store._client.lrange("{shop}:audit", 0, -1))
 
 
+def test_a_segment_that_is_too_long_is_cut(serve, registry_file):
+    """Its length and its SHA-256 stand in place of the rest."""
+    word = "x" * 1200
+    served = serve(registry_file.read_text("utf-8").replace('"macos"', f'"{word}"'))
+    served.get(f"/api/v1/metrics/export.used?segment=platform%3D{word}")
+    told = queries(served.store._client)[-1][2]["segment"]
+    cell = f"platform={word}"
+    assert len(told) == 1000
+    assert told.startswith("platform=xxx")
+    assert told.endswith(f"x... (1209 characters, SHA-256 {sha256(cell.encode()).hexdigest()})")
+
+
 def test_pages_are_logged_once(served, settings, count):
     """A page is one entry, with the key of the session; where pages are open, nobody is named."""
     form = served.http.get("/login").get_data(as_text=True)

@@ -15,6 +15,7 @@ import math
 import os
 import re
 from contextlib import contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, unquote
@@ -85,11 +86,23 @@ class Folder:
     def __init__(self, url: str, number: str = "") -> None:
         self.url, self.number = url, number
         try:
-            self._fs, root = fs.FileSystem.from_uri(url if "://" in url else str(Path(url).absolute()))
-        except (ArrowException, ImportError, OSError, ValueError):  # its text may contain a password
+            with suppress(OSError):  # it is away, as the first use tells
+                _place(url)
+        except (ArrowException, ImportError, ValueError):  # its text may contain a password
             raise ConfigurationError("DENIABLE_ARCHIVE, --archive: a path or a URL, see docs/archive.md") from None
-        self._root = f"{root.rstrip('/')}/{number}" if number else root.rstrip("/")
-        self._local = self._fs.type_name == "local"
+
+    @property
+    def _fs(self) -> fs.FileSystem:
+        return _place(self.url)[0]
+
+    @property
+    def _root(self) -> str:
+        root = _place(self.url)[1].rstrip("/")
+        return f"{root}/{self.number}" if self.number else root
+
+    @property
+    def _local(self) -> bool:
+        return bool(self._fs.type_name == "local")
 
     def of(self, number: str) -> Folder:
         """Return the folder of a partition."""
@@ -103,8 +116,8 @@ class Folder:
         ArchiveError
             If that fails.
         """
-        path = f"{self._root}/{uuid4().hex}"
         with _told():
+            path = f"{self._root}/{uuid4().hex}"
             with self._opened(path) as sink:
                 sink.write(b"-")
             self._fs.delete_file(path)
@@ -158,8 +171,8 @@ class Folder:
         ArchiveError
             If they cannot be listed.
         """
-        start = f"{self._root}/{quote(metric, safe='')}".rstrip("/")
         with _told():
+            start = f"{self._root}/{quote(metric, safe='')}".rstrip("/")
             selected = fs.FileSelector(start, allow_not_found=True, recursive=True)
             found = [each for each in self._fs.get_file_info(selected) if each.type == fs.FileType.File]
         listed = [_found(each.path[len(self._root) + 1 :], each) for each in found if each.path.endswith(_ENDING)]
@@ -222,6 +235,13 @@ class Folder:
             while folder != Path(self._root):
                 folder.rmdir()
                 folder = folder.parent
+
+
+@lru_cache(8)
+def _place(url: str) -> tuple[fs.FileSystem, str]:
+    """Return what speaks to a place, and the path in it."""
+    speaker, path = fs.FileSystem.from_uri(url if "://" in url else str(Path(url).absolute()))
+    return speaker, path
 
 
 @contextmanager

@@ -24,9 +24,10 @@ from deniable.errors import ParameterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["EVENTS", "LONGEST", "Entry", "genesis", "read", "whole"]
+__all__ = ["EVENTS", "LONGEST", "Entry", "genesis", "read", "shortened", "whole"]
 
-_ASKED = ("by", "metric", "version", "period", "segment", "a", "b", "level", "only", "bands", "question", "among", "epsilon")
+_OF_METRIC = ("by", "metric", "version", "period", "segment", "a", "b", "level", "only", "bands")
+_ASKED = (*_OF_METRIC, "question", "filters", "compare", "pool", "among", "epsilon")
 
 EVENTS: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -63,6 +64,14 @@ _MEMBERS = ("number", "time", "event", "actor", "details", "nonce", "previous", 
 def genesis(app: str) -> str:
     """Return the hash that the first entry of an app follows."""
     return sha256(_CONTEXT + app.encode()).hexdigest()
+
+
+def shortened(text: str) -> str:
+    """Return a text as details may have it: of a longer one the beginning, its length, and its SHA-256."""
+    if len(text) <= LONGEST:
+        return text
+    rest = f"... ({len(text)} characters, SHA-256 {sha256(text.encode()).hexdigest()})"
+    return text[: LONGEST - len(rest)] + rest
 
 
 @dataclass(frozen=True, slots=True)

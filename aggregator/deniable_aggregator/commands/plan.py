@@ -179,7 +179,7 @@ def _print(rows: Sequence[Outlook], terms: Terms, budget: Plan | None, *, as_jso
     first = ["metric"] if budget else []
     cells = ["cell"] if any(row.cell for row in rows) else []
     people, around = "reports" if terms.users else "users", f"+-{terms.level:.4g}"
-    headings = [*first, *cells, "mechanism", "epsilon", "bytes", people, around, "detects", "A/B sees"]
+    headings = [*first, *cells, "mechanism", "epsilon", "bytes", people, around, "detects", "A/B sees", "overall"]
     headings += [*(["an arm"] if terms.difference else []), "first release"]
     print_table([headings, *([*_labels(row, first, cells), *_row(row)] for row in rows)])
     print()
@@ -200,8 +200,8 @@ def _labels(row: Outlook, first: Sequence[str], cells: Sequence[str]) -> list[st
 def _row(row: Outlook) -> list[str]:
     made = row.mechanism
     if not made:
-        return [row.metric.mechanism, "none is enough", *[_NONE] * (7 if row.terms.difference else 6)]
-    figures = [_figure(row, part) for part in (row.error, row.detects, row.difference)]
+        return [row.metric.mechanism, "none is enough", *[_NONE] * (8 if row.terms.difference else 7)]
+    figures = [_figure(row, part) for part in (row.error, row.detects, row.difference, row.overall)]
     arm = [] if row.terms.difference is None else [_NONE if row.arm is None else f"{row.arm:,}"]
     users = _NONE if row.n is None else f"{row.n if row.terms.users else row.users:,}"
     return [made.name, f"{made.epsilon:.4g}", str(made.layout.payload_size), users, *figures, *arm, _duration(row.wait)]
@@ -230,6 +230,7 @@ def _notes(rows: Sequence[Outlook], terms: Terms) -> list[str]:
         f"+-: half the length of a {terms.level:.0%} interval of a share of {terms.share:g}, or of a mean at most.",
         "detects: the smallest share that is detected half of the time.",
         f"A/B sees: a rise by so much, from {terms.share:g}, with half of the reports in each arm and power 80%.",
+        "overall: such a rise, while all other values fall evenly, for the test that takes all values together.",
     ]
     if terms.difference is not None:
         needs = f"reports that each of two arms needs, to see a rise by {terms.difference:g} with power 80%"

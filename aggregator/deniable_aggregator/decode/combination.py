@@ -35,7 +35,8 @@ class Combined:
         (values,), its standard error.
     p_value
         Chance of estimates that differ at least as much if the true frequencies are the same in all (Cochran's Q of each value,
-        Bonferroni over the values). Of people who are in several estimates it is too large, if anything.
+        Bonferroni over the values, of which two that are mirrored in each estimate are one). Of people who are in several
+        estimates it is too large, if anything.
 
     References
     ----------
@@ -70,7 +71,7 @@ class Combined:
         Medicine 27(10), 2008, section 2 (MOVER).
         """
         if simultaneous:
-            level = 1 - (1 - level) / max(len(self.frequency), 1)
+            level = 1 - (1 - level) / _hypotheses(self._parts)
         below, above = [], []
         for weight, (estimate, places) in zip(self.weights, self._parts, strict=True):
             low, high = (end[places] for end in estimate.interval(level))
@@ -118,10 +119,15 @@ def combine(
         weights=weights,
         frequency=weights @ frequency,
         stderr=np.sqrt(_sum(weights[:, None] * np.sqrt(variance), common)),
-        p_value=min(1.0, least * frequency.shape[1]),
+        p_value=min(1.0, least * _hypotheses(parts)),
         _parts=parts,
         _common=common,
     )
+
+
+def _hypotheses(parts: Sequence[tuple[Estimate, NDArray[np.intp]]]) -> int:
+    """Return how many hypotheses there are about the common values."""
+    return 1 if all(each.mirrored for each, _ in parts) else max(len(parts[0][1]), 1)
 
 
 def _sum(errors: NDArray[np.float64], common: NDArray[np.float64]) -> NDArray[np.float64]:

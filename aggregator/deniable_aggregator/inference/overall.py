@@ -1,10 +1,11 @@
-"""Overall: whether two groups differ in any of the values."""
+"""Overall: whether two groups differ in any of the values, and how large a rise this shows."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.special import chdtri, chndtrinc
 
 from deniable.errors import ParameterError
 from deniable_aggregator.decode.independence import Chi2
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
     from deniable.mechanisms.base import FrequencyOracle
     from deniable_aggregator.decode.estimate import Estimate
 
-__all__ = ["chi_square"]
+__all__ = ["chi_square", "rise_seen"]
 
 _MOST = 1024  # values; with more, their covariance takes too long
 _FEWEST = 5.0  # reports that support a value nobody holds, below which sums of squares are not chi-square
+_ROUNDS = 5  # each brings a rise about ten times nearer to what its own variance allows
 
 
 def chi_square(
@@ -56,11 +58,7 @@ def chi_square(
     The test that values have one by one (Holm) finds a large change of few values; this one also small changes of many.
     """
     values = mechanism.domain_size
-    if len(together.frequency) != values or values > _MOST or not _are_enough(min(each.n for each in sides), mechanism):
-        return None
-    try:
-        pair_support(mechanism)
-    except ParameterError:  # the covariance is not known
+    if len(together.frequency) != values or not _is_chi_square(mechanism, min(each.n for each in sides)):
         return None
     first, second = (
         estimates_covariance(mechanism, together.plausible, side.n, repeats=more, kept=kept)
@@ -69,9 +67,51 @@ def chi_square(
     return Chi2(_distance(sides[1].frequency - sides[0].frequency, first + second), values - 1)
 
 
-def _are_enough(n: int, mechanism: FrequencyOracle) -> bool:
-    """Return whether sums of squares are chi-square. With a large epsilon, few reports do not support what their devices hold."""
-    return n * float(mechanism.q) >= _FEWEST and n * float(1 - mechanism.p) >= mechanism.domain_size
+def rise_seen(mechanism: FrequencyOracle, n: int, at: float, level: float, power: float) -> float | None:
+    """Compute the smallest rise of one value for which `chi_square` finds a difference with some power; None if there is none.
+
+    Parameters
+    ----------
+    mechanism
+        What the devices run.
+    n
+        Reports of each side.
+    at
+        The share that rises. All other values have equal shares, on both sides.
+    level
+        Confidence of the test.
+    power
+        Probability that it finds a difference.
+
+    Notes
+    -----
+    If D is the true difference, the statistic is noncentral chi-square. Its noncentrality is that of `chi_square` at D itself.
+    """
+    if not _is_chi_square(mechanism, n):
+        return None
+    degrees = mechanism.domain_size - 1
+    direction = np.r_[1.0, np.full(degrees, -1 / degrees)]
+    needed, rise = float(chndtrinc(chdtri(degrees, 1 - level), degrees, 1 - power)), 0.0
+    before = np.r_[at, np.full(degrees, (1 - at) / degrees)]
+    for _ in range(_ROUNDS):
+        spread = 2 * estimates_covariance(mechanism, before + direction * rise / 2, n)
+        rise = (needed / _distance(direction, spread)) ** 0.5
+        if rise > 1 - at:
+            return None
+    return rise
+
+
+def _is_chi_square(mechanism: FrequencyOracle, n: int) -> bool:
+    """Return whether the statistic of two sides is chi-square, of which the smaller one has n reports."""
+    # With a large epsilon, few reports do not support what their devices hold.
+    enough = n * float(mechanism.q) >= _FEWEST and n * float(1 - mechanism.p) >= mechanism.domain_size
+    if mechanism.domain_size > _MOST or not enough:
+        return False
+    try:
+        pair_support(mechanism)
+    except ParameterError:  # the covariance is not known
+        return False
+    return True
 
 
 def _distance(difference: NDArray[np.float64], covariance: NDArray[np.float64]) -> float:

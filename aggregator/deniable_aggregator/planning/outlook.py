@@ -12,9 +12,11 @@ from deniable import mechanisms
 from deniable.errors import ParameterError
 from deniable.expectation import resolved_from
 from deniable.mechanisms import auto
+from deniable.mechanisms.base import FrequencyOracle
 from deniable.registry.tables import Publication
 from deniable_aggregator.accounting import checks
-from deniable_aggregator.planning.precision import precision
+from deniable_aggregator.inference.overall import rise_seen
+from deniable_aggregator.planning.precision import POWER, precision
 from deniable_aggregator.planning.wait import LENGTHS, first_release
 
 if TYPE_CHECKING:
@@ -149,6 +151,13 @@ class Outlook:
         return self._precision.difference(self.n // 2, at, self.terms.level)
 
     @property
+    def overall(self) -> float | None:
+        """The smallest such rise for which the test of all values at once says that the arms differ; None without that test."""
+        if self.metric.open or self.metric.estimate or not isinstance(self.mechanism, FrequencyOracle) or self.n is None:
+            return None
+        return rise_seen(self.mechanism, self.n // 2, self.terms.share, self.terms.level, POWER)
+
+    @property
     def arm(self) -> int | None:
         """Reports that each of two arms needs, to see the difference of the terms with power 80%."""
         if not self._precision or self.terms.difference is None:
@@ -201,6 +210,7 @@ class Outlook:
             "level": self.terms.level,
             "detects": self.detects,
             "difference": self.difference,
+            "overall": self.overall,
             "arm": self.arm,
             "quantiles": self.resolved,
             "first_release_seconds": wait.total_seconds() if wait is not None else None,

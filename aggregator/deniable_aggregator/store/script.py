@@ -84,7 +84,7 @@ class Script:
             return self._run(pool, idle, _taken(pool, idle), keys, args, replicas)
         except (*_LOST, redis.TimeoutError) as error:
             if isinstance(self._client, Cluster):
-                self._client.refresh()
+                self._client.refresh(error)
             if not isinstance(error, self._again):
                 raise
         pool, unused = self._one or self._at(keys[0])

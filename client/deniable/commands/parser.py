@@ -16,6 +16,8 @@ Run = Callable[[argparse.Namespace], int]
 """What runs a subcommand: it takes the arguments and returns the exit status."""
 
 _CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+_TYPE = re.compile(r"invalid (int|float) value: (.*)", re.DOTALL)
+_NEEDED = {"int": "a whole number is needed, in digits such as 1000", "float": "a number is needed, such as 0.95"}
 
 
 class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg] # noqa: SLF001 - argparse names it nowhere else
@@ -70,7 +72,8 @@ class Parser(argparse.ArgumentParser):
             below.complete(examples, extra)
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2; of a mistyped word, name the nearest, or the option that it is the name of."""
+        """End with status 2. Say what a mistyped word may have meant, and that a number is needed."""
+        message = _TYPE.sub(lambda told: f"{_NEEDED[told[1]]}, not {told[2]}", message)
         found = _CHOICE.search(message)
         if found:
             meant = self._meant(found[1], re.findall(r"[^\s',]+", found[2]))

@@ -16,7 +16,7 @@ from flask import Flask, Response, current_app, g, request
 
 from deniable.errors import ParameterError
 from deniable.registry import period
-from deniable_aggregator.audit.entry import LONGEST
+from deniable_aggregator.audit.entry import shortened
 from deniable_aggregator.process import logs
 from deniable_aggregator.publish.breakdown import Breakdown
 from deniable_aggregator.store import schema
@@ -96,12 +96,11 @@ def _details(app: App) -> dict[str, str | int]:
 
 
 def _cell(app: App, text: str, declared: Declared) -> str:
-    """Return a segment as the log has it; empty if it is none, or too long."""
+    """Return a segment as the log has it; empty if it is none."""
     try:
-        cell = Breakdown.of(app.registry, declared.metric).canonical(text)
+        return shortened(Breakdown.of(app.registry, declared.metric).canonical(text))
     except ParameterError:
         return ""
-    return cell if len(cell) <= LONGEST else ""
 
 
 def _is_period(text: str, declared: Declared) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 from werkzeug.http import quote_etag
 
 import deniable
-from deniable_aggregator.audit.entry import LONGEST
+from deniable_aggregator.audit.entry import shortened
 from deniable_aggregator.measure.look_up import look_up, state_of
 from deniable_aggregator.measure.query import MOST_ROWS, RULES, Page, Query
 from deniable_aggregator.measure.rows import rows
@@ -25,9 +26,11 @@ from deniable_server.api.query import LONGEST_SHOWN, only_parameters, refusals, 
 from deniable_server.http.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
+    from deniable.declared import Declared
     from deniable_aggregator.measure.look_up import Published
+    from deniable_aggregator.measure.query import Filter
     from deniable_server.service import App
 
 __all__ = ["blueprint"]
@@ -113,9 +116,10 @@ def _answer(app: App, query: Query, name: str) -> Response:
         raise Problem(501, "no_export", f"this server writes no {name}: install it with 'deniable[export]'")
     query = replace(query, pagination=query.pagination or (Page() if form is JSON else Page(MOST_ROWS)))
     versions = [versions_asked(app, each) for each in query.metrics]
+    g.told = {"question": "rows", "metric": shortened(",".join(query.metrics))}
     with refusals():
         several = look_up(app, query, versions, datetime.now(UTC))
-        g.told = _told(query, several)
+        g.told |= _told(query, versions, several)
         encoding = "gzip" if not form.packed and request.accept_encodings.quality("gzip") else "identity"
         tag = quote_etag(_digest(app, query, (name, encoding), several))
         if request.method != "POST" and request.if_none_match.contains_weak(tag.strip('"')):
@@ -154,15 +158,33 @@ def _next(offset: int) -> str:
     return f"{request.path}?{urlencode({**request.args.to_dict(), 'offset': offset})}"
 
 
-def _told(query: Query, several: Sequence[Published]) -> dict[str, str | int]:
-    """Return what the audit log says of a query: names that the registry declares, and no other text."""
-    first, *_ = several
-    cells = first.cells[first.versions[0].definition]
+def _told(query: Query, versions: Sequence[Sequence[Declared]], several: Sequence[Published]) -> dict[str, str]:
+    """Return what the audit log says of a query beside its metrics: what the registry declares, and no other text."""
+    compare, cells = query.compare, next(iter(several[0].cells.values()))
     told = {
-        "question": "rows",
-        "metric": ",".join(query.metrics),
-        "period": f"{first.first}/{first.last}" if query.date_range else "",
-        "segment": ",".join([*cells.dimensions, *(f"{name}={word}" for name, word in cells.fixed.items())]),
+        "period": _periods((each.first, each.last) for each in several) if query.date_range else "",
+        "segment": ",".join(cells.dimensions),
+        "filters": _filters(query.filters, searched=any(each.metric.discover for some in versions for each in some)),
+        "compare": f"{compare.dimension}={compare.base}" if compare else "",
+        "pool": "true" if query.pool else "",
         "level": str(query.level),
     }
-    return {name: text for name, text in told.items() if 0 < len(text) <= LONGEST}
+    if compare and compare.date_range:
+        told["compare"] = _periods((each.earlier.of(each.first), each.earlier.of(each.last)) for each in several if each.earlier)
+    return {name: shortened(text) for name, text in told.items() if text}
+
+
+def _periods(ranges: Iterable[tuple[str, str]]) -> str:
+    """Write the first and the last period, once for each length of periods."""
+    return ",".join(dict.fromkeys(f"{first}/{last}" for first, last in ranges))
+
+
+def _filters(filters: Sequence[Filter], *, searched: bool) -> str:
+    """Write filters as in the query; of values that are searched for, which nobody declares, only how many there are."""
+    if not filters:
+        return ""
+    told = [
+        (each.op, each.dimension, len(each.values) if searched and each.dimension == "value" else each.values) for each in filters
+    ]
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"))
+    return text if text.isprintable() else json.dumps(told, separators=(",", ":"))

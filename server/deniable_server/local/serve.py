@@ -6,18 +6,24 @@ import os
 import shlex
 import signal
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.process import running, variables
+from deniable_aggregator.store import Store, connect
 from deniable_aggregator.store.embedded import redacted
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.key_file import KeyFile
+from deniable_server.doctor.pipeline import releases
 from deniable_server.local.stack import Stack
 from deniable_server.settings import Settings
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
+
+    from deniable.registry import Registry
 
 __all__ = ["run"]
 
@@ -33,7 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
         registry=arguments.registry or settings.registry or "metrics.toml",
         redis_url=arguments.redis_url or settings.redis_url,
     )
-    apps = list(settings.registries())
+    registries = settings.registries()
+    apps = list(registries)
     # Without keys in the environment nobody could send or read, so keys are drawn once and printed.
     file = KeyFile(arguments.data)
     kept = {} if settings.ingest_keys or settings.read_keys else file.keys(apps)
@@ -54,6 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
             print("Other machines reach it, too: without https everybody on the way reads keys and reports (docs: deploy).")
         if kept:
             print(f"Keys are kept in {file.path}, readable by you only; without it, new ones are drawn.")
+        for line in _hidden(registries, stack.store_url):
+            print(f"Warning:   {line}")
         data = "" if arguments.data == running.FOLDER else f" --data {shlex.quote(str(arguments.data))}"
         print(f"Look at it: deniable status{data}")
         print(f"            deniable doctor{data}")
@@ -62,6 +71,15 @@ def run(arguments: argparse.Namespace) -> int:
             stack.wait()
         print("Stopping ...", file=sys.stderr, flush=True)
     return 0
+
+
+def _hidden(registries: Mapping[str, Registry], url: str) -> list[str]:
+    """Say which releases are not shown, because what they are of was defined anew."""
+    client = connect(url)
+    with closing(client), suppress(StoreError):  # whoever may not ask serves nevertheless
+        found = [releases(registry, Store(client, app)) for app, registry in registries.items()]
+        return [f"{each.seen}: {each.meaning}; {each.remedy}" for each in found if each.status != "ok"]
+    return []
 
 
 def _running(settings: Settings, stack: Stack) -> running.Running:

@@ -95,10 +95,21 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """Rows on one axis."""
+    """Rows on one axis.
+
+    Parameters
+    ----------
+    axis
+        The scale.
+    rows
+        From top to bottom.
+    wider
+        Whether intervals of all values at once differ from those of one. They do not of two values that mirror each other.
+    """
 
     axis: Axis
     rows: tuple[Row, ...]
+    wider: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +176,7 @@ def chart(rows: Sequence[ValueShare], over: Sequence[ValueShare] | None = None) 
     over = rows if over is None else over
     scale = axis(max(row.simultaneous[1] for row in over))
     digits = _digits(max(row.stderr for row in over))
-    return Chart(scale, tuple(_row(row, scale, digits) for row in rows))
+    return Chart(scale, tuple(_row(row, scale, digits) for row in rows), any(row.interval != row.simultaneous for row in over))
 
 
 def columns(rows: Sequence[ValueShare]) -> tuple[Column, ...]:

@@ -70,12 +70,15 @@ class Shown:
         One for each value; none if the sides cannot be compared.
     ends
         What the left and the right end of the picture stand for.
+    wider
+        Whether intervals of all differences at once differ from those of one.
     """
 
     sentence: str
     names: tuple[str, str]
     rows: tuple[Row, ...]
     ends: tuple[str, str]
+    wider: bool
 
 
 def usual(measured: Measurement) -> tuple[str, str] | None:
@@ -116,7 +119,8 @@ def shown(found: Comparison, length: str) -> Shown:
     if found.scale == "linear" and not found.unit and _shares(found):
         reach = chart.axis(reach).top
     rows = tuple(_row(each, found, reach) for each in found.differences)
-    return Shown(_sentence(found, names[0], names[1]), (names[0], names[1]), rows, _ends(found, reach))
+    wider = any(each.interval != each.simultaneous for each in found.differences)
+    return Shown(_sentence(found, names[0], names[1]), (names[0], names[1]), rows, _ends(found, reach), wider)
 
 
 def _segment(name: str) -> str:

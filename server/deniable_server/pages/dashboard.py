@@ -12,9 +12,7 @@
 
 from __future__ import annotations
 
-import re
 from http import HTTPStatus
-from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from flask import Blueprint, g, make_response, redirect, render_template, request, url_for
@@ -36,6 +34,7 @@ from deniable_server.access.roles import why_unknown
 from deniable_server.api import live
 from deniable_server.api.audit_trail import kept
 from deniable_server.api.query import find_metric, level_asked, measure, only_parameters, refusals, versions_asked
+from deniable_server.http import paging
 from deniable_server.http.problem import RETRY_SECONDS, Problem, log_failure
 from deniable_server.pages import chart, compared, download, experiment, number, shown, timeline, visitor
 from deniable_server.pages.headline import headline
@@ -67,7 +66,6 @@ _VIEWS = ("unbiased", "consistent")
 _COMPACT = 24  # rows above which they are set closer
 _LEVELS = (0.9, 0.95, 0.99, 0.999)
 _MOST_CARDS = 48
-_MOST_PAGES = 1_000_000
 
 
 @blueprint.after_request
@@ -101,22 +99,18 @@ def index() -> Response:
     known = release.summaries(app.store)
     sought = {name: request.args[name] for name in ("q", "type") if request.args.get(name)}
     ids = shown.found(app, sought.get("q", ""), sought.get("type", ""))
-    pages = max(1, ceil(len(ids) / _MOST_CARDS))
-    page = _page_asked()
-    if page > pages:
-        raise _no_page(pages)
-    begin = _MOST_CARDS * (page - 1)
+    part = paging.part(ids, _MOST_CARDS)
     return _page(
         "index.html",
         app=app,
-        cards=[shown.card(app, each) for each in latest(app, ids[begin : begin + _MOST_CARDS], known)],
+        cards=[shown.card(app, each) for each in latest(app, part.shown, known)],
         metrics=len(app.highest),
         types=shown.types(app),
         sought=sought,
         links=visitor.remembered() | sought,
         found=len(ids),
-        page=page,
-        pages=pages,
+        page=part.page,
+        pages=part.pages,
         total=sum(known[each.definition].n for each in app.versions.values() if each.definition in known),
     )
 
@@ -200,13 +194,14 @@ def _file(app: App, id_: str, what: str, text: str) -> Response:
 
 @blueprint.get("/live")
 def overview() -> Response:
-    """Show an admin what is counted of each metric, published or not."""
+    """Show an admin what is counted of each metric, published or not; `_MOST_CARDS` of them on each ``page``."""
     live.asked()
     app = visitor.owned_app()
-    only_parameters()
+    only_parameters("page")
     told = counted.overview(app)
-    waits = [awaited(app, app.versions[each.id, each.version]) for each in told.metrics]
-    return _page("live.html", app=app, live=told, awaited=waits)
+    part = paging.part(told.metrics, _MOST_CARDS)
+    waits = [awaited(app, app.versions[each.id, each.version]) for each in part.shown]
+    return _page("live.html", app=app, live=told, awaited=waits, metrics=part.shown, page=part.page, pages=part.pages)
 
 
 @blueprint.get("/m/<id_>/live")
@@ -249,10 +244,9 @@ def _estimates(
     view = request.args.get("view", "")
     if view not in views:
         view = views[0]
-    page = _page_asked()
+    page = paging.asked()
     drawn = shown.picture(measured, order, view, page)
-    if page > drawn["pages"]:
-        raise _no_page(drawn["pages"])
+    paging.check(page, drawn["pages"])
     chosen = {"period": period, "segment": segment} | {name: request.args.get(name) for name in ("level", "order", "view")}
     return _page(
         "metric.html",
@@ -274,15 +268,6 @@ def _estimates(
         page=page,
         **drawn,
     )
-
-
-def _page_asked() -> int:
-    text = request.args.get("page", "1")
-    return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else _MOST_PAGES
-
-
-def _no_page(pages: int) -> Problem:
-    return Problem(404, "unknown_page", f"there {f'are {pages} pages' if pages > 1 else 'is one page'}")
 
 
 # Signing in

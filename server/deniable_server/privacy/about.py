@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import accumulate
 from math import exp
 from typing import TYPE_CHECKING
 
 from flask import Blueprint, make_response, render_template, request, url_for
 
+from deniable_server.http import paging
 from deniable_server.http.problem import Problem
 from deniable_server.privacy import words
 from deniable_server.service import service
@@ -34,7 +36,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "max-age=3600",
 }
-_MOST_VALUES = 100
+_MOST_QUESTIONS = 24
+_MOST_VALUES, _MOST_CHARACTERS = 100, 4000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,7 @@ class Question:
     answers
         What an answer is, in words.
     values
-        The possible answers, `_MOST_VALUES` at most.
+        The possible answers, `_MOST_VALUES` at most, and of `_MOST_CHARACTERS` together.
     often
         How often a device reports, in words.
     summary, says
@@ -73,20 +76,25 @@ class Question:
 
 @blueprint.get("/about")
 def about() -> Response:
-    """Describe what an ``app`` asks; by default the first one."""
+    """Describe what an ``app`` asks, by default the first one; `_MOST_QUESTIONS` on each ``page``."""
     apps = service().apps
     name = request.args.get("app") or next(iter(apps))
     if name not in apps:
         raise Problem(404, "unknown_app", "no app of this name is counted here")
     today = datetime.now(UTC).date()
-    asked = [_question(each) for each in apps[name].highest.values() if not each.metric.expired(today)]
+    asked = [each for each in apps[name].highest.values() if not each.metric.expired(today)]
+    part = paging.part(asked, _MOST_QUESTIONS)
     page = render_template(
         "about.html",
         home=url_for(".about", app=request.args.get("app")),
         name=name,
         names=list(apps),
         trial=apps[name].trial,
-        questions=asked,
+        asked=request.args.get("app"),
+        number=len(asked),
+        questions=[_question(each) for each in part.shown],
+        page=part.page,
+        pages=part.pages,
         remembered={},
     )
     response = make_response(page)
@@ -96,15 +104,15 @@ def about() -> Response:
 
 def _question(declared: Declared) -> Question:
     metric, mechanism = declared.metric, declared.mechanism
-    labels = () if metric.open or metric.axis else tuple(metric.label(at) for at in range(len(metric.values[:_MOST_VALUES])))
+    listed = [] if metric.open or metric.axis else _listed(metric)
     times = "once" if metric.per_period == 1 else f"{metric.per_period} times"
     part = "" if float(metric.sample) == 1 else f" Only {100 * float(metric.sample):.3g}% of answers are reported."
     kept = float(metric.epsilon_permanent or 0)
     return Question(
         id=metric.id,
         description=metric.description,
-        answers=_answers(metric),
-        values=labels,
+        answers=_answers(metric, len(listed)),
+        values=tuple(listed),
         often=f"A device reports {times} a {metric.period} at most.{part}",
         summary=mechanism.summary,
         says=mechanism.says,
@@ -114,13 +122,20 @@ def _question(declared: Declared) -> Question:
     )
 
 
-def _answers(metric: Metric) -> str:
+def _listed(metric: Metric) -> list[str]:
+    """Return the possible answers that are shown."""
+    labels = [metric.label(at) for at in range(len(metric.values[:_MOST_VALUES]))]
+    ends = accumulate(map(len, labels))
+    return [label for label, end in zip(labels, ends, strict=True) if end <= _MOST_CHARACTERS]
+
+
+def _answers(metric: Metric, listed: int) -> str:
     """Say in words what an answer is."""
     if metric.axis:
         return f"A number from {metric.range[0]} to {metric.range[1]} {metric.unit}. What lies beyond counts as the nearer end."
     if metric.open:
         return "A text." if metric.type == "string" else "A whole number."
-    size = len(metric.values)
-    left = f" {words.count(size - _MOST_VALUES)} more are not listed here." if size > _MOST_VALUES else ""
+    left = len(metric.values) - listed
+    more = f" {words.count(left)} more are not listed here." if left else ""
     what = {"set": "Any of these options, none to all", "product": "One of these combinations"}
-    return f"{what.get(metric.type, 'One of these answers')}.{left}"
+    return f"{what.get(metric.type, 'One of these answers')}.{more}"

@@ -43,9 +43,9 @@ def series(app: Collection, asked: Sequence[Declared], segment: str | None = Non
     found, others = find(app, asked, segment)
     current = found[max(found)].declared if found else asked[0]
     names = shown(current, found)
-    estimated = [read(app, found[name], at) for at, name in enumerate(names) if name in found]
+    estimated = read(app, [(at, found[name]) for at, name in enumerate(names) if name in found])
     metric = current.metric
-    past = [] if metric.least_shift is None else [read(app, each, at) for at, each in before(current, found, names)]
+    past = [] if metric.least_shift is None else read(app, before(current, found, names))
     lines, left_out = (number_lines if metric.estimate else share_lines)(current, past, estimated, names, level)
     return Series(
         trial=app.trial,

@@ -52,11 +52,13 @@ class Estimated(NamedTuple):
         return repeats(self.periods.values(), self.released.declared.metric.per_period)
 
 
-def read(app: Collection, released: Released, at: int) -> Estimated:
-    """Read the tally of a release, which is at a place of the series."""
-    declared, stratum, note = released
-    counted = app.store.releases.read(declared.layout, [stratum])
-    return Estimated(released, at, counted, by_period(app, declared, {stratum: note}))
+def read(app: Collection, several: Sequence[tuple[int, Released]]) -> list[Estimated]:
+    """Read the tallies of some releases, each with its place in the series, in one trip to the store."""
+    counted = app.store.releases.some([each.declared.layout for _, each in several], [each.stratum for _, each in several])
+    return [
+        Estimated(each, at, found, by_period(app, each.declared, {each.stratum: each.note}))
+        for (at, each), found in zip(several, counted, strict=True)
+    ]
 
 
 def find(app: Collection, asked: Sequence[Declared], segment: str | None) -> tuple[dict[str, Released], set[str]]:

@@ -1,0 +1,69 @@
+"""Paging: which part of a long list the ``page`` of a request shows."""
+
+from __future__ import annotations
+
+import re
+from math import ceil
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+
+from flask import request
+
+from deniable_server.http.problem import Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Part", "asked", "check", "part"]
+
+Item = TypeVar("Item")
+
+_MOST_PAGES = 1_000_000
+
+
+class Part(NamedTuple, Generic[Item]):
+    """A part of a list.
+
+    Parameters
+    ----------
+    shown
+        What is in it.
+    page
+        Its number, from 1.
+    pages
+        How many parts there are.
+    """
+
+    shown: Sequence[Item]
+    page: int
+    pages: int
+
+
+def part(items: Sequence[Item], most: int) -> Part[Item]:
+    """Return the part of a list that is asked for, of at most so many items.
+
+    Raises
+    ------
+    Problem
+        If there is no such page.
+    """
+    page, pages = asked(), max(1, ceil(len(items) / most))
+    check(page, pages)
+    return Part(items[most * (page - 1) : most * page], page, pages)
+
+
+def asked() -> int:
+    """Return the number of the page that is asked for. What is no number is that of no page."""
+    text = request.args.get("page", "1")
+    return int(text) if re.fullmatch("[1-9][0-9]{0,5}", text) else _MOST_PAGES
+
+
+def check(page: int, pages: int) -> None:
+    """Refuse a page that is not there.
+
+    Raises
+    ------
+    Problem
+        If there are fewer.
+    """
+    if page > pages:
+        raise Problem(404, "unknown_page", f"there {f'are {pages} pages' if pages > 1 else 'is one page'}")

@@ -437,6 +437,23 @@ def test_an_erased_metric_leaves_the_archive(shop, store_url, capsys, given):
     assert shop.found("theme") == set()
 
 
+def test_an_archive_that_is_away_does_not_keep_a_metric(shop, store_url, capsys):
+    """Everything else is removed, and what happens to the files is said; so is that a recount cannot be made."""
+    shop.send()
+    shop.count()
+    place = Path(shop.archive.url)
+    place.rename(place.with_name("elsewhere"))
+    place.write_text("in the way")
+    assert recount(shop, store_url) == 2
+    assert "its files cannot be read (the folder is not there; is the disk?)" in capsys.readouterr().err
+    options = ["--redis-url", store_url, "--app", "shop", "--archive", shop.archive.url]
+    assert main(["erase", *options, "--metric", "theme", "--yes"]) == 2
+    said = capsys.readouterr()
+    assert "removed: keys and fields" in said.out
+    assert "cannot be used (the folder is not there; is the disk?); its files leave the archive within an hour" in said.err
+    assert shop.names() == set()
+
+
 def test_stores_leave_each_other_s_files_alone(shop):
     """A store that was emptied, or another one with the same archive, deletes none of the former one's files."""
     shop.send()
@@ -462,7 +479,8 @@ def test_the_chore_does_one_period_at_a_time(shop):
         mixed.append(sum("/" not in name for name in shop.found()))
     assert mixed == [1, 2, 2]
     shutil.rmtree(shop.archive.url)
-    assert not shop.files.run()
+    with pytest.raises(ArchiveError):
+        shop.files.run()
 
 
 def recount(shop, store_url, *options):

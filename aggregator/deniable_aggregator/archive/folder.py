@@ -168,10 +168,14 @@ class Folder:
 
         Raises
         ------
+        MissingFileError
+            If the folder is not there: a disk that is not mounted has no files, but that says nothing.
         ArchiveError
             If they cannot be listed.
         """
         with _told():
+            if self._local and self.number and not Path(self._root).is_dir():
+                raise MissingFileError("the folder is not there; is the disk?")
             start = f"{self._root}/{quote(metric, safe='')}".rstrip("/")
             selected = fs.FileSelector(start, allow_not_found=True, recursive=True)
             found = [each for each in self._fs.get_file_info(selected) if each.type == fs.FileType.File]

@@ -91,12 +91,17 @@ def _print(store: Store, what: str, found: Found) -> None:
 
 
 def _erase_files(store: Store, archive: Folder | None, metric: str, version: int | None) -> None:
+    later = "its files leave the archive within an hour if a worker with the archive and the registry runs"
     if archive:
+        from deniable_aggregator.archive.errors import ArchiveError
         from deniable_aggregator.deletion import archived_files
 
-        print(f"removed: files of the archive {archived_files.erase(store, archive, metric, version)}")
+        try:
+            print(f"removed: files of the archive {archived_files.erase(store, archive, metric, version)}")
+        except ArchiveError as error:
+            raise ConfigurationError(f"--archive: the archive cannot be used ({error}); {later}") from None
     elif any(each.archived.number() for each in store.partitions):
-        print("its files leave the archive within an hour if a worker with the archive and the registry runs")
+        print(later)
 
 
 def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found: Found, highest: int) -> None:

@@ -92,6 +92,16 @@ def test_paths_tell_the_period_of_closed_files_only(folder):
         folder.of("b").find()
 
 
+def test_other_files_are_left_alone(folder, tmp_path):
+    """What somebody else put there is not of the archive."""
+    name = write(folder, b"\1\0\0")
+    place = tmp_path / "archive" / NOBODY
+    for path in ("x.parquet", "README", "ui.plugin/x.parquet", "ui.plugin/2-f/commits/mine.parquet", "ui.plugin/two-f/commits/x"):
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text("mine")
+    assert [each.name for each in folder.find()] == [name]
+
+
 def test_only_the_owner_may_read(folder, tmp_path):
     """Folders that are made here are closed to others."""
     write(folder, b"\1\0\0")

@@ -391,6 +391,51 @@ def test_a_worker_that_was_slower_leaves_nothing(shop, monkeypatch, late):
     assert not shop.store.faults.all()
 
 
+def test_an_exchange_whose_answer_is_lost_loses_no_file(shop, monkeypatch):
+    """The store is asked once more, finds it done, and the files that count now stay."""
+    for _ in range(3):
+        shop.send()
+    shop.count(batch=1)
+    exchange = shop.partition.archived._exchange
+    monkeypatch.setattr(shop.partition.archived, "_exchange", lambda *asked: (exchange(*asked), exchange(*asked))[1])
+    shop.files.tidy(CLOSED + 1)
+    assert ["/" in name for name in shop.names()] == [False]
+    assert shop.found() == shop.names()
+    assert shop.equal()
+
+
+def test_files_of_a_commit_that_is_decided_stay(shop, monkeypatch):
+    """Its pieces are not added yet, so nothing names its files, however old they are."""
+    monkeypatch.setattr(deltas, "AT_ONCE", 0)
+    apply = shop.partition.staging.apply
+    monkeypatch.setattr(shop.partition.staging, "apply", lambda: None)
+    shop.send()
+    shop.count()
+    assert (shop.names(), shop.store.backlog(), len(shop.found())) == (set(), 0, 1)
+    shop.age(2 * DAY)
+    shop.files.tidy(time.time())
+    apply()
+    assert shop.found() == shop.names()
+    assert shop.equal()
+
+
+def test_a_store_that_is_full_holds_the_first_commit_up(shop, monkeypatch):
+    """It has no folder yet; the batch is not delivered again and again meanwhile, until it is put aside."""
+    shop.send()
+    begin, refusals = type(shop.partition.archived).begin, iter([True] * 7)
+
+    def refused_begin(self):
+        if next(refusals, False):
+            raise redis.OutOfMemoryError
+        return begin(self)
+
+    monkeypatch.setattr(type(shop.partition.archived), "begin", refused_begin)
+    monkeypatch.setattr(threading.Event, "wait", lambda *_: False)
+    worker = shop.count()
+    assert (worker.counted, worker.buried) == (20, 0)
+    assert shop.equal()
+
+
 def test_a_file_that_was_lost_is_a_fault(shop):
     """What is named and not there is told, and the rest is mixed."""
     others = [shop.of(segment=f"platform={each}") for each in ("linux", "macos")]

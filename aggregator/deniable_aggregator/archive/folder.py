@@ -39,7 +39,9 @@ COMMITS, HOURS, PERIOD = "commits/", "hours/", ""
 """How names of files begin: of those of a commit, of the commits of an hour, and of all of a period."""
 _ENDING = ".parquet"
 _USER = re.compile(r"^(\w+://).*@")
-_SHORT = 2  # parts of the path of a file that is not of a period
+_PATH = re.compile(
+    rf"([^/]+)/(\d+)-[^/]+/(?:({COMMITS}|{HOURS})|period=[^/]*/segment=[^/]*/)([0-9a-f]{{32}}){re.escape(_ENDING)}"
+)
 
 
 class Found(NamedTuple):
@@ -164,7 +166,7 @@ class Folder:
             yield file.read(source)
 
     def find(self, metric: str = "") -> list[Found]:
-        """List all files, or those of a metric, in the order of their paths.
+        """List all files, or those of a metric, in the order of their paths. What no worker wrote is left out.
 
         Raises
         ------
@@ -179,8 +181,8 @@ class Folder:
             start = f"{self._root}/{quote(metric, safe='')}".rstrip("/")
             selected = fs.FileSelector(start, allow_not_found=True, recursive=True)
             found = [each for each in self._fs.get_file_info(selected) if each.type == fs.FileType.File]
-        listed = [_found(each.path[len(self._root) + 1 :], each) for each in found if each.path.endswith(_ENDING)]
-        return sorted(listed)
+        listed = [_found(each.path[len(self._root) + 1 :], each) for each in found]
+        return sorted(filter(None, listed))
 
     def delete(self, paths: Iterable[str]) -> None:
         """Delete files, and folders that this leaves empty. A file that is not there is no error.
@@ -233,6 +235,7 @@ class Folder:
         missing = [each for each in (Path(folder), *Path(folder).parents) if not each.exists()]
         for each in reversed(missing):  # nobody else may read what is made here
             each.mkdir(0o700, exist_ok=True)
+            _sync(str(each.parent))
 
     def _prune(self, folder: Path) -> None:
         with suppress(OSError):  # it is not empty
@@ -269,15 +272,9 @@ def _sync(path: str) -> None:
         os.close(descriptor)
 
 
-def _found(path: str, told: fs.FileInfo) -> Found:
-    metric, definition, *within = path.split("/")
-    version = definition.partition("-")[0]
-    name = "/".join(within) if len(within) == _SHORT else within[-1]
-    return Found(
-        path,
-        unquote(metric),
-        int(version),
-        name.removesuffix(_ENDING),
-        told.size,
-        math.inf if told.mtime_ns is None else told.mtime_ns / 1e9,
-    )
+def _found(path: str, told: fs.FileInfo) -> Found | None:
+    parts = _PATH.fullmatch(path)
+    if not parts:
+        return None
+    changed = math.inf if told.mtime_ns is None else told.mtime_ns / 1e9
+    return Found(path, unquote(parts[1]), int(parts[2]), (parts[3] or "") + parts[4], told.size, changed)

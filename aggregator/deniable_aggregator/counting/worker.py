@@ -248,10 +248,10 @@ class Worker:
         pause = 0.1
         files, until = dict[Stratum, str](), -math.inf
         while True:
-            if time.monotonic() > until:
-                files, until = self._files.write(partition, joined, stop), time.monotonic() + LIFE_SECONDS
-            began = time.perf_counter()
             try:
+                if time.monotonic() > until:
+                    files, until = self._files.write(partition, joined, stop), time.monotonic() + LIFE_SECONDS
+                began = time.perf_counter()
                 stale = partition.commit(self.consumer, ids, deltas, int(time.time()), files)
             except StoreError as error:
                 if not transient(error):

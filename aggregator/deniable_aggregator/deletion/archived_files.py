@@ -161,6 +161,8 @@ def _listed(partition: Partition, folder: Folder) -> _Listed:
 def _sweep(listed: _Listed, metric: str, before: float, erased: Erased) -> None:
     """Delete files that the store does not name: those written before a time, and all of what was erased."""
     partition, folder, files = listed
+    if partition.staging.settled(metric) is None:
+        return  # a commit is decided whose files are not noted yet
     noted = {folder.path(stratum, name) for stratum, names in _noted(partition, metric).items() for name in names}
     orphans = [each for each in files.get(metric, ()) if each.path not in noted]
     folder.delete(each.path for each in orphans if each.changed < before or erased.has(metric, each.version))

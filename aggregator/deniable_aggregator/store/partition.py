@@ -19,17 +19,18 @@ import redis
 from redis.crc import key_slot
 
 from deniable_aggregator.store import deltas, schema, tallies, uploads
+from deniable_aggregator.store.archived import Archived
 from deniable_aggregator.store.deltas import Weights
 from deniable_aggregator.store.limit import Excess, arguments
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.servers import primary
-from deniable_aggregator.store.staging import Staging, digest
+from deniable_aggregator.store.staging import Piece, Staging, digest
 from deniable_aggregator.store.table import Table
 from deniable_aggregator.store.tallies import Shelf
 from deniable_aggregator.store.uploads import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -132,9 +133,10 @@ class Partition:
         self.erased = self.table(schema.ERASED)
         self.published = self.table(schema.PUBLISHED)
         self.staging = Staging(client, name)
+        self.archived = Archived(client, name)
         self._seen = Seen(client, name)
         self._append = self.script("limit", "seen", "append")
-        self._commit = self.script("own", "filed", "gone", "add", "commit")
+        self._commit = self.script("own", "filed", "gone", "add", "note", "commit")
         self._seal = self.script("seal")
         self._bury = self.script("bury")
         self._leave = self.script("leave")
@@ -262,7 +264,9 @@ class Partition:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    def commit(self, consumer: str, ids: Sequence[bytes], added: Deltas, now: int) -> list[bytes]:
+    def commit(
+        self, consumer: str, ids: Sequence[bytes], added: Deltas, now: int, files: Mapping[Stratum, str] | None = None
+    ) -> list[bytes]:
         """Add deltas and remove their entries, all or nothing. Expired or erased deltas are not added.
 
         Deltas of a sealed period are added to the first period that is not sealed. If this would block the store for long, it is
@@ -278,17 +282,23 @@ class Partition:
             Cells to add, to the tallies and the weight tallies of strata.
         now
             Unix time in seconds. Only the hour is stored, so that a tally of one report does not show its second.
+        files
+            Names of files of the archive that have the reports of these deltas, by stratum. Each is noted as its delta is added.
 
         Returns
         -------
         list of bytes
             Entries that this consumer no longer owns. If there are any, nothing was written.
         """
-        hour = now - now % _HOUR
+        hour, noted = now - now % _HOUR, {tallies.name(stratum): file for stratum, file in (files or {}).items()}
         if not deltas.fit(added):
-            return self.staging.commit(self.stream, GROUP, consumer, ids, deltas.pieces(added, hour))
+            pieces = [Piece("file", name, hour, "file", file) for name, file in noted.items()]
+            return self.staging.commit(self.stream, GROUP, consumer, ids, [*pieces, *deltas.pieces(added, hour)])
         keys = [self.stream, self.expired.key, self.erased.key, self.published.key]
         args: list[Any] = [GROUP, consumer, hour, len(ids), *ids]
+        for name, file in noted.items():
+            keys += [schema.ARCHIVED.of(self.name, name), schema.TALLY.of(self.name, name)]
+            args += [name, "file", file]
         for of, cells in added.items():
             stratum, kind = (of.stratum, schema.WEIGHTS) if isinstance(of, Weights) else (of, schema.TALLY)
             name = tallies.name(stratum)

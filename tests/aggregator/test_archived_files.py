@@ -514,6 +514,30 @@ def test_stores_leave_each_other_s_files_alone(shop):
     assert shop.equal()
 
 
+def test_a_store_that_another_worker_found_empty_gets_a_folder_for_all(shop):
+    """A busy worker sees no error if the other one was there first; it asks for the folder at each commit."""
+
+    class Emptied:
+        times = 0
+
+        def do(self):
+            self.times += 1
+            if self.times == 1:
+                shop.redis.flushall()
+                shop.partition.join()
+                shop.send()
+                shop.count()
+                shop.send()
+            return self.times == 1
+
+    shop.send()
+    worker = Worker([shop.store], chores=[Emptied()], archive=shop.archive)
+    worker.run(threading.Event(), burst=True)
+    assert worker.counted == 40
+    assert len(shop.names()) == 2
+    assert shop.equal()
+
+
 def test_the_chore_does_one_period_at_a_time(shop):
     """Counting waits for one period only."""
     shop.store.now = lambda: CLOSED + 1

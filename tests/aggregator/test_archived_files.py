@@ -606,6 +606,22 @@ def test_a_recount_without_an_archive(shop, store_url, capsys):
     assert "nothing of shop is archived" in capsys.readouterr().err
 
 
+def test_a_partition_that_is_not_archived_is_missing(shop, store_url, capsys, monkeypatch):
+    """What one partition counted before there was an archive is no part of the recount, but of the tally."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    assert shop.store.divide(2) == 2
+    shop.send()
+    shop.count(archive=False)
+    (late,) = [each for each in shop.store.partitions if not each.strata("theme")]
+    while not late.backlog():
+        shop.send()
+    shop.count()
+    assert len(late.archived.names([shop.of()])) == 1
+    assert recount(shop, store_url) == 1
+    told = "theme version 1, 2026-11-21, segment none: 20 reports in 1 files, the live tally has {}, and differs\n"
+    assert capsys.readouterr().out == told.format(20 * shop.sent)
+
+
 @pytest.mark.cluster_too
 def test_each_partition_has_its_own_files(shop, store_url, capsys, monkeypatch):
     """Each is mixed, recounted and erased by itself; the command tells of all of them together."""

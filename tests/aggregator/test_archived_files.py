@@ -596,6 +596,20 @@ def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsy
     assert capsys.readouterr().out.endswith("60 reports in 1 files, equal to the live tally\n")
 
 
+def test_a_recount_finishes_a_commit(shop, store_url, capsys, monkeypatch):
+    """It does not wait for a worker that may never come."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    shop.send()
+    shop.count()
+    monkeypatch.setattr(deltas, "AT_ONCE", 0)
+    monkeypatch.setattr(shop.partition.staging, "apply", lambda: None)
+    shop.send()
+    shop.count()
+    assert shop.partition.staging.settled() is None
+    assert recount(shop, store_url) == 0
+    assert capsys.readouterr().out.endswith("40 reports in 2 files, equal to the live tally\n")
+
+
 def test_a_recount_without_an_archive(shop, store_url, capsys):
     """What is missing is named."""
     shop.send()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -109,13 +108,13 @@ def _archived(store: Store, partition: Partition, folder: Folder, metric: str) -
 
 
 def _read(partition: Partition, stratum: Stratum) -> _Read:
-    """Read a stratum while no part of a commit is being added."""
+    """Read a stratum while no part of a commit is being added. One that was decided is added now."""
     while True:
         commits = partition.staging.settled(stratum.metric)
         read = _Read(*partition.archived.read(stratum))
         if commits is not None and commits == partition.staging.settled(stratum.metric):
             return read
-        time.sleep(0.05)
+        partition.staging.apply()
 
 
 def _recounts(

@@ -30,7 +30,7 @@ from deniable_aggregator.archive.folder import HOURS, Folder
 from deniable_aggregator.archive.recount import count_files
 from deniable_aggregator.deletion import archived_files
 
-DAY = 86_400
+HOUR, DAY = 3600, 86_400
 ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over
 CLOSED = ENDED + 3 * DAY
 TODAY, TOMORROW = "2026-11-21", "2026-11-22"
@@ -131,6 +131,11 @@ class Shop:
         for path in Path(self.archive.url).rglob("*.parquet"):
             os.utime(path, (time.time() - seconds,) * 2)
 
+    def tidy(self, now):
+        """Mix and delete what is due, if all files were written two hours before."""
+        self.age(time.time() - now + 2 * HOUR)
+        self.files.tidy(now)
+
 
 @pytest.fixture
 def shop(real_redis, tmp_path):
@@ -160,7 +165,7 @@ def test_without_an_archive_nothing_is_kept(shop):
     shop.count(archive=False)
     assert not {schema.find(key.decode(), "shop") for key in shop.redis.scan_iter()} & {schema.ARCHIVE, schema.ARCHIVED}
     assert not Path(shop.archive.url).exists()
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
 
 
 @pytest.mark.parametrize("at_once", [1 << 20, 0])
@@ -308,16 +313,16 @@ def test_files_are_mixed(shop):
         shop.send(20, shop.of(), later)
     shop.count(batch=2)
     before = shop.names()
-    shop.files.tidy(CLOSED)
+    shop.tidy(CLOSED)
     (hour,) = shop.names()
     assert hour.startswith(HOURS)
     assert not shop.found() & before
     shop.send()
     shop.count()
-    shop.files.tidy(CLOSED)
+    shop.tidy(CLOSED)
     assert len(shop.names()) == 2
     assert hour in shop.names()
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
     (mixed,) = shop.names()
     assert "/" not in mixed
     assert shop.equal()
@@ -328,13 +333,28 @@ def test_files_are_mixed(shop):
         payloads = [bytes([each]) for each in b"".join(groups)]
     assert head.stratum == shop.of()
     assert payloads == sorted(payloads)
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
     assert shop.names() == {mixed}
     shop.send()
     shop.count()
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
     assert not shop.names() & {mixed}
     assert len(shop.names()) == 1
+    assert shop.equal()
+
+
+def test_commits_are_mixed_by_whole_hours_however_many_workers_do_it(shop):
+    """A worker that looks soon after another one does not mix the minutes since then: their reports would tell these."""
+    hour = CLOSED - DAY
+    for written, looked in [(hour - 60, hour + 600), (hour + 700, hour + 1200), (hour + 3500, hour + HOUR + 60)]:
+        shop.send()
+        shop.count()
+        shop.age(time.time() - written)
+        shop.files.tidy(looked)
+        assert [name.startswith(HOURS) for name in sorted(shop.names())].count(True) == 1
+    shop.files.tidy(hour + HOUR + 600)
+    assert [name.startswith(HOURS) for name in shop.names()] == [True] * 2
+    assert shop.found() == shop.names()
     assert shop.equal()
 
 
@@ -353,7 +373,7 @@ def test_files_that_differ_from_the_tally_stay(shop, monkeypatch, caplog):
 
     monkeypatch.setattr(archived_files.mixture, "write", tried_write)
     for _ in range(2):
-        shop.files.tidy(CLOSED + 1)
+        shop.tidy(CLOSED + 1)
         assert [name.startswith(HOURS) for name in shop.names()] == [True]
         assert shop.found() == shop.names() | shop.names(linux)
         assert shop.store.faults.all() == {b"archive of theme": b"RecountDiffersError"}
@@ -383,7 +403,7 @@ def test_a_worker_that_was_slower_leaves_nothing(shop, monkeypatch, late):
         return made
 
     monkeypatch.setattr(archived_files.mixture, "write", slow_write)
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
     assert len(tries) == 3
     assert ["/" in name for name in shop.names()] == [False]
     assert shop.equal()
@@ -398,7 +418,7 @@ def test_an_exchange_whose_answer_is_lost_loses_no_file(shop, monkeypatch):
     shop.count(batch=1)
     exchange = shop.partition.archived._exchange
     monkeypatch.setattr(shop.partition.archived, "_exchange", lambda *asked: (exchange(*asked), exchange(*asked))[1])
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
     assert ["/" in name for name in shop.names()] == [False]
     assert shop.found() == shop.names()
     assert shop.equal()
@@ -442,7 +462,7 @@ def test_a_file_that_was_lost_is_a_fault(shop):
     shop.send(20, shop.of(), *others)
     shop.count()
     shop.folder.delete([shop.folder.path(shop.of(), name) for name in shop.names()])
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
     assert shop.store.faults.all() == {b"archive of theme": b"MissingFileError"}
     assert [["/" in name for name in shop.names(each)] for each in others] == [[False], [False]]
 
@@ -452,7 +472,7 @@ def test_retention_reaches_the_files(shop):
     shop.send(20, shop.of(), shop.of(period="2026-12-21"))
     shop.count()
     shop.publisher.publish(CLOSED + 11)
-    shop.files.tidy(CLOSED + 11)
+    shop.tidy(CLOSED + 11)
     assert len(shop.found()) == 2
     shop.age(10 * DAY)
     assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 3
@@ -563,7 +583,7 @@ def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
     for _ in range(3):
         shop.send(20, shop.of(), linux, shop.of("export"))
     shop.count(batch=1)
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
     assert recount(shop, store_url) == 0
     whole = "theme version 1, 2026-11-21, segment none: 60 reports in 1 files, equal to the live tally\n"
     some = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 files, {}\n"
@@ -588,7 +608,7 @@ def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsy
     shop.count(batch=1)
 
     def late_pool(**_):
-        shop.files.tidy(CLOSED + 1)
+        shop.tidy(CLOSED + 1)
         return ThreadPoolExecutor(1)
 
     monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", late_pool)
@@ -644,7 +664,7 @@ def test_each_partition_has_its_own_files(shop, store_url, capsys, monkeypatch):
     for _ in range(30):
         shop.send(20, shop.of())
     shop.count()
-    shop.files.tidy(CLOSED + 1)
+    shop.tidy(CLOSED + 1)
     partitions = shop.store.partitions
     assert len({each.archived.number() for each in partitions}) == 3
     assert [len(each.archived.names([shop.of()])[shop.of()]) for each in partitions] == [1, 1, 1]

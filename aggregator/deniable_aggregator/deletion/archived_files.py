@@ -1,8 +1,8 @@
 """Files of the archive: they are mixed, and those that the store does not name are deleted.
 
-Each commit has a file of its own, whose time tells when its reports were counted. Once an hour such files are mixed: their
-reports are written to new ones, in which the order is lost, and the former ones are deleted. When a period is closed, all of its
-files are mixed, but only if their recount equals the tally.
+Each commit has a file of its own, whose time tells when its reports were counted. When an hour of the clock is over, its files
+are mixed: their reports are written to new ones, in which the order is lost, and the former ones are deleted. When a period is
+closed, all of its files are mixed, but only if their recount equals the tally.
 
 The store names the files that count. A worker that died before its commit, or data that were deleted, leave others behind. They
 are deleted a day later, or at once if their metric was erased.
@@ -38,6 +38,8 @@ __all__ = ["EVERY_SECONDS", "ArchivedFiles", "erase", "folders_of"]
 EVERY_SECONDS = 3600.0
 """Seconds between searches."""
 
+_HOUR = 3600
+_NOTED_SECONDS = 300  # from the end of an hour until its files are mixed: by then they are noted
 _ORPHAN_SECONDS = 86_400  # a file that no commit has noted for so long is noted by none: a worker writes it anew after an hour
 
 
@@ -108,19 +110,23 @@ class ArchivedFiles:
         erased = Erased(self._store.erased.all())
         for metric in sorted({each for folder in folders for each in folder.files}):
             with self._faults.alone("archive", metric):
-                yield from self._mixed(folders, metric, drained - self._graces[metric].total_seconds())
+                yield from self._mixed(folders, metric, now, drained - self._graces[metric].total_seconds())
             for each in folders:
                 _sweep(each, metric, now - _ORPHAN_SECONDS, erased)
             yield
 
-    def _mixed(self, folders: Sequence[_Listed], metric: str, closed: float) -> Iterator[None]:
-        """Mix the commits of the last hour, and the files of each closed period; one that fails does not affect the rest."""
-        failed = None
-        for partition, folder, _ in folders:
+    def _mixed(self, folders: Sequence[_Listed], metric: str, now: float, closed: float) -> Iterator[None]:
+        """Mix the commits of whole hours, and the files of each closed period; one that fails does not affect the rest.
+
+        However many workers look, and whenever they start, no mixed file tells a time finer than the hour.
+        """
+        failed, hour = None, (now - _NOTED_SECONDS) // _HOUR * _HOUR
+        for partition, folder, files in folders:
+            due = {each.name for each in files.get(metric, ()) if each.name.startswith(COMMITS) and each.changed < hour}
             for stratum, names in _noted(partition, metric).items():
                 end = period.end(stratum.period)
                 try:
-                    if commits := sorted(name for name in names if name.startswith(COMMITS)):
+                    if commits := sorted(due & names):
                         _exchange(partition, folder, stratum, commits)
                     if end and end.timestamp() < closed and any(name.startswith((COMMITS, HOURS)) for name in names):
                         self._mix(partition, folder, stratum)

@@ -18,8 +18,9 @@ SERVERS = (
     Kept(
         "files of the archive",
         (
-            "only with DENIABLE_ARCHIVE: the randomised reports of bits layouts, by metric, period and segment; those of an "
-            "open period in a file for each commit, whose time is that of the commit; later all in random order"
+            "only with DENIABLE_ARCHIVE: the randomised reports of bits layouts, by metric, period and segment; for some two "
+            "hours in a file for each commit, whose time is that of the commit, then by the hour, and when the period is "
+            "closed all in random order; files of the same time may be of the same devices"
         ),
         "as their exact sums, up to 25 hours longer; a folder of a store that was lost until the operator deletes it",
     ),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import redis
-from machines import SLOTS, wait
+from machines import SLOTS, move, wait
 from redis.crc import key_slot
 
 from deniable_aggregator.store import Store, about, connect, health
@@ -207,21 +207,6 @@ def test_the_shipped_user_takes_uploads_on_a_cluster(cluster):
         server.execute_command("ACL", "DELUSER", "me")
 
 
-def move(cluster, store):
-    """Move the slot of an app to another primary while a thread yields; return a client of the new one."""
-    slot, old = key_slot(store.partitions[0].stream.encode()), primary(cluster, store.partitions[0].stream)
-    new = next(server for server in primaries(cluster) if server is not old)
-    new_id, old_id = (server.execute_command("CLUSTER MYID").decode() for server in (new, old))
-    new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
-    old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
-    port = new.connection_pool.connection_kwargs["port"]
-    while keys := old.execute_command("CLUSTER GETKEYSINSLOT", slot, 10):
-        old.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "REPLACE", "KEYS", *keys)
-    for server in (new, old, *primaries(cluster)):
-        server.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
-    return new
-
-
 def test_a_slot_is_moved_under_load(cluster):
     """Uploads go on while an app moves to another primary and back: all that were answered are there, none twice."""
     store = Store(cluster, "shop")
@@ -233,7 +218,7 @@ def test_a_slot_is_moved_under_load(cluster):
         wait(lambda: all(thread.is_alive() for thread in threads))
         time.sleep(0.1)
         before = sum(len(thread.answered) for thread in threads)
-        move(cluster, store)
+        move(cluster, store.partitions[0].stream)
         wait(lambda before=before: sum(len(thread.answered) for thread in threads) > before + 10)
     for thread in threads:
         thread.over.set()
@@ -244,11 +229,37 @@ def test_a_slot_is_moved_under_load(cluster):
     assert all(transient(error) for thread in threads for error in thread.errors)
 
 
-def await_promotion(machines, killed):
-    """Wait until another server takes the writes of one that was killed."""
-    others = [each for each in machines.all if each is not killed and each.process and "--sentinel" not in each.settings]
-    before = sum(each.primary for each in others)
-    wait(lambda: sum(each.primary for each in others) > before, 30)
+def asked(servers):
+    """Count how often servers were asked which of them has what."""
+    return sum(server.info("commandstats").get("cmdstat_cluster|slots", {"calls": 0})["calls"] for server in servers)
+
+
+def test_the_cluster_is_asked_once_a_second(cluster, monkeypatch):
+    """A first failure asks at once. What others hear meanwhile or soon after, they have from it."""
+    now = [1000.0]
+    monkeypatch.setattr("deniable_aggregator.store.cluster.time.monotonic", lambda: now[0])
+    for elapsed in (0, 1, 3600):
+        now[0] += elapsed
+        before = asked(primaries(cluster))
+        threads = [threading.Thread(target=cluster.refresh) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert asked(primaries(cluster)) == before + 1
+
+
+def test_a_moved_slot_is_followed_without_asking(cluster):
+    """Right after the cluster was asked, what a primary says of one slot is enough."""
+    store = Store(cluster, "shop")
+    cluster.refresh()
+    for _ in range(2):
+        new = move(cluster, store.partitions[0].stream)
+        before = asked(primaries(cluster))
+        assert append(store, "a") in {"appended", "duplicate"}
+        assert asked(primaries(cluster)) == before
+        assert primary(cluster, store.partitions[0].stream).echo("here") == b"here"
+        assert about.connection(primary(cluster, store.partitions[0].stream))["port"] == about.connection(new)["port"]
 
 
 @pytest.mark.parametrize("kind", ["cluster", "sentinels"])
@@ -259,8 +270,9 @@ def test_a_primary_dies_under_load(machines, kind):
     store = Store(client, "shop")
     store.partitions[0].join()
     assert append(store, "first") == "appended"
-    port = about.connection(primary(client, store.partitions[0].stream))["port"]
-    dying = next(machine for machine in machines.all if machine.port == port)
+    idle = Store(connect(url), "shop")
+    assert idle.now() > 0
+    dying = machines.at(primary(client, store.partitions[0].stream))
     threads = [Uploads(Store(client, "shop")) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -275,7 +287,8 @@ def test_a_primary_dies_under_load(machines, kind):
     dying.kill()
     for thread in again:
         thread.start()
-    await_promotion(machines, dying)
+    machines.await_promotion(dying)
+    wait(idle.now)  # nothing else has told its client that another server has the app
     wait(lambda: sum(len(thread.answered) for thread in again) > 50, 30)
     for thread in again:
         thread.over.set()
@@ -294,6 +307,7 @@ def test_a_primary_dies_under_load(machines, kind):
     assert store.backlog() == 0
     assert int(store._client.get("{shop}:tally:" + "|".join(map(str, THEME)))[:8].hex(), 16) == total
     client.close()
+    idle._client.close()
 
 
 def test_the_slots_are_all_there():
@@ -343,15 +357,24 @@ def test_a_refused_script_leaves_the_answers_in_order(pair):
     assert health.read(store).backlog == 1
 
 
+def test_a_primary_that_became_a_replica_says_so(pair):
+    """It refuses to wait, too. That is not taken for the reason, which is the one that lets another server be looked for."""
+    replica, store = pair
+    assert append(store, "a") == "appended"
+    replica.client.replicaof("NO", "ONE")
+    store._client.replicaof("127.0.0.1", replica.port)
+    with pytest.raises(redis.ReadOnlyError):
+        append(store, "b")
+
+
 def test_nothing_answered_is_lost_with_its_machine(machines):
     """Of two replicas one lags: the primary dies, the other is promoted, and all that was answered is there."""
     url = machines.cluster(3, 2, "--appendonly", "yes", "--client-output-buffer-limit", "replica 0 0 0")
     client = connect(url)
     store = Store(client, "shop", Durability("replicated"))
     append(store, "first")
-    port = about.connection(primary(client, store.partitions[0].stream))["port"]
-    dying = next(machine for machine in machines.all if machine.port == port)
-    lagging = next(each for each in machines.all if each.client.info("replication").get("master_port") == port)
+    dying = machines.at(primary(client, store.partitions[0].stream))
+    lagging = next(each for each in machines.all if each.client.info("replication").get("master_port") == dying.port)
     lagging.stop()
     uploads = [Uploads(Store(client, "shop", Durability("replicated"))) for _ in range(2)]
     for each in uploads:
@@ -359,7 +382,7 @@ def test_nothing_answered_is_lost_with_its_machine(machines):
     wait(lambda: sum(len(each.answered) for each in uploads) > 200)
     dying.kill()
     lagging.go_on()
-    await_promotion(machines, dying)
+    machines.await_promotion(dying)
     before = sum(len(each.answered) for each in uploads)
     wait(lambda: sum(len(each.answered) for each in uploads) > before + 50, 30)
     for each in uploads:
@@ -379,14 +402,15 @@ def test_calls_that_fail_cost_no_connections(machines):
     stores = {primary(client, store.partitions[0].stream): store for store in (Store(client, app) for app in APPS)}
     (one, store), (other, _), *_ = stores.items()
     assert append(store, "a") == "appended"
-    gone = about.connection(other)["port"]
-    next(machine for machine in machines.all if machine.port == gone).kill()
+    machines.at(other).kill()
     wait(lambda: one.execute_command("CLUSTER INFO")["cluster_state"] == "fail")
-    before = int(one.info("clients")["connected_clients"])
+    living = [server for server in primaries(client) if server is not other]
+    before, asked_before, began = int(one.info("clients")["connected_clients"]), asked(living), time.monotonic()
     for number in range(30):
         with pytest.raises(redis.exceptions.ClusterDownError):
             append(store, f"b{number}")
     assert int(one.info("clients")["connected_clients"]) <= before + 1
+    assert asked(living) - asked_before <= 2 + time.monotonic() - began
     client.close()
 
 

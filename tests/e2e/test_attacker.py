@@ -11,7 +11,7 @@ import os
 import re
 import time
 from base64 import b64encode
-from contextlib import ExitStack
+from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from functools import cache
@@ -23,6 +23,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 import requests
+from machines import Machines
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from deniable import mechanisms, registry
@@ -202,15 +203,26 @@ class Service:
         return self.get(f"/api/v1/metrics/{metric}", app, **query)
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    """Serve all apps, with past days still open."""
+@contextmanager
+def opened(kind, folder):
+    """Open one server, or a cluster with replicas; give its URL."""
     found = which("redis-server")
+    if kind == "cluster":
+        with closing(Machines(found or str(embedded.find(None)[0]), folder / "machines")) as machines:
+            yield machines.cluster(3, 2, "--appendonly", "yes")
+    else:
+        with embedded.open_store(executable=Path(found) if found else None) as store:
+            yield store.url
+
+
+@pytest.fixture(scope="module", params=["one server", pytest.param("cluster", marks=pytest.mark.campaign)])
+def service(request, tmp_path_factory):
+    """Serve all apps, with past days still open."""
     folder = tmp_path_factory.mktemp("attacked")
     (folder / "sitecustomize.py").write_text(QUICK, "utf-8")
-    with embedded.open_store(executable=Path(found) if found else None) as store, pytest.MonkeyPatch.context() as patch:
+    with opened(request.param, folder) as url, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
-        made = Service(folder, store.url)
+        made = Service(folder, url)
         try:
             made.start()
             yield made

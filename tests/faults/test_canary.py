@@ -26,6 +26,7 @@ from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable_aggregator.publish import release
 from deniable_aggregator.store import Store, connect, embedded, schema, tallies
+from deniable_aggregator.store.servers import primaries
 from deniable_server.local.stack import Stack, free_port
 from deniable_server.settings import Settings
 
@@ -176,7 +177,8 @@ class Served:
         """Return all that the store says of itself and everything in it, all files, and all numbers."""
         assert self.ask("GET", "/metrics?canary-query=1", Authorization=f"Bearer {METRICS}") == 200
         yield "metrics", self.last[1].encode()
-        yield "info", repr(self.redis.info("all")).encode()
+        for server in primaries(self.redis):
+            yield "info", repr(server.info("all")).encode()
         for key in self.redis.scan_iter():
             yield repr(key), key + b" " + self.content(key)
         for path in self.folder.rglob("*"):
@@ -194,9 +196,13 @@ class Served:
         return repr(read[kind](key) if kind in read else self.redis.zrange(key, 0, -1, withscores=True)).encode()
 
 
-@pytest.fixture(params=["wheel", "redis-server"])
+@pytest.fixture(params=["wheel", "redis-server", "cluster"])
 def store_here(request, tmp_path):
-    """Start each real server with its data where we look, and nothing compressed that it writes."""
+    """Start each real server, and a cluster with replicas, with its data where we look, and nothing compressed that it writes."""
+    if request.param == "cluster":
+        machines = request.getfixturevalue("machines")  # in this very folder
+        yield machines.cluster(3, 1, "--appendonly", "yes", "--rdbcompression", "no")
+        return
     executable = None
     if request.param == "redis-server":
         found = which("redis-server")
@@ -211,7 +217,7 @@ def store_here(request, tmp_path):
 @pytest.fixture
 def served(store_here, tmp_path, monkeypatch, request):
     """Serve with everything logged that can be, in one format on each store."""
-    log_format = {"wheel": "json", "redis-server": "console"}[request.node.callspec.params["store_here"]]
+    log_format = {"wheel": "json", "redis-server": "console", "cluster": "json"}[request.node.callspec.params["store_here"]]
     (tmp_path / "metrics.toml").write_text(REGISTRY, "utf-8")
     (tmp_path / "pages.txt").write_text("home\ncart\n", "utf-8")
     loud = tmp_path / "loud"
@@ -245,7 +251,8 @@ def test_nobody_can_be_found(served):
     breakages(served)
     served.drained()
     assert {200, 202, 303, 400, 401, 404, 405, 411, 413, 415, 422, 500, 503} <= set(served.answers)
-    served.redis.save()
+    for server in primaries(served.redis):
+        server.save()
     log = (served.folder / "log").read_bytes()
     assert b"POST 202" in log  # the access log is on
     assert b"Error in /v1/reports" in log  # a bug is told, and where

@@ -15,13 +15,14 @@ import redis
 from redis.connection import AbstractConnection
 
 from deniable.cli import main
-from deniable_aggregator.store import Store, deltas
+from deniable_aggregator.store import deltas
+from deniable_aggregator.store.partition import Partition
 
 
 def arm(seed: str, rate: float, record: str) -> None:
     chance = random.Random(f"{seed}:{os.getpid()}")
     log = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
-    commit, read_response = Store.commit, AbstractConnection.read_response
+    commit, read_response = Partition.commit, AbstractConnection.read_response
     inside = False
     if chance.random() < 0.5:  # nearly every commit is made in pieces
         deltas.AT_ONCE, deltas._PIECE = 5, 4
@@ -54,7 +55,7 @@ def arm(seed: str, rate: float, record: str) -> None:
                 raise redis.ConnectionError("the answer is lost")
         return read_response(self, *arguments, **options)
 
-    Store.commit = dangerous_commit
+    Partition.commit = dangerous_commit
     AbstractConnection.read_response = dangerous_read
 
 

@@ -13,23 +13,31 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import redis
+from redis.crc import key_slot
+
+from deniable_aggregator.store import about
+from deniable_aggregator.store.servers import primaries, primary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Self
+
+    from deniable_aggregator.store.cluster import Cluster
 
 SLOTS = 16_384
 
 
 def wait(until: Callable[[], object], seconds: float = 20.0) -> None:
     """Wait until something is so."""
-    deadline = time.monotonic() + seconds
+    deadline, last = time.monotonic() + seconds, None
     while True:
-        with suppress(redis.RedisError):
+        try:
             if until():
                 return
-        assert time.monotonic() < deadline, "it did not come about in time"
+        except redis.RedisError as error:
+            last = error
+        assert time.monotonic() < deadline, f"it did not come about in time; last error: {last}"
         time.sleep(0.02)
 
 
@@ -50,11 +58,12 @@ class Machine:
     folder: Path
     port: int
     settings: tuple[str, ...]
+    reached: int
+    """The port at which clients and other servers find it."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
         """Start it, with what its folder has."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         command = [self.program, *self.settings, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
@@ -93,16 +102,32 @@ class Machine:
 
 
 class Machines:
-    """All that a test has started."""
+    """All that a test has started.
 
-    def __init__(self, program: str, folder: Path) -> None:
-        self._program, self._folder, self.all = program, folder, []
+    Parameters
+    ----------
+    program
+        The server.
+    folder
+        Where each has a folder of its own.
+    way
+        Opens a way to a port and returns its own port: there clients and other servers find the server. Without it, at its port.
+    """
+
+    def __init__(self, program: str, folder: Path, way: Callable[[int], int] = int) -> None:
+        self._program, self._folder, self._way, self.all = program, folder, way, []
 
     def start(self, *settings: str) -> Machine:
         """Start a server."""
         port = free_port()
-        quick = ("--save", "", "--repl-diskless-sync-delay", "0")
-        machine = Machine(self._program, self._folder / str(port), port, (*quick, *settings))
+        reached = self._way(port)
+        own = ["--save", "", "--repl-diskless-sync-delay", "0"]
+        own += ["--replica-announce-port", str(reached), "--cluster-announce-port", str(reached)]
+        folder = self._folder / str(port)
+        folder.mkdir(parents=True)
+        file = folder / "store.conf"  # Sentinels have a server write down whose replica it is, and it is so when it starts again
+        file.write_text(_written([*own, *settings]), "utf-8")
+        machine = Machine(self._program, folder, port, (str(file),), reached)
         self.all.append(machine)
         return machine.start()
 
@@ -110,17 +135,17 @@ class Machines:
         """Start a cluster with so many replicas of each primary; return its URL."""
         told = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
         told += ["--cluster-replica-validity-factor", "0", *settings]
-        nodes = []
+        nodes, buses = [], []
         while len(nodes) < primaries * (1 + replicas):
-            nodes.append(self.start(*told, "--cluster-port", str(free_port())))
+            buses.append(str(free_port()))
+            nodes.append(self.start(*told, "--cluster-port", buses[-1]))
         names = [node.client.cluster("MYID") for node in nodes]
         first = nodes[0]
         for number, node in enumerate(nodes):
             node.client.cluster("SET-CONFIG-EPOCH", number + 1)
             if number < primaries:
                 node.client.cluster("ADDSLOTSRANGE", SLOTS * number // primaries, SLOTS * (number + 1) // primaries - 1)
-            bus = first.settings[first.settings.index("--cluster-port") + 1]
-            node.client.cluster("MEET", "127.0.0.1", first.port, bus)
+            node.client.cluster("MEET", "127.0.0.1", first.port, buses[0])
         wait(lambda: all(len(node.client.cluster("NODES")) == len(nodes) for node in nodes))
         for number, node in enumerate(nodes[primaries:]):
             of = names[number % primaries]
@@ -128,17 +153,17 @@ class Machines:
         wait(lambda: all(node.client.cluster("INFO")["cluster_state"] == "ok" for node in nodes))
         for node in nodes[primaries:]:
             wait(lambda node=node: node.client.info("replication")["master_link_status"] == "up")
-        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+        return "redis+cluster://" + ",".join(f"127.0.0.1:{node.reached}" for node in nodes)
 
     def sentinels(self, number: int, replicas: int, *settings: str) -> str:
         """Start a primary with replicas, and Sentinels that watch it; return their URL."""
         primary = self.start(*settings)
         for _ in range(replicas):
-            replica = self.start("--replicaof", "127.0.0.1", str(primary.port), *settings)
+            replica = self.start("--replicaof", "127.0.0.1", str(primary.reached), *settings)
             wait(lambda replica=replica: replica.client.info("replication")["master_link_status"] == "up")
         ports = []
         for _ in range(number):
-            watching = self._watch(primary.port, number // 2 + 1)
+            watching = self._watch(primary.reached, number // 2 + 1)
             ports.append(watching.port)
         wait(lambda: all(len(_sentinel(port, "SENTINELS")) == number - 1 for port in ports))
         wait(lambda: all(len(_sentinel(port, "REPLICAS")) == replicas for port in ports))
@@ -154,15 +179,49 @@ class Machines:
             f"sentinel monitor shop 127.0.0.1 {port} {quorum}\n"
             "sentinel down-after-milliseconds shop 500\nsentinel failover-timeout shop 3000\n"
         )
-        machine = Machine(self._program, folder, own, (str(file), "--sentinel"))
+        machine = Machine(self._program, folder, own, (str(file), "--sentinel"), own)
         self.all.append(machine)
         return machine.start()
+
+    def at(self, client: redis.Redis) -> Machine:
+        """Return the server that a client reaches."""
+        reached = about.connection(client)["port"]
+        return next(machine for machine in self.all if machine.reached == reached)
+
+    def await_promotion(self, killed: Machine) -> None:
+        """Wait until another server takes the writes of one that was killed."""
+        others = [each for each in self.all if each is not killed and each.process and "--sentinel" not in each.settings]
+        before = sum(each.primary for each in others)
+        wait(lambda: sum(each.primary for each in others) > before, 30)
 
     def close(self) -> None:
         """End all."""
         for machine in self.all:
             machine.go_on()
             machine.kill()
+
+
+def move(client: Cluster, key: str) -> redis.Redis:
+    """Move the slot of a key to another primary of a cluster, keys first, as redis-cli does; return a client of it."""
+    client.refresh()
+    client.exists(key)  # if it was moved since then, the client knows now
+    slot, old = key_slot(key.encode()), primary(client, key)
+    new = next(server for server in primaries(client) if server is not old)
+    new_id, old_id = (server.execute_command("CLUSTER MYID").decode() for server in (new, old))
+    new.execute_command("CLUSTER SETSLOT", slot, "IMPORTING", old_id)
+    old.execute_command("CLUSTER SETSLOT", slot, "MIGRATING", new_id)
+    port = about.connection(new)["port"]
+    while keys := old.execute_command("CLUSTER GETKEYSINSLOT", slot, 10):
+        old.execute_command("MIGRATE", "127.0.0.1", port, "", 0, 5000, "REPLACE", "KEYS", *keys)
+    for server in (new, old, *primaries(client)):
+        server.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
+    return new
+
+
+def _written(settings: Sequence[str]) -> str:
+    """Write settings of the command line as a file."""
+    words = [f"\n{word.removeprefix('--')}" if word.startswith("--") else word or '""' for word in settings]
+    return " ".join(words) + "\n"
 
 
 def _sentinel(port: int, what: str) -> list[object]:

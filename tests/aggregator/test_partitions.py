@@ -111,6 +111,19 @@ def test_a_store_that_was_emptied_is_told_the_number_again(shop, monkeypatch):
     assert count(Store(shop._client, "shop")).counted == 1
 
 
+def test_a_number_that_was_lost_can_be_fixed_again(shop):
+    """While nobody who knows it runs, others make it 1, as docs/operations.md says; what is in the partitions stays there."""
+    for key in range(30):
+        send(shop, key)
+    count(shop)
+    shop._client.delete(schema.PARTITIONS.of("shop"))
+    count(Store(shop._client, "shop"))
+    assert Store(shop._client, "shop").read(INDEX, [THEME]).n == 0
+    shop._client.delete(schema.PARTITIONS.of("shop"))
+    assert Store(shop._client, "shop").divide(3) == 3
+    assert Store(shop._client, "shop").read(INDEX, [THEME]).n == 30
+
+
 def test_the_home_may_be_away_once_the_number_is_known(shop, monkeypatch):
     """Uploads of the other partitions go on."""
     send(shop, 1)

@@ -191,12 +191,13 @@ class Partition:
         remember
             A few bytes, returned for duplicates of the upload.
         cap
-            Most entries in the backlog.
+            Most entries in the backlog of all partitions, of which each has an equal part.
         ttl
             Seconds to remember the key, at least. It is remembered up to a day longer, so that its end does not show its
             beginning.
         limits
-            Limits that the upload counts for, in their order. If one is used up, the upload is not appended.
+            Limits that the upload counts for, in their order. If one is used up, the upload is not appended. Their keys are of
+            this partition.
         volumes
             Further limits. A duplicate, or an upload at a full backlog, does not count for these.
 
@@ -217,7 +218,7 @@ class Partition:
                 key,
                 lambda name: (
                     [self.stream, self._seen.base, *(limit.key for limit in all_limits)],
-                    [entry, *name, remember, cap, uploads.days(ttl), len(limits), *arguments(all_limits)],
+                    [entry, *name, remember, -(-cap // self.among), uploads.days(ttl), len(limits), *arguments(all_limits)],
                 ),
                 replicas=self._replicas,
             )

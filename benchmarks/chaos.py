@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from statistics import median
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "faults"))
 
-from chaos import Run, Stage
+from chaos import TROUBLES, Run, Stage
 from processes import servers
 
 COLUMNS = (
@@ -24,7 +26,8 @@ COLUMNS = (
     "in pieces",
     "stalls",
     "server kills",
-    "redis kills",
+    "store kills",
+    "moves",
     "cuts",
     "replays",
     "503",
@@ -39,13 +42,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first run")
     parser.add_argument("--seconds", type=float, default=3.0, help="of chaos in each run")
     parser.add_argument("--store", choices=servers(), default=next(iter(servers())))
+    parser.add_argument("--kind", choices=("one", "cluster", "sentinels"), default="one", help="one server, or which several")
     arguments = parser.parse_args()
+    troubles = TROUBLES | ({"move": 2} if arguments.kind == "cluster" else {})
     row = "{:>5} " + "{:>13}" * len(COLUMNS) + "{:>9}" * 4 + "{:>8}"
     print(row.format("seed", *COLUMNS, "accepted", "counted", "unary", "weighed", "seconds"))
     total, faults = Run(0), 0
-    with Stage(servers()[arguments.store]) as stage:
+    with Stage(servers()[arguments.store], kind=arguments.kind) as stage:
         for seed in range(arguments.seed, arguments.seed + arguments.runs):
-            run = stage.run(seed, arguments.seconds)
+            run = stage.run(seed, arguments.seconds, troubles=troubles)
             _print(row, str(seed), run)
             for fault in run.faults[:5]:
                 print(f"      {fault}")
@@ -53,7 +58,11 @@ def main() -> int:
             for name in ("done", "accepted", "counted", "unary", "weighed"):
                 getattr(total, name).update(getattr(run, name))
             total.seconds += run.seconds
+            for what, each in run.silences.items():
+                total.silences.setdefault(what, []).extend(each)
     _print(row, "all", total)
+    for what, each in total.silences.items():
+        print(f"{what}: no 202 for {median(each):.1f} s (median), {max(each):.1f} s at most")
     print(f"{arguments.runs} runs on {arguments.store}, {faults} faults")
     return int(faults > 0)
 

@@ -357,6 +357,16 @@ def test_a_refused_script_leaves_the_answers_in_order(pair):
     assert health.read(store).backlog == 1
 
 
+def test_a_primary_that_became_a_replica_says_so(pair):
+    """It refuses to wait, too. That is not taken for the reason, which is the one that lets another server be looked for."""
+    replica, store = pair
+    assert append(store, "a") == "appended"
+    replica.client.replicaof("NO", "ONE")
+    store._client.replicaof("127.0.0.1", replica.port)
+    with pytest.raises(redis.ReadOnlyError):
+        append(store, "b")
+
+
 def test_nothing_answered_is_lost_with_its_machine(machines):
     """Of two replicas one lags: the primary dies, the other is promoted, and all that was answered is there."""
     url = machines.cluster(3, 2, "--appendonly", "yes", "--client-output-buffer-limit", "replica 0 0 0")

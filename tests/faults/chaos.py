@@ -19,22 +19,29 @@ from collections import Counter
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 from uuid import UUID
 
 import requests
 from processes import APP, Redis, Workers, children, end
 from proxy import Proxy
+from several import Kind, Several
 
 from deniable import mechanisms, registry
 from deniable.declared import fingerprint
 from deniable.registry import period
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
-from deniable_aggregator.store import GROUP, Store, connect
+from deniable_aggregator.store import GROUP, Store, connect, schema
 from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store.partition import names
 from deniable_aggregator.tally import set_bits
 from deniable_server.local.stack import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 KEY = "pk_chaos_12345678"
 REGISTRY = """
@@ -54,6 +61,8 @@ owner = "o@shop.example"
     for name, mechanism in (("index", "grr"), ("bits", "oue"), ("rows", "local_hash"))
 )
 WORKERS = 3
+TROUBLES = {"kill worker": 6, "stall worker": 3, "kill server": 2, "kill store": 2, "drop": 3, "delay": 2, "deaf": 2}
+"""What befalls a service, and how often beside the rest."""
 
 
 @dataclass
@@ -79,6 +88,10 @@ class Run:
     """Those of the accepted reports that have bits."""
     weighed: Counter[str] = field(default_factory=Counter)
     """Reports in the weight tallies."""
+    silences: dict[str, list[float]] = field(default_factory=dict)
+    """After each death of a store's server and each move of its keys, the longest time in seconds without a 202."""
+    answers: list[float] = field(default_factory=list)
+    """When there was a 202."""
     faults: list[str] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -92,11 +105,24 @@ class Stage:
         The store's server.
     durability
         What is promised, and kept.
+    kind
+        One server, or which kind of several: then ``replicated`` is promised.
+    partitions
+        Of the app.
     settings
         Further settings of the server.
     """
 
-    def __init__(self, binary: Path, durability: str = "always", **settings: object) -> None:
+    def __init__(
+        self,
+        binary: Path,
+        durability: str = "always",
+        *,
+        kind: Kind | Literal["one"] = "one",
+        partitions: int = 1,
+        **settings: object,
+    ) -> None:
+        durability = durability if kind == "one" else "replicated"
         self._settings = {"durability": durability} | settings
         self._undo = ExitStack()
         self.folder = Path(self._undo.enter_context(tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True)))
@@ -104,7 +130,8 @@ class Stage:
         self._path.write_text(REGISTRY, "utf-8")
         self.registry = registry.load(self._path)
         self.mechanisms = {name: mechanisms.of(metric) for name, metric in self.registry.metrics.items()}
-        self.redis = Redis(binary, self.folder, durability)
+        self._partitions, keys = partitions, [schema.REPORTS.of(name) for name in names(APP, partitions)]
+        self.redis = Redis(binary, self.folder, durability) if kind == "one" else Several(binary, self.folder, kind, keys)
         self.uploads: list[Upload] = []
 
     def __enter__(self):
@@ -112,8 +139,8 @@ class Stage:
             undo.push(self._undo)
             self.redis.start()
             undo.callback(self.redis.kill)
-            self.inner = undo.enter_context(Proxy(self.redis.port))
-            self.url = f"redis://127.0.0.1:{self.inner.port}"
+            self.inner = self.redis if isinstance(self.redis, Several) else undo.enter_context(Proxy(self.redis.port))
+            self.url = self.redis.url if isinstance(self.redis, Several) else f"redis://127.0.0.1:{self.inner.port}"
             port = free_port()
             environment = {name: text for name, text in os.environ.items() if not name.startswith("DENIABLE_")} | {
                 "DENIABLE_REDIS_URL": self.url,
@@ -132,7 +159,7 @@ class Stage:
             )
             undo.callback(end, self.server)
             self.outer = undo.enter_context(Proxy(port))
-            self.store = Store(connect(f"redis://127.0.0.1:{self.redis.port}"), APP)
+            self.store = Store(connect(self.redis.url), APP)
             undo.callback(self.store._client.close)
             self._await_server()
             self._undo = undo.pop_all()
@@ -220,6 +247,7 @@ class Stage:
             return
         if answer.status_code == 202:
             upload.answered += 1
+            run.answers.append(time.monotonic())
             run.done["replays"] += bool(answer.json()["duplicate"])
         elif answer.status_code == 503 and answer.headers.get("Retry-After"):
             run.done["503"] += 1
@@ -229,11 +257,9 @@ class Stage:
 
     # Faults
 
-    def trouble(self, run: Run, chance: random.Random, workers: Workers) -> None:
+    def trouble(self, run: Run, chance: random.Random, workers: Workers, troubles: Mapping[str, int]) -> None:
         """Do one bad thing."""
-        what = chance.choices(
-            ["kill worker", "stall worker", "kill server", "kill redis", "drop", "delay", "deaf"], [6, 3, 2, 2, 3, 2, 2]
-        )[0]
+        what = chance.choices(list(troubles), list(troubles.values()))[0]
         if what == "kill worker":
             run.done["kills"] += workers.hit(signal.SIGKILL, chance)
         elif what == "stall worker":
@@ -243,11 +269,14 @@ class Stage:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
                 run.done["server kills"] += 1
-        elif what == "kill redis":
-            self.redis.kill()
-            time.sleep(chance.uniform(0, 0.3))
-            self.redis.start()
-            run.done["redis kills"] += 1
+        elif what in ("kill store", "move"):
+            began = time.monotonic()
+            if what == "move":
+                self.redis.move(chance)
+            else:
+                self.redis.die(chance)
+            run.done["store kills" if what == "kill store" else "moves"] += 1
+            run.silences.setdefault(what, []).append(self._silence(run, began))
         else:
             proxy = chance.choice([self.inner, self.outer])
             run.done["cuts"] += 1
@@ -262,7 +291,25 @@ class Stage:
                 time.sleep(chance.uniform(0.01, 0.1))
                 proxy.deaf = False
 
-    def run(self, seed: int, seconds: float = 3.0, *, rate: float = 0.08, archive: bool = False) -> Run:
+    @staticmethod
+    def _silence(run: Run, began: float) -> float:
+        """Wait for a 202; return the longest time without one since something began."""
+        deadline, over = time.monotonic() + 60, time.monotonic()
+        while not (run.answers and run.answers[-1] > over) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        times = [began, *sorted(each for each in [*run.answers] if each > began), time.monotonic()]
+        return max(after - before for before, after in pairwise(times))
+
+    def run(
+        self,
+        seed: int,
+        seconds: float = 3.0,
+        *,
+        rate: float = 0.08,
+        troubles: Mapping[str, int] = TROUBLES,
+        least: int = 1,
+        archive: bool = False,
+    ) -> Run:
         """Cause chaos for some seconds, let the dust settle, and compare.
 
         Parameters
@@ -273,11 +320,16 @@ class Stage:
             Of chaos.
         rate
             Chance that a worker kills or stops itself at each point of a commit.
+        troubles
+            What happens, and how often beside the rest; ``move``, too, on a cluster.
+        least
+            So many troubles there are, however long it takes.
         archive
             Whether reports with bits are archived: then a recount of the files that count must equal the tally, too.
         """
         chance, run, began = random.Random(seed), Run(seed), time.monotonic()
-        self.store._client.flushall()
+        self.redis.empty()
+        assert self.store.divide(self._partitions) == self._partitions
         workers = Workers(self.url, self.folder, self.folder / "archive" if archive else None)
         workers.record.unlink(missing_ok=True)
         stop, sent = threading.Event(), [[] for _ in range(3)]
@@ -289,11 +341,12 @@ class Stage:
             device.start()
         try:
             end = time.monotonic() + seconds
-            while time.monotonic() < end:
+            while time.monotonic() < end or least > 0:
                 workers.tend()
                 workers.start(seed, rate, WORKERS)
                 time.sleep(chance.uniform(0.05, 0.3))
-                self.trouble(run, chance, workers)
+                self.trouble(run, chance, workers, troubles)
+                least -= 1
         finally:
             stop.set()
             for device in devices:
@@ -333,26 +386,27 @@ class Stage:
         run.done["in pieces"] += self.store.settled() or 0
         if dead := len(DeadLetters(self.store)):
             faults.append(f"{dead} batches were put aside")
-        self.store.partitions[0].join()
-        if self.store._client.xpending(self.store.partitions[0].stream, GROUP)["pending"]:
-            faults.append("something is in a worker's hands still")
+        for each in self.store.partitions:
+            each.join()
+            if self.store._client.xpending(each.stream, GROUP)["pending"]:
+                faults.append("something is in a worker's hands still")
 
     def recount(self, run: Run) -> None:
         """Set the files of the archive that count beside the tallies."""
         from deniable_aggregator.archive.folder import Folder
         from deniable_aggregator.archive.recount import count_files
 
-        partition = self.store.partitions[0]
-        folder = Folder(str(self.folder / "archive"), partition.archived.number() or "")
-        for name, mechanism in self.mechanisms.items():
-            stratum = self._stratum(name)
-            files = partition.archived.names([stratum]).get(stratum, set())
-            run.done["orphans"] += len(folder.find(name)) - len(files)
-            counted = self.store.read(mechanism.layout, [stratum])
-            if mechanism.layout.kind == "index":
-                continue
-            if count_files(folder.url, folder.number, [folder.path(stratum, file) for file in files]) != counted:
-                run.faults.append(f"{name}: the recount of the archive is not the tally")
+        for partition in self.store.partitions:
+            folder = Folder(str(self.folder / "archive"), partition.archived.number() or "")
+            for name, mechanism in self.mechanisms.items():
+                stratum = self._stratum(name)
+                files = partition.archived.names([stratum]).get(stratum, set())
+                run.done["orphans"] += len(folder.find(name)) - len(files)
+                counted = partition.tallies.read(mechanism.layout, [stratum])
+                if mechanism.layout.kind == "index" or (not files and not counted.n):
+                    continue
+                if count_files(folder.url, folder.number, [folder.path(stratum, file) for file in files]) != counted:
+                    run.faults.append(f"{name}: the recount of the archive is not the tally")
 
     def _stratum(self, name: str) -> Stratum:
         metric, mechanism = self.registry.metrics[name], self.mechanisms[name]

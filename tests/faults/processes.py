@@ -61,6 +61,7 @@ class Redis:
         self, binary: Path, folder: Path, fsync: str, environment: dict[str, str] | None = None, options: Sequence[str] = ()
     ) -> None:
         self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
         self._environment = {"LC_ALL": "C"} | (environment or {})
         self._command = [
             str(binary), "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", "--daemonize", "no",
@@ -76,7 +77,7 @@ class Redis:
             start_new_session=True,
             preexec_fn=_outlive_full_disks,  # noqa: PLW1509 - one system call
         )
-        client = connect(f"redis://127.0.0.1:{self.port}")
+        client = connect(self.url)
         deadline = time.monotonic() + 120
         while True:
             try:
@@ -90,6 +91,17 @@ class Redis:
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+    def die(self, chance: random.Random) -> None:
+        """Kill it, and start it again after a moment."""
+        self.kill()
+        time.sleep(chance.uniform(0, 0.3))
+        self.start()
+
+    def empty(self) -> None:
+        """Forget everything."""
+        with connect(self.url) as client:
+            client.flushall()
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""

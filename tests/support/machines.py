@@ -19,7 +19,7 @@ from deniable_aggregator.store import about
 from deniable_aggregator.store.servers import primaries, primary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from typing import Self
 
@@ -64,7 +64,6 @@ class Machine:
 
     def start(self) -> Self:
         """Start it, with what its folder has."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         command = [self.program, *self.settings, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)]
         with (self.folder / "log").open("ab") as log:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self.folder)
@@ -124,7 +123,11 @@ class Machines:
         reached = self._way(port)
         own = ["--save", "", "--repl-diskless-sync-delay", "0"]
         own += ["--replica-announce-port", str(reached), "--cluster-announce-port", str(reached)]
-        machine = Machine(self._program, self._folder / str(port), port, (*own, *settings), reached)
+        folder = self._folder / str(port)
+        folder.mkdir(parents=True)
+        file = folder / "store.conf"  # Sentinels have a server write down whose replica it is, and it is so when it starts again
+        file.write_text(_written([*own, *settings]), "utf-8")
+        machine = Machine(self._program, folder, port, (str(file),), reached)
         self.all.append(machine)
         return machine.start()
 
@@ -132,17 +135,17 @@ class Machines:
         """Start a cluster with so many replicas of each primary; return its URL."""
         told = ["--cluster-enabled", "yes", "--cluster-node-timeout", "1000"]
         told += ["--cluster-replica-validity-factor", "0", *settings]
-        nodes = []
+        nodes, buses = [], []
         while len(nodes) < primaries * (1 + replicas):
-            nodes.append(self.start(*told, "--cluster-port", str(free_port())))
+            buses.append(str(free_port()))
+            nodes.append(self.start(*told, "--cluster-port", buses[-1]))
         names = [node.client.cluster("MYID") for node in nodes]
         first = nodes[0]
         for number, node in enumerate(nodes):
             node.client.cluster("SET-CONFIG-EPOCH", number + 1)
             if number < primaries:
                 node.client.cluster("ADDSLOTSRANGE", SLOTS * number // primaries, SLOTS * (number + 1) // primaries - 1)
-            bus = first.settings[first.settings.index("--cluster-port") + 1]
-            node.client.cluster("MEET", "127.0.0.1", first.port, bus)
+            node.client.cluster("MEET", "127.0.0.1", first.port, buses[0])
         wait(lambda: all(len(node.client.cluster("NODES")) == len(nodes) for node in nodes))
         for number, node in enumerate(nodes[primaries:]):
             of = names[number % primaries]
@@ -213,6 +216,12 @@ def move(client: Cluster, key: str) -> redis.Redis:
     for server in (new, old, *primaries(client)):
         server.execute_command("CLUSTER SETSLOT", slot, "NODE", new_id)
     return new
+
+
+def _written(settings: Sequence[str]) -> str:
+    """Write settings of the command line as a file."""
+    words = [f"\n{word.removeprefix('--')}" if word.startswith("--") else word or '""' for word in settings]
+    return " ".join(words) + "\n"
 
 
 def _sentinel(port: int, what: str) -> list[object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from deniable.errors import ConfigurationError
 
@@ -41,13 +41,12 @@ def start(name: str = PROCESS) -> Iterator[Executor]:
     if not name.startswith(_DASK):
         raise ConfigurationError(f"--executor is {PROCESS} or {_DASK}HOST:PORT; got {name!r}")
     try:
-        import distributed  # noqa: PLC0415 - of no extra of ours
+        from distributed import Client  # noqa: PLC0415 - of no extra of ours
     except ModuleNotFoundError:
         raise ConfigurationError(f"--executor {_DASK}... needs Dask: pip install distributed") from None
-    connect: Any = distributed.Client
     try:
-        client = connect(name.removeprefix(_DASK))
+        client = Client(name.removeprefix(_DASK))  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
         raise ConfigurationError(f"--executor: no scheduler of Dask answers at {name} ({type(error).__name__})") from None
-    with client, client.get_executor() as executor:
+    with client, client.get_executor() as executor:  # type: ignore[no-untyped-call]
         yield executor

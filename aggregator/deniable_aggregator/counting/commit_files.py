@@ -81,7 +81,8 @@ class CommitFiles:
         StoreError
             If the store cannot be used.
         """
-        if not self._archive:
+        kept = {stratum: (layout, payloads) for (stratum, layout), payloads in joined.items() if layout.kind == "bits"}
+        if not self._archive or not kept:
             return {}
         if partition.name not in self._folders:
             self._folders[partition.name] = self._archive.of(partition.archived.begin())
@@ -89,9 +90,8 @@ class CommitFiles:
         while True:
             written: dict[Stratum, str] = {}
             try:
-                for (stratum, layout), payloads in joined.items():
-                    if layout.kind == "bits":
-                        written[stratum] = folder.write(stratum, layout, payloads)
+                for stratum, (layout, payloads) in kept.items():
+                    written[stratum] = folder.write(stratum, layout, payloads)
             except ArchiveError as error:
                 with suppress(ArchiveError):
                     folder.delete(starmap(folder.path, written.items()))

@@ -68,7 +68,7 @@ class Retention:
         self._graces = longest_graces(registry)
         self._left: Iterator[int] | None = None  # the rest of the present search
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
-        self._expire, self._withdrawing = store.script("expire"), store.script("withdraw")
+        self._expire, self._withdrawing = store.script("discard", "expire"), store.script("discard", "withdraw")
 
     def run(self) -> bool:
         """Delete what is due of the next metric. Counting waits for one metric at a time only.
@@ -144,15 +144,18 @@ class Retention:
         return deleted
 
     def _delete_sums(self, held: Holdings, whole: Stratum) -> int:
-        """Delete the exact sums of a period, partition by partition; what comes late for it is not counted again."""
+        """Delete the exact sums of a period, partition by partition; what comes late for it is not counted again.
+
+        The snapshot goes first: by the fields of indexes it is found, if this ends half-way.
+        """
         of_it = _in(whole)
         fields = sorted({field for kind in COUNTED for field in held.fields(kind, of_it)})
         args = [tallies.name(whole[:3]), whole.period, len(COUNTED), *fields]
-        deleted = 0
+        deleted = self._store.delete(held.snapshots(of_it))
         for partition in self._store.partitions:
             indexes = [partition.table(kind, whole.metric).key for kind in COUNTED]
             deleted += int(self._expire([partition.expired.key, *indexes, *held.counted(partition, of_it)], args))
-        return deleted + self._store.delete(held.snapshots(of_it))
+        return deleted
 
     def _published(self, held: Holdings, before: float) -> int:
         """Delete releases of periods that ended before a time and have no exact data left."""

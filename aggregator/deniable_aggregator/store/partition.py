@@ -49,7 +49,7 @@ GROUP = "agg"
 MOST = 64
 """Partitions that an app may have."""
 _SLOTS = 1 << 14  # of a cluster
-_DEAD_LETTERS = 10_000
+_DEAD_LETTERS = 10_000  # of an app
 _HOUR = 3600  # the shortest period, and the finest time that is stored
 
 
@@ -147,10 +147,21 @@ class Partition:
         """Open a table of the partition."""
         return Table(self._client, kind.of(self.name, *parts))
 
-    def part(self, amount: int) -> int:
-        """Return its part of a limit: an equal share, and four standard deviations of what chance may send here in addition."""
+    def part(self, amount: int, cost: int = 1) -> int:
+        """Return its part of a limit.
+
+        It is an equal share, four standard deviations of what chance may send here in addition, and one upload, which may be
+        larger than the share.
+
+        Parameters
+        ----------
+        amount
+            Allowed in the whole app.
+        cost
+            Of one upload.
+        """
         share = -(-amount // self.among)
-        return share if self.among == 1 else min(amount, share + 4 * (isqrt(share) + 1))
+        return share if self.among == 1 else min(amount, share + 4 * isqrt(share * cost) + cost)
 
     def script(self, *names: str) -> Script:
         """Open a script, by the names of its parts."""
@@ -180,12 +191,13 @@ class Partition:
         remember
             A few bytes, returned for duplicates of the upload.
         cap
-            Most entries in the backlog.
+            Most entries in the backlog of all partitions, of which each has an equal part.
         ttl
             Seconds to remember the key, at least. It is remembered up to a day longer, so that its end does not show its
             beginning.
         limits
-            Limits that the upload counts for, in their order. If one is used up, the upload is not appended.
+            Limits that the upload counts for, in their order. If one is used up, the upload is not appended. Their keys are of
+            this partition.
         volumes
             Further limits. A duplicate, or an upload at a full backlog, does not count for these.
 
@@ -206,7 +218,7 @@ class Partition:
                 key,
                 lambda name: (
                     [self.stream, self._seen.base, *(limit.key for limit in all_limits)],
-                    [entry, *name, remember, cap, uploads.days(ttl), len(limits), *arguments(all_limits)],
+                    [entry, *name, remember, -(-cap // self.among), uploads.days(ttl), len(limits), *arguments(all_limits)],
                 ),
                 replicas=self._replicas,
             )
@@ -315,7 +327,8 @@ class Partition:
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
         """Move an entry that cannot be counted to the dead letters; return False if this consumer no longer owns it."""
-        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, _DEAD_LETTERS]))
+        cap = -(-_DEAD_LETTERS // self.among)
+        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, cap]))
 
     def leave(self, consumer: str) -> bool:
         """Delete a consumer, unless it has entries pending, which would be lost."""

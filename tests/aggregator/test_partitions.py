@@ -16,12 +16,14 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.store import GROUP, Partition, Store, Weights, batch, connect, health, partition, schema
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.cluster import Cluster
 from deniable_aggregator.store.dead_letters import DeadLetters
 from deniable_aggregator.store.limit import Limit
 from deniable_aggregator.store.servers import primaries, primary
+from deniable_aggregator.store.table import Table
 
 INDEX = Layout(1, 3, "index")
 BITS = Layout(1, 3, "bits")
@@ -289,8 +291,6 @@ def test_dead_letters_are_no_more_than_of_one_partition(shop, monkeypatch):
 
 def test_erasure_reaches_every_partition(shop):
     """Data, and what comes later; the other metric stays."""
-    from deniable_aggregator.deletion.erase import Erased, Removal
-
     for each in shop.partitions:
         added = {THEME: np.array([1, 2, 3]), SIZE: np.array([1, 0, 0]), Weights(SIZE): np.array([1])}
         assert each.commit("w", [], added, 0) == []
@@ -310,6 +310,32 @@ def test_erasure_reaches_every_partition(shop):
     assert shop.metrics.all() == {"ui.size"}
     assert shop.read(Layout(1, 3, "index"), [SIZE]).counts.tolist() == [[3, 0, 0]]
     assert not [key for key in shop._client.scan_iter("*") if b"ui.theme" in key]
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_an_erasure_that_is_begun_again_reaches_every_partition(shop, monkeypatch, steps):
+    """One that ended half-way does not pass for done; one that a primary lost with its last second is written there again."""
+    removal, left = Removal(shop, "ui.theme"), list(range(steps))
+    put = Table.put
+
+    def dying(table, told):
+        if not left:
+            raise redis.ConnectionError
+        left.pop()
+        put(table, told)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "put", dying)
+        with pytest.raises(redis.ConnectionError):
+            removal.mark(1)
+    assert not shop.erased.all()
+    removal.mark(1)
+    shop._client.delete(shop.partitions[0].erased.key)
+    Removal(shop, "ui.theme").mark(1)
+    for key in range(30):
+        send(shop, key)
+    count(shop)
+    assert shop.read(INDEX, [THEME]).n == 0
 
 
 def test_a_full_store_that_nobody_has_used_refuses(client):

@@ -103,14 +103,29 @@ def test_the_number_is_fixed_by_whoever_is_first(client):
     assert Store(client, "news").divide(3) == 1
 
 
-def test_a_store_that_was_emptied_is_told_the_number_again(shop, monkeypatch):
-    """Within a minute, by whoever knows it; meanwhile nobody counts with another one."""
+def test_a_store_that_was_emptied_is_told_the_number_again(shop):
+    """With the first upload, by whoever knows it."""
     send(shop, 1)
     shop._client.flushall()
-    monkeypatch.setattr("deniable_aggregator.store._SECONDS", 0.0)
     send(shop, 2)
     assert Store(shop._client, "shop").divide() == 3
     assert count(Store(shop._client, "shop")).counted == 1
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
+def test_no_upload_goes_where_nobody_counts(client, before, after):
+    """Whoever knows the number of a store that was emptied since hears of the new one before an upload is accepted."""
+    known = Store(client, "shop")
+    known.divide(before)
+    send(known, 1)
+    client.flushall()
+    assert Store(client, "shop").divide(after) == after
+    with pytest.raises(redis.ConnectionError):
+        send(known, 2)
+    assert not Store(client, "shop").backlog()
+    for key in range(2, 30):
+        assert send(known, key).outcome == "appended"
+    assert count(Store(client, "shop")).counted == 28
 
 
 def test_a_number_that_was_lost_can_be_fixed_again(shop):
@@ -128,18 +143,17 @@ def test_a_number_that_was_lost_can_be_fixed_again(shop):
 
 def test_the_home_may_be_away_once_the_number_is_known(shop, monkeypatch):
     """Uploads of the other partitions go on."""
-    send(shop, 1)
+    for key in range(20):
+        send(shop, key)
 
-    def away(*_, **__):
+    def away(*_):
         raise redis.ConnectionError("away")
 
     monkeypatch.setattr("deniable_aggregator.store._SECONDS", 0.0)
-    monkeypatch.setattr(shop, "_divide", away)
-    assert send(shop, 2).outcome == "appended"
-    fresh = Store(shop._client, "shop")
-    monkeypatch.setattr(fresh, "_divide", away)
+    monkeypatch.setattr(Partition, "fix", away)
+    assert send(shop, 20).outcome == "appended"
     with pytest.raises(redis.ConnectionError):
-        send(fresh, 3)
+        send(Store(shop._client, "shop"), 21)
 
 
 def test_an_upload_that_is_sent_again_comes_to_the_same_partition(shop):

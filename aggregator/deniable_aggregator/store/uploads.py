@@ -25,10 +25,9 @@ from __future__ import annotations
 import logging
 from datetime import UTC, datetime
 from hashlib import blake2b
-from secrets import token_bytes
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from deniable_aggregator.store import schema
+from deniable_aggregator.store import schema, secret
 from deniable_aggregator.store.script import Script
 
 if TYPE_CHECKING:
@@ -76,9 +75,14 @@ class Seen:
 
     def __init__(self, client: redis.Redis, app: str) -> None:
         self.base = schema.SEEN.of(app, "")
-        self._secret = token_bytes(32)  # until the store returns its own
+        self._client = client
+        self._secret = b"-"  # until the store returns its own
         self._recall = Script(client, "seen", "recall")
         self._drop = Script(client, "drop")
+
+    def begin(self) -> None:
+        """Draw the store's secret, unless it has one."""
+        self._secret = secret.shared(self._client, f"{self.base}secret")
 
     def recall(self, key: str, ttl: int, *, replicas: int = 0) -> bytes | None:
         """Return the record of an upload, or None.
@@ -131,9 +135,9 @@ class Seen:
             self._secret = more  # another process made it, or the store was emptied or restored
 
     def _name(self, key: str) -> Name:
-        secret = self._secret
-        digest = blake2b(key.encode(), key=secret, digest_size=_BYTES + 2).digest()
-        return Name(secret, f"{int.from_bytes(digest[_BYTES:]) % _BUCKETS:x}", digest[:_BYTES])
+        known = self._secret
+        digest = blake2b(key.encode(), key=known, digest_size=_BYTES + 2).digest()
+        return Name(known, f"{int.from_bytes(digest[_BYTES:]) % _BUCKETS:x}", digest[:_BYTES])
 
 
 def days(ttl: int) -> int:

@@ -210,6 +210,7 @@ def test_a_sealed_period_takes_no_report_in_any_partition(shop):
     """Late ones count in the first period that is not sealed, wherever they come."""
     assert shop.seal(THEME[:3], "2026-11-22")
     assert shop.seal(THEME[:3], "2026-11-20")  # a publisher that lags opens nothing again
+    assert [value for name, value in shop.published.all().items() if name.endswith(b"|open")] == [b"2026-11-22"]
     for key in range(30):
         send(shop, key)
     count(shop)

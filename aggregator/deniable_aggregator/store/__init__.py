@@ -77,6 +77,7 @@ class Store:
         self.metrics = Names(client, schema.METRICS.of(app))
         self.faults = self.table(schema.FAULTS)
         self.staging = Staging(client, app)
+        self._seal = self.script("seal")
 
     # Partitions
 
@@ -287,8 +288,8 @@ class Store:
         """
         if not all(each.seal(definition, before) for each in self.partitions):
             return False
-        if len(self.partitions) > 1:
-            self.published.put({f"{tallies.name(definition)}|open": before})
+        if len(self.partitions) > 1:  # beside the releases, too
+            self._seal([self.published.key, schema.REDO.of(self.app)], [tallies.name(definition), before, ""])
         return True
 
     @property

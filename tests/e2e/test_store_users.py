@@ -12,6 +12,7 @@ from base64 import b64encode
 from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from io import StringIO
 from ipaddress import ip_address
@@ -255,6 +256,7 @@ ALLOWED = {
         "HMGET {shop}:spent x y",
         "HINCRBY {shop}:spent x 1",
         "HGETALL {shop}:spent",
+        "GET {shop}:archive",
         "TIME",
     ],
     "worker": [
@@ -289,6 +291,12 @@ ALLOWED = {
         "EXISTS {shop}:expired {shop}:erased",
         "SADD {shop}:metrics ui.theme",
         "SMEMBERS {shop}:metrics",
+        "SET {shop}:archive x NX",
+        "SADD {shop}:archived:x y",
+        "SISMEMBER {shop}:archived:x y",
+        "SREM {shop}:archived:x y",
+        "SMEMBERS {shop}:archived:x",
+        "EXISTS {shop}:archived:x",
         "XTRIM {shop}:dead MINID 0",
         "HDEL {shop}:alarms none",
     ],
@@ -306,7 +314,8 @@ ALLOWED = {
 }
 # Who deletes what is due, or erased
 DELETES = [
-    *(f"DEL {{shop}}:{word}:x" for word in ("tally", "weights", "snapshot", "release")),
+    *(f"DEL {{shop}}:{word}:x" for word in ("archived", "tally", "weights", "snapshot", "release")),
+    "GET {shop}:archive",
     *(f"HKEYS {{shop}}:{word}:none" for word in ("tallies", "releases", "answers")),
     *(f"HDEL {{shop}}:{word}:none x" for word in ("tallies", "releases", "answers")),
     "HKEYS {shop}:refused:x",
@@ -385,6 +394,7 @@ REFUSED = {
         "GET {deniable}:source:2026-11-21",
     ],
 }
+REFUSED["operator"] += ["SMEMBERS {shop}:archived:x", "SET {shop}:archive x"]
 READS = ["GET {shop}:tally:x", "HGETALL {shop}:tallies:ui.theme"]  # what who answers an admin may
 EXACT = [
     "MGET {shop}:weights:x",
@@ -400,7 +410,16 @@ for user in ("ingest", "operator"):
     REFUSED[user] += [*READS, "HGETALL {shop}:refused:x"]
 REFUSED["query"] += ["HINCRBY {shop}:refused:x y 1", "SET {shop}:tally:x y"]
 for user in ("ingest", "query"):
-    REFUSED[user] += [*DELETES, "HSET {shop}:erased x 1", "HDEL {shop}:erased x", "HDEL {shop}:alarms none", "DEL {shop}:dead"]
+    deletes = [command for command in DELETES if command != "GET {shop}:archive"]
+    REFUSED[user] += [
+        *deletes,
+        "SMEMBERS {shop}:archived:x",
+        "SET {shop}:archive x",
+        "HSET {shop}:erased x 1",
+        "HDEL {shop}:erased x",
+        "HDEL {shop}:alarms none",
+        "DEL {shop}:dead",
+    ]
 REFUSED["worker"] += ["HSET {shop}:erased x 1", "HDEL {shop}:erased x", "DEL {shop}:dead"]
 REFUSED["operator"] += [
     *SPENT,
@@ -597,6 +616,22 @@ def erase_and_expire(store, watch, work):
     assert "old" not in str(watch.hkeys("{shop}:alarms"))
 
 
+def look_for_made_up_reports(watch, work):
+    """See that a worker looks for them."""
+    watch.delete("{shop}:watched")
+    work()
+    assert watch.hlen("{shop}:alarms")
+
+
+def look_at_the_archive(store, told):
+    """See that the worker kept the reports that have bits, and that its user may recount them."""
+    command = [sys.executable, "-m", "deniable", "recount", "--redis-url", store.url("worker"), "--app", "shop"]
+    done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    reports = [int(number.replace(",", "")) for number in re.findall(r": ([\d,]+) reports in \d+ files, equal", done.stdout)]
+    assert sum(reports) == 3000
+
+
 def look_at_live_numbers(takes, tells, body, sending, managing):
     """See that what one server refuses is told by the other, beside what is counted, to an admin."""
     late = body | {"groups": [body["groups"][0] | {"version": 9}]}
@@ -654,7 +689,11 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
     store = watched
     with ExitStack() as undo:
         worker = [sys.executable, "-m", "deniable", "worker", "--app", "shop"]
-        told = {"DENIABLE_REDIS_URL": store.url("worker"), "DENIABLE_REGISTRY": str(registry_file)}
+        told = {
+            "DENIABLE_REDIS_URL": store.url("worker"),
+            "DENIABLE_REGISTRY": str(registry_file),
+            "DENIABLE_ARCHIVE": str(tmp_path / "archive"),
+        }
         spawn(undo, tmp_path / "worker.log", told, worker)
         takes, tells = (serve(undo, tmp_path, store, user, registry_file) for user in ("ingest", "query"))
         for url in (takes, tells):
@@ -697,11 +736,11 @@ def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path)
         assert browser.get(f"{tells}/", timeout=5).url == f"{tells}/login"
         # A worker that looks for made-up reports, now that there are some to look at.
         with closing(store.client("watch")) as watch:
-            watch.delete("{shop}:watched")
             burst = [*worker, "--burst"]
-            subprocess.run(burst, env=clean() | told, check=True, capture_output=True, timeout=60)
-            assert watch.hlen("{shop}:alarms")
-            erase_and_expire(store, watch, lambda: subprocess.run(burst, env=clean() | told, check=True, timeout=60))
+            work = partial(subprocess.run, burst, env=clean() | told, check=True, capture_output=True, timeout=60)
+            look_for_made_up_reports(watch, work)
+            look_at_the_archive(store, told)
+            erase_and_expire(store, watch, work)
             look_at_the_audit_log(store, tmp_path / "audit")
             refusals = {(entry["username"], entry["object"]) for server in primaries(watch) for entry in server.acl_log()}
     # What is asked for out of courtesy, and not needed: the client's name and version, and settings that INFO tells as well.

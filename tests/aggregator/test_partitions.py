@@ -111,6 +111,19 @@ def test_a_store_that_was_emptied_is_told_the_number_again(shop, monkeypatch):
     assert count(Store(shop._client, "shop")).counted == 1
 
 
+def test_a_number_that_was_lost_can_be_fixed_again(shop):
+    """While nobody who knows it runs, others make it 1, as docs/operations.md says; what is in the partitions stays there."""
+    for key in range(30):
+        send(shop, key)
+    count(shop)
+    shop._client.delete(schema.PARTITIONS.of("shop"))
+    count(Store(shop._client, "shop"))
+    assert Store(shop._client, "shop").read(INDEX, [THEME]).n == 0
+    shop._client.delete(schema.PARTITIONS.of("shop"))
+    assert Store(shop._client, "shop").divide(3) == 3
+    assert Store(shop._client, "shop").read(INDEX, [THEME]).n == 30
+
+
 def test_the_home_may_be_away_once_the_number_is_known(shop, monkeypatch):
     """Uploads of the other partitions go on."""
     send(shop, 1)
@@ -214,13 +227,15 @@ def test_limits_are_parts_of_the_whole(shop, client):
     assert [alone.part(amount) for amount in (1, 600, 300_000)] == [1, 600, 300_000]
     one = Partition(client, "blog", "blog#1", 16)
     assert one.part(1) == 1
-    assert [one.part(amount) for amount in (600, 300_000)] == [38 + 4 * 7, 18_750 + 4 * 137]
+    assert [one.part(amount) for amount in (600, 300_000)] == [38 + 4 * 6 + 1, 18_750 + 4 * 136 + 1]
+    assert one.part(1_000_000, 10_000) == 62_500 + 4 * 25_000 + 10_000  # of bytes, in uploads of so many
+    assert one.part(1_000_000, 400_000) == 1_000_000
     outcomes = Counter()
     for key in range(300):
         chosen = shop.partition(str(key))
         limit = Limit(schema.RATE_KEY.of(chosen.name, "k"), chosen.part(90), 60)
         outcomes[send(shop, key, limits=[limit]).outcome] += 1
-    assert outcomes["appended"] == 3 * (30 + 4 * 6)
+    assert outcomes["appended"] == 3 * (30 + 4 * 5 + 1)
     assert outcomes["limited"] == 300 - outcomes["appended"]
 
 
@@ -258,6 +273,18 @@ def test_dead_letters_of_all_partitions_are_shown(shop):
     assert [each.backlog() for each in shop.partitions] == [1, 0, 0]
     assert letters.purge([first, second]) == 1
     assert len(letters) == 0
+
+
+def test_dead_letters_are_no_more_than_of_one_partition(shop, monkeypatch):
+    """Each partition keeps its part of as many as an undivided app keeps; a block of the stream may be too many."""
+    monkeypatch.setattr(partition, "_DEAD_LETTERS", 300)
+    first, *_ = shop.partitions
+    first.join()
+    for _ in range(250):
+        shop._client.xadd(first.stream, {"d": b"no batch"})
+    ((_, entries),) = shop._client.xreadgroup(GROUP, "w", {first.stream: ">"})
+    assert all(first.bury("w", id_, "no") for id_, _ in entries)
+    assert 100 <= len(DeadLetters(shop)) <= 200
 
 
 def test_erasure_reaches_every_partition(shop):

@@ -30,6 +30,9 @@ from deniable_aggregator.publish.period import Period
 from deniable_aggregator.publish.publisher import Publisher
 from deniable_aggregator.store import Store, deltas, staging, tallies
 from deniable_aggregator.store.script import Script
+from deniable_aggregator.store.servers import primaries
+
+pytestmark = pytest.mark.divided_too
 
 DAY = 86400
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
@@ -101,13 +104,11 @@ class Counted:
         return Stratum(metric, 1, fingerprint(declared, mechanisms.of(declared).canonical), period, segment)
 
     def count(self, metric, cells, period=TODAY, segment=""):
-        """Count reports as a worker would."""
-        assert (
-            self.store.partitions[0].commit(
-                "test", [], {self.stratum(metric, period, segment): np.array(cells, np.int64)}, int(NOON)
-            )
-            == []
-        )
+        """Count reports as a worker would, spread over the partitions."""
+        parts, cells = self.store.partitions, np.array(cells, np.int64)
+        for place, partition in enumerate(parts):
+            part = (cells + place) // len(parts)
+            assert partition.commit("test", [], {self.stratum(metric, period, segment): part}, int(NOON)) == []
 
     def counted(self, metric, n, **where):
         cells = np.zeros(mechanisms.of(self.registry.metrics[metric]).layout.width, np.int64)
@@ -137,6 +138,15 @@ class Counted:
 @pytest.fixture
 def shop(real_redis):
     return Counted(real_redis)
+
+
+def empty(client):
+    """Empty the store, and divide the app again if it was divided."""
+    number = len(Store(client, "shop").partitions)
+    client.flushall()
+    for server in primaries(client):
+        server.connection_pool.reset()  # each store and publisher keeps some
+    Store(client, "shop").divide(number)
 
 
 def test_nothing_early_where_it_is_switched_off(real_redis):
@@ -248,8 +258,7 @@ def test_the_latest_reporters_are_published_at_the_close(real_redis):
 @settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_published_totals_differ_by_enough_and_nothing_is_lost(real_redis, monkeypatch, arrivals, least):
     """However reports arrive, two totals of a period differ by none or by min_reports, and the last one has them all."""
-    real_redis.flushall()
-    real_redis.connection_pool.reset()  # each store and publisher keeps some
+    empty(real_redis)
     monkeypatch.setattr(publisher, "_PATIENCE", inf)
     shop, totals = Counted(real_redis, text=REGISTRY.replace("min_reports = 100", f"min_reports = {least}")), {0}
     for n in arrivals:
@@ -535,6 +544,27 @@ def test_a_threshold_that_is_raised(shop):
     assert shop.published("theme") == {(TODAY, ""): 200, (days(2)[1], ""): 900}
 
 
+@pytest.mark.parametrize("left", [0, 150, 201, 299])
+def test_what_the_store_lost_shows_in_no_difference(shop, left):
+    """A primary that lost the last commits may keep fewer reports than are published, or too few more for another step."""
+    for _ in range(3):
+        shop.counted("theme", 100)
+        Publisher(shop.store, shop.registry).publish(NOON)
+    assert shop.published("theme") == {(TODAY, ""): 200}
+    whole = shop.stratum("theme")
+    before = shop.store.releases.read(mechanisms.of(shop.registry.metrics["theme"]).layout, [whole])
+    for each in shop.store.partitions:
+        shop.store._client.delete(each.tallies.key(tallies.name(whole)))
+    shop.count("theme", [0, left, 0])
+    told = {metric.id: n for metric, n in shop.publisher.unpublished().items()}
+    assert told["theme"] == max(0, left - 200)
+    shop.publisher.publish(CLOSED)
+    assert shop.store.releases.read(before.layout, [whole]) == before
+    (note,) = release.listed(shop.store, "theme").values()
+    assert (note.n, note.closed) == (200, True)
+    assert [each.n for each in release.summaries(shop.store).values()] == [200]
+
+
 def test_copies_of_one_answer_are_not_joined(real_redis):
     """Where devices keep a noisy answer, reports of several periods are copies of it: each period is published by itself."""
     kept = 'mechanism = "l_grr"\nepsilon_permanent = 2.0\ndescription = "Which theme"'
@@ -551,8 +581,7 @@ def test_copies_of_one_answer_are_not_joined(real_redis):
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_is_published_and_what_waits_is_all_there_is(real_redis, arrivals):
     """However many reports each period has: each is in one release or waits, and no release has fewer than min_reports."""
-    real_redis.flushall()
-    real_redis.connection_pool.reset()
+    empty(real_redis)
     shop = Counted(real_redis)
     for day, (period, n) in enumerate(zip(days(10), arrivals, strict=False)):
         shop.counted("theme", n, period=period)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -87,16 +88,18 @@ class Shop:
         return Stratum(metric, declared.version, fingerprint(declared, mechanisms.of(declared).canonical), period, segment)
 
     def count(self, n, stratum=None):
-        """Count reports as a worker would."""
-        stratum = stratum or self.stratum()
-        deltas = {stratum: np.array([n, 0, 0, n] if stratum.metric == "theme" else [n, 0], np.int64)}
-        if stratum.metric == "theme":
-            deltas[Weights(stratum)] = np.array([0, n, 0, 0], np.int64)
-        assert self.store.partitions[0].commit("test", [], deltas, ENDED) == []
+        """Count reports as a worker would, spread over the partitions."""
+        stratum, parts = stratum or self.stratum(), self.store.partitions
+        for place, partition in enumerate(parts):
+            own = (n + place) // len(parts)
+            deltas = {stratum: np.array([own, 0, 0, own] if stratum.metric == "theme" else [own, 0], np.int64)}
+            if stratum.metric == "theme":
+                deltas[Weights(stratum)] = np.array([0, own, 0, 0], np.int64)
+            assert partition.commit("test", [], deltas, ENDED) == []
 
     def keys(self, *words):
-        """List the keys of some kinds, all that there are if none are named."""
-        found = sorted(key.decode().partition(":")[2] for key in self.redis.scan_iter("{shop}:*"))
+        """List the keys of some kinds, all that there are if none are named, of all partitions."""
+        found = sorted({key.decode().partition(":")[2] for key in self.redis.scan_iter("{shop*}:*")})
         return [key for key in found if not words or key.partition(":")[0] in words]
 
 
@@ -146,6 +149,34 @@ def test_what_is_not_published_yet_stays(shop):
     assert shop.retention.delete(much_later) == 0  # published early, and not closed
     shop.publisher.publish(much_later)
     assert shop.retention.delete(much_later) > 0
+    assert shop.keys(*EXACT) == []
+
+
+@pytest.mark.parametrize("steps", range(5))
+def test_of_what_a_worker_was_killed_in_nothing_stays(real_redis, monkeypatch, steps):
+    """A divided app is deleted from step by step: wherever that ends, the next search deletes the rest."""
+    Store(real_redis, "shop").divide(3)
+    shop = Shop(real_redis)
+    old = shop.stratum()._replace(fingerprint="1" * 16)  # never published, so no release leads to it
+    shop.count(400, old)
+    shop.redis.set(shop.store.snapshots.key(name(old)), b"left by a worker that was killed")
+    left = list(range(steps))
+
+    def dying(do):
+        def step(*args, **options):
+            if not left:
+                raise KeyboardInterrupt
+            left.pop()
+            return do(*args, **options)
+
+        return step
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.retention, "_expire", dying(shop.retention._expire))
+        patch.setattr(shop.store, "delete", dying(shop.store.delete))
+        with suppress(KeyboardInterrupt):
+            shop.retention.delete(CLOSED + 10 * DAY + 1)
+    Shop(real_redis).retention.delete(CLOSED + 10 * DAY + 1)
     assert shop.keys(*EXACT) == []
 
 

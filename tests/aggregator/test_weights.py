@@ -90,14 +90,14 @@ def test_weights_are_counted_once(store, monkeypatch):
     commit = Partition.commit
     calls = iter(range(100))
 
-    def troubled(self, consumer, ids, deltas, now):
+    def troubled(self, consumer, ids, deltas, now, files):
         call = next(calls)
         if call == 0:  # this worker stalls, and another one claims and counts the first of its entries
             entry = dict(self._client.xrange(self.stream, ids[0], ids[0])[0][1])
             (group,) = batch.decode(entry[b"d"])
             self._client.xclaim(self.stream, GROUP, "quick", 0, ids[:1])
             assert commit(self, "quick", ids[:1], {Weights(ONE): set_bits.count(BITS, group.payloads)}, now) == []
-        stale = commit(self, consumer, ids, deltas, now)
+        stale = commit(self, consumer, ids, deltas, now, files)
         if call == 1:
             raise redis.ConnectionError
         return stale

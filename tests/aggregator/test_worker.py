@@ -99,11 +99,11 @@ def test_a_worker_that_wakes_late_counts_nothing_twice(store, monkeypatch):
     commit = Partition.commit
     stalls = iter([True])
 
-    def stalled_commit(self, consumer, ids, deltas, now):
+    def stalled_commit(self, consumer, ids, deltas, now, files):
         if next(stalls, False):  # another worker claims two of the entries and counts them meanwhile
             self._client.xclaim(self.stream, GROUP, "quick", 0, ids[:2])
             assert commit(self, "quick", ids[:2], {ONE: tally.count(INDEX, b"\1\2\3" * 2).cells}, now) == []
-        return commit(self, consumer, ids, deltas, now)
+        return commit(self, consumer, ids, deltas, now, files)
 
     monkeypatch.setattr(Partition, "commit", stalled_commit)
     worker = drain(store)

@@ -229,6 +229,64 @@ def test_search(windows, reader):
     visitor.page.wait_for_url("**/m/session.length")
 
 
+def test_metrics_are_found_while_somebody_types(windows, reader):
+    """Cards without these words go, in any order of them; without words all are there. The server is not asked."""
+    visitor = windows(reader)
+    visitor.go("/")
+    asked = []
+    visitor.page.on("request", lambda request: asked.append(request.url))
+    box, cards = visitor.page.get_by_role("searchbox"), visitor.page.locator(".card h2:visible")
+    every = cards.all_inner_texts()
+    box.press_sequentially("TAKES how")
+    assert cards.all_inner_texts() == ["search.ms"]
+    assert visitor.page.get_by_role("status").inner_text() == f"1 of {len(every)} metrics"
+    box.fill("core@shop.example")
+    assert set(cards.all_inner_texts()) == {"export.used", "plugins", "session.length", "usage.hour", "rare.flag", "way.home"}
+    box.fill("")
+    assert cards.all_inner_texts() == every
+    assert visitor.page.get_by_role("status").inner_text() == ""
+    assert asked == []
+
+
+def test_a_part_of_the_metrics_is_not_filtered(windows, reader):
+    """What was sought is a part: another word is looked for among all, by the server."""
+    visitor = windows(reader)
+    visitor.go("/?q=used")
+    visitor.page.get_by_role("searchbox").fill("search")
+    assert visitor.page.locator(".card h2:visible").count() > 1
+
+
+def test_values_over_time_by_pointer_and_by_key(windows, reader, axe):
+    """The period nearest to the pointer is told with its estimate and interval; arrow keys go from one to the next."""
+    visitor = windows(reader)
+    visitor.go("/m/ui.theme")
+    picture = visitor.page.get_by_role("slider").first
+    told = visitor.page.locator(".courses figcaption").first.locator(".told")
+    assert told.inner_text() == ""
+    picture.scroll_into_view_if_needed()
+    box = picture.bounding_box()
+    marks = picture.locator("circle").evaluate_all("marks => marks.map(mark => parseFloat(mark.getAttribute('cx')))")
+    for mark in (marks[0], marks[3], marks[-1]):
+        visitor.page.mouse.move(box["x"] + box["width"] * mark / 100 + 2, box["y"] + 5)
+        assert re.fullmatch(r"week \d+ of \d{4}: \d\S*% \(\S+ to \S+%?\)", told.inner_text())
+        assert float(picture.locator("circle.at").get_attribute("cx").removesuffix("%")) == mark
+    last = told.inner_text()
+    visitor.page.mouse.move(2, 2)
+    assert told.inner_text() == ""
+    picture.focus()
+    assert told.inner_text() == picture.get_attribute("aria-valuetext") == last
+    visitor.page.keyboard.press("ArrowLeft")
+    before = told.inner_text()
+    assert before != last
+    visitor.page.keyboard.press("Home")
+    assert picture.get_attribute("aria-valuenow") == "1"
+    visitor.page.keyboard.press("ArrowLeft")
+    assert picture.get_attribute("aria-valuenow") == "1"
+    visitor.page.keyboard.press("End")
+    assert told.inner_text() == last
+    visitor.check(axe)
+
+
 def test_picture(browser, address, reader, windows):
     """The README's picture: the page of a metric begins with what its reports say, and all of this is seen at once."""
     page = browser.new_context(storage_state=reader, viewport={"width": 1280, "height": 1400}).new_page()

@@ -33,11 +33,11 @@ def trial(tmp_path):
 
 
 @contextmanager
-def serving(registry, data, end=signal.SIGTERM):
+def serving(registry, data, end=signal.SIGTERM, **more):
     """Serve until the block ends; yield the DSN, the read key and the address."""
     bind = f"127.0.0.1:{free_port()}"
     command = [sys.executable, "-m", "deniable", "serve", "--registry", registry, "--bind", bind, "--data", data]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DENIABLE_")} | more
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         said = ""
@@ -165,6 +165,23 @@ def test_a_second_server_of_a_folder_is_told_of_the_first(trial, tmp_path):
         look = f"to look at it: deniable status --data {data};"
         assert line.startswith(f"deniable serve: {data} is served already, at {url}/; {look}")
         assert re.search(r"to stop it: Ctrl-C where it was started, or kill \d+$", line)
+
+
+def test_an_archive_is_told_and_kept(tmp_path):
+    """With the variable the worker keeps reports that have bits, and whoever starts it reads so."""
+    pytest.importorskip("pyarrow")
+    metric = 'type = "categorical"\nvalues = ["a", "b"]\nepsilon = 1.0\nmechanism = "oue"\ndescription = "x"\nowner = "x@y.z"\n'
+    registry, archive = tmp_path / "metrics.toml", tmp_path / "archive"
+    registry.write_text(f'format = 1\napp = "shop"\n[metrics.plugin]\n{metric}', "utf-8")
+    with serving(registry, tmp_path / "data", DENIABLE_ARCHIVE=str(archive)) as (dsn, *_):
+        assert f"Archive:   {archive} (randomised reports are kept there)\n" in (tmp_path / "said").read_text("utf-8")
+        with deniable.Client(dsn=dsn, registry=registry, consent=True, state=None, strict=True) as client:
+            assert client.record("plugin", "a")
+            assert client.flush(30)
+        deadline = time.monotonic() + 60
+        while not list(archive.rglob("plugin/*/*/*.parquet")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
 
 
 def test_what_is_exported_is_the_dsn(trial, tmp_path):

@@ -9,9 +9,10 @@ import shutil
 import subprocess
 import sys
 from base64 import b64encode
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from io import StringIO
 from ipaddress import ip_address
@@ -25,6 +26,7 @@ import requests
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from machines import Machines
 
 from deniable import mechanisms
 from deniable.cli import main
@@ -35,7 +37,8 @@ from deniable.wire.report import Stratum
 from deniable_aggregator.audit.files import verify
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store import Store, connect, embedded, schema
+from deniable_aggregator.store.servers import primaries
 from deniable_server import create_app
 from deniable_server.access.keys import KeyStore
 from deniable_server.access.roles import ROLES
@@ -193,6 +196,10 @@ NEVER = [
     "EXPIRE {shop}:reports 1",
     "SET {shop}:reports x",
     "SET {shop}:keys x",
+    # Where the reports are is fixed for good.
+    "SET {shop}:partitions 2",
+    "DEL {shop}:partitions",
+    "INCR {shop}:partitions",
     "XTRIM {shop}:reports MAXLEN 0",
     "XSETID {shop}:reports 1-1",
     # Whoever may append to the audit log can neither take from it nor put anything before or in place of what it has.
@@ -249,6 +256,7 @@ ALLOWED = {
         "HMGET {shop}:spent x y",
         "HINCRBY {shop}:spent x 1",
         "HGETALL {shop}:spent",
+        "GET {shop}:archive",
         "TIME",
     ],
     "worker": [
@@ -283,6 +291,12 @@ ALLOWED = {
         "EXISTS {shop}:expired {shop}:erased",
         "SADD {shop}:metrics ui.theme",
         "SMEMBERS {shop}:metrics",
+        "SET {shop}:archive x NX",
+        "SADD {shop}:archived:x y",
+        "SISMEMBER {shop}:archived:x y",
+        "SREM {shop}:archived:x y",
+        "SMEMBERS {shop}:archived:x",
+        "EXISTS {shop}:archived:x",
         "XTRIM {shop}:dead MINID 0",
         "HDEL {shop}:alarms none",
     ],
@@ -300,7 +314,8 @@ ALLOWED = {
 }
 # Who deletes what is due, or erased
 DELETES = [
-    *(f"DEL {{shop}}:{word}:x" for word in ("tally", "weights", "snapshot", "release")),
+    *(f"DEL {{shop}}:{word}:x" for word in ("archived", "tally", "weights", "snapshot", "release")),
+    "GET {shop}:archive",
     *(f"HKEYS {{shop}}:{word}:none" for word in ("tallies", "releases", "answers")),
     *(f"HDEL {{shop}}:{word}:none x" for word in ("tallies", "releases", "answers")),
     "HKEYS {shop}:refused:x",
@@ -379,6 +394,7 @@ REFUSED = {
         "GET {deniable}:source:2026-11-21",
     ],
 }
+REFUSED["operator"] += ["SMEMBERS {shop}:archived:x", "SET {shop}:archive x"]
 READS = ["GET {shop}:tally:x", "HGETALL {shop}:tallies:ui.theme"]  # what who answers an admin may
 EXACT = [
     "MGET {shop}:weights:x",
@@ -394,7 +410,16 @@ for user in ("ingest", "operator"):
     REFUSED[user] += [*READS, "HGETALL {shop}:refused:x"]
 REFUSED["query"] += ["HINCRBY {shop}:refused:x y 1", "SET {shop}:tally:x y"]
 for user in ("ingest", "query"):
-    REFUSED[user] += [*DELETES, "HSET {shop}:erased x 1", "HDEL {shop}:erased x", "HDEL {shop}:alarms none", "DEL {shop}:dead"]
+    deletes = [command for command in DELETES if command != "GET {shop}:archive"]
+    REFUSED[user] += [
+        *deletes,
+        "SMEMBERS {shop}:archived:x",
+        "SET {shop}:archive x",
+        "HSET {shop}:erased x 1",
+        "HDEL {shop}:erased x",
+        "HDEL {shop}:alarms none",
+        "DEL {shop}:dead",
+    ]
 REFUSED["worker"] += ["HSET {shop}:erased x 1", "HDEL {shop}:erased x", "DEL {shop}:dead"]
 REFUSED["operator"] += [
     *SPENT,
@@ -492,7 +517,9 @@ def test_the_file_shipped_lets_nobody_in(tmp_path):
 
 def run(store, command, *arguments):
     """Run a command as its operator; return what it printed."""
-    with redirect_stdout(StringIO()) as printed:
+    with ExitStack() as undo, redirect_stdout(StringIO()) as printed, pytest.MonkeyPatch.context() as patch:
+        opened = "deniable_aggregator.commands.options.opened"  # closed here, which a command leaves to its end
+        patch.setattr(opened, lambda url, **given: undo.enter_context(closing(connect(url, **given))))
         assert main([command, "--redis-url", store.url("operator"), "--app", "shop", *arguments]) == 0
     return printed.getvalue()
 
@@ -549,8 +576,8 @@ def batch(registry, metric, values):
 
 def look_after_dead_letters(store):
     """Do with a batch that cannot be counted what operators do."""
-    with store.client("watch") as watch:
-        watch.xadd("{shop}:reports", {"d": b"no batch"})
+    with closing(store.client("watch")) as watch:
+        watch.xadd(Store(watch, "shop").partitions[-1].stream, {"d": b"no batch"})
     assert eventually(lambda: run(store, "dlq", "list"))
     assert run(store, "dlq", "requeue", "--all")
     assert eventually(lambda: run(store, "dlq", "list"))
@@ -572,20 +599,37 @@ def revoke_by_both_ways(store, url, admin):
 def erase_and_expire(store, watch, work):
     """Have a metric erased, also where its reports were put aside, and a worker delete what is due of one long gone."""
     names = [f"{word}|1|{'0' * 16}|2020-01-01|" for word in ("old", "older")]  # of the second one there is nothing exact any more
+    partition = Store(watch, "shop").partitions[-1]
     watch.sadd("{shop}:metrics", "old", "older")
-    watch.hset("{shop}:tallies:old", names[0], "0")
-    watch.set(f"{{shop}}:tally:{names[0]}", b"\0" * 8)
+    watch.hset(schema.TALLIES.of(partition.name, "old"), names[0], "0")
+    watch.set(partition.tallies.key(names[0]), b"\0" * 8)
     watch.hset("{shop}:releases:older", names[1], '{"closed": true}')
     watch.set(f"{{shop}}:release:{names[1]}", b"\0" * 8)
     watch.hset("{shop}:alarms", f"old|1|{'0' * 16}", '{"tested": {"2020-01-01|": [9, 0]}, "alarms": []}')
-    watch.xadd("{shop}:dead", {"reason": "x", "d": b"of plugin"})
+    watch.xadd(partition.dead, {"reason": "x", "d": b"of plugin"})
     assert run(store, "erase", "--metric", "plugin").endswith("--yes removes it for good\n")
     assert "dead letters 1" in run(store, "erase", "--metric", "plugin", "--yes")
     work()
     assert not [key for key in watch.scan_iter() if b"plugin" in key or b":old" in key]
-    assert watch.hkeys("{shop}:expired") == [name.rsplit("|", 2)[0].encode() for name in names]
-    assert not watch.exists("{shop}:dead")
+    assert partition.expired.names() == [name.rsplit("|", 2)[0].encode() for name in names]
+    assert not watch.exists(partition.dead)
     assert "old" not in str(watch.hkeys("{shop}:alarms"))
+
+
+def look_for_made_up_reports(watch, work):
+    """See that a worker looks for them."""
+    watch.delete("{shop}:watched")
+    work()
+    assert watch.hlen("{shop}:alarms")
+
+
+def look_at_the_archive(store, told):
+    """See that the worker kept the reports that have bits, and that its user may recount them."""
+    command = [sys.executable, "-m", "deniable", "recount", "--redis-url", store.url("worker"), "--app", "shop"]
+    done = subprocess.run(command, env=clean() | told, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    reports = [int(number.replace(",", "")) for number in re.findall(r": ([\d,]+) reports in \d+ files, equal", done.stdout)]
+    assert sum(reports) == 3000
 
 
 def look_at_live_numbers(takes, tells, body, sending, managing):
@@ -606,20 +650,51 @@ def look_at_the_audit_log(store, folder):
     assert json.loads(run(store, "audit-log", "verify", "--json", "--files", str(folder)))["whole"]
 
 
-@pytest.mark.parametrize("binary", ["wheel", "redis-server"])
-def test_each_process_works_under_its_own_user(binary, registry_file, tmp_path):
-    """Keys are made, reports taken, counted and read by processes that may do nothing else; none of them is ever refused."""
-    executable = server_binary(binary)
+WATCH = "user watch on nopass ~* &* +@all\n"  # to see what was refused
+
+
+@pytest.fixture(params=["wheel", "redis-server", "divided"])
+def watched(request, tmp_path):
+    """Start a server with the users shipped and one that watches, or a cluster, on which the operator divides the app."""
     path, passwords = with_passwords(tmp_path)
-    path.write_text(path.read_text("utf-8") + "user watch on nopass ~* &* +@all\n", "utf-8")  # to see what was refused
+    if request.param == "divided":
+        with closing(Machines(server_binary("redis-server"), tmp_path)) as machines:
+            url = machines.cluster(3, 0, "--appendonly", "yes", "--aclfile", str(on_a_cluster(path)))
+            made = Guarded(url.partition("://")[2], passwords | {"watch": "x"}, "redis+cluster")
+            assert run(made, "divide", "--into", "3") == "shop: 3 partitions\n"
+            yield made
+        return
+    path.write_text(path.read_text("utf-8") + WATCH, "utf-8")
     port = free_port()
-    store = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
+    made = Guarded(f"127.0.0.1:{port}", passwords | {"watch": "x"})
     with ExitStack() as undo:
         options = ["--port", str(port), "--bind", "127.0.0.1", "--aclfile", path, "--appendonly", "yes"]
-        await_store(launch(undo, tmp_path, executable, *options), tmp_path, store.url("operator"))
+        await_store(launch(undo, tmp_path, server_binary(request.param), *options), tmp_path, made.url("operator"))
+        yield made
+
+
+def on_a_cluster(path):
+    """Give users the rights that docs/operations.md says, and the test all of them; return the file."""
+    docs = (DEPLOY.parent / "docs" / "operations.md").read_text("utf-8")
+    command = re.search(r"^ *(sed .*) deploy/users.acl > users.acl$", docs, re.MULTILINE)[1]
+    told = subprocess.run(f"{command} {path}", shell=True, capture_output=True, text=True, check=True).stdout
+    own = re.sub(r"^user default .*$", "user default on nopass ~* &* +@all", told, flags=re.MULTILINE)
+    path = path.with_name("cluster.acl")
+    path.write_text(own + WATCH, "utf-8")
+    return path
+
+
+def test_each_process_works_under_its_own_user(watched, registry_file, tmp_path):
+    """Keys are made, reports taken, counted and read by processes that may do nothing else; none of them is ever refused."""
+    store = watched
+    with ExitStack() as undo:
         worker = [sys.executable, "-m", "deniable", "worker", "--app", "shop"]
-        watched = {"DENIABLE_REDIS_URL": store.url("worker"), "DENIABLE_REGISTRY": str(registry_file)}
-        spawn(undo, tmp_path / "worker.log", watched, worker)
+        told = {
+            "DENIABLE_REDIS_URL": store.url("worker"),
+            "DENIABLE_REGISTRY": str(registry_file),
+            "DENIABLE_ARCHIVE": str(tmp_path / "archive"),
+        }
+        spawn(undo, tmp_path / "worker.log", told, worker)
         takes, tells = (serve(undo, tmp_path, store, user, registry_file) for user in ("ingest", "query"))
         for url in (takes, tells):
             assert eventually(lambda url=url: requests.get(f"{url}/readyz", timeout=5).ok)
@@ -631,8 +706,8 @@ def test_each_process_works_under_its_own_user(binary, registry_file, tmp_path):
         bodies = {metric: batch(registry_file, metric, [0, 1, 2] * 1000) for metric in metrics}
 
         def send(metric):
-            told = headers | {"Idempotency-Key": metric}
-            return requests.post(f"{takes}/v1/reports", json=bodies[metric], headers=told, timeout=5)
+            named = headers | {"Idempotency-Key": metric}
+            return requests.post(f"{takes}/v1/reports", json=bodies[metric], headers=named, timeout=5)
 
         def ask(path):
             asked = {"Authorization": f"Bearer {reading}", "X-Forwarded-For": "203.0.113.7"}
@@ -660,14 +735,14 @@ def test_each_process_works_under_its_own_user(binary, registry_file, tmp_path):
         assert eventually(lambda: ask("/api/v1/metrics").status_code == 401)
         assert browser.get(f"{tells}/", timeout=5).url == f"{tells}/login"
         # A worker that looks for made-up reports, now that there are some to look at.
-        with store.client("watch") as watch:
-            watch.delete("{shop}:watched")
+        with closing(store.client("watch")) as watch:
             burst = [*worker, "--burst"]
-            subprocess.run(burst, env=clean() | watched, check=True, capture_output=True, timeout=60)
-            assert watch.hlen("{shop}:alarms")
-            erase_and_expire(store, watch, lambda: subprocess.run(burst, env=clean() | watched, check=True, timeout=60))
+            work = partial(subprocess.run, burst, env=clean() | told, check=True, capture_output=True, timeout=60)
+            look_for_made_up_reports(watch, work)
+            look_at_the_archive(store, told)
+            erase_and_expire(store, watch, work)
             look_at_the_audit_log(store, tmp_path / "audit")
-            refusals = {(entry["username"], entry["object"]) for entry in watch.acl_log()}
+            refusals = {(entry["username"], entry["object"]) for server in primaries(watch) for entry in server.acl_log()}
     # What is asked for out of courtesy, and not needed: the client's name and version, and settings that INFO tells as well.
     courtesy = {"client|setinfo", "client|maint_notifications", "config|get"}
     assert {refusal for refusal in refusals if refusal[1] not in courtesy} == set()

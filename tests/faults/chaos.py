@@ -301,7 +301,14 @@ class Stage:
         return max(after - before for before, after in pairwise(times))
 
     def run(
-        self, seed: int, seconds: float = 3.0, *, rate: float = 0.08, troubles: Mapping[str, int] = TROUBLES, least: int = 1
+        self,
+        seed: int,
+        seconds: float = 3.0,
+        *,
+        rate: float = 0.08,
+        troubles: Mapping[str, int] = TROUBLES,
+        least: int = 1,
+        archive: bool = False,
     ) -> Run:
         """Cause chaos for some seconds, let the dust settle, and compare.
 
@@ -317,11 +324,13 @@ class Stage:
             What happens, and how often beside the rest; ``move``, too, on a cluster.
         least
             So many troubles there are, however long it takes.
+        archive
+            Whether reports with bits are archived: then a recount of the files that count must equal the tally, too.
         """
         chance, run, began = random.Random(seed), Run(seed), time.monotonic()
         self.redis.empty()
         assert self.store.divide(self._partitions) == self._partitions
-        workers = Workers(self.url, self.folder)
+        workers = Workers(self.url, self.folder, self.folder / "archive" if archive else None)
         workers.record.unlink(missing_ok=True)
         stop, sent = threading.Event(), [[] for _ in range(3)]
         devices = [
@@ -351,6 +360,8 @@ class Stage:
                 run.done[f"at {point}"] += 1
         self.uploads = [upload for uploads in sent for upload in uploads]
         self.compare(run, self.uploads)
+        if archive:
+            self.recount(run)
         run.seconds = time.monotonic() - began
         return run
 
@@ -380,6 +391,27 @@ class Stage:
             if self.store._client.xpending(each.stream, GROUP)["pending"]:
                 faults.append("something is in a worker's hands still")
 
+    def recount(self, run: Run) -> None:
+        """Set the files of the archive that count beside the tallies."""
+        from deniable_aggregator.archive.folder import Folder
+        from deniable_aggregator.archive.recount import count_files
+
+        for partition in self.store.partitions:
+            folder = Folder(str(self.folder / "archive"), partition.archived.number() or "")
+            for name, mechanism in self.mechanisms.items():
+                stratum = self._stratum(name)
+                files = partition.archived.names([stratum]).get(stratum, set())
+                run.done["orphans"] += len(folder.find(name)) - len(files)
+                counted = partition.tallies.read(mechanism.layout, [stratum])
+                if mechanism.layout.kind == "index" or (not files and not counted.n):
+                    continue
+                if count_files(folder.url, folder.number, [folder.path(stratum, file) for file in files]) != counted:
+                    run.faults.append(f"{name}: the recount of the archive is not the tally")
+
+    def _stratum(self, name: str) -> Stratum:
+        metric, mechanism = self.registry.metrics[name], self.mechanisms[name]
+        return Stratum(name, metric.version, fingerprint(metric, mechanism.canonical), self.period, "")
+
     def _accepted(self, run: Run, uploads: list[Upload]) -> dict[str, bytes]:
         """Join what the server took, by metric."""
         taken: dict[str, list[bytes]] = {name: [] for name in self.mechanisms}
@@ -395,9 +427,7 @@ class Stage:
 
     def _compare(self, run: Run, name: str, payloads: bytes) -> None:
         """Set the accepted reports of a metric beside its tally and, if they have bits, its weight tally."""
-        metric, mechanism = self.registry.metrics[name], self.mechanisms[name]
-        layout = mechanism.layout
-        strata = [Stratum(name, metric.version, fingerprint(metric, mechanism.canonical), self.period, "")]
+        layout, strata = self.mechanisms[name].layout, [self._stratum(name)]
         expected, counted = tally.count(layout, payloads), self.store.read(layout, strata)
         run.accepted[name], run.counted[name] = expected.n, counted.n
         if counted != expected:

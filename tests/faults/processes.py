@@ -117,8 +117,9 @@ class Redis:
 class Workers:
     """Workers that are started anew as they die."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, folder: Path, archive: Path | None = None) -> None:
         self._url, self._folder = url, folder
+        self._more = ["--archive", str(archive)] if archive else []
         self.record = folder / "victims"
         self._running: list[subprocess.Popen] = []
         self._stopped: dict[int, float] = {}
@@ -126,7 +127,7 @@ class Workers:
 
     def start(self, seed: int, rate: float, number: int) -> None:
         options = ["--redis-url", self._url, "--app", APP, "--batch", "5"]
-        options += ["--claim-after", str(CLAIM_AFTER), "--max-deliveries", "50"]
+        options += ["--claim-after", str(CLAIM_AFTER), "--max-deliveries", "50", *self._more]
         victim = [str(HERE / "victim.py"), f"{seed}:{next(self._numbers)}", str(rate), str(self.record)]
         for _ in range(number - len(self._running)):
             log = (self._folder / "workers.log").open("ab")

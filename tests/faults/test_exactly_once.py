@@ -43,6 +43,16 @@ def test_each_point_of_a_commit_survives_a_kill(stage):
 
 
 @pytest.mark.campaign
+def test_the_archive_is_what_was_counted(stage):
+    """Whoever dies between the files of a commit and its end, a recount of the files that count is the tally."""
+    pytest.importorskip("pyarrow")
+    run = stage.run(2100, SECONDS, rate=0.15, archive=True)
+    assert run.faults == []
+    assert run.accepted == run.counted
+    assert run.done["orphans"] > 0
+
+
+@pytest.mark.campaign
 def test_logs_hold_no_payload(stage):
     """Neither the server nor the workers, which have just been through everything, logged a report, a key or an upload's name."""
     from chaos import KEY

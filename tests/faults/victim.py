@@ -1,6 +1,6 @@
 """A worker that is killed, stopped or cut off at the worst moments: ``python victim.py SEED RATE RECORD worker ...``.
 
-It is ``deniable worker`` itself. At each of three points it may kill itself as ``kill -9`` does, or stop as SIGSTOP does until
+It is ``deniable worker`` itself. At each of some points it may kill itself as ``kill -9`` does, or stop as SIGSTOP does until
 somebody has it go on; or it loses the answer to a commit. What it does it first writes to the file RECORD.
 """
 
@@ -15,8 +15,7 @@ import redis
 from redis.connection import AbstractConnection
 
 from deniable.cli import main
-from deniable_aggregator.store import deltas
-from deniable_aggregator.store.partition import Partition
+from deniable_aggregator.store import Partition, deltas
 
 
 def arm(seed: str, rate: float, record: str) -> None:
@@ -57,6 +56,17 @@ def arm(seed: str, rate: float, record: str) -> None:
 
     Partition.commit = dangerous_commit
     AbstractConnection.read_response = dangerous_read
+    if "--archive" in sys.argv:
+        from deniable_aggregator.archive.folder import Folder
+
+        write = Folder.write
+
+        def dangerous_write(self, *arguments, **options):
+            name = write(self, *arguments, **options)
+            perhaps("files")
+            return name
+
+        Folder.write = dangerous_write
 
 
 if __name__ == "__main__":

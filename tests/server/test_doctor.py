@@ -389,6 +389,16 @@ def test_a_metric_whose_publication_fails(examined, good, registry_file, monkeyp
     assert "publisher fails (ZeroDivisionError)" in examined(good)[1]["chores"]["seen"]
 
 
+def test_an_archive_is_told(examined, good):
+    """Whoever looks learns whether reports are kept."""
+    assert examined(good)[1]["archive"]["seen"] == "none: a report is kept until it is counted"
+    number = Store(good.redis, "shop").partitions[0].archived.begin()
+    status, found = examined(good)
+    assert (status, found["archive"]["status"]) == (0, "ok")
+    assert found["archive"]["seen"].startswith("randomised reports of bits layouts are kept")
+    assert found["archive"]["seen"].endswith(f"in these folders: {number}")
+
+
 def test_a_machine_that_is_set_up_badly(tmp_path, monkeypatch):
     """No memory files, another gunicorn, a variable that nothing reads and no secret are told."""
     assert host.memory_files(tmp_path).status == "ok"

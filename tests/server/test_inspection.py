@@ -25,6 +25,7 @@ def environment(registry_file):
         "DENIABLE_INGEST_KEYS": "shop:pk_canary_1,shop:pk_canary_2",
         "DENIABLE_READ_KEYS": "shop:rk_canary_1",
         "DENIABLE_METRICS_KEY": "canary-secret",
+        "DENIABLE_ARCHIVE": "s3://canary-id:canary-secret@bucket/reports",
     }
 
 
@@ -58,6 +59,7 @@ def test_a_good_environment(run, environment, monkeypatch):
     assert shown["DENIABLE_METRICS_KEY"] == ("(hidden)", "environment")
     assert shown["DENIABLE_MAX_BACKLOG"] == ("10000", "default")
     assert shown["DENIABLE_WORKER_BATCH"] == ("100", "default")
+    assert shown["DENIABLE_ARCHIVE"] == ("s3://bucket/reports", "environment")
     assert "canary" not in said
     status, said = run(environment)
     assert status == 0

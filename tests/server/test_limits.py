@@ -21,6 +21,7 @@ import pytest
 import requests
 
 from deniable.errors import ConfigurationError
+from deniable_aggregator.store import Store
 from deniable_server.local.stack import free_port
 from deniable_server.rates import Rate, Volume, parse, parse_volume
 from deniable_server.settings import Settings
@@ -166,6 +167,23 @@ def test_what_uploads_store_is_limited(limited, real_redis):
     (counter,) = [key for key in real_redis.scan_iter() if key.endswith(b":bytes") and int(real_redis.get(key)) > MB]
     real_redis.delete(counter)
     assert server.post(body, key="9", X_Forwarded_For=ELSEWHERE).get_json()["duplicate"] is False
+
+
+def test_a_divided_app_takes_uploads_of_any_size(limited, real_redis):
+    """Also one that is larger than the equal part of its partition; an address that goes on is told the limit of the app."""
+    Store(real_redis, "shop").divide(16)
+    server = limited(stored_limit_source="1MB/hour", rate_limit_source="60/hour", trusted_proxies=1)
+
+    def send(number, key, address):
+        body = gzip.compress(json.dumps(heavy(server, number)).encode())
+        return server.post(body, key=str(key), Content_Encoding="gzip", X_Forwarded_For=address)
+
+    assert statuses(send(700_000, each, f"203.0.113.{100 + each}") for each in range(10)) == {202: 10}
+    sent = [send(300_000, each, NEIGHBOUR) for each in range(55)]
+    told = {answer.get_json()["detail"] for answer in sent if answer.status_code == 429}
+    assert told == {"uploads of this address may take 1 MB an hour of the store; try again later"}
+    *_, last = [send(1, "same", ELSEWHERE) for _ in range(60)]
+    assert last.get_json()["detail"] == "this address may make 60 requests an hour; try again later"
 
 
 @pytest.mark.both_stores

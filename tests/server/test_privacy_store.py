@@ -14,6 +14,7 @@ import redis
 
 from deniable import cli
 from deniable_aggregator.alarms.watcher import Watch
+from deniable_aggregator.archive.folder import Folder
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.counting.worker import Worker
@@ -78,8 +79,8 @@ def send(shop, metric, values, **changes):
     assert answer.status_code == 202, answer.json
 
 
-def count(shop):
-    Worker([shop.store]).run(Event(), burst=True)
+def count(shop, archive=None):
+    Worker([shop.store], archive=archive).run(Event(), burst=True)
 
 
 def close(shop, days=8):
@@ -96,7 +97,7 @@ def today():
     return datetime.now(UTC).date().isoformat()
 
 
-def test_the_schema_is_complete(shop, store_url):
+def test_the_schema_is_complete(shop, store_url, tmp_path):
     """After a run in which everything happens, every key of the store is in the schema, and everything in it is found."""
     store, declared = shop.store, shop.app.registry
     seen = set()
@@ -107,7 +108,7 @@ def test_the_schema_is_complete(shop, store_url):
     # A period that is published before it closes, then closes, with questions about it and an alarm.
     for made in (False, True):
         send(shop, "theme", [0] * 250, payloads=b64encode(b"\x0f" * 250).decode())
-        count(shop)
+        count(shop, Folder(str(tmp_path / "archive")))
         assert bool(Publisher(store, declared).publish(time())) == made
     assert Watch(store, declared).check(int(time()))
     scan()
@@ -176,6 +177,7 @@ def test_the_storage_table_has_the_registry_s_days(shop):
     assert cells["{shop}:release:*"].startswith("800 days")
     assert cells["{shop}:alarms"].startswith("50 days")
     assert not [until for until in cells.values() if "{" in until]
+    assert "such as {shop#2}" in section  # of an app that is divided
 
 
 def written(shop):

@@ -13,6 +13,7 @@ from deniable_aggregator.commands import options
 
 if TYPE_CHECKING:
     from deniable.commands.parser import Run
+    from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.deletion.erase import Found, Removal
     from deniable_aggregator.store import Store
 
@@ -32,6 +33,7 @@ def erase(parser: argparse.ArgumentParser) -> Run:
     parser.add_argument("--registry", metavar="FILE", help=about)
     parser.add_argument("--metric", required=True, metavar="ID", help="the metric; registries may have dropped it")
     parser.add_argument("--version", type=_version, metavar="V", help="only this version (default: all)")
+    options.add_archive(parser, "its files in the archive, too")
     parser.add_argument("--yes", action="store_true", help="do it; without this, only show what would be removed")
 
     @options.answered
@@ -60,6 +62,7 @@ def erase(parser: argparse.ArgumentParser) -> Run:
             print("nothing was removed; --yes removes it for good")
             return 0
         _erase(store, removal, arguments, found, highest or 1)
+        _erase_files(store, options.archive(arguments), metric, version)
         return 0
 
     return run
@@ -85,6 +88,20 @@ def _print(store: Store, what: str, found: Found) -> None:
     waiting = store.backlog()
     if waiting:
         print(f"batches that wait: {waiting}; reports of it are dropped when they are counted")
+
+
+def _erase_files(store: Store, archive: Folder | None, metric: str, version: int | None) -> None:
+    later = "its files leave the archive within an hour if a worker with the archive and the registry runs"
+    if archive:
+        from deniable_aggregator.archive.errors import ArchiveError
+        from deniable_aggregator.deletion import archived_files
+
+        try:
+            print(f"removed: files of the archive {archived_files.erase(store, archive, metric, version)}")
+        except ArchiveError as error:
+            raise ConfigurationError(f"--archive: the archive cannot be used ({error}); {later}") from None
+    elif any(each.archived.number() for each in store.partitions):
+        print(later)
 
 
 def _erase(store: Store, removal: Removal, arguments: argparse.Namespace, found: Found, highest: int) -> None:

@@ -16,20 +16,24 @@ from typing import TYPE_CHECKING, Any
 from deniable import terminal
 from deniable.errors import ConfigurationError
 from deniable_aggregator.process import running
+from deniable_aggregator.process.variables import ARCHIVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from deniable.commands.parser import Run
+    from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.store import Client, Store
 
 __all__ = [
     "STORE_STATUS",
     "add",
     "add_apps",
+    "add_archive",
     "add_seed",
     "add_store",
     "answered",
+    "archive",
     "drawing",
     "environment",
     "opened",
@@ -70,6 +74,36 @@ def add_apps(parser: argparse.ArgumentParser) -> None:
 def add_seed(parser: argparse.ArgumentParser) -> None:
     """Add ``--seed``."""
     parser.add_argument("--seed", type=int, metavar="S", help="for the same result again (default: another one each time)")
+
+
+def add_archive(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add ``--archive``, and say what the command does with it."""
+    parser.add_argument("--archive", metavar="URL", help=f"{about} (default: {ARCHIVE}, else none)")
+
+
+def archive(arguments: argparse.Namespace) -> Folder | None:
+    """Open the archive, if one is named.
+
+    Parameters
+    ----------
+    arguments
+        With ``--archive``.
+
+    Raises
+    ------
+    ConfigurationError
+        If the URL is invalid, or a library is missing.
+    """
+    url = arguments.archive or os.environ.get(ARCHIVE)
+    if not url:
+        return None
+    try:
+        from deniable_aggregator.archive.folder import Folder
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"--archive needs {error.name}, which is not installed: pip install 'deniable[archive]'"
+        ) from None
+    return Folder(url)
 
 
 def seed(arguments: argparse.Namespace) -> int:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from deniable.commands.parser import Run
     from deniable.registry import Registry
+    from deniable_aggregator.archive.folder import Folder
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.counting.events import Events
     from deniable_aggregator.counting.faults import Faults
@@ -61,6 +62,8 @@ def worker(parser: argparse.ArgumentParser) -> Run:
         help="show this worker's numbers to Prometheus at /metrics (default: DENIABLE_METRICS_BIND, else nowhere)",
     )
 
+    options.add_archive(parser, "keep the reports of bits layouts in files under this path or URL")
+
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator import tally
         from deniable_aggregator.counting.worker import Worker, WorkerSettings
@@ -81,7 +84,9 @@ def worker(parser: argparse.ArgumentParser) -> Run:
             max_deliveries=int(max_deliveries),
         )
         events = _events(stores, arguments.metrics_bind)
-        counter = Worker(stores, settings, chores=list(_chores(stores, arguments.registry, events)), events=events)
+        archive = options.archive(arguments)
+        chores = list(_chores(stores, arguments.registry, events, archive))
+        counter = Worker(stores, settings, chores=chores, archive=archive, events=events)
         stop = _stop_on_signals()
         for layout in (Layout(1, 2, "index"), Layout(1, 8, "bits")):
             tally.count(layout, b"\0")  # compile the kernels now, not while reports wait
@@ -108,7 +113,7 @@ def _is_in_front() -> bool:
         return False
 
 
-def _chores(stores: list[Store], paths: str | None, events: Events | None) -> Iterator[Chore]:
+def _chores(stores: list[Store], paths: str | None, events: Events | None, archive: Folder | None) -> Iterator[Chore]:
     """Return the chores: those of the store, of each app, and of each app whose registry is given."""
     from deniable.registry import published
     from deniable_aggregator.counting.chores import Chore
@@ -121,13 +126,13 @@ def _chores(stores: list[Store], paths: str | None, events: Events | None) -> It
         faults = Faults(store, events)
         yield Chore("departures", consumers.EVERY_SECONDS, partial(consumers.forget, store), faults)
         if store.app in loaded:
-            yield from _published(store, loaded[store.app], faults)
+            yield from _published(store, loaded[store.app], faults, archive)
         else:
             log.warning("this worker publishes nothing of %s: DENIABLE_REGISTRY names no registry of it", store.app)
 
 
-def _published(store: Store, registry: Registry, faults: Faults) -> Iterator[Chore]:
-    """Return the chores of an app with a registry: the watch, the publisher and retention."""
+def _published(store: Store, registry: Registry, faults: Faults, archive: Folder | None) -> Iterator[Chore]:
+    """Return the chores of an app with a registry: the watch, the publisher, retention, and that of its archive."""
     from deniable_aggregator.alarms import watcher
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.deletion import retention
@@ -139,6 +144,11 @@ def _published(store: Store, registry: Registry, faults: Faults) -> Iterator[Cho
     yield Chore("publisher", often, publishing.run, faults)
     deleting = retention.Retention(store, registry, publishing, faults=faults)
     yield Chore("retention", retention.EVERY_SECONDS, deleting.run, faults)
+    if archive:
+        from deniable_aggregator.deletion import archived_files
+
+        keeping = archived_files.ArchivedFiles(store, registry, publishing, archive, faults=faults)
+        yield Chore("archive", archived_files.EVERY_SECONDS, keeping.run, faults)
 
 
 def _events(stores: list[Store], bind: str | None) -> Events | None:

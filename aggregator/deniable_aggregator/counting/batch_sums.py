@@ -17,16 +17,40 @@ if TYPE_CHECKING:
     from deniable.wire.report import Stratum
     from deniable_aggregator.store import batch
 
-__all__ = ["count", "countable"]
+__all__ = ["Joined", "count", "countable", "join"]
+
+Joined = dict[tuple["Stratum", "Layout"], bytes]
 
 
-def count(batches: Iterable[list[batch.Group]]) -> tuple[Deltas, int]:
-    """Count the reports of batches.
+def join(batches: Iterable[list[batch.Group]]) -> Joined:
+    """Return the payloads of batches, one after another, by stratum and layout.
 
     Parameters
     ----------
     batches
         The groups of each.
+    """
+    # Decoding mostly returns the same object for a stratum or layout. Comparing objects is faster than comparing values.
+    found: dict[tuple[int, int], tuple[batch.Group, list[bytes]]] = {}
+    for groups in batches:
+        for group in groups:
+            key = id(group.stratum), id(group.layout)
+            if key not in found:
+                found[key] = group, []
+            found[key][1].append(group.payloads)
+    payloads: dict[tuple[Stratum, Layout], list[bytes]] = defaultdict(list)
+    for group, parts in found.values():
+        payloads[group.stratum, group.layout] += parts
+    return {of: b"".join(parts) for of, parts in payloads.items()}
+
+
+def count(joined: Joined) -> tuple[Deltas, int]:
+    """Count reports.
+
+    Parameters
+    ----------
+    joined
+        As `join` returns them.
 
     Returns
     -------
@@ -40,32 +64,20 @@ def count(batches: Iterable[list[batch.Group]]) -> tuple[Deltas, int]:
     PayloadError
         If no device could have sent a payload.
     """
-    # Decoding mostly returns the same object for a stratum or layout. Comparing objects is faster than comparing values.
-    found: dict[tuple[int, int], tuple[batch.Group, list[bytes]]] = {}
-    for groups in batches:
-        for group in groups:
-            key = id(group.stratum), id(group.layout)
-            if key not in found:
-                found[key] = group, []
-            found[key][1].append(group.payloads)
-    payloads: dict[tuple[Stratum, Layout], list[bytes]] = defaultdict(list)
-    for group, parts in found.values():
-        payloads[group.stratum, group.layout] += parts
     deltas: Deltas = {}
     reports = 0
-    for (stratum, layout), parts in payloads.items():
-        joined = b"".join(parts)
-        reports += len(joined) // layout.payload_size
-        deltas[stratum] = tally.count(layout, joined).cells
+    for (stratum, layout), payloads in joined.items():
+        reports += len(payloads) // layout.payload_size
+        deltas[stratum] = tally.count(layout, payloads).cells
         if layout.kind == "bits":
-            deltas[Weights(stratum)] = set_bits.count(layout, joined)
+            deltas[Weights(stratum)] = set_bits.count(layout, payloads)
     return deltas, reports
 
 
 def countable(groups: list[batch.Group]) -> bool:
     """Return whether a device could have sent all reports of a batch."""
     try:
-        count([groups])
+        count(join([groups]))
     except PayloadError:
         return False
     return True

@@ -8,6 +8,7 @@ worker's, adds the sums and deletes the entries.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 import time
@@ -16,7 +17,10 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from deniable.errors import PayloadError
+from deniable.wire.report import Stratum
+from deniable_aggregator.archive.errors import ArchiveError
 from deniable_aggregator.counting import batch_sums
+from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
 from deniable_aggregator.counting.events import Events
 from deniable_aggregator.store import batch, health
 from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
@@ -26,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from threading import Event
 
+    from deniable_aggregator.archive.folder import Folder
+    from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.store import Partition, Store
     from deniable_aggregator.store.deltas import Deltas
@@ -71,6 +77,8 @@ class Worker:
         The worker's settings.
     chores
         Run when due, after a commit and when there is nothing to read.
+    archive
+        Where reports of ``bits`` layouts are kept. While it cannot be written nothing is counted.
     events
         Receives the worker's events.
     """
@@ -81,6 +89,7 @@ class Worker:
         settings: WorkerSettings | None = None,
         *,
         chores: Sequence[Chore] = (),
+        archive: Folder | None = None,
         events: Events | None = None,
     ) -> None:
         self._stores = stores
@@ -88,13 +97,14 @@ class Worker:
         self._settings = settings or WorkerSettings()
         self._chores = chores
         self._events = events or Events()
+        self._files = CommitFiles(archive)
         self._claim_at = self._beat_at = 0.0
         self._signs: dict[str, health.Signs] = {}
         self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
         self.counted = 0
         self.buried = 0
         self.cut_off = False
-        """Whether the last use of the store failed. If so at the end, entries may be left in hand."""
+        """Whether the last use of the store or the archive failed. If so at the end, entries may be left in hand."""
 
     def run(self, stop: Event, *, burst: bool = False) -> None:
         """Count until stopped, then leave.
@@ -108,6 +118,7 @@ class Worker:
         """
         joined = again = False
         pause = 0.1
+        self._files.wait(stop)
         while not stop.is_set():
             try:
                 if not joined:
@@ -132,6 +143,8 @@ class Worker:
                 again = isinstance(error, AWAY) or (again and transient(error))
                 stop.wait(pause)
                 pause = min(2 * pause, 5.0)
+            except ArchiveError:  # and stopped
+                self.cut_off = True
         if self.cut_off or not joined:  # the store would only time out again, or there is nothing to leave
             return
         try:
@@ -151,6 +164,7 @@ class Worker:
             self._partitions = found
             self._signs = {stream: health.Signs(partition) for stream, partition in found.items()}
             self._deliveries = Deliveries(list(found.values()), self.consumer)
+        self._files.forget()
         for partition in found.values():
             partition.join()
 
@@ -213,13 +227,14 @@ class Worker:
                 self._bury(partition, entry, f"{error.code}: {error}")
         while groups:
             try:
-                deltas, reports = batch_sums.count(groups.values())
+                joined = batch_sums.join(groups.values())
+                deltas, reports = batch_sums.count(joined)
             except PayloadError:  # the ingest accepts none of these, so they are searched for only now
                 for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
                     del groups[id_]
                     self._bury(partition, StreamEntry(id_, None), "payload: no device could have sent it")
                 continue
-            stale = self._commit(partition, list(groups), deltas, stop)
+            stale = self._commit(partition, list(groups), joined, deltas, stop)
             if not stale:
                 self.counted += reports
                 self._events.counted(partition.app, len(groups), reports)
@@ -229,12 +244,15 @@ class Worker:
             for id_ in stale:
                 del groups[id_]
 
-    def _commit(self, partition: Partition, ids: list[bytes], deltas: Deltas, stop: Event) -> list[bytes]:
+    def _commit(self, partition: Partition, ids: list[bytes], joined: Joined, deltas: Deltas, stop: Event) -> list[bytes]:
         pause = 0.1
+        files, until = dict[Stratum, str](), -math.inf
         while True:
-            began = time.perf_counter()
             try:
-                stale = partition.commit(self.consumer, ids, deltas, int(time.time()))
+                if time.monotonic() > until:
+                    files, until = self._files.write(partition, joined, stop), time.monotonic() + LIFE_SECONDS
+                began = time.perf_counter()
+                stale = partition.commit(self.consumer, ids, deltas, int(time.time()), files)
             except StoreError as error:
                 if not transient(error):
                     raise

@@ -11,6 +11,7 @@ Deleted data leave the store's append-only file when it is rewritten, which work
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from contextlib import suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -29,14 +30,14 @@ from deniable_aggregator.store.errors import StoreFull
 from deniable_aggregator.store.holdings import COUNTED, PUBLISHED, Holdings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from deniable.registry import Registry
     from deniable.wire.report import Stratum
     from deniable_aggregator.publish.publisher import Publisher
     from deniable_aggregator.store import Store
 
-__all__ = ["EVERY_SECONDS", "Retention"]
+__all__ = ["EVERY_SECONDS", "Retention", "longest_graces"]
 
 log = logging.getLogger("deniable.retention")
 
@@ -64,12 +65,10 @@ class Retention:
     def __init__(self, store: Store, registry: Registry, publisher: Publisher, *, faults: Faults | None = None) -> None:
         self._store, self._publisher, self._faults = store, publisher, faults or Faults(store)
         self._days = registry.retention
-        self._graces: dict[str, timedelta] = {}  # the longest of any version, by metric
-        for metric in registry.definitions:
-            self._graces[metric.id] = max(delay(metric.grace), self._graces.get(metric.id, timedelta()))
+        self._graces = longest_graces(registry)
         self._left: Iterator[int] | None = None  # the rest of the present search
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
-        self._expire, self._withdrawing = store.script("expire"), store.script("withdraw")
+        self._expire, self._withdrawing = store.script("discard", "expire"), store.script("discard", "withdraw")
 
     def run(self) -> bool:
         """Delete what is due of the next metric. Counting waits for one metric at a time only.
@@ -107,7 +106,7 @@ class Retention:
         drained = self._publisher.drained(now)
         deleted = 0
         for metric in sorted(known):
-            closed = drained - self._graces.get(metric, delay(GRACE)).total_seconds()
+            closed = drained - self._graces[metric].total_seconds()
             of_it = 0
             with self._faults.alone("retention", metric):
                 held = Holdings(self._store, metric)
@@ -145,15 +144,18 @@ class Retention:
         return deleted
 
     def _delete_sums(self, held: Holdings, whole: Stratum) -> int:
-        """Delete the exact sums of a period, partition by partition; what comes late for it is not counted again."""
+        """Delete the exact sums of a period, partition by partition; what comes late for it is not counted again.
+
+        The snapshot goes first: by the fields of indexes it is found, if this ends half-way.
+        """
         of_it = _in(whole)
         fields = sorted({field for kind in COUNTED for field in held.fields(kind, of_it)})
         args = [tallies.name(whole[:3]), whole.period, len(COUNTED), *fields]
-        deleted = 0
+        deleted = self._store.delete(held.snapshots(of_it))
         for partition in self._store.partitions:
             indexes = [partition.table(kind, whole.metric).key for kind in COUNTED]
             deleted += int(self._expire([partition.expired.key, *indexes, *held.counted(partition, of_it)], args))
-        return deleted + self._store.delete(held.snapshots(of_it))
+        return deleted
 
     def _published(self, held: Holdings, before: float) -> int:
         """Delete releases of periods that ended before a time and have no exact data left."""
@@ -176,6 +178,14 @@ class Retention:
 def _in(whole: Stratum) -> Callable[[Stratum], bool]:
     """Return a function that tells whether a stratum is of a period."""
     return lambda stratum: _whole(stratum) == whole
+
+
+def longest_graces(registry: Registry) -> Mapping[str, timedelta]:
+    """Return the longest grace of any version of a metric, by its id; the default for a metric of no registry."""
+    found: defaultdict[str, timedelta] = defaultdict(lambda: delay(GRACE))
+    for metric in registry.definitions:
+        found[metric.id] = max(delay(metric.grace), found.get(metric.id, timedelta()))
+    return found
 
 
 def _whole(stratum: Stratum) -> Stratum:

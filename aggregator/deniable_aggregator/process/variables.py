@@ -19,7 +19,7 @@ from deniable_aggregator.process.logs import LogSettings
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["PREFIX", "VARIABLES", "WORKER", "Number", "Stray", "strays", "warn"]
+__all__ = ["ARCHIVE", "PREFIX", "VARIABLES", "WORKER", "Number", "Stray", "strays", "warn"]
 
 log = logging.getLogger("deniable.settings")
 
@@ -92,11 +92,15 @@ WORKER = (
 )
 """The numbers that a worker takes."""
 
+ARCHIVE = f"{PREFIX}ARCHIVE"
+"""Names the place where a worker keeps reports."""
+
 VARIABLES: dict[str, str] = {
     "DENIABLE_REDIS_URL": "",
     "DENIABLE_APPS": "",
     "DENIABLE_REGISTRY": "",
     "DENIABLE_METRICS_BIND": "",
+    ARCHIVE: "",
     "DENIABLE_LOG_LEVEL": LogSettings().level,
     "DENIABLE_LOG_FORMAT": LogSettings().format,
     **{each.variable: f"{each.default:g}" for each in WORKER},

@@ -31,4 +31,4 @@ def unpublished(store: Store, declared: Declared) -> int:
     counted, closed = strata(store, declared.definition), release.summary(store, declared.definition).closed
     wholes = [whole for whole in counted if declared.metric.kept or whole.period > closed]
     came = store.read(declared.layout, [stratum for whole in wholes for stratum in counted[whole]]).n
-    return came - store.releases.read(declared.layout, wholes).n
+    return max(0, came - store.releases.read(declared.layout, wholes).n)  # or the store lost some, or a release came meanwhile

@@ -125,6 +125,17 @@ class Period:
             found[self.whole._replace(segment=cell)] = Released(replace(note, n=counted.n), counted)
         return Step(found) if found else None
 
+    def last(self, leaves: Mapping[str, Tally], note: Release, least: int) -> Step | None:
+        """Release what was counted, by cells, as the last step. If the store lost some of it, nothing is added.
+
+        Otherwise the last step would show what was lost, or too few reports: releases may be on another server than the sums.
+        """
+        if self.known:
+            snapshot = self.store.snapshots.read(self.version.layout, [self.whole])
+            if sum(leaf.n for leaf in leaves.values()) < max(self.known.n, snapshot.n):
+                return Step({self.whole: Released(replace(note, n=self.known.n), self.published())})
+        return self.by_cells(leaves, note, least)
+
     def all_of_it(self, note: Release) -> Step | None:
         """Release everything counted, as in a trial; nothing if nothing came since the last release."""
         step = self.by_cells(self.leaves({}), note, 1)

@@ -136,7 +136,7 @@ class Publisher:
                 # Kept responses are copies of one answer: over several periods the same few devices would pass for more.
                 leaves = each.leaves({} if metric.kept else leaves)
                 first = note.first if metric.kept else _after(last, metric.period)
-                step = each.by_cells(leaves, replace(note, first=first, closed=True), least)
+                step = each.last(leaves, replace(note, first=first, closed=True), least)
                 waiting.append(whole)
                 if step:
                     leaves, waiting, last = {}, [], whole.period

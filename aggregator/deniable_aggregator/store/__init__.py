@@ -171,50 +171,21 @@ class Store:
         limits: Sequence[Limit] = (),
         volumes: Sequence[Limit] = (),
     ) -> Appended:
-        """Append a batch once, even if it is sent several times.
-
-        Parameters
-        ----------
-        entry
-            The batch.
-        key
-            The upload's idempotency key.
-        remember
-            A few bytes, returned for duplicates of the upload.
-        cap
-            Most entries in the backlog of all partitions.
-        ttl
-            Seconds to remember the key, at least. It is remembered up to a day longer, so that its end does not show its
-            beginning.
-        limits
-            Limits that the upload counts for, in their order. If one is used up, the upload is not appended. Their keys are of
-            its partition.
-        volumes
-            Further limits. A duplicate, or an upload at a full backlog, does not count for these.
+        """Append a batch once to the partition of its key: see `Partition.append`.
 
         Raises
         ------
         StoreError
-            If the store cannot be used, or does not keep the promised durability. The batch may have been appended. If it is sent
-            again with its key, it is appended only once.
+            As for a partition.
         """
         try:
             chosen = self.partition(key)
         except redis.OutOfMemoryError:
             return Appended("no room")
-        cap = -(-cap // chosen.among)
         return chosen.append(entry, key=key, remember=remember, cap=cap, ttl=ttl, limits=limits, volumes=volumes)
 
     def recall(self, key: str, ttl: int) -> bytes | None:
-        """Return the record of an upload, or None.
-
-        Parameters
-        ----------
-        key
-            The upload's idempotency key.
-        ttl
-            Seconds for which it is remembered, as for `append`.
-        """
+        """Return the record of an upload, or None: see `Partition.recall`."""
         return self.partition(key).recall(key, ttl)
 
     def ensure(self) -> None:

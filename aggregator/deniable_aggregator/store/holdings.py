@@ -66,7 +66,8 @@ class Holdings:
     def counted(self, partition: Partition, wanted: Callable[[Stratum], bool]) -> list[str]:
         """Return the keys of the exact sums of wanted strata in a partition; some may not exist."""
         strata = self._wanted(wanted)
-        return [*_keys(schema.TALLY, partition.name, strata), *_keys(schema.WEIGHTS, partition.name, strata)]
+        kinds = (schema.TALLY, schema.WEIGHTS, schema.ARCHIVED)
+        return [key for kind in kinds for key in _keys(kind, partition.name, strata)]
 
     def snapshots(self, wanted: Callable[[Stratum], bool]) -> list[str]:
         """Return the keys of the snapshots of wanted strata; some may not exist."""

@@ -19,17 +19,18 @@ import redis
 from redis.crc import key_slot
 
 from deniable_aggregator.store import deltas, schema, tallies, uploads
+from deniable_aggregator.store.archived import Archived
 from deniable_aggregator.store.deltas import Weights
 from deniable_aggregator.store.limit import Excess, arguments
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.servers import primary
-from deniable_aggregator.store.staging import Staging, digest
+from deniable_aggregator.store.staging import Piece, Staging, digest
 from deniable_aggregator.store.table import Table
 from deniable_aggregator.store.tallies import Shelf
 from deniable_aggregator.store.uploads import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -48,7 +49,7 @@ GROUP = "agg"
 MOST = 64
 """Partitions that an app may have."""
 _SLOTS = 1 << 14  # of a cluster
-_DEAD_LETTERS = 10_000
+_DEAD_LETTERS = 10_000  # of an app
 _HOUR = 3600  # the shortest period, and the finest time that is stored
 
 
@@ -132,9 +133,10 @@ class Partition:
         self.erased = self.table(schema.ERASED)
         self.published = self.table(schema.PUBLISHED)
         self.staging = Staging(client, name)
+        self.archived = Archived(client, name)
         self._seen = Seen(client, name)
         self._append = self.script("limit", "seen", "append")
-        self._commit = self.script("own", "filed", "gone", "add", "commit")
+        self._commit = self.script("own", "filed", "gone", "add", "note", "commit")
         self._seal = self.script("seal")
         self._bury = self.script("bury")
         self._leave = self.script("leave")
@@ -145,10 +147,21 @@ class Partition:
         """Open a table of the partition."""
         return Table(self._client, kind.of(self.name, *parts))
 
-    def part(self, amount: int) -> int:
-        """Return its part of a limit: an equal share, and four standard deviations of what chance may send here in addition."""
+    def part(self, amount: int, cost: int = 1) -> int:
+        """Return its part of a limit.
+
+        It is an equal share, four standard deviations of what chance may send here in addition, and one upload, which may be
+        larger than the share.
+
+        Parameters
+        ----------
+        amount
+            Allowed in the whole app.
+        cost
+            Of one upload.
+        """
         share = -(-amount // self.among)
-        return share if self.among == 1 else min(amount, share + 4 * (isqrt(share) + 1))
+        return share if self.among == 1 else min(amount, share + 4 * isqrt(share * cost) + cost)
 
     def script(self, *names: str) -> Script:
         """Open a script, by the names of its parts."""
@@ -178,12 +191,13 @@ class Partition:
         remember
             A few bytes, returned for duplicates of the upload.
         cap
-            Most entries in the backlog.
+            Most entries in the backlog of all partitions, of which each has an equal part.
         ttl
             Seconds to remember the key, at least. It is remembered up to a day longer, so that its end does not show its
             beginning.
         limits
-            Limits that the upload counts for, in their order. If one is used up, the upload is not appended.
+            Limits that the upload counts for, in their order. If one is used up, the upload is not appended. Their keys are of
+            this partition.
         volumes
             Further limits. A duplicate, or an upload at a full backlog, does not count for these.
 
@@ -204,7 +218,7 @@ class Partition:
                 key,
                 lambda name: (
                     [self.stream, self._seen.base, *(limit.key for limit in all_limits)],
-                    [entry, *name, remember, cap, uploads.days(ttl), len(limits), *arguments(all_limits)],
+                    [entry, *name, remember, -(-cap // self.among), uploads.days(ttl), len(limits), *arguments(all_limits)],
                 ),
                 replicas=self._replicas,
             )
@@ -251,7 +265,9 @@ class Partition:
             if "BUSYGROUP" not in str(error):
                 raise
 
-    def commit(self, consumer: str, ids: Sequence[bytes], added: Deltas, now: int) -> list[bytes]:
+    def commit(
+        self, consumer: str, ids: Sequence[bytes], added: Deltas, now: int, files: Mapping[Stratum, str] | None = None
+    ) -> list[bytes]:
         """Add deltas and remove their entries, all or nothing. Expired or erased deltas are not added.
 
         Deltas of a sealed period are added to the first period that is not sealed. If this would block the store for long, it is
@@ -267,17 +283,23 @@ class Partition:
             Cells to add, to the tallies and the weight tallies of strata.
         now
             Unix time in seconds. Only the hour is stored, so that a tally of one report does not show its second.
+        files
+            Names of files of the archive that have the reports of these deltas, by stratum. Each is noted as its delta is added.
 
         Returns
         -------
         list of bytes
             Entries that this consumer no longer owns. If there are any, nothing was written.
         """
-        hour = now - now % _HOUR
+        hour, noted = now - now % _HOUR, {tallies.name(stratum): file for stratum, file in (files or {}).items()}
         if not deltas.fit(added):
-            return self.staging.commit(self.stream, GROUP, consumer, ids, deltas.pieces(added, hour))
+            pieces = [Piece("file", name, hour, "file", file) for name, file in noted.items()]
+            return self.staging.commit(self.stream, GROUP, consumer, ids, [*pieces, *deltas.pieces(added, hour)])
         keys = [self.stream, self.expired.key, self.erased.key, self.published.key]
         args: list[Any] = [GROUP, consumer, hour, len(ids), *ids]
+        for name, file in noted.items():
+            keys += [schema.ARCHIVED.of(self.name, name), schema.TALLY.of(self.name, name)]
+            args += [name, "file", file]
         for of, cells in added.items():
             stratum, kind = (of.stratum, schema.WEIGHTS) if isinstance(of, Weights) else (of, schema.TALLY)
             name = tallies.name(stratum)
@@ -305,7 +327,8 @@ class Partition:
 
     def bury(self, consumer: str, id_: bytes, reason: str) -> bool:
         """Move an entry that cannot be counted to the dead letters; return False if this consumer no longer owns it."""
-        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, _DEAD_LETTERS]))
+        cap = -(-_DEAD_LETTERS // self.among)
+        return bool(self._bury(keys=[self.stream, self.dead], args=[GROUP, consumer, id_, reason, cap]))
 
     def leave(self, consumer: str) -> bool:
         """Delete a consumer, unless it has entries pending, which would be lost."""

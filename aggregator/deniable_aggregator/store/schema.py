@@ -81,6 +81,8 @@ SEEN = Key(
 TALLY = Key("{app}:tally:*", "exact sums of randomised reports by metric, period and segment", _EXACT)
 TALLIES = Key("{app}:tallies:*", "which sums there are, with the hour in which each was last added to", _EXACT)
 WEIGHTS = Key("{app}:weights:*", "how many reports set how many bits, by metric, period and segment", _EXACT)
+ARCHIVE = Key("{app}:archive", "a random number, the name of its folder in the archive, if there is one", _FOR_GOOD)
+ARCHIVED = Key("{app}:archived:*", "random names of the archive's files, by metric, period and segment", _EXACT)
 SNAPSHOT = Key(
     "{app}:snapshot:*",
     "of a period that may be published before it closes: its exact sums as they were, which are published next",

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK", "Piece", "Staging", "digest"]
 
 _LIFE = 3600  # seconds after which unused staged data expire
+_PLACES = {"file": schema.ARCHIVED, "tally": schema.TALLY, "weights": schema.WEIGHTS}
 CHUNK = 1 << 20
 """Bytes of a string that are staged at once."""
 
@@ -39,13 +40,13 @@ class Piece(NamedTuple):
     Parameters
     ----------
     word
-        ``tally`` or ``weights``.
+        ``tally``, ``weights`` or ``file``.
     name
         Name of the stratum.
     now
         Unix time of the commit's hour.
     first, deltas
-        Arguments of ``add.lua``.
+        Arguments of ``add.lua``; or ``file``, and the name of a file of the archive.
     """
 
     word: str
@@ -73,7 +74,7 @@ class Staging:
         self._stage = Script(client, "stage")
         self._put = Script(client, "place", "put")
         self._decide = Script(client, "own", "decide")
-        self._apply = Script(client, "filed", "gone", "add", "apply")
+        self._apply = Script(client, "filed", "gone", "add", "note", "apply")
 
     @contextmanager
     def strings(self, values: Sequence[bytes]) -> Iterator[list[str]]:
@@ -169,9 +170,10 @@ class Staging:
             staged,
             schema.EXPIRED.of(self._app),
             schema.ERASED.of(self._app),
-            (schema.WEIGHTS if word == "weights" else schema.TALLY).of(self._app, name),
+            _PLACES[word].of(self._app, name),
             schema.TALLIES.of(self._app, name.partition("|")[0]),
             schema.PUBLISHED.of(self._app),
+            schema.TALLY.of(self._app, name),
         ]
         self._apply(keys, [number, header, name, now, first])
 

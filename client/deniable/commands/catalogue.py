@@ -149,6 +149,14 @@ CATALOGUE: dict[str, Entry] = {
             "deniable rappor associate --reports r.csv --variable page p.csv pages.txt --variable premium q.csv -",
         ),
     ),
+    "recount": Entry(
+        "count the reports of an archive again, and compare the tallies",
+        "archive",
+        (
+            f"deniable recount {_STORE} --archive /var/lib/deniable/archive",
+            f"deniable recount {_STORE} --archive s3://bucket/reports --metric plugin --executor dask://scheduler:8786",
+        ),
+    ),
     "registry": Entry(
         "check a metrics.toml, compare two, or sign one for devices",
         "",
@@ -201,7 +209,19 @@ CATALOGUE: dict[str, Entry] = {
 GROUPS: dict[str, tuple[str, ...]] = {
     "first steps": ("demo", "init", "serve"),
     "for your app": ("plan", "registry", "explain", "sent"),
-    "run the service": ("status", "doctor", "keys", "publish", "worker", "check-config", "dlq", "erase", "audit-log", "divide"),
+    "run the service": (
+        "status",
+        "doctor",
+        "keys",
+        "publish",
+        "worker",
+        "check-config",
+        "dlq",
+        "erase",
+        "recount",
+        "audit-log",
+        "divide",
+    ),
     "review and research": ("report", "account", "prove", "audit", "attack", "simulate", "rappor"),
 }
 """The commands in the order of the help, the most needed first."""

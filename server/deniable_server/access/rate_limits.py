@@ -20,7 +20,7 @@ from deniable_aggregator.store import schema
 from deniable_aggregator.store.limit import Excess, Limit, Limiter
 from deniable_server.access.addresses import Sources
 from deniable_server.http.problem import Problem
-from deniable_server.rates import Rate, Volume, parse, parse_volume
+from deniable_server.rates import parse, parse_volume
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,12 +142,22 @@ class Limits:
         if len(self._used_up) >= _MOST_USED_UP:
             self._used_up.clear()
         self._used_up[limit.key] = time.monotonic() + excess.ms / 1000
-        return _refusal(limit, excess.ms)
+        return self._refusal(limit, excess.ms)
+
+    def _refusal(self, limit: Limit, ms: int) -> Problem:
+        """Name the limit of the app, also where a partition counts for its part of it."""
+        if schema.RATE_BYTES.names(limit.key):
+            rule = f"uploads of this address may take {self._stored} of the store"
+        elif schema.RATE_KEY.names(limit.key):
+            rule = f"this key may make {self._key}"
+        else:
+            rule = f"this address may make {self._login if schema.RATE_LOGIN.names(limit.key) else self._source}"
+        return Problem(429, "rate_limited", f"{rule}; try again later", retry_after=-(-ms // 1000))
 
     def _recall(self, limits: Sequence[Limit]) -> None:
         for limit in limits:
             if ms := self._ms(limit):
-                raise _refusal(limit, ms)
+                raise self._refusal(limit, ms)
 
     def _ms(self, limit: Limit) -> int:
         """Return the milliseconds until the end of the window of a limit that is used up, or 0."""
@@ -177,13 +187,4 @@ class Limits:
 
 
 def _part(limit: Limit, partition: Partition | None) -> Limit:
-    return limit._replace(amount=partition.part(limit.amount)) if partition else limit
-
-
-def _refusal(limit: Limit, ms: int) -> Problem:
-    if schema.RATE_BYTES.names(limit.key):
-        rule = f"uploads of this address may take {Volume(limit.amount, limit.seconds)} of the store"
-    else:
-        who = "this key" if schema.RATE_KEY.names(limit.key) else "this address"
-        rule = f"{who} may make {Rate(limit.amount, limit.seconds)}"
-    return Problem(429, "rate_limited", f"{rule}; try again later", retry_after=-(-ms // 1000))
+    return limit._replace(amount=partition.part(limit.amount, limit.cost)) if partition else limit

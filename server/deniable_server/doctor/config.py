@@ -160,7 +160,7 @@ def _shown(environment: Mapping[str, str]) -> list[Shown]:
 
 def _told(name: str, text: str) -> str:
     """Return a value without its secrets."""
-    if name.endswith("_URL"):
+    if name.endswith("_URL") or (name == variables.ARCHIVE and "://" in text):
         return redacted(text) if text else ""
     if name not in _SECRET or not text:
         return text

@@ -14,7 +14,7 @@ from deniable_server.doctor.finding import Finding
 from deniable_server.settings import Keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from deniable.registry import Registry
     from deniable_aggregator.store import Client
@@ -39,6 +39,7 @@ def checks(settings: Settings, registry: Registry, client: Client) -> dict[str, 
     if settings.serves != "ingest":  # a server for uploads only cannot read releases
         found["releases"] = lambda: releases(registry, store)
         found["chores"] = lambda: chores(registry.app, faults.present(store))
+        found["archive"] = lambda: archive(registry.app, [each.archived.number() for each in store.partitions])
     return found
 
 
@@ -131,3 +132,12 @@ def chores(app: str, present: Mapping[str, str]) -> Finding:
     seen = "; ".join(f"{name} fails ({error})" for name, error in present.items())
     meaning = "what is named is not published, watched or deleted; nothing else is held up"
     return Finding("chores", "fault", seen, meaning, "the worker's log says when; look at that metric in the registry", app)
+
+
+def archive(app: str, numbers: Sequence[str | None]) -> Finding:
+    """Tell whether reports are kept after they are counted."""
+    folders = ", ".join(filter(None, numbers))
+    if not folders:
+        return Finding("archive", "ok", "none: a report is kept until it is counted", app=app)
+    seen = f"randomised reports of bits layouts are kept, until their exact sums are deleted, in these folders: {folders}"
+    return Finding("archive", "ok", seen, app=app)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from deniable_aggregator.process import running, variables
 from deniable_aggregator.store import Store, connect
+from deniable_aggregator.store.embedded import redacted
 from deniable_aggregator.store.errors import StoreError
 from deniable_server.access.key_file import KeyFile
 from deniable_server.doctor.pipeline import releases
@@ -48,6 +49,8 @@ def run(arguments: argparse.Namespace) -> int:
     served = Stack(settings, bind=arguments.bind, web_workers=arguments.web_workers, directory=arguments.data)
     with served as stack, running.keep(_running(settings, stack), arguments.data):
         print(f"Store:     {stack.origin}")
+        if archive := os.environ.get(variables.ARCHIVE):
+            print(f"Archive:   {redacted(archive) if '://' in archive else archive} (randomised reports are kept there)")
         print(f"Dashboard: {stack.url}/")
         for app, keys in kept.items():
             print(f"Read key:  {keys['read']}")

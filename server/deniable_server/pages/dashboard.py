@@ -1,4 +1,4 @@
-"""The dashboard: pages of what was published, made on the server. They need no script.
+"""The dashboard: pages of what was published, made on the server. They need no script; two have one for convenience.
 
 * ``GET /``: the metrics of an app, each with a preview
 * ``GET /m/<id>``: one metric, every value with its intervals
@@ -53,10 +53,11 @@ __all__ = ["blueprint"]
 
 blueprint = Blueprint("dashboard", __name__)
 
+_POLICY = (
+    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_SCRIPTED = ("index.html", "metric.html")  # they load static/pages.js
 _HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -71,6 +72,7 @@ _MOST_CARDS = 48
 @blueprint.after_request
 def _protect(response: Response) -> Response:
     response.headers.update(_HEADERS)
+    response.headers.setdefault("Content-Security-Policy", _POLICY)
     return response
 
 
@@ -362,7 +364,10 @@ def _page(name: str, status: int = 200, **context: Any) -> Response:
         "signed_in": visitor.is_signed_in(),
         "owner": "app" in context and visitor.is_owner(context["app"]),
     }
-    return make_response(render_template(name, **(shared | context)), status)
+    page = make_response(render_template(name, **(shared | context)), status)
+    if name in _SCRIPTED:
+        page.headers["Content-Security-Policy"] = f"{_POLICY}; script-src 'self'"
+    return page
 
 
 @blueprint.app_template_filter("span")

@@ -16,6 +16,14 @@ SERVERS = (
         "rewritten at least every hour, while a worker runs",
     ),
     Kept(
+        "files of the archive",
+        (
+            "only with DENIABLE_ARCHIVE: the randomised reports of bits layouts, by metric, period and segment; those of an "
+            "open period in a file for each commit, whose time is that of the commit; later all in random order"
+        ),
+        "as their exact sums, up to 25 hours longer; a folder of a store that was lost until the operator deletes it",
+    ),
+    Kept(
         "files of the audit log",
         "entries that were moved out of the store",
         "as the operator says ('deniable audit-log rotate --retain DAYS'); for ever without it",

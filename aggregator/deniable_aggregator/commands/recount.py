@@ -1,0 +1,164 @@
+"""The subcommand ``recount``: count the reports of an archive again, and compare them with the live tallies."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.errors import ConfigurationError
+from deniable_aggregator.commands import options
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+    from concurrent.futures import Executor
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from deniable.commands.parser import Run
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.archive.folder import Folder
+    from deniable_aggregator.store import Partition, Store
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["recount"]
+
+_TRIES = 3
+_NONE = "nothing of {} is archived: of an index layout the tally is the archive, and what was counted before is not archived"
+
+
+class _Read(NamedTuple):
+    """What a partition had of a stratum at one moment: names of files, and the cells of its tally."""
+
+    names: list[str]
+    cells: NDArray[np.int64]
+
+
+class _Recount(NamedTuple):
+    """A stratum of a partition, and its recount; None if a file is missing."""
+
+    read: _Read
+    counted: Tally | None
+
+
+def recount(parser: argparse.ArgumentParser) -> Run:
+    """``deniable recount --redis-url URL --app NAME --archive URL [--metric ID] [--executor NAME] [--files]``.
+
+    Exit status: 0 if every recount equals its live tally; 1 if one differs, or nothing is archived; 2 for a wrong configuration,
+    or an archive that cannot be read; 3 if the store cannot be used.
+    """
+    options.add(parser)
+    options.add_archive(parser, "where the files are")
+    parser.add_argument("--metric", default="", metavar="ID", help="only this metric (default: all)")
+    parser.add_argument("--files", action="store_true", help="count nothing; print where the files are that count, one a line")
+    parser.add_argument(
+        "--executor", default="process", metavar="NAME", help="process, or dask://HOST:PORT of a scheduler (default: process)"
+    )
+
+    @options.answered
+    def run(arguments: argparse.Namespace) -> int:
+        from deniable_aggregator.archive.errors import ArchiveError
+
+        stores = options.stores(options.environment(arguments), arguments.app)
+        if len(stores) > 1:
+            raise ConfigurationError("recount takes one --app at a time")
+        archive = options.archive(arguments)
+        if archive is None:
+            raise ConfigurationError("this needs --archive, or DENIABLE_ARCHIVE: where the worker's files are")
+        try:
+            return _run(stores[0], archive, arguments)
+        except ArchiveError as error:
+            raise ConfigurationError(f"--archive: its files cannot be read ({error})") from None
+
+    return run
+
+
+def _run(store: Store, archive: Folder, arguments: argparse.Namespace) -> int:
+    from deniable_aggregator.archive import executor
+    from deniable_aggregator.deletion.archived_files import folders_of
+
+    parts = list(folders_of(store, archive))
+    found = [dict(_archived(store, partition, folder, arguments.metric)) for partition, folder in parts]
+    if not any(found):
+        print(_NONE.format(arguments.metric or store.app), file=sys.stderr)
+        return 1
+    if arguments.files:
+        for (_, folder), reads in zip(parts, found, strict=True):
+            for stratum, read in reads.items():
+                for name in read.names:
+                    print(folder.address(folder.path(stratum, name)))
+        return 0
+    recounts: defaultdict[Stratum, list[_Recount]] = defaultdict(list)
+    with executor.start(arguments.executor) as workers:
+        for (partition, folder), reads in zip(parts, found, strict=True):
+            for stratum, each in _recounts(partition, folder, reads, workers):
+                recounts[stratum].append(each)
+    wrong = [_tell(stratum, some) for stratum, some in sorted(recounts.items())]
+    return int(any(wrong))
+
+
+def _archived(store: Store, partition: Partition, folder: Folder, metric: str) -> Iterator[tuple[Stratum, _Read]]:
+    """Read what is archived of a partition, by stratum."""
+    metrics = {metric} if metric else store.metrics.all() | {each.metric for each in folder.find()}
+    for each in sorted(metrics):
+        for stratum in partition.archived.names(sorted(partition.strata(each))):
+            yield stratum, _read(partition, stratum)
+
+
+def _read(partition: Partition, stratum: Stratum) -> _Read:
+    """Read a stratum while no part of a commit is being added."""
+    while True:
+        commits = partition.staging.settled(stratum.metric)
+        read = _Read(*partition.archived.read(stratum))
+        if commits is not None and commits == partition.staging.settled(stratum.metric):
+            return read
+        time.sleep(0.05)
+
+
+def _recounts(
+    partition: Partition, folder: Folder, found: dict[Stratum, _Read], workers: Executor
+) -> Iterator[tuple[Stratum, _Recount]]:
+    """Count the files of a partition, by stratum. What was mixed meanwhile is counted again."""
+    for left in reversed(range(_TRIES)):
+        again: dict[Stratum, _Read] = {}
+        for stratum, counted in _count(folder, found, workers).items():
+            now = _read(partition, stratum) if counted is None and left else found[stratum]
+            if now.names and now.names != found[stratum].names:
+                again[stratum] = now
+            else:
+                yield stratum, _Recount(found[stratum], counted)
+        if not again:
+            return
+        found = again
+
+
+def _count(folder: Folder, found: dict[Stratum, _Read], workers: Executor) -> dict[Stratum, Tally | None]:
+    from deniable_aggregator.archive import recount as files
+
+    sizes = {each.path: each.size for metric in {stratum.metric for stratum in found} for each in folder.find(metric)}
+    lots: dict[Stratum, list[list[str]]] = {}
+    for stratum, read in found.items():
+        paths = [folder.path(stratum, name) for name in read.names]
+        lots[stratum] = list(files.cut((path, sizes.get(path, 0)) for path in paths))
+    return files.count(folder, lots, workers, options.progress(sum(map(len, lots.values())), "lots of files"))
+
+
+def _tell(stratum: Stratum, recounts: list[_Recount]) -> bool:
+    """Print whether the recounts of a stratum equal the tallies, in each partition; return whether one does not."""
+    from deniable_aggregator import tally
+
+    files = sum(len(each.read.names) for each in recounts)
+    told = f"{stratum.metric} version {stratum.version}, {stratum.period}, segment {stratum.segment or 'none'}"
+    counted = [each.counted for each in recounts if each.counted is not None]
+    if len(counted) < len(recounts):
+        print(f"{told}: of {files:,} files some are missing")
+        return True
+    live = [tally.from_cells(one.layout, each.read.cells) for one, each in zip(counted, recounts, strict=True)]
+    verdict = (
+        "equal to the live tally" if counted == live else f"the live tally has {sum(each.n for each in live):,}, and differs"
+    )
+    print(f"{told}: {sum(each.n for each in counted):,} reports in {files:,} files, {verdict}")
+    return counted != live

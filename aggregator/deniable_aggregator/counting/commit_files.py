@@ -1,0 +1,114 @@
+"""Commit files: the reports of a commit, in the archive before they count.
+
+The commit notes the names of its files if and only if it counts. So the files that are noted have exactly the reports that were
+counted, whoever dies when. While the archive cannot be written nothing is counted, and the reports wait in the stream.
+"""
+
+from __future__ import annotations
+
+import logging
+from contextlib import suppress
+from itertools import starmap
+from typing import TYPE_CHECKING
+
+from deniable_aggregator.archive.errors import ArchiveError
+
+if TYPE_CHECKING:
+    from threading import Event
+
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.archive.folder import Folder
+    from deniable_aggregator.counting.batch_sums import Joined
+    from deniable_aggregator.store import Partition
+
+__all__ = ["LIFE_SECONDS", "CommitFiles"]
+
+log = logging.getLogger("deniable.worker")
+
+LIFE_SECONDS = 3600.0
+"""Seconds after which a commit needs new files: those that were not noted for a day are deleted."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
+
+
+class CommitFiles:
+    """Writes the files of a worker's commits.
+
+    Parameters
+    ----------
+    archive
+        Where they are written; None for nowhere.
+    """
+
+    def __init__(self, archive: Folder | None) -> None:
+        self._archive = archive
+        self._folders: dict[str, Folder] = {}  # by partition
+
+    def wait(self, stop: Event) -> None:
+        """Wait until the archive can be written, or for the stop. Batches that are read in vain too often are put aside."""
+        pauses = _Pauses(stop)
+        while self._archive and not stop.is_set():
+            try:
+                return self._archive.check()
+            except ArchiveError as error:
+                pauses.take(error)
+        return None
+
+    def forget(self) -> None:
+        """Forget the folders of partitions: if the store was emptied, they get others."""
+        self._folders.clear()
+
+    def write(self, partition: Partition, joined: Joined, stop: Event) -> dict[Stratum, str]:
+        """Write a file for each stratum of a ``bits`` layout, however long it takes.
+
+        Parameters
+        ----------
+        partition
+            Where they are counted.
+        joined
+            The payloads, by stratum and layout.
+        stop
+            When set, it gives up.
+
+        Returns
+        -------
+        dict
+            Names of the files, by stratum.
+
+        Raises
+        ------
+        ArchiveError
+            If they could not be written before the stop.
+        StoreError
+            If the store cannot be used.
+        """
+        kept = {stratum: (layout, payloads) for (stratum, layout), payloads in joined.items() if layout.kind == "bits"}
+        if not self._archive or not kept:
+            return {}
+        if partition.name not in self._folders:
+            self._folders[partition.name] = self._archive.of(partition.archived.begin())
+        folder, pauses = self._folders[partition.name], _Pauses(stop)
+        while True:
+            written: dict[Stratum, str] = {}
+            try:
+                for stratum, (layout, payloads) in kept.items():
+                    written[stratum] = folder.write(stratum, layout, payloads)
+            except ArchiveError as error:
+                with suppress(ArchiveError):
+                    folder.delete(starmap(folder.path, written.items()))
+                if pauses.take(error):
+                    raise
+            else:
+                return written
+
+
+class _Pauses:
+    """Pauses between tries, each longer than the one before."""
+
+    def __init__(self, stop: Event) -> None:
+        self._stop, self._next = stop, _FIRST_PAUSE
+
+    def take(self, error: ArchiveError) -> bool:
+        """Tell about a failure, and wait; return whether to stop."""
+        pause, self._next = self._next, min(2 * self._next, _LONGEST_PAUSE)
+        log.error("the archive cannot be used (%s), so nothing is counted; trying again in %.1f s", error, pause)
+        return self._stop.wait(pause)

@@ -1,0 +1,204 @@
+"""Files of the archive: they are mixed, and those that the store does not name are deleted.
+
+Each commit has a file of its own, whose time tells when its reports were counted. Once an hour such files are mixed: their
+reports are written to new ones, in which the order is lost, and the former ones are deleted. When a period is closed, all of its
+files are mixed, but only if their recount equals the tally.
+
+The store names the files that count. A worker that died before its commit, or data that were deleted, leave others behind. They
+are deleted a day later, or at once if their metric was erased.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from deniable.registry import period
+from deniable_aggregator import tally
+from deniable_aggregator.archive import mixture
+from deniable_aggregator.archive.errors import ArchiveError, MissingFileError, RecountDiffersError
+from deniable_aggregator.archive.folder import COMMITS, HOURS
+from deniable_aggregator.counting.faults import Faults
+from deniable_aggregator.deletion.erase import Erased
+from deniable_aggregator.deletion.retention import longest_graces
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from deniable.registry import Registry
+    from deniable.wire.report import Stratum
+    from deniable_aggregator.archive.folder import Folder, Found
+    from deniable_aggregator.publish.publisher import Publisher
+    from deniable_aggregator.store import Partition, Store
+    from deniable_aggregator.tally import Tally
+
+__all__ = ["EVERY_SECONDS", "ArchivedFiles", "erase", "folders_of"]
+
+EVERY_SECONDS = 3600.0
+"""Seconds between searches."""
+
+_ORPHAN_SECONDS = 86_400  # a file that no commit has noted for so long is noted by none: a worker writes it anew after an hour
+
+
+class _Listed(NamedTuple):
+    """What a partition has in the archive: where, and the files of each metric."""
+
+    partition: Partition
+    folder: Folder
+    files: dict[str, list[Found]]
+
+
+class ArchivedFiles:
+    """Mixes and deletes files of one app.
+
+    Parameters
+    ----------
+    store
+        Where the app is counted.
+    registry
+        Its metrics.
+    publisher
+        Knows what is counted.
+    archive
+        The archive.
+    faults
+        Records a metric that fails, while the others continue.
+    """
+
+    def __init__(
+        self, store: Store, registry: Registry, publisher: Publisher, archive: Folder, *, faults: Faults | None = None
+    ) -> None:
+        self._store, self._publisher, self._faults = store, publisher, faults or Faults(store)
+        self._graces, self._archive = longest_graces(registry), archive
+        self._left: Iterator[None] | None = None  # the rest of the present search
+        self._differing: dict[tuple[str, Stratum], list[str]] = {}  # files whose recount differs, by partition
+
+    def run(self) -> bool:
+        """Do what is due of the next period. Counting waits for one period at a time only.
+
+        Returns
+        -------
+        bool
+            Whether there is more to do.
+        """
+        left, self._left = self._left, None
+        left = left or self._due(self._store.now())
+        for _ in left:
+            self._left = left
+            return True
+        return False
+
+    def tidy(self, now: float) -> None:
+        """Do all that is due.
+
+        Parameters
+        ----------
+        now
+            Unix time in seconds.
+        """
+        for _ in self._due(now):
+            pass
+
+    def _due(self, now: float) -> Iterator[None]:
+        """Do what is due, metric by metric and period by period."""
+        # Files are listed before the names are read, so that one that is noted meanwhile is not deleted.
+        folders = [_listed(partition, folder) for partition, folder in folders_of(self._store, self._archive)]
+        drained = self._publisher.drained(now)
+        erased = Erased(self._store.erased.all())
+        for metric in sorted({each for folder in folders for each in folder.files}):
+            with self._faults.alone("archive", metric):
+                yield from self._mixed(folders, metric, drained - self._graces[metric].total_seconds())
+            for each in folders:
+                _sweep(each, metric, now - _ORPHAN_SECONDS, erased)
+            yield
+
+    def _mixed(self, folders: Sequence[_Listed], metric: str, closed: float) -> Iterator[None]:
+        """Mix the commits of the last hour, and the files of each closed period; one that fails does not affect the rest."""
+        failed = None
+        for partition, folder, _ in folders:
+            for stratum, names in _noted(partition, metric).items():
+                end = period.end(stratum.period)
+                try:
+                    if commits := sorted(name for name in names if name.startswith(COMMITS)):
+                        _exchange(partition, folder, stratum, commits)
+                    if end and end.timestamp() < closed and any(name.startswith((COMMITS, HOURS)) for name in names):
+                        self._mix(partition, folder, stratum)
+                except ArchiveError as error:
+                    failed = error
+                yield
+        if failed:
+            raise failed
+
+    def _mix(self, partition: Partition, folder: Folder, stratum: Stratum) -> None:
+        """Mix all files of a closed period."""
+        commits = partition.staging.settled(stratum.metric)
+        names, cells = partition.archived.read(stratum)
+        if commits is None or commits != partition.staging.settled(stratum.metric) or not names:
+            return  # a part of a commit was read, or it was erased
+        if self._differing.get((partition.name, stratum)) == names:
+            raise RecountDiffersError
+        with folder.read(folder.path(stratum, names[0])) as (head, _):
+            counted = tally.from_cells(head.layout, cells)
+        try:
+            _exchange(partition, folder, stratum, names, counted)
+        except RecountDiffersError:
+            self._differing[partition.name, stratum] = names
+            raise
+
+
+def folders_of(store: Store, archive: Folder) -> Iterator[tuple[Partition, Folder]]:
+    """Return the partitions that have files in an archive, and where these are."""
+    for partition in store.partitions:
+        if number := partition.archived.number():
+            yield partition, archive.of(number)
+
+
+def _listed(partition: Partition, folder: Folder) -> _Listed:
+    return _Listed(partition, folder, {metric: list(files) for metric, files in groupby(folder.find(), attrgetter("metric"))})
+
+
+def _sweep(listed: _Listed, metric: str, before: float, erased: Erased) -> None:
+    """Delete files that the store does not name: those written before a time, and all of what was erased."""
+    partition, folder, files = listed
+    if partition.staging.settled(metric) is None:
+        return  # a commit is decided whose files are not noted yet
+    noted = {folder.path(stratum, name) for stratum, names in _noted(partition, metric).items() for name in names}
+    orphans = [each for each in files.get(metric, ()) if each.path not in noted]
+    folder.delete(each.path for each in orphans if each.changed < before or erased.has(metric, each.version))
+
+
+def _noted(partition: Partition, metric: str) -> dict[Stratum, set[str]]:
+    return partition.archived.names(list(partition.strata(metric)))
+
+
+def _exchange(partition: Partition, folder: Folder, stratum: Stratum, former: list[str], counted: Tally | None = None) -> None:
+    """Note mixed files in place of others, unless another worker was faster, and delete those that do not count."""
+    try:
+        mixed = mixture.write(folder, stratum, former, counted)
+    except MissingFileError:
+        if partition.archived.names([stratum]).get(stratum, set()).issuperset(former):
+            raise
+        return
+    useless = former if partition.archived.exchange(stratum, former, mixed) else mixed
+    folder.delete(folder.path(stratum, name) for name in useless)
+
+
+def erase(store: Store, archive: Folder, metric: str, version: int | None) -> int:
+    """Delete the files of a metric, or of a version of it; return how many there were.
+
+    Parameters
+    ----------
+    store
+        Where it is marked as erased.
+    archive
+        The archive.
+    metric, version
+        As in `Removal`.
+    """
+    deleted = 0
+    for _, folder in folders_of(store, archive):
+        found = [each.path for each in folder.find(metric) if version in (None, each.version)]
+        folder.delete(found)
+        deleted += len(found)
+    return deleted

@@ -1,0 +1,78 @@
+// What pages do beside what they say. Without this nothing is missing. Nothing is sent and nothing is kept.
+"use strict";
+
+// The list of metrics: while somebody types, cards without these words go. It needs all metrics; else the server looks for them.
+const list = document.querySelector(".cards[data-all]");
+const form = document.querySelector("form.search");
+if (list && form) {
+  const said = document.createElement("span");
+  said.setAttribute("role", "status");
+  form.append(said);
+  const cards = [...list.children].map((card) => {
+    const parts = card.querySelectorAll("h2, .description, .owner");
+    return { card, text: [...parts].map((part) => part.textContent).join(" ").toLowerCase() };
+  });
+  form.elements.q.addEventListener("input", (event) => {
+    const words = event.target.value.toLowerCase().split(/\s+/);
+    for (const { card, text } of cards) card.hidden = !words.every((word) => text.includes(word));
+    const left = cards.filter(({ card }) => !card.hidden).length;
+    said.textContent = left < cards.length ? `${left} of ${cards.length} metrics` : "";
+  });
+}
+
+// A metric over time: the period under the pointer, or the one that arrow keys go to, is told above the picture,
+// as in the table below.
+const STEPS = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1, Home: -Infinity, End: Infinity };
+
+const rows = [...document.querySelectorAll(".periods tbody tr")].reverse();
+
+document.querySelectorAll(".courses .course").forEach((picture, column) => {
+  const marks = [...picture.querySelectorAll("circle")];
+  const places = marks.map((mark) => parseFloat(mark.getAttribute("cx")));
+  const texts = places.map((place) => {
+    const { cells } = rows[Math.floor((place * rows.length) / 100)];
+    return `${cells[0].textContent}: ${cells[column + 1].textContent}`;
+  });
+  const caption = picture.closest("figure").querySelector("figcaption");
+  const told = document.createElement("span");
+  told.className = "told";
+  caption.append(told);
+  let at = marks.length - 1;
+
+  const go = (to) => {
+    marks[at].classList.remove("at");
+    at = Math.min(Math.max(to, 0), marks.length - 1);
+    picture.setAttribute("aria-valuenow", at + 1);
+    picture.setAttribute("aria-valuetext", texts[at]);
+  };
+  const show = (to) => {
+    go(to);
+    marks[at].classList.add("at");
+    told.textContent = texts[at];
+  };
+  const hide = () => {
+    marks[at].classList.remove("at");
+    told.textContent = "";
+  };
+  const follow = (event) => {
+    const box = picture.getBoundingClientRect();
+    const x = (100 * (event.clientX - box.left)) / box.width;
+    show(places.reduce((best, place, i) => (Math.abs(place - x) < Math.abs(places[best] - x) ? i : best), 0));
+  };
+
+  picture.removeAttribute("aria-hidden");
+  const attributes = { role: "slider", tabindex: 0, "aria-valuemin": 1, "aria-valuemax": marks.length };
+  for (const [name, value] of Object.entries(attributes)) picture.setAttribute(name, value);
+  picture.setAttribute("aria-label", `${caption.querySelector("bdi").textContent} over time`);
+  go(at);
+  picture.addEventListener("pointerdown", follow);
+  picture.addEventListener("pointermove", follow);
+  picture.addEventListener("pointerleave", hide);
+  picture.addEventListener("focus", () => show(at));
+  picture.addEventListener("blur", hide);
+  picture.addEventListener("keydown", (event) => {
+    if (!(event.key in STEPS)) return;
+    event.preventDefault();
+    show(at + STEPS[event.key]);
+  });
+});

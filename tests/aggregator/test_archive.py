@@ -1,0 +1,284 @@
+"""The archive: files that tell no order, and a recount of them on any executor."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from stat import S_IMODE
+
+import numpy as np
+import pytest
+
+from deniable.errors import ConfigurationError
+from deniable.wire.layout import Layout
+from deniable.wire.report import Stratum
+from deniable_aggregator import tally
+
+parquet = pytest.importorskip("pyarrow.parquet")
+
+from deniable_aggregator.archive import executor, mixture, recount  # noqa: E402
+from deniable_aggregator.archive.errors import ArchiveError, MissingFileError, RecountDiffersError  # noqa: E402
+from deniable_aggregator.archive.file import Head  # noqa: E402
+from deniable_aggregator.archive.folder import COMMITS, HOURS, PERIOD, Folder  # noqa: E402
+
+WIDE = Layout(64, 12, "bits")
+PLUGIN = Stratum("ui.plugin", 2, "f" * 16, "2026-11-21", "platform=linux,version=2.4+x")
+NOBODY = "a" * 32
+KINDS = (COMMITS, HOURS, PERIOD)
+
+
+def reports(n, layout=WIDE, seed=1):
+    """Draw reports of a layout."""
+    rng = np.random.default_rng(seed)
+    rows, bits = rng.integers(0, layout.rows, n), rng.integers(0, 1 << layout.width, n)
+    return b"".join(layout.pack(int(row), int(content)) for row, content in zip(rows, bits, strict=True))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(str(tmp_path / "archive"), NOBODY)
+
+
+def write(folder, payloads, kind=COMMITS, *, stratum=PLUGIN, layout=WIDE):
+    return folder.write(stratum, layout, payloads, kind)
+
+
+def lots(folder, stratum, names):
+    return {stratum: list(recount.cut((folder.path(stratum, name), 1) for name in names))}
+
+
+def test_a_file_has_the_reports_and_tells_what_they_are(folder):
+    """Its column and its head say all that a count needs; there is nothing else in it."""
+    payloads = reports(1000)
+    path = folder.path(PLUGIN, write(folder, payloads))
+    with folder.read(path) as (head, groups):
+        assert head == Head(PLUGIN, WIDE)
+        assert tally.count(WIDE, b"".join(groups)) == tally.count(WIDE, payloads)
+    told = parquet.ParquetFile(folder.address(path))
+    column = told.metadata.row_group(0).column(0)
+    assert told.schema_arrow.names == ["payload"]
+    assert (column.compression, column.statistics, column.has_dictionary_page) == ("ZSTD", None, False)
+
+
+def test_reports_that_end_in_zeros_are_kept(folder):
+    """A payload's last bytes may be zero; so may all of them."""
+    payloads = bytes(3) + b"\1\0\0" + b"\0\1\0" + bytes(3)
+    with folder.read(folder.path(PLUGIN, write(folder, payloads))) as (_, groups):
+        assert b"".join(groups) == bytes(6) + b"\0\1\0" + b"\1\0\0"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_does_not_tell_the_order(folder, kind):
+    """The same reports make the same file, in whatever order they came."""
+    payloads = reports(500)
+    turned = b"".join(payloads[at : at + 3] for at in reversed(range(0, len(payloads), 3)))
+    one, two = (folder.path(PLUGIN, write(folder, each, kind)) for each in (payloads, turned))
+    assert payloads != turned
+    assert Path(folder.address(one)).read_bytes() == Path(folder.address(two)).read_bytes()
+
+
+def test_paths_tell_the_period_of_closed_files_only(folder):
+    """Files are found by metric, whatever stands in their segment; names are random."""
+    commit, hour, closed = (write(folder, b"\1\0\0", kind) for kind in KINDS)
+    found = {each.name: each for each in folder.find()}
+    assert set(found) == {commit, hour, closed}
+    assert {(each.metric, each.version) for each in found.values()} == {("ui.plugin", 2)}
+    assert "2026" not in found[commit].path + found[hour].path
+    assert f"/period=2026-11-21/segment=platform%3Dlinux%2Cversion%3D2.4%2Bx/{closed}.parquet" in found[closed].path
+    assert all(folder.path(PLUGIN, name) == each.path for name, each in found.items())
+    assert (len(folder.find("ui.plugin")), folder.find("ui")) == (3, [])
+    with pytest.raises(MissingFileError, match="is the disk"):
+        folder.of("b").find()
+
+
+def test_other_files_are_left_alone(folder, tmp_path):
+    """What somebody else put there is not of the archive."""
+    name = write(folder, b"\1\0\0")
+    place = tmp_path / "archive" / NOBODY
+    for path in ("x.parquet", "README", "ui.plugin/x.parquet", "ui.plugin/2-f/commits/mine.parquet", "ui.plugin/two-f/commits/x"):
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text("mine")
+    assert [each.name for each in folder.find()] == [name]
+
+
+def test_only_the_owner_may_read(folder, tmp_path):
+    """Folders that are made here are closed to others."""
+    write(folder, b"\1\0\0")
+    made = [path for path in (tmp_path / "archive", *(tmp_path / "archive").rglob("*")) if path.is_dir()]
+    assert len(made) == 5
+    assert {S_IMODE(path.stat().st_mode) for path in made} == {0o700}
+
+
+def test_what_is_deleted_leaves_no_folder(folder, tmp_path):
+    """Empty folders would tell of a metric that was erased."""
+    paths = [folder.path(PLUGIN, write(folder, b"\1\0\0", kind)) for kind in KINDS]
+    folder.delete([*paths, "gone/1-f/commits/x.parquet"])
+    assert list((tmp_path / "archive" / NOBODY).iterdir()) == []
+    with pytest.raises(MissingFileError), folder.read(paths[0]):
+        pass
+
+
+def test_an_archive_in_another_place():
+    """Whatever fsspec speaks, the archive speaks."""
+    pytest.importorskip("fsspec")
+    folder = Folder("fsspec+memory://reports", NOBODY)
+    payloads = reports(50)
+    folder.check()
+    path = folder.path(PLUGIN, write(folder, payloads))
+    with folder.read(path) as (_, groups):
+        assert tally.count(WIDE, b"".join(groups)) == tally.count(WIDE, payloads)
+    assert [each.path for each in folder.find()] == [path]
+    folder.delete([path])
+    assert folder.find() == []
+
+
+def test_an_address_shows_no_secret():
+    """Other programs have keys of their own; what is printed may be kept."""
+    for user, more in (("id:se/cret@", "/?region=eu-west-1"), ("", "?region=eu-west-1"), ("", "")):
+        folder = Folder("/var/archive", NOBODY)
+        folder.url = f"s3://{user}bucket/reports{more}"
+        assert folder.address("x/y.parquet") == f"s3://bucket/reports/{NOBODY}/x/y.parquet"
+    assert Folder("/var/archive", NOBODY).address("x") == f"/var/archive/{NOBODY}/x"
+
+
+def test_what_cannot_be_used_is_said(tmp_path):
+    """A URL of no known kind is refused at once; a place that cannot be written, when it is tried."""
+    for url in ("nothing://x", "fsspec+nothing://x"):
+        with pytest.raises(ConfigurationError, match="DENIABLE_ARCHIVE"):
+            Folder(url)
+    (tmp_path / "file").write_text("")
+    broken = Folder(str(tmp_path / "file"), NOBODY)
+    with pytest.raises(ArchiveError):
+        broken.check()
+
+
+def test_a_place_that_is_away_is_no_wrong_setting(monkeypatch):
+    """It may come back: whoever uses it meanwhile is told."""
+
+    def unreachable(*_):
+        raise OSError("the bucket's region cannot be told: id:secret")
+
+    monkeypatch.setattr("deniable_aggregator.archive.folder._place", unreachable)
+    away = Folder("s3://id:secret@reports", NOBODY)
+    for use in (away.check, away.find, lambda: away.delete(["x"]), lambda: write(away, b"\1\0\0")):
+        with pytest.raises(ArchiveError) as told:
+            use()
+        assert str(told.value) == "OSError"
+
+
+def test_files_are_cut_into_lots():
+    """No lot has too many bytes or files, and none is empty."""
+    assert list(recount.cut([])) == []
+    assert [len(lot) for lot in recount.cut((str(n), 1) for n in range(600))] == [256, 256, 88]
+    assert list(recount.cut([("a", 1 << 40), ("b", 1), ("c", 1 << 25), ("d", 1 << 26)])) == [["a"], ["b", "c"], ["d"]]
+
+
+def counted(folder, wanted, run):
+    done = []
+    found = recount.count(folder, wanted, run, lambda: done.append(1))
+    assert len(done) == sum(map(len, wanted.values()))
+    return found
+
+
+@pytest.fixture
+def archived(folder):
+    """Two strata in several files, and what a count of them must give."""
+    other = PLUGIN._replace(segment="")
+    names = {
+        stratum: [write(folder, reports(300, seed=seed), stratum=stratum) for seed in range(3)] for stratum in (PLUGIN, other)
+    }
+    wanted = {stratum: [[folder.path(stratum, name)] for name in some] for stratum, some in names.items()}
+    expected = tally.count(WIDE, b"".join(reports(300, seed=seed) for seed in range(3)))
+    return wanted, dict.fromkeys(names, expected)
+
+
+def test_a_recount_equals_the_tally(folder, archived):
+    """Cell by cell, in other processes."""
+    wanted, expected = archived
+    with executor.start() as run:
+        assert counted(folder, wanted, run) == expected
+
+
+def test_a_missing_file_is_no_recount(folder, archived):
+    """Of a stratum that lost a file nothing is told; of others all."""
+    wanted, expected = archived
+    folder.delete(wanted[PLUGIN][1])
+    with ThreadPoolExecutor(1) as run:
+        assert counted(folder, wanted, run) == expected | {PLUGIN: None}
+
+
+def test_a_recount_on_dask(folder, archived):
+    """A cluster of Dask counts the same."""
+    distributed = pytest.importorskip("distributed")
+    wanted, expected = archived
+    with (
+        distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster,
+        executor.start(cluster.scheduler_address.replace("tcp://", "dask://")) as run,
+    ):
+        assert counted(folder, wanted, run) == expected
+
+
+@pytest.mark.parametrize("name", ["", "dask", "ray://localhost:1", "processes"])
+def test_an_unknown_executor_is_refused(name):
+    """The message names the two that there are."""
+    with pytest.raises(ConfigurationError, match="process or dask://HOST:PORT"), executor.start(name):
+        pass
+
+
+@pytest.mark.parametrize("size", [1 << 30, 500])
+def test_a_mixture_has_all_reports_in_random_files(folder, monkeypatch, size):
+    """As many files as are needed; with several, a report is in any of them."""
+    monkeypatch.setattr(mixture, "_BYTES", size)
+    monkeypatch.setattr(mixture, "_SOME", 64)
+    some = [reports(200, seed=seed) for seed in range(4)]
+    expected = tally.count(WIDE, b"".join(some))
+    made = mixture.write(folder, PLUGIN, [write(folder, each) for each in some], expected)
+    assert len(made) == (1 if size > 500 else 5)
+    with ThreadPoolExecutor(1) as run:
+        assert counted(folder, lots(folder, PLUGIN, made), run) == {PLUGIN: expected}
+    if len(made) > 1:  # each file has some of each commit's reports
+        first = {some[0][at : at + 3] for at in range(0, len(some[0]), 3)}
+        for name in made:
+            with folder.read(folder.path(PLUGIN, name)) as (_, groups):
+                there = b"".join(groups)
+            assert 20 < len({there[at : at + 3] for at in range(0, len(there), 3)} & first) < 70
+
+
+def test_a_mixture_of_too_few_or_too_many_reports_is_refused(folder):
+    """It is written only if the recount equals the tally, in every cell."""
+    names = [write(folder, reports(200, seed=seed)) for seed in range(3)]
+    expected = tally.count(WIDE, b"".join(reports(200, seed=seed) for seed in range(3)))
+    for some in (names[:2], [*names, names[0]]):
+        with pytest.raises(RecountDiffersError):
+            mixture.write(folder, PLUGIN, some, expected)
+    same_number = tally.count(WIDE, reports(600, seed=9))
+    with pytest.raises(RecountDiffersError):
+        mixture.write(folder, PLUGIN, names, same_number)
+    other = Layout(64, 13, "bits")
+    with pytest.raises(RecountDiffersError):
+        mixture.write(folder, PLUGIN, names, tally.empty(other))
+    names.append(write(folder, reports(1, other), layout=other))
+    with pytest.raises(RecountDiffersError):
+        mixture.write(folder, PLUGIN, names)
+    assert {each.name for each in folder.find()} == set(names)
+
+
+PAGE = (Path(__file__).parents[2] / "docs" / "archive.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("program", ["duckdb", "polars"])
+def test_other_programs_count_the_same(folder, tmp_path, monkeypatch, program):
+    """What the page shows for them counts each bit as the recount does."""
+    pytest.importorskip(program)
+    layout = Layout(1, 12, "bits")
+    names = [write(folder, reports(500, layout, seed), PERIOD, layout=layout) for seed in range(3)]
+    (tmp_path / "files.txt").write_text("\n".join(folder.address(folder.path(PLUGIN, name)) for name in names))
+    monkeypatch.chdir(tmp_path)
+    told = {}
+    shown = re.search(rf"^```python\nimport {program}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)[0]
+    exec(shown.removeprefix("```python").removesuffix("```"), told)
+    found = told["counts"]
+    counts = [number for _, number in found] if program == "duckdb" else list(found.row(0))
+    assert counts == tally.count(layout, b"".join(reports(500, layout, seed) for seed in range(3))).counts[0].tolist()
+    assert len(shown.splitlines()) <= 13

@@ -1,0 +1,603 @@
+"""An archive beside a store: what is counted is in it, once, and what is deleted leaves it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import redis
+
+from deniable import mechanisms, registry
+from deniable.cli import main
+from deniable.declared import fingerprint
+from deniable.wire.report import Stratum
+from deniable_aggregator.counting.worker import Worker, WorkerSettings
+from deniable_aggregator.deletion.retention import Retention
+from deniable_aggregator.publish.publisher import Publisher
+from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, schema
+from deniable_aggregator.store.batch import Group
+
+pytest.importorskip("pyarrow")
+
+from deniable_aggregator.archive.errors import ArchiveError
+from deniable_aggregator.archive.folder import HOURS, Folder
+from deniable_aggregator.archive.recount import count_files
+from deniable_aggregator.deletion import archived_files
+
+DAY = 86_400
+ENDED = 1_795_305_600  # 2026-11-22, when the period of the day before is over
+CLOSED = ENDED + 3 * DAY
+TODAY, TOMORROW = "2026-11-21", "2026-11-22"
+
+REGISTRY = """
+format = 1
+app = "shop"
+
+[segments]
+platform = ["linux", "macos"]
+
+[publication]
+min_reports = 10
+grace = "3d"
+
+[retention]
+tallies = 10
+releases = 20
+
+[metrics.theme]
+type = "categorical"
+values = ["light", "dark", "system"]
+epsilon = 1.0
+mechanism = "oue"
+segments = ["platform"]
+description = "Which theme"
+owner = "design@shop.example"
+
+[metrics.export]
+type = "boolean"
+epsilon = 1.0
+description = "Whether it was exported"
+owner = "core@shop.example"
+"""
+
+
+class Shop:
+    """An app on a real store, with an archive."""
+
+    def __init__(self, client, folder):
+        self.redis = client
+        self.registry = registry.parse(REGISTRY)
+        self.store = Store(client, "shop")
+        self.publisher = Publisher(self.store, self.registry)
+        self.retention = Retention(self.store, self.registry, self.publisher)
+        self.archive = Folder(str(folder))
+        self.files = archived_files.ArchivedFiles(self.store, self.registry, self.publisher, self.archive)
+        self.sent = 0
+
+    @property
+    def partition(self):
+        (only,) = self.store.partitions
+        return only
+
+    @property
+    def folder(self):
+        return self.archive.of(self.partition.archived.number())
+
+    def of(self, metric="theme", period=TODAY, segment=""):
+        declared = self.registry.metrics[metric]
+        return Stratum(metric, declared.version, fingerprint(declared, mechanisms.of(declared).canonical), period, segment)
+
+    def layout(self, metric="theme"):
+        return mechanisms.of(self.registry.metrics[metric]).layout
+
+    def send(self, n=20, *strata):
+        """Send a batch of n random reports of each stratum."""
+        groups = []
+        for stratum in strata or (self.of(),):
+            self.sent += 1
+            layout = self.layout(stratum.metric)
+            most = 1 << layout.width if layout.kind == "bits" else layout.width
+            drawn = np.random.default_rng(self.sent).integers(0, most, n)
+            groups.append(Group(stratum, layout, b"".join(layout.pack(0, int(each)) for each in drawn)))
+        key = f"upload {self.sent}"
+        assert self.store.append(batch.encode(groups), key=key, remember=b"-", cap=10_000, ttl=60).outcome == "appended"
+
+    def count(self, *, archive=True, **settings):
+        worker = Worker([self.store], WorkerSettings(**settings), archive=self.archive if archive else None)
+        worker.run(threading.Event(), burst=True)
+        return worker
+
+    def names(self, stratum=None):
+        return self.partition.archived.names([stratum or self.of()]).get(stratum or self.of(), set())
+
+    def found(self, metric=""):
+        return {each.name for each in self.folder.find(metric)}
+
+    def equal(self, stratum=None):
+        """Return whether the recount of the noted files equals the tally, and is not empty."""
+        stratum = stratum or self.of()
+        paths = [self.folder.path(stratum, name) for name in self.names(stratum)]
+        counted = self.store.read(self.layout(stratum.metric), [stratum])
+        return counted.n > 0 and count_files(self.folder.url, self.folder.number, paths) == counted
+
+    def age(self, seconds):
+        """Let all files be older."""
+        for path in Path(self.archive.url).rglob("*.parquet"):
+            os.utime(path, (time.time() - seconds,) * 2)
+
+
+@pytest.fixture
+def shop(real_redis, tmp_path):
+    return Shop(real_redis, tmp_path / "archive")
+
+
+@pytest.mark.cluster_too
+@pytest.mark.both_stores
+@pytest.mark.parametrize("at_once", [1 << 20, 0])
+def test_what_is_counted_is_archived(shop, monkeypatch, at_once):
+    """A file for each commit and stratum of bits, noted as it counts; of an index nothing. So it is in pieces, too."""
+    monkeypatch.setattr(deltas, "AT_ONCE", at_once)
+    linux = shop.of(segment="platform=linux")
+    for _ in range(5):
+        shop.send(20, shop.of(), linux, shop.of("export"))
+    worker = shop.count(batch=2)
+    assert worker.counted == 300
+    assert (len(shop.names()), len(shop.names(linux)), shop.names(shop.of("export"))) == (3, 3, set())
+    assert shop.found() == shop.names() | shop.names(linux)
+    assert shop.equal()
+    assert shop.equal(linux)
+
+
+def test_without_an_archive_nothing_is_kept(shop):
+    """It is off unless it is asked for: the store has no key of it."""
+    shop.send()
+    shop.count(archive=False)
+    assert not {schema.find(key.decode(), "shop") for key in shop.redis.scan_iter()} & {schema.ARCHIVE, schema.ARCHIVED}
+    assert not Path(shop.archive.url).exists()
+    shop.files.tidy(CLOSED + 1)
+
+
+@pytest.mark.parametrize("at_once", [1 << 20, 0])
+def test_a_stratum_is_archived_as_a_whole_or_not_at_all(shop, monkeypatch, at_once):
+    """What had been counted before there was an archive is not archived from the middle on; the next period is."""
+    monkeypatch.setattr(deltas, "AT_ONCE", at_once)
+    shop.send()
+    shop.count(archive=False)
+    shop.send(20, shop.of(), shop.of(period=TOMORROW))
+    shop.count()
+    assert shop.names() == set()
+    assert shop.equal(shop.of(period=TOMORROW))
+
+
+@pytest.mark.parametrize("at_once", [1 << 20, 0])
+def test_late_reports_are_archived_where_they_count(shop, monkeypatch, at_once):
+    """Reports of a sealed period count in the next one; their file is noted there."""
+    monkeypatch.setattr(deltas, "AT_ONCE", at_once)
+    shop.store.seal(shop.of()[:3], TOMORROW)
+    shop.send(20, shop.of())
+    shop.send(20, shop.of(period=TOMORROW))
+    shop.count(batch=1)
+    assert shop.names() == set()
+    assert len(shop.names(shop.of(period=TOMORROW))) == 2
+    assert shop.equal(shop.of(period=TOMORROW))
+
+
+def test_a_commit_that_did_not_count_leaves_files_that_do_not_count(shop, monkeypatch):
+    """Another worker took a batch over meanwhile: what it does not own, and its file, are left."""
+    for _ in range(3):
+        shop.send()
+    commit, stalls = Partition.commit, iter([True])
+
+    def stalled_commit(self, consumer, ids, *more):
+        if next(stalls, False):
+            self._client.xclaim(self.stream, GROUP, "gone", 0, ids[:1])
+        return commit(self, consumer, ids, *more)
+
+    monkeypatch.setattr(Partition, "commit", stalled_commit)
+    assert shop.count(batch=3).counted == 40
+    assert (len(shop.names()), len(shop.found())) == (1, 2)
+    assert shop.equal()
+    shop.files.tidy(time.time())
+    assert len(shop.found()) == 2
+    shop.age(DAY + 60)
+    shop.files.tidy(time.time())
+    assert shop.found() == shop.names()
+
+
+def test_a_commit_whose_answer_is_lost_is_archived_once(shop, monkeypatch):
+    """It is sent again with the same files, which are noted already."""
+    shop.send()
+    commit, losses = Partition.commit, iter([True])
+
+    def lossy_commit(self, *arguments):
+        stale = commit(self, *arguments)
+        if next(losses, False):
+            raise redis.ConnectionError("the answer is lost")
+        return stale
+
+    monkeypatch.setattr(Partition, "commit", lossy_commit)
+    shop.count()
+    assert len(shop.names()) == 1
+    assert shop.found() == shop.names()
+    assert shop.equal()
+
+
+def test_a_commit_that_waited_long_has_new_files(shop, monkeypatch):
+    """Files that could be taken for orphans by now are not noted."""
+    monkeypatch.setattr("deniable_aggregator.counting.worker.LIFE_SECONDS", -1.0)
+    shop.send()
+    commit, losses = Partition.commit, iter([True])
+
+    def refused_commit(self, *arguments):
+        if next(losses, False):
+            raise redis.ConnectionError
+        return commit(self, *arguments)
+
+    monkeypatch.setattr(Partition, "commit", refused_commit)
+    shop.count()
+    assert (len(shop.names()), len(shop.found())) == (1, 2)
+    assert shop.equal()
+
+
+def test_while_the_archive_is_away_nothing_is_counted(shop, caplog):
+    """The worker says so and goes on trying; nothing is read in vain, lost, or counted twice."""
+    shop.send()
+    Path(shop.archive.url).write_text("in the way")
+    stop = threading.Event()
+    worker = Worker([shop.store], WorkerSettings(block_ms=10), archive=shop.archive)
+    thread = threading.Thread(target=worker.run, args=[stop])
+    thread.start()
+    time.sleep(0.5)
+    assert (worker.counted, shop.store.backlog(), shop.redis.exists(shop.partition.stream)) == (0, 1, 1)
+    assert shop.redis.xinfo_groups(shop.partition.stream) == []
+    assert "the archive cannot be used" in caplog.text
+    Path(shop.archive.url).unlink()
+    deadline = time.monotonic() + 60
+    while not worker.counted and time.monotonic() < deadline:
+        time.sleep(0.05)
+    stop.set()
+    thread.join(60)
+    assert worker.counted == 20
+    assert shop.equal()
+
+
+def test_an_archive_that_fails_in_a_commit_holds_it_up(shop, monkeypatch, caplog):
+    """What is in hand waits for it, and nothing half-written is left; after a stop another worker counts it."""
+    linux = shop.of(segment="platform=linux")
+    shop.send(20, shop.of(), linux)
+    write, failures = Folder.write, iter([False, True, False, True])
+
+    def failing_write(self, *arguments, **options):
+        if next(failures, False):
+            raise ArchiveError("OSError")
+        return write(self, *arguments, **options)
+
+    monkeypatch.setattr(Folder, "write", failing_write)
+    worker = shop.count()
+    assert worker.counted == 40
+    assert caplog.text.count("the archive cannot be used (OSError)") == 2
+    assert shop.found() == shop.names() | shop.names(linux)
+    assert shop.equal()
+
+    def broken_write(*_arguments, **_options):
+        stop.set()
+        raise ArchiveError("OSError")
+
+    monkeypatch.setattr(Folder, "write", broken_write)
+    shop.send()
+    stop, worker = threading.Event(), Worker([shop.store], archive=shop.archive)
+    worker.run(stop)
+    assert (worker.counted, worker.cut_off, shop.store.backlog()) == (0, True, 1)
+    monkeypatch.setattr(Folder, "write", write)
+    time.sleep(0.02)
+    assert shop.count(min_idle_ms=10, claim_every=0.0).counted == 20
+    assert shop.equal()
+
+
+@pytest.mark.cluster_too
+def test_files_are_mixed(shop):
+    """Those of the commits of an hour, and all of a period, not a moment before it is closed; what comes later is mixed, too."""
+    later = shop.of(period=TOMORROW)
+    for _ in range(6):
+        shop.send(20, shop.of(), later)
+    shop.count(batch=2)
+    before = shop.names()
+    shop.files.tidy(CLOSED)
+    (hour,) = shop.names()
+    assert hour.startswith(HOURS)
+    assert not shop.found() & before
+    shop.send()
+    shop.count()
+    shop.files.tidy(CLOSED)
+    assert len(shop.names()) == 2
+    assert hour in shop.names()
+    shop.files.tidy(CLOSED + 1)
+    (mixed,) = shop.names()
+    assert "/" not in mixed
+    assert shop.equal()
+    assert shop.equal(later)
+    assert shop.found() == shop.names() | shop.names(later)
+    assert [name.startswith(HOURS) for name in shop.names(later)] == [True]
+    with shop.folder.read(shop.folder.path(shop.of(), mixed)) as (head, groups):
+        payloads = [bytes([each]) for each in b"".join(groups)]
+    assert head.stratum == shop.of()
+    assert payloads == sorted(payloads)
+    shop.files.tidy(CLOSED + 1)
+    assert shop.names() == {mixed}
+    shop.send()
+    shop.count()
+    shop.files.tidy(CLOSED + 1)
+    assert not shop.names() & {mixed}
+    assert len(shop.names()) == 1
+    assert shop.equal()
+
+
+def test_files_that_differ_from_the_tally_stay(shop, monkeypatch, caplog):
+    """A fault tells of it, until the recount is right again; they are not counted again until there are others."""
+    linux = shop.of(segment="platform=linux")
+    shop.send(20, shop.of(), linux)
+    shop.count()
+    shop.send()
+    shop.count(archive=False)
+    tried, write = [], archived_files.mixture.write
+
+    def tried_write(*arguments):
+        tried.append((arguments[1].segment, arguments[3] is not None))
+        return write(*arguments)
+
+    monkeypatch.setattr(archived_files.mixture, "write", tried_write)
+    for _ in range(2):
+        shop.files.tidy(CLOSED + 1)
+        assert [name.startswith(HOURS) for name in shop.names()] == [True]
+        assert shop.found() == shop.names() | shop.names(linux)
+        assert shop.store.faults.all() == {b"archive of theme": b"RecountDiffersError"}
+    assert sorted(tried) == [("", False), ("", True), ("platform=linux", False), ("platform=linux", True)]
+    assert "archive of theme failed (RecountDiffersError)" in caplog.text
+    assert [("/" in name) for name in shop.names(linux)] == [False]
+    assert shop.equal(linux)
+
+
+@pytest.mark.parametrize("late", ["before it reads", "after it has read"])
+def test_a_worker_that_was_slower_leaves_nothing(shop, monkeypatch, late):
+    """Of two workers that mix the same files, one notes its own; the other deletes what it wrote, and has no fault."""
+    for _ in range(4):
+        shop.send()
+    shop.count(batch=1)
+    other = archived_files.ArchivedFiles(shop.store, shop.registry, shop.publisher, shop.archive)
+    write, tries = archived_files.mixture.write, []
+
+    def slow_write(*arguments):
+        tries.append(arguments)
+        slower = len(tries) == 2  # the files of an hour: all that is closed
+        if slower and late == "before it reads":
+            other.tidy(CLOSED + 1)
+        made = write(*arguments)
+        if slower and late != "before it reads":
+            other.tidy(CLOSED + 1)
+        return made
+
+    monkeypatch.setattr(archived_files.mixture, "write", slow_write)
+    shop.files.tidy(CLOSED + 1)
+    assert len(tries) == 3
+    assert ["/" in name for name in shop.names()] == [False]
+    assert shop.equal()
+    assert shop.found() == shop.names()
+    assert not shop.store.faults.all()
+
+
+def test_an_exchange_whose_answer_is_lost_loses_no_file(shop, monkeypatch):
+    """The store is asked once more, finds it done, and the files that count now stay."""
+    for _ in range(3):
+        shop.send()
+    shop.count(batch=1)
+    exchange = shop.partition.archived._exchange
+    monkeypatch.setattr(shop.partition.archived, "_exchange", lambda *asked: (exchange(*asked), exchange(*asked))[1])
+    shop.files.tidy(CLOSED + 1)
+    assert ["/" in name for name in shop.names()] == [False]
+    assert shop.found() == shop.names()
+    assert shop.equal()
+
+
+def test_files_of_a_commit_that_is_decided_stay(shop, monkeypatch):
+    """Its pieces are not added yet, so nothing names its files, however old they are."""
+    monkeypatch.setattr(deltas, "AT_ONCE", 0)
+    apply = shop.partition.staging.apply
+    monkeypatch.setattr(shop.partition.staging, "apply", lambda: None)
+    shop.send()
+    shop.count()
+    assert (shop.names(), shop.store.backlog(), len(shop.found())) == (set(), 0, 1)
+    shop.age(2 * DAY)
+    shop.files.tidy(time.time())
+    apply()
+    assert shop.found() == shop.names()
+    assert shop.equal()
+
+
+def test_a_store_that_is_full_holds_the_first_commit_up(shop, monkeypatch):
+    """It has no folder yet; the batch is not delivered again and again meanwhile, until it is put aside."""
+    shop.send()
+    begin, refusals = type(shop.partition.archived).begin, iter([True] * 7)
+
+    def refused_begin(self):
+        if next(refusals, False):
+            raise redis.OutOfMemoryError
+        return begin(self)
+
+    monkeypatch.setattr(type(shop.partition.archived), "begin", refused_begin)
+    monkeypatch.setattr(threading.Event, "wait", lambda *_: False)
+    worker = shop.count()
+    assert (worker.counted, worker.buried) == (20, 0)
+    assert shop.equal()
+
+
+def test_a_file_that_was_lost_is_a_fault(shop):
+    """What is named and not there is told, and the rest is mixed."""
+    others = [shop.of(segment=f"platform={each}") for each in ("linux", "macos")]
+    shop.send(20, shop.of(), *others)
+    shop.count()
+    shop.folder.delete([shop.folder.path(shop.of(), name) for name in shop.names()])
+    shop.files.tidy(CLOSED + 1)
+    assert shop.store.faults.all() == {b"archive of theme": b"MissingFileError"}
+    assert [["/" in name for name in shop.names(each)] for each in others] == [[False], [False]]
+
+
+def test_retention_reaches_the_files(shop):
+    """With the exact sums their files go; others stay."""
+    shop.send(20, shop.of(), shop.of(period="2026-12-21"))
+    shop.count()
+    shop.publisher.publish(CLOSED + 11)
+    shop.files.tidy(CLOSED + 11)
+    assert len(shop.found()) == 2
+    shop.age(10 * DAY)
+    assert shop.retention.delete(CLOSED + 10 * DAY + 1) == 3
+    shop.files.tidy(time.time())
+    assert shop.found() == shop.names(shop.of(period="2026-12-21"))
+    assert len(shop.found()) == 1
+
+
+@pytest.mark.parametrize("given", [True, False])
+def test_an_erased_metric_leaves_the_archive(shop, store_url, capsys, given):
+    """At once if the command has the archive; else a worker deletes its files, however new they are."""
+    shop.send(20, shop.of(), shop.of("export"))
+    shop.count()
+    assert len(shop.found("theme")) == 1
+    options = ["--archive", shop.archive.url] if given else []
+    assert main(["erase", "--redis-url", store_url, "--app", "shop", "--metric", "theme", "--yes", *options]) == 0
+    said = capsys.readouterr().out
+    assert ("removed: files of the archive 1" if given else "within an hour if a worker with the archive") in said
+    if not given:
+        assert len(shop.found("theme")) == 1
+        shop.files.tidy(time.time())
+    assert shop.found("theme") == set()
+    shop.send()
+    shop.count()
+    assert (shop.names(), len(shop.found("theme"))) == (set(), 1)
+    shop.files.tidy(time.time())
+    assert shop.found("theme") == set()
+
+
+def test_an_archive_that_is_away_does_not_keep_a_metric(shop, store_url, capsys):
+    """Everything else is removed, and what happens to the files is said; so is that a recount cannot be made."""
+    shop.send()
+    shop.count()
+    place = Path(shop.archive.url)
+    place.rename(place.with_name("elsewhere"))
+    place.write_text("in the way")
+    assert recount(shop, store_url) == 2
+    assert "its files cannot be read (the folder is not there; is the disk?)" in capsys.readouterr().err
+    options = ["--redis-url", store_url, "--app", "shop", "--archive", shop.archive.url]
+    assert main(["erase", *options, "--metric", "theme", "--yes"]) == 2
+    said = capsys.readouterr()
+    assert "removed: keys and fields" in said.out
+    assert "cannot be used (the folder is not there; is the disk?); its files leave the archive within an hour" in said.err
+    assert shop.names() == set()
+
+
+def test_stores_leave_each_other_s_files_alone(shop):
+    """A store that was emptied, or another one with the same archive, deletes none of the former one's files."""
+    shop.send()
+    shop.count()
+    former = shop.folder
+    shop.age(3 * DAY)
+    shop.redis.flushall()
+    shop.send()
+    shop.count()
+    shop.files.tidy(time.time())
+    assert shop.folder.number != former.number
+    assert len(former.find()) == 1
+    assert shop.equal()
+
+
+def test_the_chore_does_one_period_at_a_time(shop):
+    """Counting waits for one period only."""
+    shop.store.now = lambda: CLOSED + 1
+    shop.send(20, shop.of(), shop.of(segment="platform=linux"))
+    shop.count()
+    mixed = []
+    while shop.files.run():
+        mixed.append(sum("/" not in name for name in shop.found()))
+    assert mixed == [1, 2, 2]
+    shutil.rmtree(shop.archive.url)
+    with pytest.raises(ArchiveError):
+        shop.files.run()
+
+
+def recount(shop, store_url, *options):
+    return main(["recount", "--redis-url", store_url, "--app", "shop", "--archive", shop.archive.url, *options])
+
+
+def test_the_command_recounts(shop, store_url, capsys, monkeypatch):
+    """It tells of each stratum whether the recount equals the tally, mixed or not; the status is 1 if one differs."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    linux = shop.of(segment="platform=linux", period=TOMORROW)
+    for _ in range(3):
+        shop.send(20, shop.of(), linux, shop.of("export"))
+    shop.count(batch=1)
+    shop.files.tidy(CLOSED + 1)
+    assert recount(shop, store_url) == 0
+    whole = "theme version 1, 2026-11-21, segment none: 60 reports in 1 files, equal to the live tally\n"
+    some = "theme version 1, 2026-11-22, segment platform=linux: 60 reports in 1 files, {}\n"
+    assert capsys.readouterr().out == whole + some.format("equal to the live tally")
+    assert recount(shop, store_url, "--files") == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted(map(str, Path(shop.archive.url).rglob("*.parquet")))
+    assert recount(shop, store_url, "--metric", "export") == 1
+    assert "nothing of export is archived: of an index layout the tally is the archive" in capsys.readouterr().err
+    shop.send(20, linux)
+    shop.count(archive=False)
+    assert recount(shop, store_url, "--metric", "theme") == 1
+    assert capsys.readouterr().out == whole + some.format("the live tally has 80, and differs")
+    shop.folder.delete([shop.folder.path(shop.of(), name) for name in shop.names()])
+    assert recount(shop, store_url) == 1
+    assert "2026-11-21, segment none: of 1 files some are missing" in capsys.readouterr().out
+
+
+def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsys, monkeypatch):
+    """A recount while a worker closes a period is right, too."""
+    for _ in range(3):
+        shop.send()
+    shop.count(batch=1)
+
+    def late_pool(**_):
+        shop.files.tidy(CLOSED + 1)
+        return ThreadPoolExecutor(1)
+
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", late_pool)
+    assert recount(shop, store_url) == 0
+    assert capsys.readouterr().out.endswith("60 reports in 1 files, equal to the live tally\n")
+
+
+def test_a_recount_without_an_archive(shop, store_url, capsys):
+    """What is missing is named."""
+    shop.send()
+    shop.count(archive=False)
+    assert main(["recount", "--redis-url", store_url, "--app", "shop"]) == 2
+    assert "DENIABLE_ARCHIVE" in capsys.readouterr().err
+    assert recount(shop, store_url) == 1
+    assert "nothing of shop is archived" in capsys.readouterr().err
+
+
+@pytest.mark.cluster_too
+def test_each_partition_has_its_own_files(shop, store_url, capsys, monkeypatch):
+    """Each is mixed, recounted and erased by itself; the command tells of all of them together."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    assert shop.store.divide(3) == 3
+    for _ in range(30):
+        shop.send(20, shop.of())
+    shop.count()
+    shop.files.tidy(CLOSED + 1)
+    partitions = shop.store.partitions
+    assert len({each.archived.number() for each in partitions}) == 3
+    assert [len(each.archived.names([shop.of()])[shop.of()]) for each in partitions] == [1, 1, 1]
+    assert recount(shop, store_url) == 0
+    told = "theme version 1, 2026-11-21, segment none: 600 reports in 3 files, equal to the live tally\n"
+    assert capsys.readouterr().out == told
+    assert archived_files.erase(shop.store, shop.archive, "theme", 2) == 0
+    assert archived_files.erase(shop.store, shop.archive, "theme", None) == 3
+    assert recount(shop, store_url, "--metric", "theme") == 1
+    assert capsys.readouterr().out.endswith("of 3 files some are missing\n")

@@ -3,6 +3,9 @@
 ``python deploy/passwords.py deploy/users.acl --folder deploy/private --store store:6379`` writes ``users.acl`` for the store,
 which has hashes only, and for each process an environment file that only its owner may read. Without ``--folder`` the hashes go
 to stdout and the passwords to the terminal (stderr), once, as ``user password``.
+
+With ``--store one:6379,two:6379,...`` the store is a cluster of these nodes. Its users get the rights that a cluster takes, and
+there are two users more: ``replica``, for ``replica.conf`` of the nodes, and ``cluster``, for ``cluster/make.py``.
 """
 
 from __future__ import annotations
@@ -16,6 +19,18 @@ from secrets import token_hex
 
 SERVES = {"ingest": "ingest", "query": "query", "server": "all"}
 """What a server serves under each user that is one's."""
+CLUSTER_RIGHTS = "+cluster|slots +command +asking +wait"
+"""What each user of a store needs more on a cluster that promises ``replicated``."""
+CLUSTER_USERS = """\
+user replica on resetpass resetkeys resetchannels -@all +ping +psync +replconf
+user cluster on resetpass resetkeys resetchannels -@all +ping +info +cluster|info +cluster|myid +cluster|nodes +cluster|meet \
++cluster|addslotsrange +cluster|replicate +cluster|forget
+"""
+
+
+def clustered(acl: str) -> str:
+    """Return the users of a cluster."""
+    return acl.replace(" +ping ", f" +ping {CLUSTER_RIGHTS} ") + CLUSTER_USERS
 
 
 def draw(acl: str) -> tuple[str, dict[str, str]]:
@@ -34,7 +49,10 @@ def draw(acl: str) -> tuple[str, dict[str, str]]:
 
 def environment(user: str, password: str, store: str, metrics_key: str) -> str:
     """Return the environment file of a user's process."""
-    told = {"DENIABLE_REDIS_URL": f"redis://{user}:{password}@{store}/0"}
+    several = "," in store
+    told = {"DENIABLE_REDIS_URL": f"redis{'+cluster' if several else ''}://{user}:{password}@{store}/0"}
+    if several:
+        told["DENIABLE_DURABILITY"] = "replicated"
     if user in SERVES:
         told |= {"DENIABLE_SERVES": SERVES[user], "DENIABLE_METRICS_KEY": metrics_key}  # one key for who collects their numbers
     return "".join(f"{name}={text}\n" for name, text in told.items())
@@ -51,10 +69,14 @@ def main() -> None:
     parser.add_argument("acl", type=Path, help="users.acl as shipped")
     parser.add_argument("--folder", type=Path, help="write the files of all processes there; it must not exist")
     parser.add_argument(
-        "--store", default="127.0.0.1:6379", metavar="HOST:PORT", help="where they find it (default 127.0.0.1:6379)"
+        "--store",
+        default="127.0.0.1:6379",
+        metavar="HOST:PORT",
+        help="where they find it (default 127.0.0.1:6379); of a cluster all nodes, with commas",
     )
     arguments = parser.parse_args()
-    acl, passwords = draw(arguments.acl.read_text("utf-8"))
+    shipped = arguments.acl.read_text("utf-8")
+    acl, passwords = draw(clustered(shipped) if "," in arguments.store else shipped)
     if arguments.folder is None:
         sys.stdout.write(acl)
         sys.stderr.write("".join(f"{user} {password}\n" for user, password in passwords.items()))
@@ -67,6 +89,9 @@ def main() -> None:
     # The store's own user reads this one; 192 random bits cannot be found from their hash.
     write(arguments.folder / "users.acl", acl, 0o644)
     write(arguments.folder / "deniable-metrics-key", metrics_key)
+    if replica := passwords.pop("replica", None):
+        # As users.acl, the store's own user reads it; it opens nothing but a copy of the store to whoever is in its network.
+        write(arguments.folder / "replica.conf", f"masteruser replica\nmasterauth {replica}\n", 0o644)
     for user, password in passwords.items():
         write(arguments.folder / f"{user}.env", environment(user, password, arguments.store, metrics_key))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import threading
 import time
@@ -26,8 +27,7 @@ from deniable_aggregator.store.writable import probe, reason
 
 from .test_store import THEME
 
-ROOT = Path(__file__).parents[2]
-ACL, DOCS = ROOT / "deploy" / "users.acl", ROOT / "docs" / "operations.md"
+DEPLOY = Path(__file__).parents[2] / "deploy"
 APPS = [f"app{number}" for number in range(8)]
 
 
@@ -190,11 +190,17 @@ def test_a_server_without_the_script_is_given_it(cluster):
 
 
 def test_the_shipped_user_takes_uploads_on_a_cluster(cluster):
-    """With what docs/operations.md adds to `deploy/users.acl`, and not without."""
-    (rules,) = (line for line in ACL.read_text("utf-8").splitlines() if line.startswith("user ingest "))
-    (old, new) = re.search(r"sed 's/(.*)/(.*)/' deploy/users.acl", DOCS.read_text("utf-8")).groups()
+    """With what `deploy/passwords.py` adds for a cluster, and not without."""
+    spec = importlib.util.spec_from_file_location("passwords", DEPLOY / "passwords.py")
+    passwords = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(passwords)
+    shipped = (DEPLOY / "users.acl").read_text("utf-8")
+    before, after = (
+        next(line for line in acl.splitlines() if line.startswith("user ingest "))
+        for acl in (shipped, passwords.clustered(shipped))
+    )
     url = "redis+cluster://me:any@" + ",".join(f"127.0.0.1:{about.connection(each)['port']}" for each in primaries(cluster))
-    for line, works in ((rules, False), (rules.replace(old, new), True)):
+    for line, works in ((before, False), (after, True)):
         for server in primaries(cluster):
             server.execute_command("ACL", "SETUSER", "me", "reset", *re.findall(r"\([^)]*\)|\S+", line)[2:], "on", "nopass")
         store = Store(connect(url), "shop")

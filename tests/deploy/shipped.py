@@ -43,12 +43,14 @@ class Private:
     ----------
     folder
         Where it is written.
+    store
+        Where the store is; by default at a free port of this machine.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, store: str = "") -> None:
         self.folder = folder
         self.port = free_port()
-        store = f"127.0.0.1:{self.port}"
+        store = store or f"127.0.0.1:{self.port}"
         command = [sys.executable, DEPLOY / "passwords.py", DEPLOY / "users.acl", "--folder", folder, "--store", store]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=30)
         self.said = done.stdout + done.stderr

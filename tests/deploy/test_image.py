@@ -18,7 +18,7 @@ import deniable
 from deniable_server.local.stack import free_port
 
 IMAGES = ("server", "worker")
-EXTRAS = "extra == '(server|aggregator|ingest|common|questions|signed)'"
+EXTRAS = "extra == '(server|aggregator|ingest|common|questions|export|signed)'"
 ENTRY = re.compile(r"^([A-Za-z0-9_.-]+)==(\S+)[^\n]*\\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+", re.MULTILINE)
 
 

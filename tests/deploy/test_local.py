@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import stat
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import pytest
 import requests
 from service import clean, end, eventually, spawn
 from shipped import DEPLOY, ROOT, Private, environment
 
-from deniable_aggregator.store import connect
+from deniable_aggregator.store import Store, connect, embedded
+from deniable_aggregator.store.errors import StoreError
 from deniable_server.local.stack import free_port
 
 
@@ -97,6 +99,36 @@ def test_the_store_takes_the_passwords(composed, user):
 
     with pytest.raises(redis.AuthenticationError):
         opens(url.replace("@", "0@"))
+
+
+@pytest.mark.parametrize("kind", ["redis-server", "wheel"])
+def test_the_store_has_all_that_it_was_told_when_it_starts_again(kind, tmp_path):
+    """With the settings and users shipped, what it wrote to its file is what it reads of it, whoever wrote it."""
+    binary = shutil.which(kind) if kind == "redis-server" else embedded.find(None)[0]
+    if binary is None:
+        pytest.skip("no redis-server on PATH")
+    drawn = Private(tmp_path / "private")
+    (tmp_path / "data").mkdir()
+    users = drawn.path("private/users.acl")
+    command = [binary, DEPLOY / "redis.conf", "--port", str(drawn.port), "--dir", tmp_path / "data", "--aclfile", users]
+    with ExitStack() as undo:
+        process = spawn(undo, tmp_path / "log", command, {})
+        with connect(environment(drawn.path("private/ingest.env"))["DENIABLE_REDIS_URL"]) as client:
+            store = Store(client, "shop")
+            assert eventually(lambda: ready(client))
+            assert store.append(b"entry", key="one", remember=b"-", cap=10, ttl=3600).outcome == "appended"
+            process.kill()
+            process.wait()
+            spawn(undo, tmp_path / "log again", command, {})
+            assert eventually(lambda: ready(client))
+            assert store.backlog() == 1
+            assert store.append(b"entry", key="one", remember=b"-", cap=10, ttl=3600).outcome == "duplicate"
+
+
+def ready(client):
+    with suppress(StoreError):
+        return client.ping()
+    return False
 
 
 def test_drawing_twice_draws_anew(private, tmp_path):

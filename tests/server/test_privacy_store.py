@@ -177,6 +177,7 @@ def test_the_storage_table_has_the_registry_s_days(shop):
     assert cells["{shop}:release:*"].startswith("800 days")
     assert cells["{shop}:alarms"].startswith("50 days")
     assert not [until for until in cells.values() if "{" in until]
+    assert "such as {shop#2}" in section  # of an app that is divided
 
 
 def written(shop):

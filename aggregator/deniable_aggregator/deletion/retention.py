@@ -68,7 +68,7 @@ class Retention:
         self._graces = longest_graces(registry)
         self._left: Iterator[int] | None = None  # the rest of the present search
         self._declared = {Declared.of(metric).definition for metric in registry.definitions}
-        self._expire, self._withdrawing = store.script("expire"), store.script("withdraw")
+        self._expire, self._withdrawing = store.script("discard", "expire"), store.script("discard", "withdraw")
 
     def run(self) -> bool:
         """Delete what is due of the next metric. Counting waits for one metric at a time only.

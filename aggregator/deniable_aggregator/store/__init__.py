@@ -14,6 +14,7 @@ from deniable_aggregator import tally
 from deniable_aggregator.store import about, partition, schema, tallies
 from deniable_aggregator.store.change import Change
 from deniable_aggregator.store.deltas import Weights
+from deniable_aggregator.store.errors import Redivided
 from deniable_aggregator.store.lines import Lines
 from deniable_aggregator.store.names import Names
 from deniable_aggregator.store.partition import GROUP, Appended, Partition
@@ -76,7 +77,7 @@ class Store:
         self.metrics = Names(client, schema.METRICS.of(app))
         self.faults = self.table(schema.FAULTS)
         self.staging = Staging(client, app)
-        self._divide = self.script("divide")
+        self._seal = self.script("seal")
 
     # Partitions
 
@@ -99,9 +100,8 @@ class Store:
         number
             At most `partition.MOST`. By default it is the one known so far, or 1: a store that was emptied is told it again.
         """
-        replicas = self._durability.replicas if self._durability else 0
-        wanted = number or len(self._partitions)
-        self._fix(int(self._divide([schema.PARTITIONS.of(self.app)], [wanted], replicas=replicas)))
+        known = self._partitions
+        self._fix(known[0].fix(number or len(known)))
         return len(self._partitions)
 
     def partition(self, key: str) -> Partition:
@@ -171,50 +171,24 @@ class Store:
         limits: Sequence[Limit] = (),
         volumes: Sequence[Limit] = (),
     ) -> Appended:
-        """Append a batch once, even if it is sent several times.
-
-        Parameters
-        ----------
-        entry
-            The batch.
-        key
-            The upload's idempotency key.
-        remember
-            A few bytes, returned for duplicates of the upload.
-        cap
-            Most entries in the backlog of all partitions.
-        ttl
-            Seconds to remember the key, at least. It is remembered up to a day longer, so that its end does not show its
-            beginning.
-        limits
-            Limits that the upload counts for, in their order. If one is used up, the upload is not appended. Their keys are of
-            its partition.
-        volumes
-            Further limits. A duplicate, or an upload at a full backlog, does not count for these.
+        """Append a batch once to the partition of its key: see `Partition.append`.
 
         Raises
         ------
         StoreError
-            If the store cannot be used, or does not keep the promised durability. The batch may have been appended. If it is sent
-            again with its key, it is appended only once.
+            As for a partition.
         """
         try:
             chosen = self.partition(key)
+            return chosen.append(entry, key=key, remember=remember, cap=cap, ttl=ttl, limits=limits, volumes=volumes)
         except redis.OutOfMemoryError:
             return Appended("no room")
-        cap = -(-cap // chosen.among)
-        return chosen.append(entry, key=key, remember=remember, cap=cap, ttl=ttl, limits=limits, volumes=volumes)
+        except Redivided:
+            self._fixed = False
+            raise
 
     def recall(self, key: str, ttl: int) -> bytes | None:
-        """Return the record of an upload, or None.
-
-        Parameters
-        ----------
-        key
-            The upload's idempotency key.
-        ttl
-            Seconds for which it is remembered, as for `append`.
-        """
+        """Return the record of an upload, or None: see `Partition.recall`."""
         return self.partition(key).recall(key, ttl)
 
     def ensure(self) -> None:
@@ -285,8 +259,8 @@ class Store:
         """
         if not all(each.seal(definition, before) for each in self.partitions):
             return False
-        if len(self.partitions) > 1:
-            self.published.put({f"{tallies.name(definition)}|open": before})
+        if len(self.partitions) > 1:  # beside the releases, too
+            self._seal([self.published.key, schema.REDO.of(self.app)], [tallies.name(definition), before, ""])
         return True
 
     @property

@@ -2,16 +2,7 @@
 -- KEYS: hash from each definition to its last deleted period; as many indexes as ARGV[3] says; and the other keys to delete.
 -- ARGV: the definition, the period's name, number of indexes, then the fields to delete from each of these.
 -- Returns how many keys there were.
--- Deletions come first: in a full store a script may write only after it has deleted.
-for k = 2, 1 + ARGV[3] do
-  for i = 4, #ARGV do
-    redis.call('HDEL', KEYS[k], ARGV[i])
-  end
-end
-local deleted = 0
-for k = 2 + ARGV[3], #KEYS do
-  deleted = deleted + redis.call('DEL', KEYS[k])
-end
+local deleted = discard(2, tonumber(ARGV[3]), 4)
 local last = redis.call('HGET', KEYS[1], ARGV[1])
 if not last or last < ARGV[2] then
   redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])

@@ -6,15 +6,7 @@
 if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then
   return 0
 end
-for k = 3, 2 + ARGV[5] do
-  for i = 6, #ARGV do
-    redis.call('HDEL', KEYS[k], ARGV[i])
-  end
-end
-local deleted = 0
-for k = 3 + ARGV[5], #KEYS do
-  deleted = deleted + redis.call('DEL', KEYS[k])
-end
+local deleted = discard(3, tonumber(ARGV[5]), 6)
 if ARGV[4] ~= '0' and redis.call('HINCRBY', KEYS[2], ARGV[3] .. '|n', -ARGV[4]) <= 0 then
   for _, member in ipairs({ '|n', '|updated', '|last' }) do
     redis.call('HDEL', KEYS[2], ARGV[3] .. member)

@@ -1,0 +1,140 @@
+"""Make a cluster of the nodes that DENIABLE_REDIS_URL names, as the user ``cluster`` of passwords.py.
+
+Each three in a row become a primary and its two replicas. What is made already stays as it is, so this may be run at any time.
+Run it again after all nodes were started anew at once and have other addresses: it tells them where the others are. Run it again
+after a node has lost its disk: it takes the place that it had, as a replica.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import redis
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+SLOTS = 16_384
+GROUP = 3  # a primary and its replicas
+SECONDS = 300.0
+ATTACH_SECONDS = 20.0  # a primary waits 5 s for further replicas before it sends them what it has
+
+
+class Node:
+    """A node of the cluster.
+
+    Parameters
+    ----------
+    place
+        Host and port.
+    user, password
+        With which it is told what to do.
+    """
+
+    def __init__(self, place: str, user: str | None, password: str | None) -> None:
+        self.place = place
+        self.host, _, port = place.partition(":")
+        self.port = int(port or 6379)
+        self._client = redis.Redis(
+            self.host, self.port, username=user, password=password, decode_responses=True, socket_timeout=5
+        )
+
+    def ask(self, *words: object) -> Any:
+        """Give it a command of a cluster."""
+        return self._client.cluster(*words)
+
+    @property
+    def known(self) -> list[dict[str, Any]]:
+        """What it knows of itself and others."""
+        return [each for each in self.ask("NODES").values() if "handshake" not in each["flags"]]
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """What it knows of itself."""
+        return next(each for each in self.known if "myself" in each["flags"])
+
+    @property
+    def linked(self) -> bool:
+        """Whether it is a replica that reaches its primary."""
+        return self._client.info("replication").get("master_link_status") == "up"
+
+    def meet(self, other: Node) -> None:
+        """Tell it where another is; it takes addresses, and no names."""
+        self.ask("MEET", socket.getaddrinfo(other.host, other.port, type=socket.SOCK_STREAM)[0][4][0], other.port)
+
+
+def comes(done: Callable[[], object], seconds: float = SECONDS) -> bool:
+    """Wait for something; return whether it came about."""
+    deadline = time.monotonic() + seconds
+    while True:
+        with suppress(OSError, redis.RedisError):
+            if done():
+                return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+
+
+def until(done: Callable[[], object], what: str) -> None:
+    """Wait for something; end the program if it does not come about."""
+    if not comes(done):
+        sys.exit(f"within {SECONDS:g} s this did not come about: {what}")
+
+
+def acquainted(nodes: Sequence[Node]) -> bool:
+    """Return whether each node knows all others and nobody else. It forgets those that are dead and not among them."""
+    names = {node.own["node_id"] for node in nodes}
+    for node in nodes:
+        for each in node.known:
+            if each["node_id"] not in names and "fail" in each["flags"].split(","):
+                node.ask("FORGET", each["node_id"])
+    return all(len(node.known) == len(nodes) for node in nodes)
+
+
+def owner(group: Sequence[Node], first: int, last: int) -> Node:
+    """Return the node of a group that has slots; if none has, the first one gets some."""
+    for node in group:
+        if node.own["slots"]:
+            return node
+    group[0].ask("ADDSLOTSRANGE", first, last)
+    return group[0]
+
+
+def attach(replicas: Mapping[Node, Node]) -> None:
+    """Have each replica follow its primary. One that looks for it at an old address is told again."""
+    deadline = time.monotonic() + SECONDS
+    while loose := [node for node in replicas if not comes(lambda node=node: node.linked, 0)]:
+        if time.monotonic() > deadline:
+            sys.exit(f"within {SECONDS:g} s these did not reach their primary: {', '.join(node.place for node in loose)}")
+        for node in loose:
+            comes(lambda node=node: node.ask("REPLICATE", replicas[node].own["node_id"]), ATTACH_SECONDS)
+        comes(lambda: all(node.linked for node in replicas), ATTACH_SECONDS)
+
+
+def main() -> None:
+    given = urlsplit(os.environ["DENIABLE_REDIS_URL"])
+    nodes = [Node(place, given.username, given.password) for place in given.netloc.rpartition("@")[2].split(",")]
+    if len(nodes) < 3 * GROUP or len(nodes) % GROUP:
+        sys.exit(f"a cluster has three primaries at least, each with two replicas; got {len(nodes)} nodes")
+    for node in nodes:
+        until(lambda node=node: node.own, f"{node.place} answers")
+        until(lambda node=node: nodes[0].meet(node) or True, f"{node.place} has an address")
+    until(lambda: acquainted(nodes), "each node knows all others, and nobody else")
+    groups = [nodes[start : start + GROUP] for start in range(0, len(nodes), GROUP)]
+    replicas = {}
+    for number, group in enumerate(groups):
+        primary = owner(group, SLOTS * number // len(groups), SLOTS * (number + 1) // len(groups) - 1)
+        replicas |= {node: primary for node in group if node is not primary}
+    attach(replicas)
+    until(lambda: all(node.ask("INFO")["cluster_state"] == "ok" for node in nodes), "all nodes find the cluster well")
+    sys.stdout.write(f"the cluster is made: {len(groups)} primaries, each with {GROUP - 1} replicas\n")
+
+
+if __name__ == "__main__":
+    main()

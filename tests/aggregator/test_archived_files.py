@@ -305,6 +305,35 @@ def test_an_archive_that_fails_in_a_commit_holds_it_up(shop, monkeypatch, caplog
     assert shop.equal()
 
 
+def test_a_batch_is_not_put_aside_because_the_archive_is_away(shop, monkeypatch):
+    """However many workers there are to take it over from each other."""
+    stop, write, check = threading.Event(), Folder.write, Folder.check
+    settings = WorkerSettings(block_ms=10, min_idle_ms=50, claim_every=0.02)
+    workers = [Worker([shop.store], settings, archive=shop.archive) for _ in range(7)]
+    threads = [threading.Thread(target=worker.run, args=[stop], daemon=True) for worker in workers]
+    for thread in threads:
+        thread.start()
+    time.sleep(1)
+
+    def full(*_arguments, **_options):
+        raise ArchiveError("OSError")
+
+    monkeypatch.setattr(Folder, "write", full)
+    monkeypatch.setattr(Folder, "check", full)
+    shop.send()
+    time.sleep(2)
+    monkeypatch.setattr(Folder, "write", write)
+    monkeypatch.setattr(Folder, "check", check)
+    deadline = time.monotonic() + 60
+    while shop.store.backlog() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+    assert (sum(worker.counted for worker in workers), sum(worker.buried for worker in workers)) == (20, 0)
+    assert shop.equal()
+
+
 @pytest.mark.cluster_too
 def test_files_are_mixed(shop):
     """Those of the commits of an hour, and all of a period, not a moment before it is closed; what comes later is mixed, too."""

@@ -38,6 +38,7 @@ __all__ = ["COMMITS", "HOURS", "PERIOD", "Folder", "Found"]
 COMMITS, HOURS, PERIOD = "commits/", "hours/", ""
 """How names of files begin: of those of a commit, of the commits of an hour, and of all of a period."""
 _ENDING = ".parquet"
+_PROBE = 1 << 20  # bytes of a file that is written to see whether one can be
 _USER = re.compile(r"^(\w+://).*@")
 _PATH = re.compile(
     rf"([^/]+)/(\d+)-[^/]+/(?:({COMMITS}|{HOURS})|period=[^/]*/segment=[^/]*/)([0-9a-f]{{32}}){re.escape(_ENDING)}"
@@ -112,7 +113,7 @@ class Folder:
         return Folder(self.url, number)
 
     def check(self) -> None:
-        """Write a file and delete it.
+        """Write a file and delete it. A disk that is all but full has no room for it.
 
         Raises
         ------
@@ -122,7 +123,7 @@ class Folder:
         with _told():
             path = f"{self._root}/{uuid4().hex}"
             with self._opened(path) as sink:
-                sink.write(b"-")
+                sink.write(bytes(_PROBE))
             self._fs.delete_file(path)
 
     def write(self, stratum: Stratum, layout: Layout, payloads: bytes, kind: str = COMMITS) -> str:

@@ -43,7 +43,7 @@ class CommitFiles:
         self._archive = archive
 
     def wait(self, stop: Event) -> None:
-        """Wait until the archive can be written, or for the stop. Batches that are read in vain too often are put aside."""
+        """Wait until the archive can be written, or for the stop. Batches that are taken over in vain too often are put aside."""
         pauses = _Pauses(stop)
         while self._archive and not stop.is_set():
             try:

@@ -124,7 +124,9 @@ class Worker:
                 if not joined:
                     self._join()
                     joined = True
-                entries = self._deliveries.again(self._settings.batch) if again else self._claim() or self._read(block=not burst)
+                entries = (
+                    self._deliveries.again(self._settings.batch) if again else self._claim(stop) or self._read(block=not burst)
+                )
                 for stream, read in entries.items():
                     self._settle(self._partitions[stream], read, stop)
                 self._beat()
@@ -176,7 +178,7 @@ class Worker:
                 health.beat(partition, self.consumer)
             self._beat_at = time.monotonic() + health.BEAT_SECONDS
 
-    def _claim(self) -> dict[str, list[StreamEntry]]:
+    def _claim(self, stop: Event) -> dict[str, list[StreamEntry]]:
         """Take over entries of dead workers, now and then. Put aside those that were taken over too often."""
         if time.monotonic() < self._claim_at:
             return {}
@@ -184,7 +186,7 @@ class Worker:
         for stream, partition in self._partitions.items():
             partition.staging.apply()
             self._mark_idle(partition)
-            entries = self._claim_of(partition)
+            entries = self._claim_of(partition, stop)
             if entries:
                 claimed[stream] = entries
         if not claimed:  # otherwise there may be more to claim at once
@@ -197,7 +199,7 @@ class Worker:
         for name in self._signs[partition.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
             partition.mark_idle(name, self._settings.min_idle_ms)
 
-    def _claim_of(self, partition: Partition) -> list[StreamEntry]:
+    def _claim_of(self, partition: Partition, stop: Event) -> list[StreamEntry]:
         """Take over entries of a partition: those that were delivered once together, any others one by one.
 
         If an entry kills its workers, only that entry is retried.
@@ -205,6 +207,9 @@ class Worker:
         while True:
             idle = self._deliveries.idle(partition.stream, self._settings.batch, self._settings.min_idle_ms)
             if not idle:
+                return []
+            self._files.wait(stop)  # it may be why nobody could count these
+            if stop.is_set():
                 return []
             first, times = idle[0]
             ids = [id_ for id_, handed_out in idle if handed_out == 1] or [first]

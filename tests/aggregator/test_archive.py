@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from concurrent.futures import ThreadPoolExecutor
+from errno import ENOSPC
 from pathlib import Path
 from stat import S_IMODE
 
@@ -172,6 +174,18 @@ def test_a_path_means_the_same_in_every_process(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert Folder("archive").url == str(tmp_path / "archive")
     assert Folder("s3://key:secret@reports?region=eu").url == "s3://key:secret@reports?region=eu"
+
+
+def test_why_a_disk_cannot_be_used_is_told(folder, monkeypatch):
+    """In the system's words. Those of a library may contain a path or a password."""
+
+    def full(*_):
+        raise OSError(ENOSPC, "id:secret")
+
+    monkeypatch.setattr("deniable_aggregator.archive.folder.file.write", full)
+    with pytest.raises(ArchiveError) as told:
+        write(folder, b"\1\0\0")
+    assert str(told.value) == f"OSError: {os.strerror(ENOSPC)}"
 
 
 def test_files_are_cut_into_lots():

@@ -263,7 +263,8 @@ def _told() -> Iterator[None]:
     except FileNotFoundError as error:
         raise MissingFileError(type(error).__name__) from error
     except Exception as error:
-        raise ArchiveError(type(error).__name__) from error
+        number = getattr(error, "errno", None)  # the error's own text may contain a password
+        raise ArchiveError(type(error).__name__ + (f": {os.strerror(number)}" if number else "")) from error
 
 
 def _sync(path: str) -> None:

@@ -17,6 +17,7 @@ from deniable import mechanisms, registry
 from deniable.cli import main
 from deniable.declared import fingerprint
 from deniable.wire.report import Stratum
+from deniable_aggregator.commands.worker import _chores
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
@@ -599,6 +600,13 @@ def test_the_chore_does_one_period_at_a_time(shop):
     shutil.rmtree(shop.archive.url)
     with pytest.raises(ArchiveError):
         shop.files.run()
+
+
+@pytest.mark.parametrize("archived", [True, False])
+def test_a_worker_without_a_registry_tells_what_stays(shop, caplog, archived):
+    """It writes files, and only a worker with the registry mixes and deletes them."""
+    list(_chores([shop.store], None, None, shop.archive if archived else None))
+    assert ("neither mixes nor deletes files of shop's archive" in caplog.text) == archived
 
 
 def recount(shop, store_url, *options):

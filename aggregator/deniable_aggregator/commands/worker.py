@@ -129,6 +129,8 @@ def _chores(stores: list[Store], paths: str | None, events: Events | None, archi
             yield from _published(store, loaded[store.app], faults, archive)
         else:
             log.warning("this worker publishes nothing of %s: DENIABLE_REGISTRY names no registry of it", store.app)
+            if archive:
+                log.warning("for the same reason it neither mixes nor deletes files of %s's archive", store.app)
 
 
 def _published(store: Store, registry: Registry, faults: Faults, archive: Folder | None) -> Iterator[Chore]:

@@ -229,6 +229,18 @@ def test_a_missing_file_is_no_recount(folder, archived):
         assert counted(folder, wanted, run) == expected | {PLUGIN: None}
 
 
+def die(*_):
+    os._exit(1)
+
+
+def test_an_executor_that_dies_is_named(folder, archived, monkeypatch):
+    """It is no recount that differs, whose status is 1."""
+    wanted, _ = archived
+    monkeypatch.setattr(recount, "count_files", die)
+    with executor.start() as run, pytest.raises(ConfigurationError, match=r"--executor: .* \(BrokenProcessPool\)"):
+        counted(folder, wanted, run)
+
+
 def test_a_recount_on_dask(folder, archived):
     """A cluster of Dask counts the same."""
     distributed = pytest.importorskip("distributed")

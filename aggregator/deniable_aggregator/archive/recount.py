@@ -5,13 +5,14 @@ from __future__ import annotations
 from concurrent.futures import as_completed
 from typing import TYPE_CHECKING
 
+from deniable.errors import ConfigurationError, DeniableError
 from deniable_aggregator import tally
 from deniable_aggregator.archive.errors import MissingFileError
 from deniable_aggregator.archive.folder import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from concurrent.futures import Executor
+    from concurrent.futures import Executor, Future
 
     from deniable.wire.report import Stratum
     from deniable_aggregator.tally import Tally
@@ -90,16 +91,33 @@ def count(
     -------
     dict
         The tally of each stratum, or None if a file of it is missing.
+
+    Raises
+    ------
+    ArchiveError
+        If a file cannot be read.
+    ConfigurationError
+        If the executor fails.
     """
     found: dict[Stratum, Tally | None] = {}
     waiting = {
         executor.submit(count_files, folder.url, folder.number, lot): stratum for stratum, some in lots.items() for lot in some
     }
     for done in as_completed(waiting):
-        stratum, more = waiting.pop(done), done.result()
+        stratum, more = waiting.pop(done), _result(done)
         found[stratum] = _added(found[stratum], more) if stratum in found else more
         advance()
     return found
+
+
+def _result(done: Future[Tally | None]) -> Tally | None:
+    try:
+        return done.result()
+    except DeniableError:
+        raise
+    except Exception as error:  # clusters have errors of their own
+        told = f"--executor: files could not be counted ({type(error).__name__})"
+        raise ConfigurationError(f"{told}; did its processes end, or do they lack this package?") from error
 
 
 def _added(before: Tally | None, more: Tally | None) -> Tally | None:

@@ -104,8 +104,16 @@ def used(store: Store) -> float:
     return sum(float(each["used_cpu_user"]) + float(each["used_cpu_sys"]) for each in told)
 
 
-def costs(arguments: argparse.Namespace, folder: Path) -> NDArray[np.float64]:
-    """Measure each kind: microseconds of an upload (kinds x parts), and its kilobytes in the last column."""
+def costs(arguments: argparse.Namespace, folder: Path) -> tuple[NDArray[np.float64], float]:
+    """Measure each kind.
+
+    Returns
+    -------
+    measured : array
+        Seconds of an upload (kinds x parts), and its kilobytes in the last column.
+    rate : float
+        Uploads/s that the server took here, of the kind of which it took fewest.
+    """
     server = embedded.open_store()
     with ExitStack() as undo:
         url = undo.enter_context(server).url
@@ -124,22 +132,23 @@ def costs(arguments: argparse.Namespace, folder: Path) -> NDArray[np.float64]:
         log = folder / "server.log"
         app = "deniable_server:create_app()"
         address, process = undo.enter_context(ingest.gunicorn(app, log, settings.environment(), 2))
-        found = []
+        found, rates = [], []
         for kind in KINDS:
             body, size = upload(declared, kind)
             turns = [_turn(arguments, folder, store, (address, process), body, kind) for _ in range(arguments.turns + 1)][1:]
+            rates.append(median(turn[-1] for turn in turns))
             found.append([*(median(turn[part] for turn in turns) for part in range(len(PARTS))), size / 1000])
             cells = (f"{1e6 * cost:,.0f}" for cost in found[-1][:-1])
             print(
                 f"| {kind.metrics} x {kind.each} {kind.mechanism} of {kind.values} | {size:,} | {' | '.join(cells)} |", flush=True
             )
-    return np.array(found)
+    return np.array(found), min(rates)
 
 
 def _turn(
     arguments: argparse.Namespace, folder: Path, store: Store, server: tuple[str, int], body: bytes, kind: Kind
 ) -> list[float]:
-    """Send uploads and count them; return the processor seconds of one in each part."""
+    """Send uploads and count them; return the processor seconds of one in each part, and last how many a second were taken."""
     address, process = server
     store._client.flushall()
     before = ingest.spent(process), used(store)
@@ -150,7 +159,7 @@ def _turn(
     append = [(b - a) / sent for a, b in zip(before, (ingest.spent(process), used(store)), strict=True)]
     if not 0 <= sent - answered.requests <= 16:
         raise SystemExit(f"{answered.requests} uploads were answered with 202, {sent} were appended")
-    return append + _counted(store, sent, kind.metrics * kind.each)
+    return [*append, *_counted(store, sent, kind.metrics * kind.each), answered.rate]
 
 
 def _counted(store: Store, batches: int, reports: int) -> list[float]:
@@ -213,15 +222,16 @@ def together(arguments: argparse.Namespace) -> None:
     print(f"\n{rates[0]:,.0f} reports/s by one worker, {rates[1]:,.0f} by two ({rates[1] / rates[0]:.2f} times)")
 
 
-def sizes(fitted: NDArray[np.float64], numbers: Sequence[float] = (1e6, 1e7, 1e8, 1e9)) -> None:
+def sizes(fitted: NDArray[np.float64], rate: float, numbers: Sequence[float] = (1e6, 1e7, 1e8, 1e9)) -> None:
     """Print the machines that devices need, each with one upload a day: 10 reports of each of 10 metrics, `oue` of 128 values."""
     each = fitted @ np.array([1, 10, 100, 1.6])
-    print("\n| devices a day | uploads/s at the peak | " + " | ".join(f"cores: {part}" for part in PARTS) + " | remembered, GB |")
-    print("|" + "---|" * 7)
+    columns = ("devices a day", "uploads/s at the peak", *(f"cores: {part}" for part in PARTS), "remembered, GB", "that rate was")
+    print(f"\n| {' | '.join(columns)} |\n|" + "---|" * len(columns))
     for devices in numbers:
         peak = PEAK * devices / DAY
         cores = (f"{peak * cost / BUSY:.2f}" for cost in each)
-        print(f"| {devices:,.0f} | {peak:,.0f} | {' | '.join(cores)} | {devices * REMEMBERED / 1e9 / CEILING:,.1f} |")
+        known = "measured" if peak <= rate else "extrapolated"
+        print(f"| {devices:,.0f} | {peak:,.0f} | {' | '.join(cores)} | {devices * REMEMBERED / 1e9 / CEILING:,.1f} | {known} |")
 
 
 def main() -> None:
@@ -233,14 +243,14 @@ def main() -> None:
     print(f"{ingest.cores()}; microseconds of processor time for an upload\n")
     print("| reports | bytes of payloads | " + " | ".join(PARTS) + " |\n|" + "---|" * (2 + len(PARTS)), flush=True)
     with tempfile.TemporaryDirectory() as folder:
-        measured = costs(arguments, Path(folder))
+        measured, rate = costs(arguments, Path(folder))
         fitted = slopes(measured)
         print("\n| us | any upload | a metric more | a report more | a kilobyte more |\n|---|---|---|---|---|")
         for part, row in zip(PARTS, fitted, strict=True):
             print(f"| {part} | " + " | ".join(f"{1e6 * value:.3g}" for value in row) + " |")
         divided(arguments, Path(folder) / "cluster")
     together(arguments)
-    sizes(fitted)
+    sizes(fitted, rate)
 
 
 if __name__ == "__main__":

@@ -167,6 +167,13 @@ def test_a_place_that_is_away_is_no_wrong_setting(monkeypatch):
         assert str(told.value) == "OSError"
 
 
+def test_a_path_means_the_same_in_every_process(monkeypatch, tmp_path):
+    """A worker of Dask need not be in the folder from which the recount was started."""
+    monkeypatch.chdir(tmp_path)
+    assert Folder("archive").url == str(tmp_path / "archive")
+    assert Folder("s3://key:secret@reports?region=eu").url == "s3://key:secret@reports?region=eu"
+
+
 def test_files_are_cut_into_lots():
     """No lot has too many bytes or files, and none is empty."""
     assert list(recount.cut([])) == []

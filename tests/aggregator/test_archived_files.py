@@ -514,6 +514,30 @@ def test_stores_leave_each_other_s_files_alone(shop):
     assert shop.equal()
 
 
+def test_a_store_that_another_worker_found_empty_gets_a_folder_for_all(shop):
+    """A busy worker sees no error if the other one was there first; it asks for the folder at each commit."""
+
+    class Emptied:
+        times = 0
+
+        def do(self):
+            self.times += 1
+            if self.times == 1:
+                shop.redis.flushall()
+                shop.partition.join()
+                shop.send()
+                shop.count()
+                shop.send()
+            return self.times == 1
+
+    shop.send()
+    worker = Worker([shop.store], chores=[Emptied()], archive=shop.archive)
+    worker.run(threading.Event(), burst=True)
+    assert worker.counted == 40
+    assert len(shop.names()) == 2
+    assert shop.equal()
+
+
 def test_the_chore_does_one_period_at_a_time(shop):
     """Counting waits for one period only."""
     shop.store.now = lambda: CLOSED + 1
@@ -572,6 +596,20 @@ def test_files_that_are_mixed_meanwhile_are_counted_again(shop, store_url, capsy
     assert capsys.readouterr().out.endswith("60 reports in 1 files, equal to the live tally\n")
 
 
+def test_a_recount_finishes_a_commit(shop, store_url, capsys, monkeypatch):
+    """It does not wait for a worker that may never come."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    shop.send()
+    shop.count()
+    monkeypatch.setattr(deltas, "AT_ONCE", 0)
+    monkeypatch.setattr(shop.partition.staging, "apply", lambda: None)
+    shop.send()
+    shop.count()
+    assert shop.partition.staging.settled() is None
+    assert recount(shop, store_url) == 0
+    assert capsys.readouterr().out.endswith("40 reports in 2 files, equal to the live tally\n")
+
+
 def test_a_recount_without_an_archive(shop, store_url, capsys):
     """What is missing is named."""
     shop.send()
@@ -580,6 +618,22 @@ def test_a_recount_without_an_archive(shop, store_url, capsys):
     assert "DENIABLE_ARCHIVE" in capsys.readouterr().err
     assert recount(shop, store_url) == 1
     assert "nothing of shop is archived" in capsys.readouterr().err
+
+
+def test_a_partition_that_is_not_archived_is_missing(shop, store_url, capsys, monkeypatch):
+    """What one partition counted before there was an archive is no part of the recount, but of the tally."""
+    monkeypatch.setattr("deniable_aggregator.archive.executor.ProcessPoolExecutor", lambda **_: ThreadPoolExecutor(2))
+    assert shop.store.divide(2) == 2
+    shop.send()
+    shop.count(archive=False)
+    (late,) = [each for each in shop.store.partitions if not each.strata("theme")]
+    while not late.backlog():
+        shop.send()
+    shop.count()
+    assert len(late.archived.names([shop.of()])) == 1
+    assert recount(shop, store_url) == 1
+    told = "theme version 1, 2026-11-21, segment none: 20 reports in 1 files, the live tally has {}, and differs\n"
+    assert capsys.readouterr().out == told.format(20 * shop.sent)
 
 
 @pytest.mark.cluster_too

@@ -16,12 +16,14 @@ from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
 from deniable_aggregator.counting.worker import Worker
+from deniable_aggregator.deletion.erase import Erased, Removal
 from deniable_aggregator.store import GROUP, Partition, Store, Weights, batch, connect, health, partition, schema
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.cluster import Cluster
 from deniable_aggregator.store.dead_letters import DeadLetters
 from deniable_aggregator.store.limit import Limit
 from deniable_aggregator.store.servers import primaries, primary
+from deniable_aggregator.store.table import Table
 
 INDEX = Layout(1, 3, "index")
 BITS = Layout(1, 3, "bits")
@@ -101,14 +103,29 @@ def test_the_number_is_fixed_by_whoever_is_first(client):
     assert Store(client, "news").divide(3) == 1
 
 
-def test_a_store_that_was_emptied_is_told_the_number_again(shop, monkeypatch):
-    """Within a minute, by whoever knows it; meanwhile nobody counts with another one."""
+def test_a_store_that_was_emptied_is_told_the_number_again(shop):
+    """With the first upload, by whoever knows it."""
     send(shop, 1)
     shop._client.flushall()
-    monkeypatch.setattr("deniable_aggregator.store._SECONDS", 0.0)
     send(shop, 2)
     assert Store(shop._client, "shop").divide() == 3
     assert count(Store(shop._client, "shop")).counted == 1
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1)])
+def test_no_upload_goes_where_nobody_counts(client, before, after):
+    """Whoever knows the number of a store that was emptied since hears of the new one before an upload is accepted."""
+    known = Store(client, "shop")
+    known.divide(before)
+    send(known, 1)
+    client.flushall()
+    assert Store(client, "shop").divide(after) == after
+    with pytest.raises(redis.ConnectionError):
+        send(known, 2)
+    assert not Store(client, "shop").backlog()
+    for key in range(2, 30):
+        assert send(known, key).outcome == "appended"
+    assert count(Store(client, "shop")).counted == 28
 
 
 def test_a_number_that_was_lost_can_be_fixed_again(shop):
@@ -126,18 +143,17 @@ def test_a_number_that_was_lost_can_be_fixed_again(shop):
 
 def test_the_home_may_be_away_once_the_number_is_known(shop, monkeypatch):
     """Uploads of the other partitions go on."""
-    send(shop, 1)
+    for key in range(20):
+        send(shop, key)
 
-    def away(*_, **__):
+    def away(*_):
         raise redis.ConnectionError("away")
 
     monkeypatch.setattr("deniable_aggregator.store._SECONDS", 0.0)
-    monkeypatch.setattr(shop, "_divide", away)
-    assert send(shop, 2).outcome == "appended"
-    fresh = Store(shop._client, "shop")
-    monkeypatch.setattr(fresh, "_divide", away)
+    monkeypatch.setattr(Partition, "fix", away)
+    assert send(shop, 20).outcome == "appended"
     with pytest.raises(redis.ConnectionError):
-        send(fresh, 3)
+        send(Store(shop._client, "shop"), 21)
 
 
 def test_an_upload_that_is_sent_again_comes_to_the_same_partition(shop):
@@ -194,6 +210,7 @@ def test_a_sealed_period_takes_no_report_in_any_partition(shop):
     """Late ones count in the first period that is not sealed, wherever they come."""
     assert shop.seal(THEME[:3], "2026-11-22")
     assert shop.seal(THEME[:3], "2026-11-20")  # a publisher that lags opens nothing again
+    assert [value for name, value in shop.published.all().items() if name.endswith(b"|open")] == [b"2026-11-22"]
     for key in range(30):
         send(shop, key)
     count(shop)
@@ -289,8 +306,6 @@ def test_dead_letters_are_no_more_than_of_one_partition(shop, monkeypatch):
 
 def test_erasure_reaches_every_partition(shop):
     """Data, and what comes later; the other metric stays."""
-    from deniable_aggregator.deletion.erase import Erased, Removal
-
     for each in shop.partitions:
         added = {THEME: np.array([1, 2, 3]), SIZE: np.array([1, 0, 0]), Weights(SIZE): np.array([1])}
         assert each.commit("w", [], added, 0) == []
@@ -310,6 +325,32 @@ def test_erasure_reaches_every_partition(shop):
     assert shop.metrics.all() == {"ui.size"}
     assert shop.read(Layout(1, 3, "index"), [SIZE]).counts.tolist() == [[3, 0, 0]]
     assert not [key for key in shop._client.scan_iter("*") if b"ui.theme" in key]
+
+
+@pytest.mark.parametrize("steps", range(3))
+def test_an_erasure_that_is_begun_again_reaches_every_partition(shop, monkeypatch, steps):
+    """One that ended half-way does not pass for done; one that a primary lost with its last second is written there again."""
+    removal, left = Removal(shop, "ui.theme"), list(range(steps))
+    put = Table.put
+
+    def dying(table, told):
+        if not left:
+            raise redis.ConnectionError
+        left.pop()
+        put(table, told)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Table, "put", dying)
+        with pytest.raises(redis.ConnectionError):
+            removal.mark(1)
+    assert not shop.erased.all()
+    removal.mark(1)
+    shop._client.delete(shop.partitions[0].erased.key)
+    Removal(shop, "ui.theme").mark(1)
+    for key in range(30):
+        send(shop, key)
+    count(shop)
+    assert shop.read(INDEX, [THEME]).n == 0
 
 
 def test_a_full_store_that_nobody_has_used_refuses(client):

@@ -223,7 +223,7 @@ ALLOWED = {
         "XADD {shop}:reports * d x",
         "XLEN {shop}:reports",
         "GET {shop}:seen:secret",
-        "SET {shop}:seen:secret x",
+        "SETNX {shop}:seen:secret x",
         "HGET {shop}:seen:1:2 x",
         "HSET {shop}:seen:1:2 x y",
         "EXPIREAT {shop}:seen:1:2 2000000000 NX",

@@ -86,10 +86,11 @@ class Folder:
     """
 
     def __init__(self, url: str, number: str = "") -> None:
-        self.url, self.number = url, number
+        self.url = url if "://" in url else str(Path(url).absolute())
+        self.number = number
         try:
             with suppress(OSError):  # it is away, as the first use tells
-                _place(url)
+                _place(self.url)
         except (ArrowException, ImportError, ValueError):  # its text may contain a password
             raise ConfigurationError("DENIABLE_ARCHIVE, --archive: a path or a URL, see docs/archive.md") from None
 
@@ -247,7 +248,7 @@ class Folder:
 @lru_cache(8)
 def _place(url: str) -> tuple[fs.FileSystem, str]:
     """Return what speaks to a place, and the path in it."""
-    speaker, path = fs.FileSystem.from_uri(url if "://" in url else str(Path(url).absolute()))
+    speaker, path = fs.FileSystem.from_uri(url)
     return speaker, path
 
 

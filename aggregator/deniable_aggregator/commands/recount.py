@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -96,7 +95,7 @@ def _run(store: Store, archive: Folder, arguments: argparse.Namespace) -> int:
         for (partition, folder), reads in zip(parts, found, strict=True):
             for stratum, each in _recounts(partition, folder, reads, workers):
                 recounts[stratum].append(each)
-    wrong = [_tell(stratum, some) for stratum, some in sorted(recounts.items())]
+    wrong = [_tell(stratum, some, _left_out(store, stratum)) for stratum, some in sorted(recounts.items())]
     return int(any(wrong))
 
 
@@ -109,13 +108,13 @@ def _archived(store: Store, partition: Partition, folder: Folder, metric: str) -
 
 
 def _read(partition: Partition, stratum: Stratum) -> _Read:
-    """Read a stratum while no part of a commit is being added."""
+    """Read a stratum while no part of a commit is being added. One that was decided is added now."""
     while True:
         commits = partition.staging.settled(stratum.metric)
         read = _Read(*partition.archived.read(stratum))
         if commits is not None and commits == partition.staging.settled(stratum.metric):
             return read
-        time.sleep(0.05)
+        partition.staging.apply()
 
 
 def _recounts(
@@ -146,7 +145,13 @@ def _count(folder: Folder, found: dict[Stratum, _Read], workers: Executor) -> di
     return files.count(folder, lots, workers, options.progress(sum(map(len, lots.values())), "lots of files"))
 
 
-def _tell(stratum: Stratum, recounts: list[_Recount]) -> bool:
+def _left_out(store: Store, stratum: Stratum) -> list[_Read]:
+    """Return what partitions counted of a stratum without the archive."""
+    reads = [_read(partition, stratum) for partition in store.partitions]
+    return [each for each in reads if each.cells.size and not each.names]
+
+
+def _tell(stratum: Stratum, recounts: list[_Recount], left_out: list[_Read]) -> bool:
     """Print whether the recounts of a stratum equal the tallies, in each partition; return whether one does not."""
     from deniable_aggregator import tally
 
@@ -156,7 +161,7 @@ def _tell(stratum: Stratum, recounts: list[_Recount]) -> bool:
     if len(counted) < len(recounts):
         print(f"{told}: of {files:,} files some are missing")
         return True
-    live = [tally.from_cells(one.layout, each.read.cells) for one, each in zip(counted, recounts, strict=True)]
+    live = [tally.from_cells(counted[0].layout, each.cells) for each in (*(each.read for each in recounts), *left_out)]
     verdict = (
         "equal to the live tally" if counted == live else f"the live tally has {sum(each.n for each in live):,}, and differs"
     )

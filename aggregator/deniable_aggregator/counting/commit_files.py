@@ -41,7 +41,6 @@ class CommitFiles:
 
     def __init__(self, archive: Folder | None) -> None:
         self._archive = archive
-        self._folders: dict[str, Folder] = {}  # by partition
 
     def wait(self, stop: Event) -> None:
         """Wait until the archive can be written, or for the stop. Batches that are read in vain too often are put aside."""
@@ -52,10 +51,6 @@ class CommitFiles:
             except ArchiveError as error:
                 pauses.take(error)
         return None
-
-    def forget(self) -> None:
-        """Forget the folders of partitions: if the store was emptied, they get others."""
-        self._folders.clear()
 
     def write(self, partition: Partition, joined: Joined, stop: Event) -> dict[Stratum, str]:
         """Write a file for each stratum of a ``bits`` layout, however long it takes.
@@ -84,9 +79,8 @@ class CommitFiles:
         kept = {stratum: (layout, payloads) for (stratum, layout), payloads in joined.items() if layout.kind == "bits"}
         if not self._archive or not kept:
             return {}
-        if partition.name not in self._folders:
-            self._folders[partition.name] = self._archive.of(partition.archived.begin())
-        folder, pauses = self._folders[partition.name], _Pauses(stop)
+        # It is asked for each time: if the store was emptied, perhaps only another worker noticed.
+        folder, pauses = self._archive.of(partition.archived.begin()), _Pauses(stop)
         while True:
             written: dict[Stratum, str] = {}
             try:

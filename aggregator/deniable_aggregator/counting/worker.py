@@ -164,7 +164,6 @@ class Worker:
             self._partitions = found
             self._signs = {stream: health.Signs(partition) for stream, partition in found.items()}
             self._deliveries = Deliveries(list(found.values()), self.consumer)
-        self._files.forget()
         for partition in found.values():
             partition.join()
 

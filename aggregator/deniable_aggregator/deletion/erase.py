@@ -117,7 +117,7 @@ class Removal:
         """
         if self._version is not None:
             self._store.erase(_digest(self._metric, self._version), "")
-        elif highest > int(self._store.erased.get(_digest(self._metric)) or 0):
+        elif highest >= int(self._store.erased.get(_digest(self._metric)) or 0):
             self._store.erase(_digest(self._metric), highest)
 
     def sweep(self) -> None:

@@ -14,6 +14,7 @@ from deniable_aggregator import tally
 from deniable_aggregator.store import about, partition, schema, tallies
 from deniable_aggregator.store.change import Change
 from deniable_aggregator.store.deltas import Weights
+from deniable_aggregator.store.errors import Redivided
 from deniable_aggregator.store.lines import Lines
 from deniable_aggregator.store.names import Names
 from deniable_aggregator.store.partition import GROUP, Appended, Partition
@@ -76,7 +77,7 @@ class Store:
         self.metrics = Names(client, schema.METRICS.of(app))
         self.faults = self.table(schema.FAULTS)
         self.staging = Staging(client, app)
-        self._divide = self.script("divide")
+        self._seal = self.script("seal")
 
     # Partitions
 
@@ -99,9 +100,8 @@ class Store:
         number
             At most `partition.MOST`. By default it is the one known so far, or 1: a store that was emptied is told it again.
         """
-        replicas = self._durability.replicas if self._durability else 0
-        wanted = number or len(self._partitions)
-        self._fix(int(self._divide([schema.PARTITIONS.of(self.app)], [wanted], replicas=replicas)))
+        known = self._partitions
+        self._fix(known[0].fix(number or len(known)))
         return len(self._partitions)
 
     def partition(self, key: str) -> Partition:
@@ -180,9 +180,12 @@ class Store:
         """
         try:
             chosen = self.partition(key)
+            return chosen.append(entry, key=key, remember=remember, cap=cap, ttl=ttl, limits=limits, volumes=volumes)
         except redis.OutOfMemoryError:
             return Appended("no room")
-        return chosen.append(entry, key=key, remember=remember, cap=cap, ttl=ttl, limits=limits, volumes=volumes)
+        except Redivided:
+            self._fixed = False
+            raise
 
     def recall(self, key: str, ttl: int) -> bytes | None:
         """Return the record of an upload, or None: see `Partition.recall`."""
@@ -256,8 +259,8 @@ class Store:
         """
         if not all(each.seal(definition, before) for each in self.partitions):
             return False
-        if len(self.partitions) > 1:
-            self.published.put({f"{tallies.name(definition)}|open": before})
+        if len(self.partitions) > 1:  # beside the releases, too
+            self._seal([self.published.key, schema.REDO.of(self.app)], [tallies.name(definition), before, ""])
         return True
 
     @property

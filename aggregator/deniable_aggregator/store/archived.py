@@ -43,8 +43,11 @@ class Archived:
 
     def begin(self) -> str:
         """Return the number of the partition's folder, which is drawn the first time."""
-        self._client.set(schema.ARCHIVE.of(self._name), uuid4().hex, nx=True)
-        return self.number() or ""
+        number = self.number()
+        while number is None:
+            self._client.set(schema.ARCHIVE.of(self._name), uuid4().hex, nx=True)
+            number = self.number()
+        return number
 
     def read(self, stratum: Stratum) -> tuple[list[str], NDArray[np.int64]]:
         """Return the names of a stratum's files, and the cells of its tally, at one moment."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-__all__ = ["AWAY", "CommandForbidden", "CommandRefused", "StoreError", "StoreFull", "transient"]
+__all__ = ["AWAY", "CommandForbidden", "CommandRefused", "Redivided", "StoreError", "StoreFull", "transient"]
 
 StoreError = redis.RedisError
 """The store cannot be used. All others are kinds of it."""
@@ -16,6 +16,11 @@ StoreFull = redis.OutOfMemoryError
 """It has no memory left."""
 AWAY = (redis.ConnectionError, redis.TimeoutError)
 """It does not answer. Whether it did what it was told is not known."""
+
+
+class Redivided(redis.ConnectionError):
+    """It was emptied, and the app has another number of partitions since. What was asked for was not done."""
+
 
 _REDIRECTED = (redis.exceptions.ClusterError, redis.exceptions.AskError, redis.exceptions.TryAgainError)
 _TRANSIENT = (*AWAY, StoreFull, redis.ReadOnlyError, *_REDIRECTED)

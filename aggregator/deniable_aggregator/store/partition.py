@@ -21,6 +21,7 @@ from redis.crc import key_slot
 from deniable_aggregator.store import deltas, schema, tallies, uploads
 from deniable_aggregator.store.archived import Archived
 from deniable_aggregator.store.deltas import Weights
+from deniable_aggregator.store.errors import Redivided
 from deniable_aggregator.store.limit import Excess, arguments
 from deniable_aggregator.store.script import Script
 from deniable_aggregator.store.servers import primary
@@ -135,6 +136,7 @@ class Partition:
         self.staging = Staging(client, name)
         self.archived = Archived(client, name)
         self._seen = Seen(client, name)
+        self._fix = self.script("fix")
         self._append = self.script("limit", "seen", "append")
         self._commit = self.script("own", "filed", "gone", "add", "note", "commit")
         self._seal = self.script("seal")
@@ -209,24 +211,34 @@ class Partition:
         """
         self.ensure()
         all_limits = [*limits, *volumes]
+
+        def told(name: uploads.Name) -> tuple[list[str], list[Any]]:
+            keys = [self.stream, self._seen.base, *(limit.key for limit in all_limits)]
+            part = -(-cap // self.among)
+            return keys, [entry, *name, remember, part, uploads.days(ttl), len(limits), *arguments(all_limits)]
+
         try:
             if self._room and not self._room.take(primary(self._client, self.stream), len(entry)):
                 self._seen.make_room(ttl)
                 return Appended("no room")
-            outcome, more = self._seen.ask(
-                self._append,
-                key,
-                lambda name: (
-                    [self.stream, self._seen.base, *(limit.key for limit in all_limits)],
-                    [entry, *name, remember, -(-cap // self.among), uploads.days(ttl), len(limits), *arguments(all_limits)],
-                ),
-                replicas=self._replicas,
-            )
+            while (answer := self._seen.ask(self._append, key, told, replicas=self._replicas))[0] == b"new":
+                self._begin()
         except redis.OutOfMemoryError:
             return Appended("no room")
+        outcome, more = answer
         if outcome == b"limited":
             return Appended("limited", excess=Excess(*more))
         return Appended(outcome.decode(), more)
+
+    def _begin(self) -> None:
+        """Make a partition ready that is new, or was emptied: perhaps the app has another number of them since."""
+        if self.fix(self.among) != self.among:
+            raise Redivided("the app has another number of partitions now")
+        self._seen.begin()
+
+    def fix(self, number: int) -> int:
+        """Fix the number of the app's partitions, unless it is fixed; return it."""
+        return int(self._fix([schema.PARTITIONS.of(self.app)], [number], replicas=self._replicas))
 
     def ensure(self) -> None:
         """Check regularly that the partition's server keeps the promised durability.

@@ -76,9 +76,14 @@ class Seen:
 
     def __init__(self, client: redis.Redis, app: str) -> None:
         self.base = schema.SEEN.of(app, "")
-        self._secret = token_bytes(32)  # until the store returns its own
+        self._secret = b"-"  # until the store returns its own
         self._recall = Script(client, "seen", "recall")
         self._drop = Script(client, "drop")
+        self._fix = Script(client, "fix")
+
+    def begin(self) -> None:
+        """Draw the store's secret, unless it has one."""
+        self._secret = self._fix([f"{self.base}secret"], [token_bytes(32)])
 
     def recall(self, key: str, ttl: int, *, replicas: int = 0) -> bytes | None:
         """Return the record of an upload, or None.
@@ -131,9 +136,9 @@ class Seen:
             self._secret = more  # another process made it, or the store was emptied or restored
 
     def _name(self, key: str) -> Name:
-        secret = self._secret
-        digest = blake2b(key.encode(), key=secret, digest_size=_BYTES + 2).digest()
-        return Name(secret, f"{int.from_bytes(digest[_BYTES:]) % _BUCKETS:x}", digest[:_BYTES])
+        known = self._secret
+        digest = blake2b(key.encode(), key=known, digest_size=_BYTES + 2).digest()
+        return Name(known, f"{int.from_bytes(digest[_BYTES:]) % _BUCKETS:x}", digest[:_BYTES])
 
 
 def days(ttl: int) -> int:

@@ -2,10 +2,10 @@
 -- KEYS: stream, the beginning of the names of upload records, then those of the function `limited`.
 -- ARGV: entry, the secret, the upload's bucket and field, its record, cap of the backlog, days to remember, number of limits that
 -- hold for every request; then those of `limited`. The other limits hold for what is appended.
--- Names depend on the store's secret. If it has none yet, it takes the one given. Names made with another secret are useless.
+-- Names made with another secret than the store's are useless. A partition without a secret is new, or was emptied.
 local secret = redis.call('GET', KEYS[2] .. 'secret')
 if not secret then
-  redis.call('SET', KEYS[2] .. 'secret', ARGV[2])
+  return {'new', ''}
 elseif secret ~= ARGV[2] then
   return {'secret', secret}
 end

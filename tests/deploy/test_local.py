@@ -94,7 +94,8 @@ def test_the_store_takes_the_passwords(composed, user):
         with connect(address) as client:
             return client.ping()
 
-    assert eventually(lambda: opens(url))
+    with connect(url) as client:
+        assert eventually(lambda: ready(client))
     import redis
 
     with pytest.raises(redis.AuthenticationError):

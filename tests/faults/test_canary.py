@@ -395,7 +395,7 @@ def device(served):
 def breakages(served):
     """Let the server run into what cannot be, and into a store that fails it."""
     good = json.dumps({"format": 1, "groups": [served.group("page")]}).encode()
-    seen = served.store._seen
+    seen = served.store.partition("")._seen
     seen.recall(f"{KEY}-9", 60)  # and so know the store's secret
     _, bucket, field = seen._name(f"{KEY}-9")
     spoiled = f"{seen.base}{int(time.time()) // 86_400}:{bucket}"

@@ -21,7 +21,7 @@ from deniable_aggregator.commands.worker import _chores
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.deletion.retention import Retention
 from deniable_aggregator.publish.publisher import Publisher
-from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, schema
+from deniable_aggregator.store import GROUP, Partition, Store, batch, deltas, schema, tallies
 from deniable_aggregator.store.batch import Group
 
 pytest.importorskip("pyarrow")
@@ -139,7 +139,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(real_redis, tmp_path):
+def shop(real_redis, tmp_path, monkeypatch):
+    monkeypatch.setattr(archived_files, "_LOST_SECONDS", 0.0)
     return Shop(real_redis, tmp_path / "archive")
 
 
@@ -441,6 +442,45 @@ def test_a_worker_that_was_slower_leaves_nothing(shop, monkeypatch, late):
     assert not shop.store.faults.all()
 
 
+def test_a_store_that_loses_an_exchange_has_its_files(shop, monkeypatch):
+    """Its last second may go with it: then it names the former files, which are still there."""
+    for _ in range(3):
+        shop.send()
+    shop.count(batch=1)
+    key = schema.ARCHIVED.of("shop", tallies.name(shop.of()))
+    before, delete = shop.redis.dump(key), shop.files._delete_former
+
+    def lost():
+        shop.redis.restore(key, 0, before, replace=True)
+        delete()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shop.files, "_delete_former", lost)
+        shop.tidy(CLOSED + 1)
+    assert len(shop.names()) == 3
+    assert shop.equal()
+    shop.tidy(CLOSED + 1)
+    assert shop.equal()
+    assert len(shop.names()) == 1
+
+
+def test_former_files_stay_until_the_store_has_surely_kept_the_exchange(shop, monkeypatch):
+    """An old file is no orphan meanwhile, and other work of the worker goes on."""
+    for _ in range(3):
+        shop.send()
+    shop.count(batch=1)
+    shop.age(1000 * DAY)
+    monkeypatch.setattr(archived_files, "_LOST_SECONDS", 0.3)
+    former = shop.names()
+    began = None
+    while shop.files.run():
+        if began is None and not former & shop.names():
+            began = time.monotonic()
+            assert former < shop.found()
+    assert time.monotonic() - began > 0.25
+    assert shop.found() == shop.names()
+
+
 def test_an_exchange_whose_answer_is_lost_loses_no_file(shop, monkeypatch):
     """The store is asked once more, finds it done, and the files that count now stay."""
     for _ in range(3):
@@ -596,7 +636,7 @@ def test_the_chore_does_one_period_at_a_time(shop):
     mixed = []
     while shop.files.run():
         mixed.append(sum("/" not in name for name in shop.found()))
-    assert mixed == [1, 2, 2]
+    assert mixed == [1, 2, 2, 2]  # then orphans go, and then the former files
     shutil.rmtree(shop.archive.url)
     with pytest.raises(ArchiveError):
         shop.files.run()

@@ -10,6 +10,7 @@ are deleted a day later, or at once if their metric was erased.
 
 from __future__ import annotations
 
+import time
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -40,6 +41,8 @@ EVERY_SECONDS = 3600.0
 
 _HOUR = 3600
 _NOTED_SECONDS = 300  # from the end of an hour until its files are mixed: by then they are noted
+_LOST_SECONDS = 10.0  # a store that dies may lose the last second or two: then it names the former files again
+_PAUSE = 0.01  # before it is looked again whether these seconds have passed
 _ORPHAN_SECONDS = 86_400  # a file that no commit has noted for so long is noted by none: a worker writes it anew after an hour
 
 
@@ -49,6 +52,24 @@ class _Listed(NamedTuple):
     partition: Partition
     folder: Folder
     files: dict[str, list[Found]]
+
+
+class _Former(NamedTuple):
+    """Files of a stratum that mixed ones replace."""
+
+    partition: Partition
+    folder: Folder
+    stratum: Stratum
+    names: list[str]
+
+    @property
+    def paths(self) -> list[str]:
+        """Where they are."""
+        return [self.folder.path(self.stratum, name) for name in self.names]
+
+    def noted(self) -> set[str]:
+        """Return those that the store names."""
+        return self.partition.archived.names([self.stratum]).get(self.stratum, set()) & set(self.names)
 
 
 class ArchivedFiles:
@@ -75,6 +96,7 @@ class ArchivedFiles:
         self._graces, self._archive = longest_graces(registry), archive
         self._left: Iterator[None] | None = None  # the rest of the present search
         self._differing: dict[tuple[str, Stratum], list[str]] = {}  # files whose recount differs, by partition
+        self._former: list[tuple[float, _Former]] = []  # files to delete, from a time of the monotonic clock on
 
     def run(self) -> bool:
         """Do what is due of the next period. Counting waits for one period at a time only.
@@ -111,8 +133,13 @@ class ArchivedFiles:
         for metric in sorted({each for folder in folders for each in folder.files}):
             with self._faults.alone("archive", metric):
                 yield from self._mixed(folders, metric, now, drained - self._graces[metric].total_seconds())
+            kept = {path for _, former in self._former for path in former.paths}
             for each in folders:
-                _sweep(each, metric, now - _ORPHAN_SECONDS, erased)
+                _sweep(each, metric, now - _ORPHAN_SECONDS, erased, kept)
+            yield
+        while self._former:
+            self._delete_former()
+            time.sleep(_PAUSE)
             yield
 
     def _mixed(self, folders: Sequence[_Listed], metric: str, now: float, closed: float) -> Iterator[None]:
@@ -127,7 +154,7 @@ class ArchivedFiles:
                 end = period.end(stratum.period)
                 try:
                     if commits := sorted(due & names):
-                        _exchange(partition, folder, stratum, commits)
+                        self._exchange(_Former(partition, folder, stratum, commits))
                     if end and end.timestamp() < closed and any(name.startswith((COMMITS, HOURS)) for name in names):
                         self._mix(partition, folder, stratum)
                 except ArchiveError as error:
@@ -147,10 +174,35 @@ class ArchivedFiles:
         with folder.read(folder.path(stratum, names[0])) as (head, _):
             counted = tally.from_cells(head.layout, cells)
         try:
-            _exchange(partition, folder, stratum, names, counted)
+            self._exchange(_Former(partition, folder, stratum, names), counted)
         except RecountDiffersError:
             self._differing[partition.name, stratum] = names
             raise
+
+    def _exchange(self, former: _Former, counted: Tally | None = None) -> None:
+        """Note mixed files in place of others, unless another worker was faster."""
+        partition, folder, stratum, names = former
+        try:
+            mixed = mixture.write(folder, stratum, names, counted)
+        except MissingFileError:
+            if former.noted() == set(names):
+                raise
+            return
+        if partition.archived.exchange(stratum, names, mixed):
+            self._former.append((time.monotonic() + _LOST_SECONDS, former))
+        else:
+            folder.delete(folder.path(stratum, name) for name in mixed)
+
+    def _delete_former(self) -> None:
+        """Delete files that mixed ones have replaced for some seconds, unless the store names them again."""
+        now = time.monotonic()
+        due, self._former = (
+            [each for at, each in self._former if at <= now],
+            [(at, each) for at, each in self._former if at > now],
+        )
+        for former in due:
+            noted = former.noted()
+            former.folder.delete(path for name, path in zip(former.names, former.paths, strict=True) if name not in noted)
 
 
 def folders_of(store: Store, archive: Folder) -> Iterator[tuple[Partition, Folder]]:
@@ -164,30 +216,19 @@ def _listed(partition: Partition, folder: Folder) -> _Listed:
     return _Listed(partition, folder, {metric: list(files) for metric, files in groupby(folder.find(), attrgetter("metric"))})
 
 
-def _sweep(listed: _Listed, metric: str, before: float, erased: Erased) -> None:
-    """Delete files that the store does not name: those written before a time, and all of what was erased."""
+def _sweep(listed: _Listed, metric: str, before: float, erased: Erased, kept: set[str]) -> None:
+    """Delete files that the store does not name: those written before a time and not kept, and all of what was erased."""
     partition, folder, files = listed
     if partition.staging.settled(metric) is None:
         return  # a commit is decided whose files are not noted yet
     noted = {folder.path(stratum, name) for stratum, names in _noted(partition, metric).items() for name in names}
     orphans = [each for each in files.get(metric, ()) if each.path not in noted]
-    folder.delete(each.path for each in orphans if each.changed < before or erased.has(metric, each.version))
+    old = {each.path for each in orphans if each.changed < before} - kept
+    folder.delete(each.path for each in orphans if each.path in old or erased.has(metric, each.version))
 
 
 def _noted(partition: Partition, metric: str) -> dict[Stratum, set[str]]:
     return partition.archived.names(list(partition.strata(metric)))
-
-
-def _exchange(partition: Partition, folder: Folder, stratum: Stratum, former: list[str], counted: Tally | None = None) -> None:
-    """Note mixed files in place of others, unless another worker was faster, and delete those that do not count."""
-    try:
-        mixed = mixture.write(folder, stratum, former, counted)
-    except MissingFileError:
-        if partition.archived.names([stratum]).get(stratum, set()).issuperset(former):
-            raise
-        return
-    useless = former if partition.archived.exchange(stratum, former, mixed) else mixed
-    folder.delete(folder.path(stratum, name) for name in useless)
 
 
 def erase(store: Store, archive: Folder, metric: str, version: int | None) -> int:

@@ -19,8 +19,8 @@ SERVERS = (
         "files of the archive",
         (
             "only with DENIABLE_ARCHIVE: the randomised reports of bits layouts, by metric, period and segment; for some two "
-            "hours in a file for each commit, whose time is that of the commit, then by the hour, and when the period is "
-            "closed all in random order; files of the same time may be of the same devices"
+            "hours a file for each commit, with its time; then by the hour; once the period is closed in random order; files "
+            "of the same time may be of the same devices"
         ),
         "as their exact sums, up to 25 hours longer; a folder of a store that was lost until the operator deletes it",
     ),

@@ -14,6 +14,7 @@ import threading
 from contextlib import ExitStack, closing, suppress
 
 import kubernetes_validate
+import numpy as np
 import pytest
 import redis
 import yaml
@@ -214,16 +215,22 @@ def test_a_disk_is_lost(nodes):
 @pytest.mark.campaign
 def test_all_start_anew_at_other_addresses(nodes):
     """Killed all at once, and back elsewhere, they find one another when the cluster is made again; nothing is lost."""
+    with closing(connect(nodes.url("ingest"))) as sending:
+        wait(lambda: append(Store(sending, "shop", Durability("replicated")), "last") == "duplicate", 30)  # once it is there
+    with closing(connect(nodes.url("worker"))) as working:
+        store = Store(working, "shop")
+        assert store.partition("").commit("test", [], {STRATUM: np.array([1, 1, 0])}, 0) == []
+        counted = store.read(LAYOUT, [STRATUM])
     for port in nodes.ports:
         nodes.kill(port)
     for port in nodes.ports:
         nodes.start(port, "127.0.0.3")
     nodes.make()
     with closing(connect(nodes.url("worker"))) as working:
-        assert Store(working, "shop").read(LAYOUT, [STRATUM]).n == 2
+        assert Store(working, "shop").read(LAYOUT, [STRATUM]) == counted
     with closing(connect(nodes.url("ingest"))) as sending:
         store = Store(sending, "shop", Durability("replicated"))
-        wait(lambda: append(store, "two") == "duplicate", 30)
+        wait(lambda: append(store, "last") == "duplicate", 30)
 
 
 def test_too_few_nodes_are_refused():

@@ -54,10 +54,8 @@ def audit_log(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.audit.log import AuditLog, Rotated
 
-        stores = options.stores(options.environment(arguments), arguments.app)
-        if len(stores) > 1:
-            raise ConfigurationError("audit-log looks at one --app at a time")
-        log = AuditLog(stores[0])
+        store = options.store(options.environment(arguments), arguments.app, "audit-log looks at")
+        log = AuditLog(store)
         try:
             if arguments.action == "verify":
                 return _verify(log, arguments.files, dict(arguments.anchor), as_json=arguments.json)

@@ -29,12 +29,10 @@ def divide(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.store.partition import MOST
 
-        stores = options.stores(options.environment(arguments), arguments.app)
-        if len(stores) > 1:
-            raise ConfigurationError("divide takes one --app at a time")
+        store = options.store(options.environment(arguments), arguments.app, "divide takes")
         if not 1 <= arguments.into <= MOST:
             raise ConfigurationError(f"an app has 1 to {MOST} partitions; got --into {arguments.into}")
-        app, number = stores[0].app, stores[0].divide(arguments.into)
+        app, number = store.app, store.divide(arguments.into)
         if number == arguments.into:
             print(f"{app}: {_words(number)}")
             return 0

@@ -49,10 +49,8 @@ def dlq(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.store.dead_letters import DeadLetters
 
-        stores = options.stores(options.environment(arguments), arguments.app)
-        if len(stores) > 1:
-            raise ConfigurationError("dlq looks at one --app at a time")
-        letters = DeadLetters(stores[0])
+        store = options.store(options.environment(arguments), arguments.app, "dlq looks at")
+        letters = DeadLetters(store)
         if arguments.action == "list":
             return _list(list(letters))
         if arguments.action == "show":

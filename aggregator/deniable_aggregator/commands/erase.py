@@ -41,10 +41,8 @@ def erase(parser: argparse.ArgumentParser) -> Run:
         from deniable_aggregator.deletion.erase import Removal
 
         told = options.environment(arguments)
-        stores = options.stores(told, arguments.app)
-        if len(stores) > 1:
-            raise ConfigurationError("erase takes one --app at a time")
-        store, metric, version = stores[0], arguments.metric, arguments.version
+        store = options.store(told, arguments.app, "erase takes")
+        metric, version = arguments.metric, arguments.version
         if not 0 < len(metric) <= LONGEST or not metric.isprintable() or "|" in metric:
             raise ConfigurationError(f"--metric is the id of a metric, such as ui.theme; got {metric!r}")
         declared = _declared(told["DENIABLE_REGISTRY"], store.app, metric)

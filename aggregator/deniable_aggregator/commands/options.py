@@ -40,6 +40,7 @@ __all__ = [
     "progress",
     "seed",
     "share",
+    "store",
     "stores",
     "whole_number",
 ]
@@ -171,6 +172,27 @@ def stores(told: Mapping[str, str], apps: Sequence[str] | None) -> list[Store]:
         raise ConfigurationError(f"this needs --app, the name in the registry, or {_APPS} or {_REGISTRY}")
     client = opened(told[_URL])
     return [Store(client, app) for app in dict.fromkeys(apps)]
+
+
+def store(told: Mapping[str, str], apps: Sequence[str] | None, doing: str) -> Store:
+    """Open the store of the only app.
+
+    Parameters
+    ----------
+    told, apps
+        As `stores` takes them.
+    doing
+        What the command does with it, as the beginning of an error.
+
+    Raises
+    ------
+    ConfigurationError
+        If several apps are named, and as `stores` does.
+    """
+    found = stores(told, apps)
+    if len(found) > 1:
+        raise ConfigurationError(f"{doing} one --app at a time")
+    return found[0]
 
 
 def _apps(told: Mapping[str, str]) -> list[str]:

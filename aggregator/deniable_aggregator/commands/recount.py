@@ -61,14 +61,12 @@ def recount(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.archive.errors import ArchiveError
 
-        stores = options.stores(options.environment(arguments), arguments.app)
-        if len(stores) > 1:
-            raise ConfigurationError("recount takes one --app at a time")
+        store = options.store(options.environment(arguments), arguments.app, "recount takes")
         archive = options.archive(arguments)
         if archive is None:
             raise ConfigurationError("this needs --archive, or DENIABLE_ARCHIVE: where the worker's files are")
         try:
-            return _run(stores[0], archive, arguments)
+            return _run(store, archive, arguments)
         except ArchiveError as error:
             raise ConfigurationError(f"--archive: its files cannot be read ({error})") from None
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import deniable
 from deniable import mechanisms
 from deniable import source as sources
+from deniable.mechanisms.permanent import Permanent
 from deniable.proof import Tape, distribution
 from deniable.source import OS, OsSource, Source, _threshold
 
@@ -318,6 +319,39 @@ def test_a_silent_system_makes_no_report(monkeypatch, name):
     with pytest.raises(OSError, match="no entropy"):
         mechanism.randomize(1)
     assert not mechanism._hand[2]
+
+
+class _Whole(_Plain):
+    """Refuses what is not a whole number."""
+
+    def bernoulli(self, num: int, den: int) -> bool:
+        assert type(num) is type(den) is int
+        return super().bernoulli(num, den)
+
+    def below(self, n: int) -> int:
+        assert type(n) is int
+        return super().below(n)
+
+
+@pytest.mark.parametrize("name", mechanisms.names())
+@pytest.mark.parametrize("epsilon", ["0.3", "2.5"])
+def test_no_draw_takes_a_float(name, epsilon):
+    """Every probability and every number of outcomes that a mechanism asks for is a whole number or a ratio of two."""
+    mechanism = mechanisms.make(name, domain_size=2, epsilon=1.5 if name == "coin" else epsilon)
+    for value in (0, 1):
+        mechanism.randomize(value, source=_Whole())
+    if isinstance(mechanism, Permanent):
+        response = mechanism.respond_permanently(0, 1, _Whole())
+        mechanism.respond_instantly(0, response, _Whole())
+
+
+def test_the_source_divides_no_floats():
+    """The module that draws has no float and no division that makes one, but for the time that uploads wait."""
+    (tree,) = [tree for file, tree in _modules() if file == "source.py"]
+    drawing = [node for node in tree.body if getattr(node, "name", "") != "jitter"]
+    nodes = [node for statement in drawing for node in ast.walk(statement)]
+    assert not [ast.unparse(node) for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, float)]
+    assert not [ast.unparse(node) for node in nodes if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div)]
 
 
 def _modules():

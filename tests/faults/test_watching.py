@@ -79,6 +79,20 @@ def test_every_series_is_documented(shown):
         assert f"`{base}`" in text or name.startswith("process_"), name
 
 
+FAILURES = re.compile(r"(faults|errors|rejected|dead_letters|failures)_total$")
+LOOKED_UP = {"deniable_worker_dead_letters_total": "deniable_dead_letters"}
+"""Counters of which the store itself tells the sum: alerts and panels ask for that."""
+
+
+def test_every_counter_of_failures_is_watched(shown):
+    """Each counter of something that fails stands in an alert and in a panel, so that a failure of weeks is seen."""
+    failures = {LOOKED_UP.get(name, name) for name in shown if FAILURES.search(name)}
+    assert len(failures) >= 5
+    for watching in ([rule["expr"] for rule in RULES], [target["expr"] for panel in PANELS for target in panel["targets"]]):
+        names = {name for expression in watching for name, _ in OURS.findall(expression)}
+        assert failures <= names, failures - names
+
+
 def test_rules_and_configuration_are_valid(tmp_path):
     """Prometheus takes the rules, and the example with the key where it says."""
     promtool = tool("promtool")
@@ -175,6 +189,6 @@ def test_prometheus_reads_the_service(service, prometheus):
             expression = target["expr"].replace("$__rate_interval", "1m").replace("$app", "shop")
             if not prometheus(expression):  # what Prometheus does not understand is an error already
                 empty.append(panel["title"])
-    assert set(empty) <= {"Reports refused, by code", "Uploads, by what became of them", "Duplicates", "Lag"}
+    assert set(empty) <= {"Reports refused, by code", "Uploads, by what became of them", "Duplicates", "Lag", "Chores that fail"}
     for rule in RULES:
         assert prometheus(rule["expr"]) == [], rule["alert"]

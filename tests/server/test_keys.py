@@ -269,7 +269,7 @@ def test_an_admin_looks_after_one_app(command, make, served):
     said = command("create", "--role", "admin", app="blog")[2]
     other = re.search(r"id ([0-9a-f]{16})", said)[1]
     assert [row["role"] for row in served.get("/api/v1/keys", admin).get_json()["keys"]] == ["admin"]
-    given = next(key for key in served.service.ring._given if key.role == "ingest")
+    given = next(key for (key,) in served.service.ring._given.values() if key.role == "ingest")
     for id_ in (other, given.id, "*", "0" * 15, f"{other} "):
         assert revoked(served, id_, admin).status_code == 404
     assert len(json.loads(command("list", "--json", app="blog")[1])) == 1
@@ -335,7 +335,7 @@ def test_known_keys_outlive_a_pause_of_the_store_for_a_while(ring, real_redis):
     """While the store is away, known keys stay good for five minutes; then nothing is said of any key."""
     ring, store, clock = ring
     text, key = KeyStore(Store(real_redis, "shop")).create("read", "")
-    assert ring.find(text, "read").id == key.id
+    assert ring.find(text, "read", anew=True).id == key.id
     store.away = True
     clock.now += STALE_SECONDS - 1
     assert ring.find(text, "read").id == key.id
@@ -365,28 +365,70 @@ def test_a_device_with_a_new_key_is_told_to_come_back(served, settings):
     assert (answer.status_code, answer.get_json()["code"]) == (503, "store_unavailable")
 
 
-def test_the_store_is_read_now_and_then(ring):
-    """However many requests come, the store is asked for its keys once in two seconds."""
-    ring, store, clock = ring
-    reads = []
-    inner = store._client
-    store._client = type("Counting", (), {"hgetall": lambda _self, name: reads.append(name) or inner.hgetall(name)})()
+@pytest.fixture
+def commands(monkeypatch):
+    """Note whatever is sent to the store."""
+    sent, send = [], redis.connection.AbstractConnection.send_packed_command
+
+    def note(self, command, **options):
+        sent.append(command)
+        return send(self, command, **options)
+
+    monkeypatch.setattr(redis.connection.AbstractConnection, "send_packed_command", note)
+    return sent
+
+
+def test_a_key_is_read_now_and_then(ring, real_redis, commands):
+    """However many requests come with a key, the store is asked for it once in two seconds."""
+    ring, _, clock = ring
+    text, key = KeyStore(Store(real_redis, "shop")).create("read", "")
+    assert ring.find(text, "read") is None  # this process has not seen it
+    assert ring.find(text, "read", anew=True).id == key.id
+    commands.clear()
     for _ in range(50):
-        ring.find("rk_anything", "read")
+        assert ring.find(text, "read").id == key.id
         clock.now += 0.1
-    assert len(reads) == 3
+    assert len(commands) == 2
+    ring.find("rk_anything", "read")
+    assert len(commands) == 2
 
 
-def test_every_key_is_compared_in_constant_time(monkeypatch):
-    """A look-up compares the hash with that of each key, wherever it is found."""
+def test_an_unknown_key_takes_one_round_trip_for_all_apps(real_redis, commands):
+    """However many apps and keys there are, the store is asked once, and no other key is read."""
+    stores = [Store(real_redis, f"app-{number}") for number in range(50)]
+    for store in stores[:5]:
+        text, key = KeyStore(store).create("ingest", "")
+    ring = Ring(stores)
+    commands.clear()
+    assert ring.find("pk_made_elsewhere", "ingest", anew=True) is None
+    assert len(commands) == 1
+    assert ring.find(text, "ingest", anew=True) == key
+    assert len(commands) == 2
+
+
+def test_a_revoked_key_is_forgotten(ring, real_redis):
+    """Two seconds after it was revoked a key is unknown, and takes no memory."""
+    ring, _, clock = ring
+    keys = KeyStore(Store(real_redis, "shop"))
+    text, key = keys.create("read", "")
+    assert ring.find(text, "read", anew=True)
+    keys.revoke(key.id)
+    assert ring.find(text, "read")
+    clock.now += FRESH_SECONDS
+    assert ring.find(text, "read") is None
+    assert not ring._read
+
+
+def test_a_key_is_compared_in_constant_time(monkeypatch):
+    """A key is looked up by the first bits of its hash; the whole hash is compared in constant time."""
     from deniable_server.access import key_ring as module
 
     compared = []
     monkeypatch.setattr(module, "compare_digest", lambda one, other: compared.append(one) or one == other)
     keys = [Key("shop", "read", sha256(str(i).encode()).digest()) for i in range(5)]
-    ring = Ring([], keys)
-    ring._stores = {"shop": type("Empty", (), {"load": staticmethod(list)})}
-    for text in ("0", "4", "9"):
-        found = ring.find(text, "read")
-        assert (found is None) == (text == "9")
-    assert compared == [key.digest for key in keys] * 3
+    alike = Key("shop", "read", keys[0].digest[:8] + bytes(24))
+    ring = Ring([], [alike, *keys])
+    ring._stores = {"shop": None}
+    assert ring.find("0", "read") == keys[0]
+    assert ring.find("4", "read") == keys[4]
+    assert compared == [alike.digest, keys[0].digest, keys[4].digest]

@@ -7,11 +7,10 @@ import time
 from datetime import UTC, date, datetime
 from hashlib import sha256
 from hmac import compare_digest
-from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from deniable_aggregator.store.errors import StoreError
-from deniable_server.access.keys import Key, KeyStore
+from deniable_server.access.keys import Key, KeyStore, find, id_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -29,7 +28,7 @@ STALE_SECONDS = 300.0
 
 
 class Ring:
-    """The keys that a server accepts.
+    """The keys that a server accepts. A key is looked up by the first bits of its SHA-256, and again after two seconds.
 
     Parameters
     ----------
@@ -43,17 +42,15 @@ class Ring:
 
     def __init__(self, stores: Iterable[Store], given: Iterable[Key] = (), clock: Callable[[], float] = time.monotonic) -> None:
         self._stores = {store.app: KeyStore(store) for store in stores}
-        self._given = tuple(given)
+        self._given: dict[str, tuple[Key, ...]] = {}
+        for key in given:
+            self._given[key.id] = (*self._given.get(key.id, ()), key)
         self._clock = clock
-        self._lock = Lock()
-        self._read: tuple[Key, ...] = ()
-        self._read_at = self._tried_at = float("-inf")
+        self._read: dict[str, _Read] = {}
         self._noted: dict[str, date] = {}
 
     def find(self, text: str, *roles: str, anew: bool = False) -> Key | None:
         """Return the key of a request, if it has the permissions of one of the roles.
-
-        The hash is compared with all known ones, each in constant time.
 
         Parameters
         ----------
@@ -62,19 +59,18 @@ class Ring:
         roles
             Roles that the request accepts.
         anew
-            Read the store first, for a key that was just made.
+            Ask the store for a key that this process has not seen. Without it, such a key is not found.
 
         Raises
         ------
         StoreError
-            If the store is unavailable and the known keys are missing or too old. Then it is unknown whether the key is valid.
+            If the store is unavailable and it is unknown whether the key is valid.
         """
         digest = sha256(text.encode("utf-8", "surrogateescape")).digest()
-        found = None
-        for key in (*self._given, *self._known(anew=anew)):
+        for key in self._with(id_of(digest), anew=anew):
             if compare_digest(key.digest, digest) and any(map(key.opens, roles)) and key.app in self._stores:
-                found = key
-        return found
+                return key
+        return None
 
     def holds(self, app: str, id_: str, role: str) -> bool:
         """Return whether a key that was found before is still valid, for the sessions that it opened.
@@ -84,7 +80,7 @@ class Ring:
         StoreError
             As for `find`.
         """
-        return any(key.app == app and key.id == id_ and key.opens(role) for key in (*self._given, *self._known()))
+        return any(key.app == app and key.opens(role) for key in self._with(id_, anew=id_ not in self._read))
 
     def note(self, key: Key) -> None:
         """Record that a key was used today: once a day for each process. An error here does not fail the request."""
@@ -100,30 +96,40 @@ class Ring:
         else:
             self._noted[key.id] = today
 
-    def _known(self, *, anew: bool = False) -> tuple[Key, ...]:
-        """Return the store's keys, read again regularly by one thread. The others use the known ones meanwhile."""
-        now = self._clock()
-        usable = now - self._read_at < STALE_SECONDS
-        if not anew and usable and now - self._tried_at < FRESH_SECONDS:
-            return self._read
-        if not self._lock.acquire(blocking=anew or not usable):
-            return self._read
+    def _with(self, id_: str, *, anew: bool) -> tuple[Key, ...]:
+        """Return the keys with an id: those of the environment, and those of the store as they were at most two seconds ago."""
+        given = self._given.get(id_, ())
+        if given:
+            return given
+        now, read = self._clock(), self._read.get(id_)
+        if read is None:
+            return self._look_up(id_, self._stores.values()) if anew else ()
+        usable = now - read.at < STALE_SECONDS
+        if usable and now - read.tried_at < FRESH_SECONDS:
+            return read.keys
+        if usable:
+            self._read[id_] = read._replace(tried_at=now)  # other threads use the known one while this one asks
         try:
-            # Otherwise another thread has just read them.
-            if anew or self._tried_at <= now or self._clock() - self._read_at >= STALE_SECONDS:
-                self._load(anew=anew)
-        finally:
-            self._lock.release()
-        return self._read
-
-    def _load(self, *, anew: bool) -> None:
-        try:
-            read = tuple(key for store in self._stores.values() for key in store.load())
+            return self._look_up(id_, [self._stores[key.app] for key in read.keys])
         except StoreError as error:
-            self._tried_at = self._clock()
-            if anew or self._clock() - self._read_at >= STALE_SECONDS:
+            if not usable:
                 raise
-            log.warning("keys could not be read again (%s); those known stay good for a while", type(error).__name__)
-            return
-        self._read = read
-        self._read_at = self._tried_at = self._clock()
+            log.warning("a key could not be read again (%s); it stays good for a while", type(error).__name__)
+            return read.keys
+
+    def _look_up(self, id_: str, stores: Iterable[KeyStore]) -> tuple[Key, ...]:
+        """Ask the store for a key, in one round trip for all apps. Remember it, or forget it if it was revoked."""
+        keys, now = tuple(find(stores, id_)), self._clock()
+        if keys:
+            self._read[id_] = _Read(keys, now, now)
+        else:
+            self._read.pop(id_, None)
+        return keys
+
+
+class _Read(NamedTuple):
+    """What the store said of an id."""
+
+    keys: tuple[Key, ...]  # of different apps; one, but for a collision
+    at: float  # clock's second of the reading
+    tried_at: float  # of the latest try

@@ -18,13 +18,17 @@ from typing import TYPE_CHECKING, Any, Self
 from deniable.errors import ParameterError
 from deniable_aggregator.audit.log import AuditLog
 from deniable_aggregator.store import schema
+from deniable_aggregator.store.table import each
 from deniable_server.access.roles import ROLES, draw
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
     from deniable_aggregator.store import Store
     from deniable_aggregator.store.change import Change
+    from deniable_aggregator.store.table import Table
 
-__all__ = ["Key", "KeyStore", "id_of"]
+__all__ = ["Key", "KeyStore", "find", "id_of"]
 
 _START = 7
 _LONGEST_NAME = 100
@@ -136,15 +140,21 @@ class KeyStore:
     def all(self) -> list[Key]:
         """Return all keys with the days on which they were last used, the oldest first."""
         used = self._used.all()
-        found = [self._read(text, used.get(id_)) for id_, text in self._keys.all().items()]
+        found = [self.read(text, used.get(id_)) for id_, text in self._keys.all().items()]
         return sorted(filter(None, found), key=lambda key: (key.created or date.min, key.name, key.id))
 
     def load(self) -> list[Key]:
         """Return all keys, in one call, without the days of use."""
-        return [key for text in self._keys.all().values() if (key := self._read(text))]
+        return [key for text in self._keys.all().values() if (key := self.read(text))]
 
-    def _read(self, written: bytes, used: bytes | None = None) -> Key | None:
-        """Read a key; return None for a malformed record, which opens nothing."""
+    def place(self, id_: str) -> tuple[Table, str]:
+        """Return where the record of a key stands."""
+        return self._keys, id_
+
+    def read(self, written: bytes | None, used: bytes | None = None) -> Key | None:
+        """Read a record; return None if there is none, or for a malformed one, which opens nothing."""
+        if written is None:
+            return None
         try:
             return Key._read(self.app, written, used)  # noqa: SLF001 - its own module
         except (ValueError, KeyError, TypeError):
@@ -173,6 +183,14 @@ class KeyStore:
     def note(self, id_: str, day: date) -> None:
         """Record that a key was used on a day."""
         self._used.put({id_: day.isoformat()})
+
+
+def find(stores: Iterable[KeyStore], id_: str) -> Iterator[Key]:
+    """Find the key with an id in any of several apps, in one round trip."""
+    stores = list(stores)
+    for store, written in zip(stores, each([store.place(id_) for store in stores]), strict=True):
+        if key := store.read(written):
+            yield key
 
 
 def _day(written: bytes | None) -> date | None:

@@ -429,3 +429,22 @@ def test_colours_are_for_terminals(start, monkeypatch, registry_file, terminal, 
     assert ("\033[31mfault" in said) == coloured
     assert "\033" not in said or coloured
     assert re.search(r"^2 faults, \d warnings$", said, re.MULTILINE)
+
+
+def test_what_is_the_same_of_many_apps_is_said_once(good, monkeypatch, capsys, registry_file, tmp_path):
+    """Of 30 apps of which one is well, each finding is one line with its meaning and the names of some; numbers may differ."""
+    text, names = registry_file.read_text("utf-8"), [f"app-{number}" for number in range(30)]
+    for name in names:
+        (tmp_path / f"{name}.toml").write_text(text.replace('app = "shop"', f'app = "{name}"'), "utf-8")
+        for _ in range(len(name) - 4):
+            KeyStore(Store(good.redis, name)).create("ingest", "")
+    paths = os.pathsep.join([str(registry_file), *(str(tmp_path / f"{name}.toml") for name in names)])
+    monkeypatch.setenv("DENIABLE_REGISTRY", paths)
+    assert cli.main(["doctor", "--redis-url", good.url]) == 0
+    said = capsys.readouterr().out
+    assert said.count("none gave a sign of life") == 1
+    assert "The same of app-1, app-2, app-3, app-4, app-5, app-6, app-7, app-8, app-9, app-10 and 19 more." in said
+    assert "ok       workers (shop): 1 alive\n" in said
+    assert "warning  keys (app-0): 1 ingest, 0 read, 0 admin\n" in said
+    assert said.count(" keys (") == 2
+    assert len(said.splitlines()) < 60

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["doctor"]
 
 _SECONDS = 3.0
+_NAMED = 10  # apps of which the same is said
 _COLOURS = {"ok": "32", "warning": "33", "fault": "31"}
 
 
@@ -34,41 +35,49 @@ def doctor(parser: argparse.ArgumentParser) -> Run:
     def run(arguments: argparse.Namespace) -> int:
         from deniable_aggregator.store.embedded import redacted
         from deniable_aggregator.store.errors import AWAY
-        from deniable_server.doctor import examine
+        from deniable_server.doctor import alike, examine
         from deniable_server.settings import Settings
 
         settings = Settings.from_environment(options.environment(arguments))
         registries = settings.registries()
         client = options.opened(settings.redis_url, timeout=_SECONDS)
-        say = _as_json if arguments.json else _as_text
-        faults = warnings = 0
+        statuses: list[str] = []
+        of_apps: list[Finding] = []
         try:
-            for found in examine(settings, registries, client):
-                say(found)
-                faults += found.status == "fault"
-                warnings += found.status == "warning"
+            for finding in examine(settings, registries, client):
+                statuses.append(finding.status)
+                if arguments.json:
+                    print(json.dumps(asdict(finding)))
+                elif finding.app:
+                    of_apps.append(finding)
+                else:
+                    _print([finding])
         except AWAY as error:
             print(f"the store cannot be reached ({redacted(settings.redis_url)}): {type(error).__name__}", file=sys.stderr)
             return options.STORE_STATUS
         finally:
+            for group in alike(of_apps):
+                _print(group)
             client.close()
         if not arguments.json:
-            print(f"{faults} faults, {warnings} warnings")
-        return int(bool(faults))
+            print(f"{statuses.count('fault')} faults, {statuses.count('warning')} warnings")
+        return int("fault" in statuses)
 
     return run
 
 
-def _as_json(found: Finding) -> None:
-    print(json.dumps(asdict(found)))
-
-
-def _as_text(found: Finding) -> None:
-    mark = f"{found.status:<7}"
+def _print(group: list[Finding]) -> None:
+    """Print findings that are alike as one: the first, and the names of the other apps."""
+    first, *others = group
+    mark = f"{first.status:<7}"
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
-        print(f"\033[{_COLOURS[found.status]}m{mark}\033[0m", end="", file=terminal.raw(sys.stdout))
+        print(f"\033[{_COLOURS[first.status]}m{mark}\033[0m", end="", file=terminal.raw(sys.stdout))
         mark = ""
-    of = f" ({found.app})" if found.app else ""
-    print(f"{mark}  {found.check}{of}: {found.seen}")
-    for text in filter(None, (found.meaning, found.remedy)):
+    app = f" ({first.app})" if first.app else ""
+    print(f"{mark}  {first.check}{app}: {first.seen}")
+    for text in filter(None, (first.meaning, first.remedy)):
         print(f"         {text}")
+    if others:
+        names = ", ".join(other.app for other in others[:_NAMED])
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        print(f"         The same of {names}{more}.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from deniable_aggregator.store import about
 from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
 from deniable_server.doctor import host, pipeline, store
-from deniable_server.doctor.finding import Finding, Status
+from deniable_server.doctor.finding import Finding, Status, alike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from deniable_aggregator.store import Client
     from deniable_server.settings import Settings
 
-__all__ = ["Finding", "Status", "examine"]
+__all__ = ["Finding", "Status", "alike", "examine"]
 
 
 def examine(settings: Settings, registries: Mapping[str, Registry], client: Client) -> Iterator[Finding]:

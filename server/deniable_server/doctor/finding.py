@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = ["Finding", "Status"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["Finding", "Status", "alike"]
 
 Status = Literal["ok", "warning", "fault"]
 
@@ -34,3 +38,13 @@ class Finding:
     meaning: str = ""
     remedy: str = ""
     app: str = ""
+
+
+def alike(findings: Iterable[Finding]) -> list[list[Finding]]:
+    """Group the findings of many apps: those of a group differ only in the app and in numbers. Checks keep their order."""
+    groups: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
+    for finding in findings:
+        texts = (finding.seen, finding.meaning, finding.remedy)
+        form = (finding.status, *(re.sub(r"\d[\d,.]*", "0", text.replace(finding.app, "APP")) for text in texts))
+        groups.setdefault(finding.check, {}).setdefault(form, []).append(finding)
+    return [group for forms in groups.values() for group in forms.values()]

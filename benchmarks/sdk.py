@@ -17,6 +17,7 @@ p50 - p99.9   of such a call in a loop, after 2,000 of them to warm up; the medi
               meanwhile: theirs have a transport that does nothing, ours a batch that is not full
 repeat        the p50 of a call of ours that is refused, as the period has its report, which is all that most calls of an app come
               to; the median round. The others refuse nothing. At 10 microseconds or more the benchmark fails
+absurd        numbers of millions of digits. At a p50 of a millisecond or more the benchmark fails
 rest          resident memory over that of a bare interpreter when a library is ready to record; the median round
 idle          the same once ten answers were sent to a server, which brings HTTP and TLS
 threads       those of the library then
@@ -58,6 +59,7 @@ WARM_UP = 2000
 PATIENCE = 120  # seconds that a process may take
 NOISE = 0.5  # of whatever unit: of less than that there are no multiples
 REPEAT = 10.0  # microseconds that a refused call stays below
+ABSURD = 1000.0  # microseconds that a call with an absurd answer stays below
 
 
 class Library(NamedTuple):
@@ -129,6 +131,16 @@ LIBRARIES = {
     "deniable oue": ours("oue"),
     "deniable grr": ours("grr"),
     "deniable number": ours("grr", "ui.number", "i + 0.37"),
+    "deniable absurd": ours("grr", "ui.number", "absurd[i % len(absurd)]")._replace(
+        load="""
+            import deniable
+            from decimal import Decimal
+            from fractions import Fraction
+            huge = 1 << 3_000_000
+            absurd = [Decimal("1E+10000000"), Decimal("1E-10000000"), huge, -huge, Fraction(1, huge + 1), 1e308]
+            """,
+        repeat="",
+    ),
     "sentry-sdk": Library(
         load="import sentry_sdk",
         start="sentry_sdk.init(url.replace('//', '//key@') + '/1')",
@@ -440,6 +452,8 @@ def main() -> None:
     slow = {name: row["repeat"] for name, row in figures.items() if row.get("repeat", 0) >= REPEAT}
     if slow:
         sys.exit(f"a call that is refused takes less than {REPEAT:g} microseconds; got {slow}")
+    if figures.get("deniable absurd", {}).get("p50", 0) >= ABSURD:
+        sys.exit(f"a call with an absurd answer takes less than {ABSURD:g} microseconds")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ __all__ = ["Client"]
 log = logging.getLogger("deniable")
 log.addHandler(logging.NullHandler())  # else our warnings would go to the stderr of an app that set up no logging
 
+_LONGEST_NAME = 100  # characters that are looked at of a name that is not declared
 _MOST_UNKNOWN = 100  # the nearest declared name is searched for this many unknown names
 
 
@@ -304,8 +305,12 @@ class Client:
         return False
 
     def _drop_unknown(self, metric: str, value: object) -> bool:
+        if type(metric) is str:
+            metric = metric[:_LONGEST_NAME]  # it may be an answer of any length
         error = ParameterError("a metric is declared in the registry", metric)
-        swapped = type(value) is str and value in self._prepared  # then `metric` is the answer and must not be logged
+        swapped = (
+            type(value) is str and len(value) <= _LONGEST_NAME and value in self._prepared
+        )  # then `metric` is the answer and must not be logged
         if swapped:
             error = ParameterError("the metric is the first argument of record, the answer the second", value)
         if self.disabled:  # perhaps because the registry could not be read

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
-from math import exp, log
+from math import exp, isinf, log
 from typing import Literal
 
 from deniable.errors import ParameterError
+from deniable.registry.number import plain
 
 __all__ = ["BINS", "FINEST", "Axis", "read_number"]
 
@@ -27,15 +28,18 @@ def read_number(written: object) -> Fraction:
     Raises
     ------
     ParameterError
-        If it is no number, or not finite.
+        If it is no number, not finite, or larger than a float can be.
     """
-    rule = "a number is written as a whole number, or as a decimal such as 0.5"
+    rule = "a number is written as a whole number, or as a decimal such as 0.5, and is below 2^1023"
     if isinstance(written, bool) or not isinstance(written, int | float | str):
         raise ParameterError(rule, written)
     try:
-        return Fraction(Decimal(str(written)))
-    except (InvalidOperation, ValueError, OverflowError):
-        raise ParameterError(rule, written) from None
+        number = plain(Decimal(str(written)))
+    except (InvalidOperation, ValueError):
+        number = None
+    if number is None or isinf(number):
+        raise ParameterError(rule, written if isinstance(written, str | float) else f"a number of {written.bit_length()} bits")
+    return Fraction(number)
 
 
 @dataclass(frozen=True, slots=True)

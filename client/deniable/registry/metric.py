@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
-from math import isnan
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from deniable.errors import ParameterError
 from deniable.exact.hashing import KEY_SPACE
 from deniable.registry import period, text
 from deniable.registry.axis import BINS, Axis
+from deniable.registry.number import LARGEST, plain
 from deniable.registry.rules import ANSWERS_PER_WINDOW, OPEN_TYPES
 from deniable.registry.tables import GRACE, MIN_REPORTS, delay
 from deniable.wire.layout import MAX_REPORT_BYTES
@@ -141,10 +141,13 @@ class Metric:
     answers_per_window: int = ANSWERS_PER_WINDOW
     least_shift: str | None = None
     axis: Axis | None = field(init=False, repr=False, compare=False, default=None)
+    _longest: int = field(init=False, repr=False, compare=False, default=0)
     _positions: dict[Value, int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_positions", {value: i for i, value in enumerate(self.values)})
+        texts = chain.from_iterable(value if isinstance(value, tuple) else (value,) for value in self.values)
+        object.__setattr__(self, "_longest", max((len(text) for text in texts if isinstance(text, str)), default=0))
         if self.type == "number":
             low, high = map(Fraction, self.range)
             object.__setattr__(self, "axis", Axis(low, high, self.scale))
@@ -207,7 +210,11 @@ class Metric:
         if self.factors:
             value = self._combination(value)
         # The type is checked first: as keys of a dict True == 1 == 1.0, and an object of the host app must not be hashed.
-        found = self._positions.get(value, -1) if type(value) is type(self.values[0]) else -1
+        # A longer text than any declared one is not hashed, since that takes as long as it is.
+        found = -1
+        answer: Any = value
+        if type(answer) is type(self.values[0]) and (type(answer) is not str or len(answer) <= self._longest):
+            found = self._positions.get(answer, -1)
         if found < 0:
             kind = "True or False" if self.type == "boolean" else f"one of the {self.domain_size} declared values"
             if self.factors:
@@ -226,7 +233,8 @@ class Metric:
             given = base.__getitem__(value, slice(len(names) + 1))
         else:
             given = []
-        return tuple(given) if len(given) == len(names) and all(type(part) is str for part in given) else None
+        declared = len(given) == len(names) and all(type(part) is str and len(part) <= self._longest for part in given)
+        return tuple(given) if declared else None
 
     def _open_position(self, value: object) -> int:
         if self.type == "string" and isinstance(value, str):
@@ -245,21 +253,14 @@ class Metric:
         return self._binned(axis, axis.position(self._number(value)))
 
     def _number(self, value: Any) -> float | Fraction:
-        number: float | Fraction
         kind = type(value)
-        if kind is int or kind is float:
-            number = value
-        elif kind is not bool and isinstance(value, Decimal | Fraction):
-            number = Fraction(value) if isinstance(value, Fraction) or value.is_finite() else float(value)
-        elif kind is not bool and hasattr(value, "__index__"):  # such as those of numpy
-            number = int(value.__index__())
-        elif kind is not bool and hasattr(value, "__float__"):
-            number = float(value)
-        else:
+        if (kind is float or kind is int) and -LARGEST < value < LARGEST:  # so most answers are read fast; NaN is not among them
+            number: float | Fraction = value
+            return number
+        read = plain(value)
+        if read is None:
             raise ParameterError(f"an answer to {self.id} is a number", kind.__name__)
-        if isinstance(number, float) and isnan(number):
-            raise ParameterError(f"an answer to {self.id} is a number", "nan")
-        return number
+        return read
 
     def _absent(self, axis: Axis) -> int:
         return self._binned(axis, axis.position(Fraction(self.none)) if self.none else 0)
@@ -283,9 +284,10 @@ class Metric:
         if base is None or base.__len__(value) > len(self.values) + _MOST_UNDECLARED:
             raise ParameterError(f"an answer to {self.id} is a set or list of options", type(value).__name__)
         other = -1 if self.other is None else self._positions[self.other]
-        found = 0
+        found, longest = 0, self._longest
         for option in base.__iter__(value):  # a method of its base class: a subclass of the host app may define its own
-            position = self._positions.get(option, other) if type(option) is str else other
+            short = type(option) is str and len(option) <= longest
+            position = self._positions.get(option, other) if short else other
             if position < 0:
                 raise ParameterError(f"an option of {self.id} is one of the {len(self.values)} declared", type(option).__name__)
             found |= 1 << position

@@ -237,7 +237,7 @@ def test_a_commit_whose_answer_is_lost_is_archived_once(shop, monkeypatch):
 
 def test_a_commit_that_waited_long_has_new_files(shop, monkeypatch):
     """Files that could be taken for orphans by now are not noted."""
-    monkeypatch.setattr("deniable_aggregator.counting.worker.LIFE_SECONDS", -1.0)
+    monkeypatch.setattr("deniable_aggregator.counting.counter.LIFE_SECONDS", -1.0)
     shop.send()
     commit, losses = Partition.commit, iter([True])
 

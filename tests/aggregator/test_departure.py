@@ -96,7 +96,7 @@ def test_a_worker_that_only_waited_goes_on(store, store_url):
             # Blocked in the store, where it has no name until it is given something (Redis 7.0), or has one (Valkey).
             await_(lambda: any(told["cmd"] == "xreadgroup" for told in store._client.client_list()))
             store.partitions[0].forget(0.0)
-            store._client.xgroup_createconsumer(store.partitions[0].stream, GROUP, worker.consumer)
+            store._client.xgroup_createconsumer(store.partitions[0].stream, GROUP, worker.name)
             assert store.partitions[0].forget(0.0) == 1
             send(store, "a")
             await_(lambda: worker.counted == 2)

@@ -221,9 +221,10 @@ def test_a_sealed_period_takes_no_report_in_any_partition(shop):
 def test_health_is_that_of_the_slowest(shop):
     """The wait of any batch counts, and what only one partition knows."""
     worker = Worker([shop])
-    worker._join()
+    for counter in worker.look():
+        counter.join()
     for each in shop.partitions:
-        health.beat(each, worker.consumer)
+        health.beat(each, worker.name)
     assert health.read(shop) == health.Health(0, 0, 0.0, 0, 1)
     for key in range(9):
         send(shop, key)
@@ -234,7 +235,7 @@ def test_health_is_that_of_the_slowest(shop):
     assert state.lag >= 99
     shop._client.delete(slow.caught)
     assert health.read(shop).lag is None
-    health.stop(slow, worker.consumer)
+    health.stop(slow, worker.name)
     assert health.read(shop).workers == 0  # one partition is not counted
 
 

@@ -96,14 +96,14 @@ def test_whoever_dies_between_any_two_pieces_another_goes_on(made, store_url, mo
             send(made, number)
         made.partitions[0].join()
         doomed = Store(connect(store_url), "shop")
-        worker = Worker([doomed], WorkerSettings(batch=3))
-        worker._join()
+        (counter,) = Worker([doomed], WorkerSettings(batch=3)).look()
+        counter.join()
         (partition,) = doomed.partitions
-        entries = worker._read(block=False)[partition.stream]
+        entries = counter._read(block=False)[partition.stream]
         with monkeypatch.context() as patch:
             patch.setattr(AbstractConnection, "read_response", deadly(at, heard))
             try:
-                worker._settle(partition, entries, threading.Event())
+                counter._settle(partition, entries, threading.Event())
                 died = False
             except Died:
                 pass
@@ -127,10 +127,10 @@ def test_an_answer_that_is_lost_loses_no_report(made, store_url, monkeypatch):
             send(made, number)
         made.partitions[0].join()
         hasty, answers = Store(connect(store_url), "shop"), count(1)
-        worker = Worker([hasty], WorkerSettings(batch=3))
-        worker._join()
+        (counter,) = Worker([hasty], WorkerSettings(batch=3)).look()
+        counter.join()
         (partition,) = hasty.partitions
-        entries = worker._read(block=False)[partition.stream]
+        entries = counter._read(block=False)[partition.stream]
 
         def lossy(self, *arguments, at=at, answers=answers, **options):
             mine = next(answers) == at
@@ -142,7 +142,7 @@ def test_an_answer_that_is_lost_loses_no_report(made, store_url, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(AbstractConnection, "read_response", lossy)
-            worker._settle(partition, entries, threading.Event())
+            counter._settle(partition, entries, threading.Event())
         answered = next(answers) > at
         hasty._client.close()
         time.sleep(0.005)

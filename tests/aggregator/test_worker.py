@@ -12,10 +12,14 @@ import redis
 from deniable.wire.layout import Layout
 from deniable.wire.report import Stratum
 from deniable_aggregator import tally
+from deniable_aggregator.counting import worker as workers
+from deniable_aggregator.counting.counter import Counter
 from deniable_aggregator.counting.worker import Worker, WorkerSettings
 from deniable_aggregator.store import GROUP, Partition, Store, batch
 from deniable_aggregator.store.batch import Group
 from deniable_aggregator.store.dead_letters import DeadLetters
+from deniable_aggregator.store.deliveries import Deliveries
+from deniable_aggregator.store.servers import primaries
 
 pytestmark = [pytest.mark.both_stores, pytest.mark.divided_too]
 
@@ -178,20 +182,23 @@ def test_stopping_before_the_beginning_leaves_nothing(store, caplog):
 def test_all_that_is_in_hand_is_counted_after_answers_were_lost(store, monkeypatch):
     """Of answers that never came, all that was handed out in them is counted, though one read holds less, without waiting."""
     worker = Worker([store], WorkerSettings(batch=2))
-    store.partitions[0].join()
     for key in range(5):
         send(store, key, Group(ONE, INDEX, bytes([key])))
-    worker._join()
-    while worker._deliveries.new(2, None):
-        pass
-    new, lost = worker._deliveries.new, [redis.ConnectionError("the answer was lost")]
+    lost = set()
+    for counter in worker.look():
+        counter.join()
+        while counter._deliveries.new(2, None):
+            pass
+        lost.add(counter._deliveries)
+    new = Deliveries.new
 
-    def read(*given):
-        if lost:
-            raise lost.pop()
-        return new(*given)
+    def read(self, *given):
+        if self in lost:
+            lost.remove(self)
+            raise redis.ConnectionError("the answer was lost")
+        return new(self, *given)
 
-    monkeypatch.setattr(worker._deliveries, "new", read)
+    monkeypatch.setattr(Deliveries, "new", read)
     worker.run(threading.Event(), burst=True)
     assert worker.counted == 5
     assert store.read(INDEX, [ONE]).counts.tolist() == [[1] * 5]
@@ -215,7 +222,8 @@ def test_a_full_store_keeps_the_worker_waiting(store):
     for key in range(20):
         send(store, key, Group(ONE, INDEX, b"\1\2"))
     store.partitions[0].join()
-    store._client.config_set("maxmemory", 1)
+    for server in primaries(store._client):
+        server.config_set("maxmemory", 1)
     try:
         worker = Worker([store], WorkerSettings(min_idle_ms=1, claim_every=0.0))
         thread = threading.Thread(target=worker.run, args=(threading.Event(),), kwargs={"burst": True})
@@ -224,16 +232,17 @@ def test_a_full_store_keeps_the_worker_waiting(store):
         assert worker.counted == worker.buried == 0
         assert thread.is_alive()
     finally:
-        store._client.config_set("maxmemory", 0)
+        for server in primaries(store._client):
+            server.config_set("maxmemory", 0)
     thread.join(20)
     assert (worker.counted, worker.buried) == (40, 0)
     assert store.read(INDEX, [ONE]).n == 40
 
 
-def test_a_batch_that_kills_workers_takes_no_other_with_it(store):
+def test_a_batch_that_kills_workers_takes_no_other_with_it(store, monkeypatch):
     """Entries that were in hand with it are counted, each tried alone once they were handed out twice; it alone is put aside."""
 
-    class Fragile(Worker):
+    class Fragile(Counter):
         def _settle(self, store, entries, stop):
             if any(entry.body and b"pill" in entry.body for entry in entries):
                 raise SystemExit  # as if it were killed
@@ -241,10 +250,11 @@ def test_a_batch_that_kills_workers_takes_no_other_with_it(store):
 
     for key in range(20):
         send(store, key, Group(ONE if key != 7 else ONE._replace(segment="pill"), INDEX, b"\1\2"))
+    monkeypatch.setattr(workers, "Counter", Fragile)
     counted = buried = deaths = 0
     while store.backlog():
         time.sleep(0.02)
-        worker = Fragile([store], WorkerSettings(min_idle_ms=10, claim_every=0.0, max_deliveries=4))
+        worker = Worker([store], WorkerSettings(min_idle_ms=10, claim_every=0.0, max_deliveries=4))
         try:
             worker.run(threading.Event(), burst=True)
         except SystemExit:
@@ -259,7 +269,7 @@ def test_an_answer_that_is_lost_while_reading_delays_nothing(store, monkeypatch)
     """Entries that the store handed out in an answer that never came are counted at once, not when they are taken over."""
     for key in range(30):
         send(store, key, Group(ONE, INDEX, b"\1"))
-    read = Worker._read
+    read = Counter._read
     losses = iter([True])
 
     def lossy_read(self, *, block):
@@ -268,7 +278,7 @@ def test_an_answer_that_is_lost_while_reading_delays_nothing(store, monkeypatch)
             raise redis.TimeoutError
         return entries
 
-    monkeypatch.setattr(Worker, "_read", lossy_read)
+    monkeypatch.setattr(Counter, "_read", lossy_read)
     worker = drain(store, batch=8)
     assert (worker.counted, store.backlog()) == (30, 0)
 

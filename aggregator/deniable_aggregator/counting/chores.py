@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from deniable_aggregator.counting.pauses import Pauses
+from deniable_aggregator.store.errors import StoreError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from threading import Event
+
+    from deniable_aggregator.counting.events import Events
     from deniable_aggregator.counting.faults import Faults
 
-__all__ = ["Chore"]
+__all__ = ["Chore", "run"]
 
+log = logging.getLogger("deniable.worker")
+
+_LOOK_SECONDS = 0.5  # between looks what is due
 _AGAIN_SECONDS = 60.0  # until the next try, if the store was unavailable or full
 
 
@@ -31,7 +40,7 @@ class Chore:
     """
 
     def __init__(self, name: str, every: float, run: Callable[[], bool | None], faults: Faults) -> None:
-        self.name = name
+        self.name, self.app = name, faults.app
         self._every, self._run, self._faults = every, run, faults
         self._next = 0.0
 
@@ -56,3 +65,22 @@ class Chore:
             more = bool(self._run())
         self._next = now if more else now + self._every
         return more
+
+
+def run(chores: Sequence[Chore], events: Events, stop: Event) -> None:
+    """Do chores when they are due, until stopped."""
+    pauses = Pauses()
+    while not stop.is_set():
+        more = False
+        for chore in chores:
+            if stop.is_set():
+                return
+            try:
+                more |= chore.do()
+                pauses.end()
+            except StoreError as error:
+                log.warning("%s could not use the store (%s)", chore.name, type(error).__name__)
+                events.failed()
+                pauses.take(stop)
+        if not more:
+            stop.wait(_LOOK_SECONDS)

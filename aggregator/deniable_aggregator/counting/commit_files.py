@@ -12,6 +12,7 @@ from itertools import starmap
 from typing import TYPE_CHECKING
 
 from deniable_aggregator.archive.errors import ArchiveError
+from deniable_aggregator.counting.pauses import Pauses
 
 if TYPE_CHECKING:
     from threading import Event
@@ -27,7 +28,6 @@ log = logging.getLogger("deniable.worker")
 
 LIFE_SECONDS = 3600.0
 """Seconds after which a commit needs new files: those that were not noted for a day are deleted."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
 class CommitFiles:
@@ -44,12 +44,12 @@ class CommitFiles:
 
     def wait(self, stop: Event) -> None:
         """Wait until the archive can be written, or for the stop. Batches that are taken over in vain too often are put aside."""
-        pauses = _Pauses(stop)
+        pauses = Pauses()
         while self._archive and not stop.is_set():
             try:
                 return self._archive.check()
             except ArchiveError as error:
-                pauses.take(error)
+                _pause(pauses, error, stop)
         return None
 
     def write(self, partition: Partition, joined: Joined, stop: Event) -> dict[Stratum, str]:
@@ -80,7 +80,7 @@ class CommitFiles:
         if not self._archive or not kept:
             return {}
         # It is asked for each time: if the store was emptied, perhaps only another worker noticed.
-        folder, pauses = self._archive.of(partition.archived.begin()), _Pauses(stop)
+        folder, pauses = self._archive.of(partition.archived.begin()), Pauses()
         while True:
             written: dict[Stratum, str] = {}
             try:
@@ -89,20 +89,12 @@ class CommitFiles:
             except ArchiveError as error:
                 with suppress(ArchiveError):
                     folder.delete(starmap(folder.path, written.items()))
-                if pauses.take(error):
+                if _pause(pauses, error, stop):
                     raise
             else:
                 return written
 
 
-class _Pauses:
-    """Pauses between tries, each longer than the one before."""
-
-    def __init__(self, stop: Event) -> None:
-        self._stop, self._next = stop, _FIRST_PAUSE
-
-    def take(self, error: ArchiveError) -> bool:
-        """Tell about a failure, and wait; return whether to stop."""
-        pause, self._next = self._next, min(2 * self._next, _LONGEST_PAUSE)
-        log.error("the archive cannot be used (%s), so nothing is counted; trying again in %.1f s", error, pause)
-        return self._stop.wait(pause)
+def _pause(pauses: Pauses, error: ArchiveError, stop: Event) -> bool:
+    log.error("the archive cannot be used (%s), so nothing is counted; trying again in %.1f s", error, pauses.next)
+    return pauses.take(stop)

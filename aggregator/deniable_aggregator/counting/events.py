@@ -8,7 +8,7 @@ __all__ = ["Events"]
 class Events:
     """A listener that ignores all events; subclasses override what they need.
 
-    A worker calls these methods from its only thread, so they must be quick and raise nothing.
+    A worker calls these methods from its threads, so they must be quick, safe among threads, and raise nothing.
     """
 
     def committed(self, app: str, seconds: float) -> None:

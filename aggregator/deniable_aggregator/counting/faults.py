@@ -39,6 +39,7 @@ class Faults:
     """
 
     def __init__(self, store: Store, events: Events | None = None) -> None:
+        self.app = store.app
         self._store, self._events = store, events or Events()
         self._noted: set[str] = set()
         self._until = 0.0

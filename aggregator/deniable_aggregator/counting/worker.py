@@ -1,69 +1,51 @@
-"""The worker: reads batches from the stream, counts them, and commits the sums, each report exactly once.
+"""The worker: it counts what comes to each server of the store, and does the chores of the apps that live there.
 
-It does not depend on mechanisms: an entry states the layout of its reports, and two kernels count every layout. Whatever dies, an
-entry is either in the stream or counted, never both. One script does the commit: it checks that the entries are still this
-worker's, adds the sums and deletes the entries.
+While one server is away, the others are served. How batches are counted is in `deniable_aggregator.counting.counter`.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import os
 import socket
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from threading import Event, Thread
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import uuid4
 
-from deniable.errors import PayloadError
-from deniable.wire.report import Stratum
-from deniable_aggregator.archive.errors import ArchiveError
-from deniable_aggregator.counting import batch_sums
-from deniable_aggregator.counting.commit_files import LIFE_SECONDS, CommitFiles
+from deniable_aggregator.counting import chores as chores_
+from deniable_aggregator.counting.commit_files import CommitFiles
+from deniable_aggregator.counting.counter import Counter, WorkerSettings
 from deniable_aggregator.counting.events import Events
-from deniable_aggregator.store import batch, health
-from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
-from deniable_aggregator.store.errors import AWAY, StoreError, transient
+from deniable_aggregator.counting.pauses import Pauses
+from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from threading import Event
+    from collections.abc import Callable, Hashable, Sequence
 
     from deniable_aggregator.archive.folder import Folder
-    from deniable_aggregator.counting.batch_sums import Joined
     from deniable_aggregator.counting.chores import Chore
     from deniable_aggregator.store import Partition, Store
-    from deniable_aggregator.store.deltas import Deltas
 
 __all__ = ["Worker", "WorkerSettings"]
 
 log = logging.getLogger("deniable.worker")
 
+_LOOK_SECONDS = 5.0  # between looks which server has what
 
-@dataclass(frozen=True, slots=True)
-class WorkerSettings:
-    """Settings of a worker.
 
-    Parameters
-    ----------
-    batch
-        Entries read, and committed, at once.
-    block_ms
-        Milliseconds to wait for an entry; shorter than the socket timeout.
-    min_idle_ms
-        Idle milliseconds after which another worker's entries are taken over.
-    claim_every
-        Seconds between searches for such entries.
-    max_deliveries
-        Deliveries after which an entry that is not counted is put aside.
-    """
+class _Part(NamedTuple):
+    """What one server has."""
 
-    batch: int = 100
-    block_ms: int = 2000
-    min_idle_ms: int = 60_000
-    claim_every: float = 30.0
-    max_deliveries: int = 5
+    homes: list[Store]  # of apps whose releases and settings are there
+    partitions: list[Partition]
+
+
+class _Running(NamedTuple):
+    """A thread, and what ends it."""
+
+    thread: Thread
+    over: Event
 
 
 class Worker:
@@ -76,7 +58,7 @@ class Worker:
     settings
         The worker's settings.
     chores
-        Run when due, after a commit and when there is nothing to read.
+        Run when due, beside the counting.
     archive
         Where reports of ``bits`` layouts are kept. While it cannot be written nothing is counted.
     events
@@ -92,19 +74,32 @@ class Worker:
         archive: Folder | None = None,
         events: Events | None = None,
     ) -> None:
-        self._stores = stores
-        self._partitions: dict[str, Partition] = {}  # by stream
+        self._stores = {store.app: store for store in stores}
         self._settings = settings or WorkerSettings()
         self._chores = chores
         self._events = events or Events()
         self._files = CommitFiles(archive)
-        self._claim_at = self._beat_at = 0.0
-        self._signs: dict[str, health.Signs] = {}
-        self.consumer = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
-        self.counted = 0
-        self.buried = 0
-        self.cut_off = False
-        """Whether the last use of the store or the archive failed. If so at the end, entries may be left in hand."""
+        self._known: dict[str, tuple[Partition, ...]] = {}  # by app
+        self._parts: list[_Part] = []
+        self._counters: dict[frozenset[str], Counter] = {}  # by their streams
+        self._past: list[Counter] = []  # whose streams others have now
+        self._error: BaseException | None = None  # of a thread
+        self.name = f"{socket.gethostname()}:{os.getpid()}:{uuid4().hex[:8]}"
+
+    @property
+    def counted(self) -> int:
+        """Reports counted so far."""
+        return sum(counter.counted for counter in (*self._past, *self._counters.values()))
+
+    @property
+    def buried(self) -> int:
+        """Batches put aside so far."""
+        return sum(counter.buried for counter in (*self._past, *self._counters.values()))
+
+    @property
+    def cut_off(self) -> bool:
+        """Whether the last use of a server, or of the archive, failed. If so at the end, entries may be left in hand."""
+        return not self._knows_all() or any(counter.cut_off for counter in self._counters.values())
 
     def run(self, stop: Event, *, burst: bool = False) -> None:
         """Count until stopped, then leave.
@@ -114,170 +109,117 @@ class Worker:
         stop
             When set, the entries in hand are committed and nothing more is read.
         burst
-            Return as soon as the stream is empty and no chore has more to do.
+            Return as soon as the streams are empty and no chore has more to do.
         """
-        joined = again = False
-        pause = 0.1
         self._files.wait(stop)
+        if burst:
+            self._empty(stop)
+        else:
+            self._serve(stop)
+        for counter in self._counters.values():
+            counter.leave()
+
+    def look(self) -> list[Counter]:
+        """Look which server has what; return the counter of each."""
+        parts: dict[Hashable, _Part] = {}
+        away: set[Hashable] = set()  # a server is asked once, as each question may take seconds
+        for app, store in self._stores.items():
+            home = store.place
+            parts.setdefault(home, _Part([], [])).homes.append(store)
+            if home not in away:
+                try:
+                    if app not in self._known:
+                        store.divide()
+                    self._known[app] = store.partitions
+                except StoreError as error:
+                    away.add(home)
+                    if app not in self._known:  # else its counter tells
+                        log.warning(
+                            "the store cannot be used (%s), so nobody knows the partitions of %s", type(error).__name__, app
+                        )
+                        self._events.failed()
+            for partition in self._known.get(app, ()):
+                parts.setdefault(partition.place, _Part([], [])).partitions.append(partition)
+        self._parts = list(parts.values())
+        before, self._counters = self._counters, {}
+        for part in self._parts:
+            streams = frozenset(partition.stream for partition in part.partitions)
+            if streams in before:
+                self._counters[streams] = before.pop(streams)
+            elif streams:
+                self._counters[streams] = self._counter(part.partitions)
+        self._past += before.values()
+        return list(self._counters.values())
+
+    def _counter(self, partitions: Sequence[Partition]) -> Counter:
+        stores = [self._stores[app] for app in dict.fromkeys(partition.app for partition in partitions)]
+        return Counter(stores, partitions, self.name, self._settings, self._files, self._events)
+
+    def _knows_all(self) -> bool:
+        return not self._parts or self._known.keys() == self._stores.keys()
+
+    def _empty(self, stop: Event) -> None:
+        """Count whatever waits, and do all chores that are due."""
+        pauses = Pauses()
         while not stop.is_set():
+            turns = [counter.turn(stop, block=False) for counter in self.look()]
             try:
-                if not joined:
-                    self._join()
-                    joined = True
-                entries = (
-                    self._deliveries.again(self._settings.batch) if again else self._claim(stop) or self._read(block=not burst)
-                )
-                for stream, read in entries.items():
-                    self._settle(self._partitions[stream], read, stop)
-                self._beat()
                 more = [chore.do() for chore in self._chores]
-                self.cut_off = False
-                pause = 0.1
-                if burst and not again and not entries and not any(more):
-                    break
-                again = again and bool(entries)
             except StoreError as error:
-                # The store is unavailable or was emptied. Nothing is lost: entries in hand are claimed again later.
-                log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, pause)
-                self.cut_off = True
+                log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, pauses.next)
                 self._events.failed()
-                joined = False
-                again = isinstance(error, AWAY) or (again and transient(error))
-                stop.wait(pause)
-                pause = min(2 * pause, 5.0)
-            except ArchiveError:  # and stopped
-                self.cut_off = True
-        if self.cut_off or not joined:  # the store would only time out again, or there is nothing to leave
-            return
-        try:
-            for partition in self._partitions.values():
-                partition.leave(self.consumer)
-                health.stop(partition, self.consumer)
-        except StoreError as error:
-            self.cut_off = True
-            log.warning("could not leave the consumer group (%s)", type(error).__name__)
-
-    def _join(self) -> None:
-        """Join the consumer group of each partition, and divide apps that nobody has used yet."""
-        for store in self._stores:
-            store.divide()
-        found = {partition.stream: partition for store in self._stores for partition in store.partitions}
-        if found.keys() != self._partitions.keys():
-            self._partitions = found
-            self._signs = {stream: health.Signs(partition) for stream, partition in found.items()}
-            self._deliveries = Deliveries(list(found.values()), self.consumer)
-        for partition in found.values():
-            partition.join()
-
-    def _read(self, *, block: bool) -> dict[str, list[StreamEntry]]:
-        return self._deliveries.new(self._settings.batch, self._settings.block_ms if block else None)
-
-    def _beat(self) -> None:
-        if time.monotonic() >= self._beat_at:
-            for partition in self._partitions.values():
-                health.beat(partition, self.consumer)
-            self._beat_at = time.monotonic() + health.BEAT_SECONDS
-
-    def _claim(self, stop: Event) -> dict[str, list[StreamEntry]]:
-        """Take over entries of dead workers, now and then. Put aside those that were taken over too often."""
-        if time.monotonic() < self._claim_at:
-            return {}
-        claimed: dict[str, list[StreamEntry]] = {}
-        for stream, partition in self._partitions.items():
-            partition.staging.apply()
-            self._mark_idle(partition)
-            entries = self._claim_of(partition, stop)
-            if entries:
-                claimed[stream] = entries
-        if not claimed:  # otherwise there may be more to claim at once
-            self._claim_at = time.monotonic() + self._settings.claim_every
-        return claimed
-
-    def _mark_idle(self, partition: Partition) -> None:
-        """Mark the entries of dead workers as idle. Their idle time is too short if the clock was set back."""
-        others = self._deliveries.others(partition.stream)
-        for name in self._signs[partition.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
-            partition.mark_idle(name, self._settings.min_idle_ms)
-
-    def _claim_of(self, partition: Partition, stop: Event) -> list[StreamEntry]:
-        """Take over entries of a partition: those that were delivered once together, any others one by one.
-
-        If an entry kills its workers, only that entry is retried.
-        """
-        while True:
-            idle = self._deliveries.idle(partition.stream, self._settings.batch, self._settings.min_idle_ms)
-            if not idle:
-                return []
-            self._files.wait(stop)  # it may be why nobody could count these
-            if stop.is_set():
-                return []
-            first, times = idle[0]
-            ids = [id_ for id_, handed_out in idle if handed_out == 1] or [first]
-            entries = self._deliveries.claim(partition.stream, ids, self._settings.min_idle_ms)
-            if ids == [first] and times >= self._settings.max_deliveries:
-                for entry in entries:
-                    self._bury(partition, entry, f"delivered more than {self._settings.max_deliveries} times")
-            elif entries:
-                self._events.claimed(partition.app, len(entries))
-                return entries
-
-    def _settle(self, partition: Partition, entries: list[StreamEntry], stop: Event) -> None:
-        """Count and commit entries. Those that another worker has taken over are left to it."""
-        groups: dict[bytes, list[batch.Group]] = {}
-        for entry in entries:
-            try:
-                groups[entry.id] = _groups(entry)
-            except PayloadError as error:
-                self._bury(partition, entry, f"{error.code}: {error}")
-        while groups:
-            try:
-                joined = batch_sums.join(groups.values())
-                deltas, reports = batch_sums.count(joined)
-            except PayloadError:  # the ingest accepts none of these, so they are searched for only now
-                for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
-                    del groups[id_]
-                    self._bury(partition, StreamEntry(id_, None), "payload: no device could have sent it")
+                pauses.take(stop)
                 continue
-            stale = self._commit(partition, list(groups), joined, deltas, stop)
-            if not stale:
-                self.counted += reports
-                self._events.counted(partition.app, len(groups), reports)
-                log.debug("counted %d reports of %d batches for %s", reports, len(groups), partition.app)
+            if not self._knows_all():
+                pauses.take(stop)
+            elif not any(turns) and not any(more):
                 return
-            log.warning("%d batches were taken over by another worker", len(stale), extra={"app": partition.app})
-            for id_ in stale:
-                del groups[id_]
 
-    def _commit(self, partition: Partition, ids: list[bytes], joined: Joined, deltas: Deltas, stop: Event) -> list[bytes]:
-        pause = 0.1
-        files, until = dict[Stratum, str](), -math.inf
-        while True:
-            try:
-                if time.monotonic() > until:
-                    files, until = self._files.write(partition, joined, stop), time.monotonic() + LIFE_SECONDS
-                began = time.perf_counter()
-                stale = partition.commit(self.consumer, ids, deltas, int(time.time()), files)
-            except StoreError as error:
-                if not transient(error):
-                    raise
-                # The commit may have succeeded. It can be sent again: then the entries are stale.
-                log.warning("a commit is tried again: the store failed (%s)", type(error).__name__)
-                if stop.wait(pause):
-                    raise
-                self._events.failed()
-                pause = min(2 * pause, 5.0)
+    def _serve(self, stop: Event) -> None:
+        """Count the batches of each server, and do the chores of its apps, each in a thread of its own."""
+        running: dict[frozenset[str], _Running] = {}
+        pauses = Pauses()
+        while not stop.is_set():
+            self.look()
+            tasks = self._tasks()
+            _end([running.pop(names) for names in running.keys() - tasks.keys()])  # before another thread has what it has
+            for names in tasks.keys() - running.keys():
+                running[names] = self._start(tasks[names], stop)
+            if self._knows_all():
+                stop.wait(_LOOK_SECONDS)
             else:
-                self._events.committed(partition.app, time.perf_counter() - began)
-                return stale
+                pauses.take(stop)
+        _end(list(running.values()))
+        if self._error:
+            raise self._error
 
-    def _bury(self, partition: Partition, entry: StreamEntry, reason: str) -> None:
-        if partition.bury(self.consumer, entry.id, reason):
-            self.buried += 1
-            self._events.buried(partition.app)
-            log.error("a batch of %s was put aside: %s", partition.app, reason, extra={"app": partition.app})
+    def _tasks(self) -> dict[frozenset[str], Callable[[Event], None]]:
+        """Return what is to be done, by the streams, or the apps, that it is about."""
+        tasks: dict[frozenset[str], Callable[[Event], None]] = {streams: each.run for streams, each in self._counters.items()}
+        for part in self._parts:
+            apps = frozenset(store.app for store in part.homes)
+            if chores := [chore for chore in self._chores if chore.app in apps]:
+                tasks[apps] = partial(chores_.run, chores, self._events)
+        return tasks
+
+    def _start(self, task: Callable[[Event], None], stop: Event) -> _Running:
+        """Start a thread. An error that is none of the store ends the worker, as it would without threads."""
+        over = Event()
+
+        def run() -> None:
+            try:
+                task(over)
+            except BaseException as error:  # noqa: BLE001 - raised again by the main thread
+                self._error = error
+                stop.set()
+
+        thread = Thread(target=run, daemon=True)
+        thread.start()
+        return _Running(thread, over)
 
 
-def _groups(entry: StreamEntry) -> list[batch.Group]:
-    if entry.body is None:
-        raise PayloadError("entry", "the entry was deleted while it was pending")
-    return batch.decode(entry.body)
+def _end(running: Sequence[_Running]) -> None:
+    for each in running:
+        each.over.set()
+    for each in running:
+        each.thread.join()

@@ -19,13 +19,13 @@ from deniable_aggregator.store.lines import Lines
 from deniable_aggregator.store.names import Names
 from deniable_aggregator.store.partition import GROUP, Appended, Partition
 from deniable_aggregator.store.script import Script
-from deniable_aggregator.store.servers import connect, primary
+from deniable_aggregator.store.servers import connect, place, primary
 from deniable_aggregator.store.staging import Staging
 from deniable_aggregator.store.table import Table
 from deniable_aggregator.store.tallies import Shelf
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
     import numpy as np
     from numpy.typing import NDArray
@@ -89,6 +89,11 @@ class Store:
             if number:
                 self._fix(int(number))
         return self._partitions
+
+    @property
+    def place(self) -> Hashable:
+        """What is equal for apps that live on one server; None if nobody knows where it is."""
+        return place(self._client, self.audit.key)
 
     def divide(self, number: int | None = None) -> int:
         """Fix the number of the app's partitions, unless it is fixed; return the number.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import redis
 
+from deniable.wire.report import MAX_INFLATED_BYTES
 from deniable_aggregator.store.cluster import Cluster
 from deniable_aggregator.store.partition import GROUP
 from deniable_aggregator.store.servers import primary
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["Deliveries", "StreamEntry"]
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.1  # seconds between reads of a cluster
+_LARGEST = MAX_INFLATED_BYTES  # bytes of an entry, at most: it holds less than its upload
+_AT_ONCE = 128  # entries in one answer of the store, at most, so that a worker holds little more than 128 MiB of them
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +54,41 @@ class Deliveries:
 
     def __init__(self, partitions: Sequence[Partition], worker: str) -> None:
         self._client = partitions[0]._client
-        self._streams = [partition.stream for partition in partitions]
+        streams = [partition.stream for partition in partitions]
+        self._lots = [streams[first : first + _AT_ONCE] for first in range(0, len(streams), _AT_ONCE)]
         self._worker = worker
+        self._share = max(1, _AT_ONCE // len(self._lots[0]))  # of a stream in an answer about several
 
     def new(self, count: int, wait_ms: int | None) -> dict[str, list[StreamEntry]]:
-        """Deliver batches that no worker has had, by stream. If there are none, wait some milliseconds."""
-        return self._read(">", count, wait_ms)
+        """Deliver batches that no worker has had, by stream. If there are none, wait some milliseconds.
+
+        These are the first ones of some streams, at most 128 in all. `more` delivers the rest of a stream.
+        """
+        share = min(count, self._share)
+        if len(self._lots) == 1:
+            return self._read(self._lots[0], ">", share, wait_ms)
+        for _ in self._lots:
+            self._lots.append(lot := self._lots.pop(0))  # so that each lot has its turn
+            if read := self._read(lot, ">", share):
+                return read
+        return self._read([stream for lot in self._lots for stream in lot], ">", 1, wait_ms) if wait_ms else {}
+
+    def more(self, stream: str, entries: list[StreamEntry], count: int) -> list[StreamEntry]:
+        """Deliver further batches of a stream until there are `count`, or as many as a worker may hold."""
+        entries, size, asked = list(entries), 0, min(count, self._share)
+        last = entries
+        while len(last) == asked:
+            size += sum(len(entry.body or b"") for entry in last)
+            asked = min(count - len(entries), _AT_ONCE - -(-size // _LARGEST))
+            if asked <= 0:
+                break
+            last = self._read([stream], ">", asked).get(stream, [])
+            entries += last
+        return entries
 
     def again(self, count: int) -> dict[str, list[StreamEntry]]:
         """Deliver again what the worker already has: an earlier answer may have been lost."""
-        return self._read("0", count)
+        return next(filter(None, (self._read(lot, "0", min(count, self._share)) for lot in self._lots)), {})
 
     def others(self, stream: str) -> list[str]:
         """Return the other workers that have entries."""
@@ -69,40 +97,41 @@ class Deliveries:
 
     def idle(self, stream: str, count: int, ms: int) -> list[tuple[bytes, int]]:
         """Return batches that were idle for some milliseconds: the id of each, and its number of deliveries."""
-        found = self._client.xpending_range(stream, GROUP, "-", "+", count, idle=ms)
+        found = self._client.xpending_range(stream, GROUP, "-", "+", min(count, _AT_ONCE), idle=ms)
         return [(each["message_id"], each["times_delivered"]) for each in cast("list[dict[str, Any]]", found)]
 
     def claim(self, stream: str, ids: Sequence[bytes], ms: int) -> list[StreamEntry]:
         """Take over batches, if they are still idle for so long."""
         return _entries(cast("list[Any]", self._client.xclaim(stream, GROUP, self._worker, ms, list(ids))))
 
-    def _read(self, after: str, count: int, wait_ms: int | None = None) -> dict[str, list[StreamEntry]]:
+    def _read(self, streams: Sequence[str], after: str, count: int, wait_ms: int | None = None) -> dict[str, list[StreamEntry]]:
+        """Read the first entries of each of some streams."""
         if not isinstance(self._client, Cluster):
-            return _by_stream(self._ask(self._client, self._streams, after, count, wait_ms))
+            return _by_stream(self._ask(self._client, streams, after, count, wait_ms))
         # One read must not ask for streams of several servers, and a read that waits would keep the others waiting.
         until, pause = time.monotonic() + (wait_ms or 0) / 1000, _FIRST_PAUSE
-        while not (found := self._read_each(after, count)) and time.monotonic() + pause < until:
+        while not (read := self._read_each(streams, after, count)) and time.monotonic() + pause < until:
             time.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
-        return found
+        return read
 
-    def _read_each(self, after: str, count: int) -> dict[str, list[StreamEntry]]:
+    def _read_each(self, streams: Sequence[str], after: str, count: int) -> dict[str, list[StreamEntry]]:
         """Read each stream by itself, all of one primary in one round trip."""
         by_primary: dict[Any, list[str]] = {}
-        for stream in self._streams:
+        for stream in streams:
             by_primary.setdefault(primary(self._client, stream), []).append(stream)
-        found: dict[str, list[StreamEntry]] = {}
+        read: dict[str, list[StreamEntry]] = {}
         try:
-            for server, streams in by_primary.items():
+            for server, own in by_primary.items():
                 pipeline = server.pipeline(transaction=False)
-                for stream in streams:
+                for stream in own:
                     self._ask(pipeline, [stream], after, count)
                 for reply in pipeline.execute():
-                    found |= _by_stream(reply)
+                    read |= _by_stream(reply)
         except redis.RedisError:
             cast("Cluster", self._client).refresh()  # perhaps another server has a stream now
             raise
-        return found
+        return read
 
     def _ask(self, client: Any, streams: Sequence[str], after: str, count: int, wait_ms: int | None = None) -> Any:
         return client.xreadgroup(GROUP, self._worker, dict.fromkeys(streams, after), count=count, block=wait_ms)

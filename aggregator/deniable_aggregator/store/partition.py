@@ -24,14 +24,14 @@ from deniable_aggregator.store.deltas import Weights
 from deniable_aggregator.store.errors import Redivided
 from deniable_aggregator.store.limit import Excess, arguments
 from deniable_aggregator.store.script import Script
-from deniable_aggregator.store.servers import primary
+from deniable_aggregator.store.servers import place, primary
 from deniable_aggregator.store.staging import Piece, Staging, digest
 from deniable_aggregator.store.table import Table
 from deniable_aggregator.store.tallies import Shelf
 from deniable_aggregator.store.uploads import Seen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -148,6 +148,11 @@ class Partition:
     def table(self, kind: Key, *parts: str) -> Table:
         """Open a table of the partition."""
         return Table(self._client, kind.of(self.name, *parts))
+
+    @property
+    def place(self) -> Hashable:
+        """What is equal for partitions on one server; None if nobody knows where it is."""
+        return place(self._client, self.stream)
 
     def part(self, amount: int, cost: int = 1) -> int:
         """Return its part of a limit.

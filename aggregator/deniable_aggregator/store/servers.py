@@ -12,11 +12,12 @@ from redis.retry import Retry
 from redis.sentinel import Sentinel, SentinelManagedConnection, SentinelManagedSSLConnection
 
 from deniable_aggregator.store.cluster import Cluster
+from deniable_aggregator.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Hashable, Sequence
 
-__all__ = ["connect", "primaries", "primary"]
+__all__ = ["connect", "place", "primaries", "primary"]
 
 Place = tuple[str, int]
 """A host and a port; 0 for the usual one."""
@@ -123,3 +124,11 @@ def primary(client: redis.Redis, key: str) -> redis.Redis:
         If it is a cluster that cannot be reached.
     """
     return client.primary(key) if isinstance(client, Cluster) else client
+
+
+def place(client: redis.Redis, key: str) -> Hashable:
+    """Return what is equal for keys of one server, and None for those of which nobody knows where they are."""
+    try:
+        return primary(client, key)
+    except StoreError:
+        return None

@@ -1,0 +1,274 @@
+"""The counter: reads batches of some partitions, counts them, and commits the sums, each report exactly once.
+
+It does not depend on mechanisms: an entry states the layout of its reports, and two kernels count every layout. Whatever dies, an
+entry is either in the stream or counted, never both. One script does the commit: it checks that the entries are still this
+worker's, adds the sums and deletes the entries.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from deniable.errors import PayloadError
+from deniable.wire.report import Stratum
+from deniable_aggregator.archive.errors import ArchiveError
+from deniable_aggregator.counting import batch_sums
+from deniable_aggregator.counting.commit_files import LIFE_SECONDS
+from deniable_aggregator.counting.pauses import Pauses
+from deniable_aggregator.store import batch, health
+from deniable_aggregator.store.deliveries import Deliveries, StreamEntry
+from deniable_aggregator.store.errors import AWAY, StoreError, transient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from threading import Event
+
+    from deniable_aggregator.counting.batch_sums import Joined
+    from deniable_aggregator.counting.commit_files import CommitFiles
+    from deniable_aggregator.counting.events import Events
+    from deniable_aggregator.store import Partition, Store
+    from deniable_aggregator.store.deltas import Deltas
+
+log = logging.getLogger("deniable.worker")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Settings of a worker.
+
+    Parameters
+    ----------
+    batch
+        Entries read, and committed, at once.
+    block_ms
+        Milliseconds to wait for an entry; shorter than the socket timeout.
+    min_idle_ms
+        Idle milliseconds after which another worker's entries are taken over.
+    claim_every
+        Seconds between searches for such entries.
+    max_deliveries
+        Deliveries after which an entry that is not counted is put aside.
+    """
+
+    batch: int = 100
+    block_ms: int = 2000
+    min_idle_ms: int = 60_000
+    claim_every: float = 30.0
+    max_deliveries: int = 5
+
+
+class Counter:
+    """Counts the batches of some partitions, whose streams are on one server."""
+
+    def __init__(
+        self,
+        stores: Sequence[Store],  # of the apps that have them
+        partitions: Sequence[Partition],
+        worker: str,  # its name among the readers of the streams
+        settings: WorkerSettings,
+        files: CommitFiles,
+        events: Events,
+    ) -> None:
+        self._stores = stores
+        self._partitions = {partition.stream: partition for partition in partitions}
+        self._signs = {partition.stream: health.Signs(partition) for partition in partitions}
+        self._deliveries = Deliveries(partitions, worker)
+        self._worker, self._settings, self._files, self._events = worker, settings, files, events
+        self._claim_at = self._beat_at = 0.0
+        self._pauses = Pauses()  # while the store fails
+        self._again = False  # whether batches in hand may have been handed out in an answer that was lost
+        self._joined = False
+        self.counted = self.buried = 0
+        self.cut_off = False
+        """Whether the last use of the store or the archive failed. If so at the end, entries may be left in hand."""
+
+    def join(self) -> None:
+        """Join the consumer group of each partition. A store that was emptied is told how many partitions an app has."""
+        if self._joined:
+            return
+        for store in self._stores:
+            with suppress(*AWAY):  # it may be on another server; then whoever appends tells it
+                store.divide()
+        for partition in self._partitions.values():
+            partition.join()
+        self._joined = True
+
+    def turn(self, stop: Event, *, block: bool) -> bool:
+        """Read once, count and commit; return whether there may be more to count at once.
+
+        Parameters
+        ----------
+        stop
+            When set, the entries in hand are committed and nothing more is read.
+        block
+            Wait for entries if there are none.
+        """
+        try:
+            self.join()
+            read = False
+            for stream, entries in self._entries(stop, block=block):
+                read = True
+                self._settle(self._partitions[stream], entries, stop)
+            self._beat()
+        except StoreError as error:
+            # The store is unavailable or was emptied. Nothing is lost: entries in hand are claimed again later.
+            log.warning("the store cannot be used (%s); trying again in %.1f s", type(error).__name__, self._pauses.next)
+            self._events.failed()
+            self.cut_off, self._joined = True, False
+            self._again = isinstance(error, AWAY) or (self._again and transient(error))
+            self._pauses.take(stop)
+            return True
+        except ArchiveError:  # and stopped
+            self.cut_off = True
+            return False
+        self.cut_off = False
+        self._pauses.end()
+        again, self._again = self._again, self._again and read
+        return read or again
+
+    def run(self, stop: Event) -> None:
+        """Count until stopped."""
+        while not stop.is_set():
+            self.turn(stop, block=True)
+
+    def leave(self) -> None:
+        """Leave the consumer groups, unless the store would only time out again."""
+        if self.cut_off or not self._joined:
+            return
+        try:
+            for partition in self._partitions.values():
+                partition.leave(self._worker)
+                health.stop(partition, self._worker)
+        except StoreError as error:
+            self.cut_off = True
+            log.warning("could not leave the consumer group (%s)", type(error).__name__)
+
+    def _entries(self, stop: Event, *, block: bool) -> Iterator[tuple[str, list[StreamEntry]]]:
+        """Read entries of each stream, the next ones when these are counted: first those that were handed out before."""
+        count = self._settings.batch
+        if self._again:
+            yield from self._deliveries.again(count).items()
+            return
+        claimed = False
+        for stream, entries in self._claim(stop):
+            claimed = True
+            yield stream, entries
+        if not claimed:
+            for stream, entries in self._read(block=block).items():
+                yield stream, self._deliveries.more(stream, entries, count)
+
+    def _read(self, *, block: bool) -> dict[str, list[StreamEntry]]:
+        return self._deliveries.new(self._settings.batch, self._settings.block_ms if block else None)
+
+    def _beat(self) -> None:
+        if time.monotonic() >= self._beat_at:
+            for partition in self._partitions.values():
+                health.beat(partition, self._worker)
+            self._beat_at = time.monotonic() + health.BEAT_SECONDS
+
+    def _claim(self, stop: Event) -> Iterator[tuple[str, list[StreamEntry]]]:
+        """Take over entries of dead workers, now and then. Put aside those that were taken over too often."""
+        if time.monotonic() < self._claim_at:
+            return
+        claimed = False
+        for stream, partition in self._partitions.items():
+            partition.staging.apply()
+            self._mark_idle(partition)
+            if entries := self._claim_of(partition, stop):
+                claimed = True
+                yield stream, entries
+        if not claimed:  # otherwise there may be more to claim at once
+            self._claim_at = time.monotonic() + self._settings.claim_every
+
+    def _mark_idle(self, partition: Partition) -> None:
+        """Mark the entries of dead workers as idle. Their idle time is too short if the clock was set back."""
+        others = self._deliveries.others(partition.stream)
+        for name in self._signs[partition.stream].silent(others, max(self._settings.min_idle_ms / 1000, health.LIFE_SECONDS)):
+            partition.mark_idle(name, self._settings.min_idle_ms)
+
+    def _claim_of(self, partition: Partition, stop: Event) -> list[StreamEntry]:
+        """Take over entries of a partition: those that were delivered once together, any others one by one.
+
+        If an entry kills its workers, only that entry is retried.
+        """
+        while True:
+            idle = self._deliveries.idle(partition.stream, self._settings.batch, self._settings.min_idle_ms)
+            if not idle:
+                return []
+            self._files.wait(stop)  # it may be why nobody could count these
+            if stop.is_set():
+                return []
+            first, times = idle[0]
+            ids = [id_ for id_, handed_out in idle if handed_out == 1] or [first]
+            entries = self._deliveries.claim(partition.stream, ids, self._settings.min_idle_ms)
+            if ids == [first] and times >= self._settings.max_deliveries:
+                for entry in entries:
+                    self._bury(partition, entry, f"delivered more than {self._settings.max_deliveries} times")
+            elif entries:
+                self._events.claimed(partition.app, len(entries))
+                return entries
+
+    def _settle(self, partition: Partition, entries: list[StreamEntry], stop: Event) -> None:
+        """Count and commit entries. Those that another worker has taken over are left to it."""
+        groups: dict[bytes, list[batch.Group]] = {}
+        for entry in entries:
+            try:
+                groups[entry.id] = _groups(entry)
+            except PayloadError as error:
+                self._bury(partition, entry, f"{error.code}: {error}")
+        while groups:
+            try:
+                joined = batch_sums.join(groups.values())
+                deltas, reports = batch_sums.count(joined)
+            except PayloadError:  # the ingest accepts none of these, so they are searched for only now
+                for id_ in [id_ for id_, groups_ in groups.items() if not batch_sums.countable(groups_)]:
+                    del groups[id_]
+                    self._bury(partition, StreamEntry(id_, None), "payload: no device could have sent it")
+                continue
+            stale = self._commit(partition, list(groups), joined, deltas, stop)
+            if not stale:
+                self.counted += reports
+                self._events.counted(partition.app, len(groups), reports)
+                log.debug("counted %d reports of %d batches for %s", reports, len(groups), partition.app)
+                return
+            log.warning("%d batches were taken over by another worker", len(stale), extra={"app": partition.app})
+            for id_ in stale:
+                del groups[id_]
+
+    def _commit(self, partition: Partition, ids: list[bytes], joined: Joined, deltas: Deltas, stop: Event) -> list[bytes]:
+        pauses = Pauses()
+        files, until = dict[Stratum, str](), -math.inf
+        while True:
+            try:
+                if time.monotonic() > until:
+                    files, until = self._files.write(partition, joined, stop), time.monotonic() + LIFE_SECONDS
+                began = time.perf_counter()
+                stale = partition.commit(self._worker, ids, deltas, int(time.time()), files)
+            except StoreError as error:
+                if not transient(error):
+                    raise
+                # The commit may have succeeded. It can be sent again: then the entries are stale.
+                log.warning("a commit is tried again: the store failed (%s)", type(error).__name__)
+                if pauses.take(stop):
+                    raise
+                self._events.failed()
+            else:
+                self._events.committed(partition.app, time.perf_counter() - began)
+                return stale
+
+    def _bury(self, partition: Partition, entry: StreamEntry, reason: str) -> None:
+        if partition.bury(self._worker, entry.id, reason):
+            self.buried += 1
+            self._events.buried(partition.app)
+            log.error("a batch of %s was put aside: %s", partition.app, reason, extra={"app": partition.app})
+
+
+def _groups(entry: StreamEntry) -> list[batch.Group]:
+    if entry.body is None:
+        raise PayloadError("entry", "the entry was deleted while it was pending")
+    return batch.decode(entry.body)

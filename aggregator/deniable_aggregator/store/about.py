@@ -6,19 +6,32 @@ from typing import TYPE_CHECKING, Any, cast
 
 from redis.sentinel import SentinelConnectionPool
 
-from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
 from deniable_aggregator.store.servers import primaries
 
 if TYPE_CHECKING:
     import redis
 
-__all__ = ["clock", "connection", "may", "ping", "settings", "state"]
+__all__ = ["clock", "connection", "may", "name", "ping", "settings", "state"]
 
 
 def ping(client: redis.Redis) -> None:
-    """See that each of its servers answers."""
-    for server in primaries(client):
-        server.ping()
+    """See that one of its servers answers.
+
+    Raises
+    ------
+    StoreError
+        If none does, or one answers with an error.
+    """
+    servers = primaries(client)
+    for server in servers:
+        try:
+            server.ping()
+        except AWAY:
+            if server is servers[-1]:
+                raise
+        else:
+            return
 
 
 def state(client: redis.Redis, section: str) -> dict[str, Any]:
@@ -45,6 +58,12 @@ def connection(client: redis.Redis) -> dict[str, Any]:
     if isinstance(pool, SentinelConnectionPool):
         given["host"], given["port"] = pool.get_master_address()  # type: ignore[no-untyped-call]
     return given
+
+
+def name(client: redis.Redis) -> str:
+    """Return the address of a server, by which people know it."""
+    given = connection(client)
+    return given.get("path") or f"{given['host']}:{given['port']}"
 
 
 def may(client: redis.Redis, *command: Any) -> bool:

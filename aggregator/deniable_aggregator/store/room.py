@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import redis
 
-from deniable_aggregator.store.servers import primaries
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -76,14 +74,14 @@ def _read(client: redis.Redis, now: float) -> _Known:
 
 
 def is_full(client: redis.Redis) -> bool:
-    """Return whether a server of the store refuses uploads because of memory.
+    """Return whether a server refuses uploads because of memory.
 
     Raises
     ------
     StoreError
         If the store cannot be read.
     """
-    return any(left(_memory(server)) <= 0 for server in primaries(client))
+    return left(_memory(client)) <= 0
 
 
 def _memory(client: redis.Redis) -> dict[str, Any]:

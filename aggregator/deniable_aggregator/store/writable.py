@@ -12,7 +12,7 @@ from deniable_aggregator.store.servers import primary
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["REASONS", "PromiseBroken", "probe", "reason"]
+__all__ = ["REASONS", "PromiseBroken", "reason", "refusals"]
 
 REASONS: Final[Mapping[str, str]] = {
     "away": "it does not answer",
@@ -32,8 +32,8 @@ class PromiseBroken(redis.ResponseError):
     """The store does not keep the promised durability."""
 
 
-def probe(client: redis.Redis, apps: Iterable[str] = ()) -> None:
-    """Try a write that changes nothing. The store checks its memory, disk and role first.
+def refusals(client: redis.Redis, apps: Iterable[str] = ()) -> dict[redis.Redis, redis.RedisError]:
+    """Try a write that changes nothing at each server. It checks its memory, disk and role first.
 
     Parameters
     ----------
@@ -42,14 +42,24 @@ def probe(client: redis.Redis, apps: Iterable[str] = ()) -> None:
     apps
         Names of apps. Each server that has data of one of them is tried.
 
+    Returns
+    -------
+    dict
+        The errors of the servers that would refuse a write.
+
     Raises
     ------
     StoreError
-        If one would refuse a write.
+        If nobody knows which server has an app.
     """
     probed = {primary(client, key): key for key in (*(schema.RATE_KEY.of(app, "probe") for app in apps), _PROBED)}
+    errors: dict[redis.Redis, redis.RedisError] = {}
     for server, key in probed.items():
-        server.set(key, b"", xx=True, ex=1)
+        try:
+            server.set(key, b"", xx=True, ex=1)
+        except redis.RedisError as error:
+            errors[server] = error
+    return errors
 
 
 def reason(error: redis.RedisError) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from flask import Blueprint, jsonify
 
-from deniable_aggregator.store import health, room, writable
+from deniable_aggregator.store import about, health, room, writable
+from deniable_aggregator.store.cluster import Cluster
 from deniable_aggregator.store.errors import StoreError
+from deniable_aggregator.store.servers import primaries
 from deniable_server.service import service
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
     from flask import Response
+
+    from deniable_aggregator.store import Client
+    from deniable_server.service import App
 
 __all__ = ["blueprint"]
 
@@ -26,22 +33,54 @@ def healthz() -> Response:
 
 @blueprint.get("/readyz")
 def readyz() -> tuple[Response, int]:
-    """Return the state of each part, and whether reports can be taken."""
-    settings, apps = service().settings, service().apps.values()
-    parts: dict[str, Any] = {"store": {"ok": True}}
+    """Return the state of each part, and whether reports of any app can be taken."""
+    known = service()
+    parts: dict[str, Any] = {}
     try:
-        for app in apps:
-            state, limit = health.read(app.store), settings.max_backlog
-            parts[f"backlog:{app.name}"] = {"ok": state.backlog < limit, "batches": state.backlog, "limit": limit}
-            # reports can be taken while nobody counts them, so these are only shown
-            told = {"workers": state.workers, "lag_seconds": state.lag, "dead_letters": state.dead}
-            parts[f"worker:{app.name}"] = {"ok": True} | told
-            if settings.serves != "query":
-                app.store.ensure()
-        writable.probe(service().client, service().apps)  # queries are written down, too
-        if settings.serves != "query" and room.is_full(service().client):
-            parts["store"] = {"ok": False, "reason": "full"}
+        refusing = _refusing(known.client, known.apps)
     except StoreError as error:
-        parts["store"] = {"ok": False, "reason": writable.reason(error)}
-    ready = all(part["ok"] for part in parts.values())
-    return jsonify(status="ok" if ready else "unavailable", parts=parts), 200 if ready else 503
+        parts["store"], ready = {"ok": False, "reason": writable.reason(error)}, False
+    else:
+        reasons = sorted(set(refusing.values()))
+        parts["store"] = {"ok": True} if not reasons else {"ok": False, "reason": reasons[0]}
+        if reasons and isinstance(known.client, Cluster):
+            parts["store"]["servers"] = {about.name(cast("Client", server)): reason for server, reason in refusing.items()}
+        # An app that cannot be served is no reason to refuse the uploads of others.
+        served = [_app(app, refusing, parts) for app in known.apps.values()]
+        ready = any(served) if served else not reasons
+    status = "unavailable" if not ready else "ok" if all(part["ok"] for part in parts.values()) else "degraded"
+    return jsonify(status=status, parts=parts), 200 if ready else 503
+
+
+def _refusing(client: Client, apps: Mapping[str, App]) -> dict[Hashable, str]:
+    """Return why some servers of the store take no uploads, or no queries, which are written down, too."""
+    refusing: dict[Hashable, str] = {server: writable.reason(error) for server, error in writable.refusals(client, apps).items()}
+    if service().settings.serves == "query":
+        return refusing
+    for server in primaries(client):
+        if server not in refusing and room.is_full(server):
+            refusing[server] = "full"
+    for app in apps.values():
+        if app.store.place not in refusing:
+            try:
+                app.store.ensure()
+            except StoreError as error:
+                refusing[app.store.place] = writable.reason(error)
+    return refusing
+
+
+def _app(app: App, refusing: Mapping[Hashable, str], parts: dict[str, Any]) -> bool:
+    """Tell the state of an app's parts; return whether its reports can be taken."""
+    backlog, worker, limit = f"backlog:{app.name}", f"worker:{app.name}", service().settings.max_backlog
+    try:
+        if app.store.place in refusing:
+            parts[backlog] = {"ok": False, "reason": refusing[app.store.place]}
+            return False
+        state = health.read(app.store)
+    except StoreError as error:
+        parts[backlog] = {"ok": False, "reason": writable.reason(error)}
+        return False
+    parts[backlog] = {"ok": state.backlog < limit, "batches": state.backlog, "limit": limit}
+    # Reports can be taken while nobody counts them, so these are only shown.
+    parts[worker] = {"ok": True, "workers": state.workers, "lag_seconds": state.lag, "dead_letters": state.dead}
+    return state.backlog < limit

@@ -8,13 +8,14 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from deniable_aggregator.store import about
-from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
+from deniable_aggregator.store import Store, about
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
+from deniable_aggregator.store.servers import primaries
 from deniable_server.doctor import host, pipeline, store
 from deniable_server.doctor.finding import Finding, Status, alike
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Hashable, Iterator, Mapping
 
     from deniable.registry import Registry
     from deniable_aggregator.store import Client
@@ -38,7 +39,7 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: Clie
     Raises
     ------
     StoreError
-        If the store is unavailable. Findings about this machine are yielded before.
+        If no server of the store answers. Findings about this machine are yielded before.
     """
     yield host.variables()
     yield host.memory_files()
@@ -47,9 +48,21 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: Clie
         about.ping(client)
     for name, check in store.checks(settings, list(registries), client).items():
         yield _asked(name, "", check)
+    away: set[Hashable] = set()  # servers, which are asked once
     for app, registry in registries.items():
-        for name, check in pipeline.checks(settings, registry, client).items():
-            yield _asked(name, app, check)
+        home = Store(client, app).place
+        if home not in away:
+            try:
+                yield from [_asked(name, app, check) for name, check in pipeline.checks(settings, registry, client).items()]
+                continue
+            except AWAY:
+                away.add(home)
+                if len(away) == len(primaries(client)):
+                    raise
+        meaning = "its uploads and queries are refused, and nothing of it is counted"
+        yield Finding(
+            "server", "fault", "the server that has its data does not answer", meaning, "the finding writes names it", app
+        )
 
 
 def _asked(name: str, app: str, check: Callable[[], Finding]) -> Finding:

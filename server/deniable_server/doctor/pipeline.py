@@ -30,6 +30,7 @@ def checks(settings: Settings, registry: Registry, client: Client) -> dict[str, 
     """Return the checks of an app, by name."""
     store = Store(client, registry.app)
     found: dict[str, Callable[[], Finding]] = {
+        "server": lambda: server(store),
         "workers": lambda: workers(registry.app, health.read(store)),
         "backlog": lambda: backlog(registry.app, health.read(store), settings.max_backlog),
         "lag": lambda: lag(registry.app, health.read(store)),
@@ -41,6 +42,16 @@ def checks(settings: Settings, registry: Registry, client: Client) -> dict[str, 
         found["chores"] = lambda: chores(registry.app, faults.present(store))
         found["archive"] = lambda: archive(registry.app, [each.archived.number() for each in store.partitions])
     return found
+
+
+def server(store: Store) -> Finding:
+    """Check that the server that has the app's data answers."""
+    return Finding(
+        "server",
+        "ok",
+        f"it answers, and has {len(store.partitions)} partitions" if len(store.partitions) > 1 else "it answers",
+        app=store.app,
+    )
 
 
 def workers(app: str, state: Health) -> Finding:

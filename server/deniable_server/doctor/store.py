@@ -7,10 +7,10 @@ from dataclasses import replace
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 
-from deniable_aggregator.store import about, durability, room, schema, writable
+from deniable_aggregator.store import Store, about, durability, room, schema, writable
 from deniable_aggregator.store.cluster import Cluster
 from deniable_aggregator.store.durability import Durability
-from deniable_aggregator.store.errors import CommandForbidden, CommandRefused
+from deniable_aggregator.store.errors import AWAY, CommandForbidden, CommandRefused
 from deniable_aggregator.store.servers import primaries, primary
 from deniable_server.doctor.finding import Finding
 
@@ -61,9 +61,10 @@ _NOBODY: dict[str, tuple[Any, ...]] = {
 
 def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str, Callable[[], Finding]]:
     """Return the checks of the store, by name."""
+    away: set[Client] = set()  # they are asked once, and `writes` names them
 
     def each(check: Callable[[Client], Finding]) -> Callable[[], Finding]:
-        return lambda: _worst(client, check)
+        return lambda: _worst(client, check, away)
 
     clustered = isinstance(client, Cluster)
     return {
@@ -77,19 +78,28 @@ def checks(settings: Settings, apps: Sequence[str], client: Client) -> dict[str,
         "disk": each(lambda server: disk(about.state(server, "persistence"))),
         "memory": each(lambda server: memory(about.state(server, "memory"))),
         "access": each(access),
-        "rights": lambda: rights(client, settings, apps),
+        "rights": lambda: rights(client, settings, [app for app in apps if Store(client, app).place not in away]),
         "clock": each(clock),
     }
 
 
-def _worst(client: Client, check: Callable[[Client], Finding]) -> Finding:
-    """Check each server of the store; return the worst finding, and say of which server of several."""
-    found = [(check(server), server) for server in primaries(client)]
-    worst, server = max(found, key=lambda each: _WORSE.index(each[0].status))
-    if len(found) == 1 or worst.status == "ok":
+def _worst(client: Client, check: Callable[[Client], Finding], away: set[Client]) -> Finding:
+    """Check each server of the store that answers; return the worst finding, and say of which server of several."""
+    checked: list[tuple[Finding, Client]] = []
+    servers = primaries(client)
+    for server in servers:
+        if server in away:
+            continue
+        try:
+            checked.append((check(server), server))
+        except AWAY:
+            away.add(server)
+            if len(away) == len(servers):
+                raise
+    worst, server = max(checked, key=lambda each: _WORSE.index(each[0].status))
+    if len(servers) == 1 or worst.status == "ok":
         return worst
-    given = about.connection(server)
-    return replace(worst, seen=f"at {given['host']}:{given['port']}: {worst.seen}")
+    return replace(worst, seen=f"at {about.name(server)}: {worst.seen}")
 
 
 def version(info: dict[str, Any]) -> Finding:
@@ -113,13 +123,19 @@ def role(info: dict[str, Any], *, clustered: bool) -> Finding:
 
 def writes(client: Client, apps: Sequence[str]) -> Finding:
     """Check that the store would accept a write, as ``/readyz`` does."""
-    try:
-        writable.probe(client, apps)
-    except CommandForbidden:
-        raise
-    except CommandRefused as error:
-        seen = f"the store refuses them: {writable.REASONS[writable.reason(error)]}"
+    refusals = writable.refusals(client, apps)
+    for error in refusals.values():
+        if isinstance(error, CommandForbidden):
+            raise error
+    if refusals:
+        clustered = isinstance(client, Cluster)
+        seen = "; ".join(
+            (f"{about.name(server)}: " if clustered else "the store refuses them: ") + writable.REASONS[writable.reason(error)]
+            for server, error in refusals.items()
+        )
         meaning = "uploads are refused with 503 store_unavailable, and so are queries, which are written down"
+        if clustered:
+            meaning = f"of the apps that live there, {meaning}"
         return Finding("writes", "fault", seen, meaning, "the findings of its role, disk and memory say more, as does its log")
     return Finding("writes", "ok", "the store takes them")
 

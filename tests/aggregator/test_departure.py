@@ -124,3 +124,11 @@ def test_a_store_that_does_not_allow_it_is_no_reason_to_stop(store, store_url, c
     finally:
         client.close()
         store._client.acl_deluser("older")
+
+
+def test_where_nobody_has_joined_nobody_is_forgotten(store, caplog):
+    """An app without uploads, or whose stream no worker has joined, has no consumers; that is no failure."""
+    forget(store)
+    store.append(b"batch", key="key", remember=b"-", cap=10, ttl=60)
+    forget(store)
+    assert caplog.text == ""

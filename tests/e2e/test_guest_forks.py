@@ -19,8 +19,10 @@ if not hasattr(os, "fork"):
     pytest.skip("this system has no fork", allow_module_level=True)
 
 
-def check(server, recorded: int) -> None:
-    """Check that every report recorded arrived, once."""
+def check(host, server, recorded: int) -> None:
+    """Check that every report recorded arrived, once. What a process had no time to send when it ended, the next start sends."""
+    if len(server.reports) < recorded and host.spooled:
+        host.run("start(); assert deniable.flush(60)", timeout=100)
     assert server.wait(recorded, 20), f"{len(server.reports)} of {recorded} reports arrived"
     assert len(server.reports) == recorded
 
@@ -76,7 +78,7 @@ def test_forks_amid_records(host, server):
     of_parent, of_children, most = map(int, printed.split())
     assert most == 3, "a child died, had to wait too long, or spent its parent's lease"
     assert of_children > 150
-    check(server, of_parent + of_children)
+    check(host, server, of_parent + of_children)
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -99,12 +101,13 @@ def test_multiprocessing(host, server, method):
             for child in children:
                 child.start()
             for child in children:
-                child.join(30)
+                child.join()
             print([child.exitcode for child in children])
-        """
+        """,
+        timeout=100,
     )
     assert printed == "[0, 0, 0]\n"
-    check(server, 7)
+    check(host, server, 7)
 
 
 def test_a_fork_amid_an_import_of_ours(host, server):
@@ -127,7 +130,7 @@ def test_a_fork_amid_an_import_of_ours(host, server):
         """
     )
     assert printed == "{0}\n"
-    check(server, 1)
+    check(host, server, 1)
 
 
 def test_a_fork_in_a_signal_handler(host, server):
@@ -165,7 +168,7 @@ def test_a_fork_in_a_signal_handler(host, server):
     )
     of_parent, of_children, most = map(int, printed.split())
     assert 1 <= most <= 2, "a child died, or had to wait too long"
-    check(server, of_parent + of_children)
+    check(host, server, of_parent + of_children)
     assert len({report.payload for report in server.reports}) == of_parent + of_children
 
 
@@ -248,7 +251,7 @@ def test_daemons(host, server):
         deniable.record("used", False)
         """
     )
-    check(server, 2)
+    check(host, server, 2)
 
 
 def test_a_fork_in_an_atexit_function(host, server):
@@ -269,7 +272,7 @@ def test_a_fork_in_an_atexit_function(host, server):
         deniable.record("used", True)
         """
     )
-    check(server, 4)
+    check(host, server, 4)
 
 
 @contextmanager
@@ -326,4 +329,4 @@ def test_gunicorn(host, server):
     assert len(set(workers)) > 1
     assert sum(theme) == 1
     assert 20 <= sum(used) + 1 <= 38
-    check(server, 1 + sum(used) + sum(theme))
+    check(host, server, 1 + sum(used) + sum(theme))

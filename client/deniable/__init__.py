@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from deniable.limits.caps import Caps
     from deniable.registry import Registry
     from deniable.registry.tables import Budget
-    from deniable.stopwatch import Stopwatch
+    from deniable.stopwatch import Stopwatch, Timing
     from deniable.transport import SenderSettings
 
 __all__ = [
@@ -142,22 +142,18 @@ def metric(id_: str) -> MetricHandle:
     """Return a handle that records one metric with the current client. It may be made before `init`."""
     from deniable.handle import MetricHandle  # noqa: PLC0415 - imports no client
 
-    return MetricHandle(record, _record_time, id_)
+    return MetricHandle(record, _begin, id_)
 
 
 def timed(metric: str) -> Stopwatch:
     """Return a stopwatch for a block or a function. See `Client.timed`. It may be made before `init`."""
     from deniable.stopwatch import Stopwatch  # noqa: PLC0415 - imports no client
 
-    return Stopwatch(_record_time, metric)
+    return Stopwatch(_begin, metric)
 
 
-def _record_time(metric: str, seconds: float) -> bool:
-    try:
-        return _client.record_time(metric, seconds) if _client else False
-    except BaseException:
-        metric = seconds = None  # type: ignore[assignment] # as above
-        raise
+def _begin(metric: str) -> Timing | None:
+    return _client._begin(metric) if _client else None  # noqa: SLF001 - our own
 
 
 def set_consent(consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is

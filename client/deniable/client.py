@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import local
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from deniable.consent import Consent
 from deniable.counts import Counts, delivery, reserved, spent
@@ -16,6 +16,7 @@ from deniable.device.journal import Entry, Journal
 from deniable.device.ledger import Ledger
 from deniable.device.permanent_responses import PermanentResponses
 from deniable.device.state import State
+from deniable.device.waiting import Waiting
 from deniable.dsn import Dsn
 from deniable.environment import sender_settings, state_directory, switched_off
 from deniable.errors import ConfigurationError, DeniableError, ParameterError, without_locals
@@ -27,8 +28,9 @@ from deniable.prepared import Prepared, prepare
 from deniable.process.notice import warn_once
 from deniable.process.threads import in_own_thread
 from deniable.registry import Registry, load
+from deniable.registry.metric import PER_SECOND
 from deniable.source import OS
-from deniable.stopwatch import PER_SECOND, Stopwatch
+from deniable.stopwatch import Stopwatch, Timing
 from deniable.transport import Batch, Post, Sender, SenderSettings
 from deniable.transport.spool import Spool
 from deniable.wire.report import Report
@@ -55,6 +57,22 @@ def _in_words(error: Exception) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - an exception of the host app whose own `__str__` fails
         return type(error).__name__
+
+
+class _Block(NamedTuple):
+    """A block of the app whose time is to be reported."""
+
+    client: Client
+    prepared: Prepared
+    occasion: Occasion  # that in which it began
+    timing: Timing
+
+    @property
+    def ended(self) -> bool:
+        return self.timing.ended
+
+    def report(self) -> Report | None:
+        return self.client._complete(self)  # noqa: SLF001 - our own
 
 
 class Client:
@@ -163,10 +181,12 @@ class Client:
         self._ledger = Ledger(self._state, self._budget, self._clock)
         self._permanent_responses = PermanentResponses(self._state, self._ledger, self._source or OS)
         self._journal = Journal(self._state)
+        waiting = Waiting(self._state, self._clock)
         if self.disabled:  # the user has opted out
             log.warning("deniable is off: %s", self.disabled)
             if spool:
                 spool.purge()
+            waiting.purge()
             self._journal.clear()
             return
         if dsn is None:
@@ -179,7 +199,13 @@ class Client:
             raise ConfigurationError(f"the DSN is for app {parsed.app!r} and the registry for app {loaded.app!r}")
         chore = self._fetcher(parsed, registry_key, loaded, directory) if registry_key else None
         self._sender = Sender(
-            parsed, settings or sender_settings(), post, spool=spool, delivered=self._write_journal, chore=chore
+            parsed,
+            settings or sender_settings(),
+            post,
+            spool=spool,
+            delivered=self._write_journal,
+            waiting=waiting,
+            chore=chore,
         )
         self._consent.attach(self._sender, self._journal)
 
@@ -188,8 +214,8 @@ class Client:
 
         return Fetcher(dsn, key, bundled, directory, use=self._use, refuse=self._refuse)
 
-    def _now(self) -> datetime:
-        return datetime.fromtimestamp(self._clock(), UTC)
+    def _now(self, elapsed: float = 0.0) -> datetime:
+        return datetime.fromtimestamp(self._clock() - elapsed, UTC)
 
     def _use(self, registry: Registry) -> None:
         """Use a registry from now on. The sending thread calls this with a served one."""
@@ -238,7 +264,7 @@ class Client:
             self.count_error(error, "record")
             return False
 
-    def _record(self, metric: str, value: object) -> bool:
+    def _record(self, metric: str, value: object, elapsed: float | None = None) -> bool:
         prepared = self._prepared.get(metric)
         if prepared is None:
             return self._drop_unknown(metric, value)
@@ -247,21 +273,31 @@ class Client:
             return self._drop("interrupted")
         recording.now = True
         try:
-            return self._report(prepared, value)
+            return self._report(prepared, value, elapsed)
         finally:
             recording.now = False
 
-    def _report(self, prepared: Prepared, value: object) -> bool:
-        """Make one report and queue it. An undeclared answer takes the same steps; its error is raised at the end."""
-        process, sender, moment = os.getpid(), self._sender, self._now()
+    def _report(self, prepared: Prepared, value: object, elapsed: float | None) -> bool:
+        """Make one report and queue it. An undeclared answer takes the same steps; its error is raised at the end.
+
+        Parameters
+        ----------
+        prepared, value
+            The metric and the answer.
+        elapsed
+            For a time: for how many seconds it has run, at most the longest time of the range. None for any other answer.
+        """
+        process, sender, moment = os.getpid(), self._sender, self._now(elapsed or 0.0)
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal or sender is None:
             return self._drop(refusal or "disabled")
-        sampled = prepared.sampled(self._source or OS)
+        source = self._source or OS
+        sampled = prepared.sampled(source)
+        wait = prepared.delay(source) if elapsed is None else prepared.wait(source, elapsed)
         position, fault = prepared.position(value)
         occasion = prepared.occasion(moment)
         made = self._randomize(prepared, occasion, position, sampled=sampled)
-        dropped = made if isinstance(made, str) else sender.submit(Report(occasion.stratum, made), process)
+        dropped = made if isinstance(made, str) else sender.submit(Report(occasion.stratum, made), process, wait=wait)
         if dropped:
             self._drop(dropped)
             sender.wake()
@@ -291,12 +327,73 @@ class Client:
         """Spend, randomise and return the payload, or the reason why there is none. An undeclared answer has no position."""
         if prepared.permanent is not None:
             return self._permanent_responses.respond(prepared, occasion, position, sampled=sampled)
-        refusal = self._ledger.spend(prepared.allowance, occasion, sampled=sampled) or (None if sampled else "not_sampled")
-        if refusal:
-            return refusal
+        return self._spend(prepared, occasion, sampled=sampled) or self._payload(prepared, position)
+
+    def _spend(self, prepared: Prepared, occasion: Occasion, *, sampled: bool) -> str | None:
+        refusal = self._ledger.spend(prepared.allowance, occasion, sampled=sampled)
+        return refusal or (None if sampled else "not_sampled")
+
+    def _payload(self, prepared: Prepared, position: int | None) -> bytes:
         if position is None:
             position = prepared.metric.stand_in(self._source or OS)
         return prepared.mechanism.randomize(position, self._source)
+
+    @guarded(lambda: None)
+    def _begin(self, metric: str) -> Timing | None:
+        """Begin a block whose time is recorded, and spend for its report; return None if none is made."""
+        prepared = self._prepared.get(metric)
+        if prepared is None:
+            self._drop_unknown(metric, None)
+            return None
+        self._require_time(prepared)
+        recording = self._recording
+        if prepared.metric.unit not in PER_SECOND or getattr(recording, "now", False):
+            self._drop("interrupted" if prepared.metric.unit in PER_SECOND else "unit")
+            return None
+        recording.now = True
+        try:
+            return self._begin_report(prepared)
+        finally:
+            recording.now = False
+
+    def _begin_report(self, prepared: Prepared) -> Timing | None:
+        process, sender, moment, source = os.getpid(), self._sender, self._now(), self._source or OS
+        refusal = self._refusal(prepared, moment)
+        if refusal or sender is None:
+            self._drop(refusal or "disabled")
+            return None
+        sampled, wait, occasion = prepared.sampled(source), prepared.wait(source), prepared.occasion(moment)
+        spend = self._spend if prepared.permanent is None else self._permanent_responses.reserve
+        dropped = spend(prepared, occasion, sampled=sampled)
+        timing = Timing()
+        dropped = dropped or sender.submit_later(_Block(self, prepared, occasion, timing), process, wait)
+        if dropped:
+            self._drop(dropped)
+            sender.wake()
+            return None
+        self._counts.recorded += 1
+        if self._consent.agreed is False:  # another thread has withdrawn consent meanwhile
+            sender.purge()
+        return timing
+
+    def _complete(self, block: _Block) -> Report | None:
+        """Make the report of a block, in the sending thread; None if there is none, which is counted."""
+        prepared = block.prepared
+        try:
+            number = block.timing.seconds * PER_SECOND[prepared.metric.unit]
+            position, _ = prepared.position(number)
+            if prepared.permanent is None:
+                made: bytes | str = self._payload(prepared, position)
+            else:
+                made = self._permanent_responses.complete(prepared, block.occasion, position)
+            self._counts.clipped += prepared.clipped(position, number)
+        except Exception as error:  # noqa: BLE001 - counted; the report is lost
+            self.count_error(error, "timed")
+            return None
+        if isinstance(made, str):
+            self._drop(made)
+            return None
+        return Report(block.occasion.stratum, made)
 
     def _drop(self, reason: str, error: DeniableError | None = None) -> bool:
         self._counts.dropped[reason] += 1
@@ -350,12 +447,13 @@ class Client:
 
     def metric(self, id_: str) -> MetricHandle:
         """Return a handle that records one metric."""
-        return MetricHandle(self.record, self.record_time, id_)
+        return MetricHandle(self.record, self._begin, id_)
 
     def timed(self, metric: str) -> Stopwatch:
         """Return a stopwatch, which records how long a block or a function takes, in the unit of the metric.
 
-        It never changes what the block does: it records also if the block raises, and the error goes on.
+        It never changes what the block does: it records also if the block raises, and the error goes on. The report is made some
+        time after the block began, which does not depend on how long the block took; see `Stopwatch`.
 
         Parameters
         ----------
@@ -369,18 +467,22 @@ class Client:
         >>> @client.timed("search.ms")  # doctest: +SKIP
         ... def search(): ...
         """
-        return Stopwatch(self.record_time, metric)
+        return Stopwatch(self._begin, metric)
 
     @guarded(bool)
     def record_time(self, metric: str, seconds: float) -> bool:
         """Record a time in the unit of a metric. For a time that was measured otherwise than by `timed`.
+
+        What was timed counts as begun so many seconds ago. Its period is that of this beginning, and the report travels as one
+        by `timed` does. But this call itself tells the time where it can be seen, as in the time of a file on the device. A time
+        beyond the range cannot travel with the others, since the moment has passed. So prefer `timed`.
 
         Parameters
         ----------
         metric
             Id of a number metric whose unit is us, ms, s, min or h.
         seconds
-            The time.
+            The time. What is no number is undeclared.
 
         Returns
         -------
@@ -393,10 +495,20 @@ class Client:
             If strict and the unit is another one.
         """
         prepared = self._prepared.get(metric)
-        unit = prepared.metric.unit if prepared else "s"
-        if unit not in PER_SECOND:
-            return self._drop("unit", ParameterError(f"the unit of {metric} is one of {', '.join(PER_SECOND)}", unit))
-        return self.record(metric, seconds * PER_SECOND[unit])
+        if prepared is None:
+            return self._drop_unknown(metric, None)
+        self._require_time(prepared)
+        if prepared.metric.unit not in PER_SECOND:
+            return self._drop("unit")
+        return self._record(metric, *prepared.in_unit(seconds))
+
+    def _require_time(self, prepared: Prepared) -> None:
+        """Raise an error if strict and the metric counts no time."""
+        if self.strict and prepared.metric.unit not in PER_SECOND:
+            self._drop(
+                "unit",
+                ParameterError(f"the unit of {prepared.metric.id} is one of {', '.join(PER_SECOND)}", prepared.metric.unit),
+            )
 
     @guarded(lambda: None)
     def set_consent(self, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - it reads like the setting it is
@@ -413,8 +525,9 @@ class Client:
         Returns
         -------
         bool
-            Whether the server took every report that this process has recorded. It is False if there was none, or if any still
-            waits, or was kept on disk for later, refused or lost. `stats` counts each kind.
+            Whether the server took every report that this process has recorded and that may travel. It is False if there was
+            none, or if any was kept on disk for another try, refused or lost. Reports that may not travel yet do not matter here:
+            they stay, and a later call or run sends them. `stats` counts each kind.
         """
         if self._sender is None:
             return False
@@ -459,6 +572,7 @@ class Client:
             - ``sent``, ``rejected``: those that the server took, and those that it refused.
             - ``refusals``: refused reports by metric and reason, including those of batches that were dropped for it.
             - ``spooled``: those kept on disk for later. Another process may send them.
+            - ``waiting``: those that may not travel yet, of this and earlier processes.
             - ``repeated``: those that repeat an earlier answer, because the metric has no room for another one.
             - ``undeclared``: answers that their metric does not declare.
             - ``clipped``: numbers beyond the range of their metric, reported as its nearer end.
@@ -476,6 +590,7 @@ class Client:
             "clipped": self._counts.clipped,
             "repeated": self._permanent_responses.repeated if sender else 0,
             **delivery(self._counts, sender),
+            "waiting": sender.waiting if sender else 0,
             "reserved": reserved(self._prepared),
             "spent": spent(self._ledger if sender else None),
             "disabled": self.disabled,

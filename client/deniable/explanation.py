@@ -52,6 +52,8 @@ class Explanation:
         Most reports in a period, and the length of a period.
     sample
         Share of answers that are recorded, in (0, 1].
+    delay
+        For how long a report waits on the device at most, such as ``12h``; None if it may travel at once.
     says
         What one report says of the answer, in a sentence.
     report_bytes
@@ -75,6 +77,7 @@ class Explanation:
     per_period: int
     period: str
     sample: float
+    delay: str | None
     says: str
     report_bytes: int
     row_bits: float
@@ -120,6 +123,7 @@ class Explanation:
             per_period=metric.per_period,
             period=metric.period,
             sample=float(metric.sample),
+            delay=metric.delay,
             says=_says(metric, mechanism),
             report_bytes=mechanism.layout.payload_size,
             row_bits=exposure.row_bits,
@@ -137,6 +141,9 @@ class Explanation:
         ]
         if self.sample < 1:
             lines.append(f"Of all answers only {100 * self.sample:.4g}%, drawn at random, are reported at all.")
+        if self.delay is not None:
+            drawn = "drawn before your answer is looked at"
+            lines.append(f"A report waits on this device for a random time of up to {self.delay}, {drawn}, before it is sent.")
         lines.append(f"Every report has {_number(self.report_bytes, 'byte')}, whatever the answer.")
         lines += self._exposed()
         if self.report is not None:

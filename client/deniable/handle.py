@@ -6,7 +6,7 @@ TYPE_CHECKING = False  # type checkers take it for True; importing `typing` woul
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from deniable.stopwatch import Stopwatch
+    from deniable.stopwatch import Stopwatch, Timing
 
 __all__ = ["MetricHandle"]
 
@@ -18,17 +18,17 @@ class MetricHandle:
     ----------
     record
         `Client.record`, or `deniable.record` for the current client.
-    record_time
-        `Client.record_time`, or that of the current client.
+    begin
+        What a stopwatch begins with, of a client or the current one.
     id_
         The metric's id.
     """
 
-    __slots__ = ("_id", "_record", "_record_time")
+    __slots__ = ("_begin", "_id", "_record")
 
-    def __init__(self, record: Callable[[str, object], bool], record_time: Callable[[str, float], bool], id_: str) -> None:
+    def __init__(self, record: Callable[[str, object], bool], begin: Callable[[str], Timing | None], id_: str) -> None:
         self._record = record
-        self._record_time = record_time
+        self._begin = begin
         self._id = id_
 
     def record(self, value: object) -> bool:
@@ -43,4 +43,4 @@ class MetricHandle:
         """Return a stopwatch for a block or a function; see `Client.timed`."""
         from deniable.stopwatch import Stopwatch  # noqa: PLC0415 - most handles need none
 
-        return Stopwatch(self._record_time, self._id)
+        return Stopwatch(self._begin, self._id)

@@ -19,7 +19,7 @@ from deniable.registry.lookalike import alike, spelt
 from deniable.registry.period import touched
 from deniable.registry.places import placed
 from deniable.registry.published import MEANING
-from deniable.registry.tables import delay
+from deniable.registry.tables import duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,6 +46,10 @@ FEW_REPORTS = 20
 MANY_VALUES = 3
 """Fewest equal values for which two metrics may ask the same question. Many have fewer, such as yes and no."""
 
+LONG_SECONDS = 60
+"""Seconds of the longest time of a range above which lint warns of `timed`: its reports travel so long after the block begins."""
+
+_LONG = 1e9  # seconds; a longer time is treated alike
 _USUAL = {"us": 100_000, "ms": 10_000, "s": 60, "bytes": 1_000_000, "kB": 10_000, "MB": 100, "percent": 100}
 """By unit, the least upper end of a range that is not suspiciously narrow."""
 
@@ -116,6 +120,8 @@ def lint(path: str | Path) -> Lint:
             allowance = Allowance.of(metric, mechanism, budget)
             facts = _resolved(metric, mechanism, number)
             facts |= _reserved(metric, allowance, budget) | _experiments(loaded, metric, mechanism)
+            if metric.delay is not None:
+                facts["travels"] = f"after a random time of up to {metric.delay} on the device"
             notes.append(Note(metric.id, facts))
     shown = ""
     if not faults:
@@ -238,6 +244,7 @@ def _doubts(metric: Metric) -> Iterator[tuple[str, object]]:
     if float(metric.epsilon) > STRONG_EPSILON:
         yield f"an epsilon above {STRONG_EPSILON:g} gives the answer away with odds above 50 to 1", metric.epsilon
     yield from _number_doubts(metric)
+    yield from _moment_doubts(metric)
     if metric.type in ("categorical", "set") and metric.other is None:
         what = "option is reported for options" if metric.type == "set" else "value is reported for answers"
         yield f'declare which {what} that are not listed, as in other = "something else"', None
@@ -274,6 +281,21 @@ def _number_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
         yield "none is beyond the range, so it is reported as the nearer end", metric.none
 
 
+def _moment_doubts(metric: Metric) -> Iterator[tuple[str, object]]:
+    """Report what `timed` makes of a long range. Whether an app uses it, a registry does not say."""
+    longest = metric.longest_seconds
+    if longest is None:
+        return
+    end = f"{metric.range[1]} {metric.unit}"
+    travels = timedelta(seconds=min(longest, _LONG) + metric.delay_seconds)
+    if travels + timedelta(hours=1) > duration("grace", metric.grace):
+        rule = f"a time by `timed` travels {end} after its block begins, when the grace is over"
+        yield f"{rule}: choose a shorter range if you use `timed`", metric.grace
+    elif longest > LONG_SECONDS:
+        rule = f"a time by `timed` travels {end} after its block begins, so that the moment does not tell the time"
+        yield f"{rule}; it waits in memory, and is lost if the process is killed: choose a shorter range if you use `timed`", end
+
+
 def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[tuple[str, object]]:
     """Report the space of a metric in the store if it is large: a tally for each period and combination of segments."""
     layout, days = mechanism.layout, loaded.retention
@@ -292,7 +314,7 @@ def _large(loaded: Registry, metric: Metric, mechanism: Mechanism) -> Iterator[t
 def _periods(metric: Metric, days: int) -> int:
     """Return how many periods are kept: those that closed within some days, and the open ones."""
     hours = {"hour": 1, "day": 24, "week": 168, "month": 672}[metric.period]
-    return ceil((timedelta(days=days) + delay(metric.grace)) / timedelta(hours=hours)) + 1
+    return ceil((timedelta(days=days) + duration("grace", metric.grace)) / timedelta(hours=hours)) + 1
 
 
 def _bytes(size: int) -> str:
@@ -326,7 +348,7 @@ def diff(published: Registry, proposed: Registry) -> list[Change]:
     """Compare a published registry with a proposed one.
 
     A metric's meaning (`published.MEANING`) may change only with a new version. Descriptions, owners, expiry, min_reports,
-    grace and least_shift may change freely. So may the values of segments, what they generalise to, and experiments.
+    grace, delay and least_shift may change freely. So may the values of segments, what they generalise to, and experiments.
     """
     changes = []
     if published.app != proposed.app:
@@ -378,6 +400,8 @@ def _metric_changes(old: Metric, new: Metric) -> Iterator[Change]:
         if was != is_:
             breaking = name in MEANING and not raised
             advice = f"; raise version to {old.version + 1}" if breaking else ""
+            if name == "delay" and new.delay_seconds < old.delay_seconds:
+                advice = "; the time of a report tells more of the moment of the answer, so ask people again"
             yield Change(new.id, f"{name} was {_short(was)}, is {_short(is_)}{advice}", breaking=breaking)
 
 

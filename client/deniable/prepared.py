@@ -11,6 +11,9 @@ from deniable.limits.allowance import check, reserved
 from deniable.limits.exposure import Exposure
 from deniable.mechanisms.permanent import Permanent
 from deniable.registry import period
+from deniable.registry.metric import PER_SECOND
+from deniable.registry.number import plain
+from deniable.registry.tables import duration
 from deniable.source import OS
 from deniable.wire.report import Stratum
 
@@ -60,9 +63,11 @@ class Prepared:
         The mechanism that randomises an answer.
     permanent : Permanent or None
         The same mechanism if permanent responses are kept, else None.
+    longest : float
+        The longest time of the range in seconds, at most the grace; 0 if the metric counts no time.
     """
 
-    __slots__ = ("_ends", "_made", "_sample", "allowance", "mechanism", "metric", "permanent", "segment")
+    __slots__ = ("_delay", "_ends", "_made", "_sample", "allowance", "longest", "mechanism", "metric", "permanent", "segment")
 
     def __init__(self, metric: Metric, allowance: Allowance, segment: str) -> None:
         self.metric = metric
@@ -71,6 +76,9 @@ class Prepared:
         self.mechanism = mechanisms.of(metric)
         self.permanent = self.mechanism if metric.kept and isinstance(self.mechanism, Permanent) else None
         self._sample = Fraction(metric.sample)
+        self._delay = metric.delay_seconds
+        # A report that travels after the grace would be refused.
+        self.longest = min(metric.longest_seconds or 0.0, duration("grace", metric.grace).total_seconds())
         self._ends = (0, metric.domain_size - 1) if metric.axis else ()
         self._made: tuple[tuple[int, int, int, int], Occasion] | None = None
 
@@ -97,6 +105,38 @@ class Prepared:
             return self.metric.clips(value)
         except Exception:  # noqa: BLE001 - an object of the host app that is a number only once
             return False
+
+    def delay(self, source: Source = OS) -> int:
+        """Draw for how many seconds a report waits. This does not depend on the answer."""
+        return source.below(self._delay + 1) if self._delay else 0
+
+    def wait(self, source: Source = OS, elapsed: float = 0.0) -> float:
+        """Draw after how many seconds a time may travel.
+
+        The report of a block travels as long after the block began as the longest time of the range is, and a delay more. So the
+        moment of sending does not tell the time.
+
+        Parameters
+        ----------
+        source
+            The source of randomness.
+        elapsed
+            Seconds since the block began.
+        """
+        return self.longest - elapsed + self.delay(source)
+
+    def in_unit(self, seconds: object) -> tuple[object, float]:
+        """Return a time in the unit of this metric, and how many seconds ago it began: at most the longest time of the range.
+
+        What is no time is returned as it is, and began now.
+        """
+        try:
+            number = plain(seconds)
+        except Exception:  # noqa: BLE001 - an object of the host app whose own methods fail
+            number = None
+        if number is None:
+            return seconds, 0.0
+        return float(number) * PER_SECOND[self.metric.unit], float(min(max(number, 0), self.longest))
 
     def occasion(self, now: datetime) -> Occasion:
         """Return the occasion of a report made now."""

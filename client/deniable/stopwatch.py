@@ -12,12 +12,34 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
-__all__ = ["PER_SECOND", "Stopwatch"]
-
-PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}
-"""The units of time, and how many of them a second has."""
+__all__ = ["Stopwatch", "Timing"]
 
 _COROUTINE = 0x80  # the flag of code with `async def`; `inspect`, which names it, is slow to import
+
+
+class Timing:
+    """The time of one block, from when this is made until `stop`."""
+
+    __slots__ = ("_begun", "_seconds")
+
+    def __init__(self) -> None:
+        self._begun = perf_counter()
+        self._seconds: float | None = None
+
+    def stop(self) -> None:
+        """Note the time. A second call does nothing."""
+        if self._seconds is None:
+            self._seconds = perf_counter() - self._begun
+
+    @property
+    def ended(self) -> bool:
+        """Whether the block has ended."""
+        return self._seconds is not None
+
+    @property
+    def seconds(self) -> float:
+        """The time; while the block runs, the time until now."""
+        return perf_counter() - self._begun if self._seconds is None else self._seconds
 
 
 class Stopwatch:
@@ -28,8 +50,8 @@ class Stopwatch:
 
     Parameters
     ----------
-    record_time
-        `Client.record_time`, or that of the current client.
+    begin
+        Called with the metric when a block begins; returns its timing, or None if it is not recorded.
     metric
         Id of a number metric whose unit is us, ms, s, min or h.
 
@@ -37,40 +59,53 @@ class Stopwatch:
     -----
     A decorated function may run in many threads and call itself. Of a context manager, make one for each block: threads that
     enter the same one would mix their times.
+
+    The period is that in which the block begins. The report is made so long after this beginning as the longest time of the range
+    is, some random time more, and a metric's delay. So the moment does not tell the time. A process that ends before has it made,
+    and sent by a later run. A block that runs for longer has the longest time; at the end of its process, the time until then.
     """
 
-    __slots__ = ("_begun", "_metric", "_record_time")
+    __slots__ = ("_begin", "_blocks", "_metric")
 
-    def __init__(self, record_time: Callable[[str, float], bool], metric: str) -> None:
-        self._record_time = record_time
+    def __init__(self, begin: Callable[[str], Timing | None], metric: str) -> None:
+        self._begin = begin
         self._metric = metric
-        self._begun: list[float] = []
+        self._blocks: list[Timing | Exception | None] = []
 
     def __enter__(self) -> Self:
-        self._begun.append(perf_counter())
+        try:
+            block: Timing | Exception | None = self._begin(self._metric)
+        except Exception as error:  # noqa: BLE001 - raised at the end: what a strict client says must not stop the block
+            block = error
+        self._blocks.append(block)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        try:
-            self._record_time(self._metric, perf_counter() - self._begun.pop())
-        except Exception:
+        block = self._blocks.pop()
+        if isinstance(block, Exception):
             if kind is None:  # else the error of the block matters more than ours
-                raise
+                raise block
+        elif block is not None:
+            try:
+                block.stop()
+            except Exception:
+                if kind is None:
+                    raise
 
     def __call__(self, function: F) -> F:
         """Decorate a function."""
         from functools import wraps  # noqa: PLC0415 - of two ways to use a stopwatch, only this one needs it
 
-        record_time, metric = self._record_time, self._metric
+        begin, metric = self._begin, self._metric
 
         @wraps(function)
         async def timed_coroutine(*args: Any, **kwargs: Any) -> Any:
-            with Stopwatch(record_time, metric):
+            with Stopwatch(begin, metric):
                 return await function(*args, **kwargs)
 
         @wraps(function)
         def timed_function(*args: Any, **kwargs: Any) -> Any:
-            with Stopwatch(record_time, metric):
+            with Stopwatch(begin, metric):
                 return function(*args, **kwargs)
 
         flags = getattr(getattr(function, "__code__", None), "co_flags", 0)

@@ -118,3 +118,14 @@ def test_a_set_in_words():
     assert told.says.startswith("A report is about one of 3 options, drawn at random.")
     assert "one of 3 pairs" in explained(f"{declared}joint = true").says
     assert "01" in {explained(declared, ["a"]).report for _ in range(100)}
+
+
+def test_words_on_a_delay():
+    """People are told that a report waits."""
+    told = Explanation.of(parse(KEPT.replace("sample = 0.1", 'delay = "12h"')), "ui.theme", Budget())
+    assert told.delay == "12h"
+    waits = (
+        "A report waits on this device for a random time of up to 12h, drawn before your answer is looked at, before it is sent."
+    )
+    assert waits in str(told).splitlines()
+    assert "waits" not in str(Explanation.of(parse(KEPT), "ui.theme", Budget()))

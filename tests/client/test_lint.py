@@ -287,9 +287,52 @@ FREE = [
     ({"sample": "0.1"}, "sample was '1', is '0.1'"),
     ({"min_reports": 5}, "min_reports was 100, is 5"),
     ({"grace": "12h"}, "grace was '48h', is '12h'"),
+    ({"delay": "12h"}, "delay was None, is '12h'"),
     ({"candidates": "more.txt"}, "candidates was None, is 'more.txt'"),
     ({"least_shift": "0.01"}, "least_shift was None, is '0.01'"),
 ]
+
+
+def test_a_shorter_delay_is_told():
+    """It breaks no report, but people were told something else."""
+    longer = replace(PUBLISHED, metrics={"m": replace(METRIC, delay="12h")})
+    for delay, written in (("6h", "'6h'"), (None, "None")):
+        (change,) = diff(longer, replace(PUBLISHED, metrics={"m": replace(METRIC, delay=delay)}))
+        assert change.what == (
+            f"delay was '12h', is {written}; the time of a report tells more of the moment of the answer, so ask people again"
+        )
+        assert not change.breaking
+
+
+def test_a_delay_is_named(linted):
+    """Lint says for how long reports wait."""
+    found = linted(f'[metrics.m]\ntype = "boolean"\nepsilon = 1\ndelay = "12h"\n{BODY}')
+    assert found.notes[0].facts["travels"] == "after a random time of up to 12h on the device"
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ('range = [0, 60]\nunit = "s"', None),
+        ('range = [0, 61]\nunit = "clicks"', None),
+        (
+            'range = [0, 61]\nunit = "s"',
+            "a time by `timed` travels 61 s after its block begins, so that the moment does not tell",
+        ),
+        ('range = [0, 61000]\nunit = "ms"', "a time by `timed` travels 61000 ms after its block begins, so that"),
+        ('range = [0, 47]\nunit = "h"', "a time by `timed` travels 47 h after its block begins, so that"),
+        ('range = [0, 48]\nunit = "h"', "a time by `timed` travels 48 h after its block begins, when the grace is over"),
+        ('range = [0, 30]\nunit = "h"\ndelay = "20h"', "a time by `timed` travels 30 h after its block begins, when the grace"),
+        ('range = [0, 1e300]\nunit = "h"', "when the grace is over"),
+    ],
+    ids=range(8),
+)
+def test_a_long_range_of_a_time(linted, keys, words):
+    """Lint says what `timed` makes of it."""
+    found = linted(f'[metrics.m]\ntype = "number"\nestimate = "mean"\nepsilon = 1\nexpires = 2999-01-01\n{keys}\n{BODY}')
+    assert found.faults == ()
+    said = [each.rule for each in found.warnings if "timed" in each.rule]
+    assert said == [] if words is None else (len(said) == 1 and words in said[0])
 
 
 @pytest.mark.parametrize(("change", "words"), BREAKING)

@@ -283,9 +283,8 @@ def would_report(mine: Device, declared: Metric, value: int | None) -> bool:
     reported, prepared = False, mine.prepared(declared)
     occasion = prepared.occasion(datetime(2100, 1, 1, tzinfo=UTC))
     with suppress(ZeroDivisionError), mine.state.transaction() as db:
-        mechanism = prepared.permanent
-        assert mechanism is not None
-        reported = isinstance(mine.responses._kept(db, prepared, mechanism, occasion, value, sampled=True), bytes)
+        reserved = mine.responses._reserve(db, prepared, occasion, sampled=True) is None
+        reported = reserved and isinstance(mine.responses._kept(db, prepared, occasion, value), bytes)
         raise ZeroDivisionError
     return reported
 

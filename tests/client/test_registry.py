@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from deniable import mechanisms
 from deniable.errors import ParameterError, RegistryError
-from deniable.registry import load, parse
+from deniable.registry import Metric, load, parse
 from deniable.registry.rules import MAX_VALUES
 from deniable.registry.tables import Analysts, Budget, Experiment, Publication, Retention
 
@@ -83,6 +83,12 @@ FAULTS = [
     (f'publication = {{ grace = "soon" }}\n{HEAD}{metric()}', "-", "publication: grace is a number of hours or days", "soon"),
     (f'publication = {{ grace = "31d" }}\n{HEAD}{metric()}', "-", "publication: grace is a number of hours or days", "31d"),
     (f"publication = {{ grace = 12 }}\n{HEAD}{metric()}", "-", "publication: grace is a number of hours or days", 12),
+    (f'{HEAD}{metric()}\ndelay = "soon"\n', "m", "delay is a number of hours or days such as 12h or 2d", "soon"),
+    (f"{HEAD}{metric()}\ndelay = 12\n", "m", "delay is a number of hours or days", 12),
+    (f'{HEAD}{metric()}\ndelay = "31d"\n', "m", "delay is a number of hours or days", "31d"),
+    (f'{HEAD}{metric()}\ndelay = "48h"\n', "m", "delay is at least an hour shorter than grace", "48h"),
+    (f'{HEAD}{metric()}\ndelay = "12h"\ngrace = "12h"\n', "m", "declare a grace of 13h", "12h"),
+    (f'publication = {{ grace = "6h" }}\n{HEAD}{metric()}\ndelay = "6h"\n', "m", "declare a grace of 7h", "6h"),
     (
         f"publication = {{ min_reports = 0 }}\n{HEAD}{metric()}",
         "-",
@@ -641,6 +647,28 @@ def test_a_lifetime_goes_with_a_window(bounds):
     """A lifetime is shared out in the proportions of the window, so there is one, and it is not larger."""
     with pytest.raises(ParameterError, match="lifetime goes with per_window, and is not below it"):
         Budget(**bounds)
+
+
+def test_a_delay():
+    """It is covered by the grace of the metric, or of the whole registry; without one a report may travel at once."""
+    text = f"{HEAD}{metric()}".rstrip() + "\n"
+    publication = 'publication = { grace = "7h" }\n'
+    for source, seconds in ((text, 0), (f'{text}delay = "47h"\n', 47 * 3600), (f'{publication}{text}delay = "6h"\n', 6 * 3600)):
+        (found,) = parse(source).metrics.values()
+        assert found.delay_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("unit", "seconds"), [("us", 3e-5), ("ms", 0.03), ("s", 30), ("min", 1800), ("h", 108000), ("clicks", None)]
+)
+def test_the_longest_time(unit, seconds):
+    """It is known of metrics whose unit is one of time."""
+    found = Metric(id="m", type="number", values=(), epsilon="1", range=("-5", "30"), unit=unit, estimate="mean")
+    assert found.longest_seconds == (None if seconds is None else pytest.approx(seconds))
+    assert (
+        Metric(id="m", type="number", values=(), epsilon="1", range=("-5", "-1"), unit="s", estimate="mean").longest_seconds == 0
+    )
+    assert Metric(id="m", type="boolean", values=(False, True), epsilon="1").longest_seconds is None
 
 
 def test_a_metric_closes_after_its_grace():

@@ -324,7 +324,7 @@ def test_a_deleted_file_is_no_fresh_start(state):
         lambda _: b"not a database, but long enough to be looked at" * 50,
         lambda content: content[: len(content) // 2],
         lambda content: content[:4096] + b"\xff" * (len(content) - 4096),
-        lambda content: content[:60] + b"\0\0\0\2" + content[64:],  # user_version
+        lambda content: content[:60] + b"\0\0\0\1" + content[64:],  # user_version
     ],
     ids=["empty", "foreign", "half", "overwritten", "another version"],
 )

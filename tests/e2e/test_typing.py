@@ -43,7 +43,7 @@ from deniable import (
     StateError,
     Stopwatch,
 )
-from deniable.testing import Attempt, Capture, Captured, Received, StubServer
+from deniable.testing import Attempt, Capture, Captured, Received, StubServer, make_due
 
 
 def agreed() -> bool:
@@ -142,6 +142,7 @@ def check() -> None:
         assert_type(capture.all, list[Captured])
         assert_type(capture.values("a"), list[Any])
         assert_type(capture.faults, list[str])
+    make_due()
     with StubServer(key="k") as server:
         server.fail(503, times=2, headers={"Retry-After": "1"})
         server.hang()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from deniable.declared import Declared
 from deniable.registry import period
-from deniable.registry.tables import GRACE, delay
+from deniable.registry.tables import GRACE, duration
 from deniable_aggregator.alarms import watcher
 from deniable_aggregator.counting.faults import Faults
 from deniable_aggregator.deletion.erase import Erased, Removal
@@ -182,9 +182,9 @@ def _in(whole: Stratum) -> Callable[[Stratum], bool]:
 
 def longest_graces(registry: Registry) -> Mapping[str, timedelta]:
     """Return the longest grace of any version of a metric, by its id; the default for a metric of no registry."""
-    found: defaultdict[str, timedelta] = defaultdict(lambda: delay(GRACE))
+    found: defaultdict[str, timedelta] = defaultdict(lambda: duration("grace", GRACE))
     for metric in registry.definitions:
-        found[metric.id] = max(delay(metric.grace), found.get(metric.id, timedelta()))
+        found[metric.id] = max(duration("grace", metric.grace), found.get(metric.id, timedelta()))
     return found
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from math import ceil
 from typing import TYPE_CHECKING
 
-from deniable.registry.tables import delay
+from deniable.registry.tables import duration
 
 if TYPE_CHECKING:
     from deniable.registry import Metric
@@ -45,4 +45,4 @@ def first_release(metric: Metric, publication: Publication, per_day: float) -> t
         return length * (_SNAPSHOTS / share)
     if share < 1 and metric.kept:
         return None
-    return length * ceil(1 / share) + delay(metric.grace)
+    return length * ceil(1 / share) + duration("grace", metric.grace)

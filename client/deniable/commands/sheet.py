@@ -74,6 +74,7 @@ def _metric(metric: Metric, budget: Budget) -> dict[str, Any]:
         "other": metric.other,
         "period": metric.period,
         "grace": metric.grace,
+        "delay": metric.delay,
         "expires": metric.expires.isoformat() if metric.expires else None,
         "segments": list(metric.segments),
         "sample": metric.sample,

@@ -23,11 +23,11 @@ from deniable.errors import StateError
 from deniable.source import OS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from sqlite3 import Connection
 
     from deniable.device.ledger import Ledger
     from deniable.device.state import State
-    from deniable.mechanisms.permanent import Permanent
     from deniable.prepared import Occasion, Prepared
     from deniable.source import Source
 
@@ -117,8 +117,38 @@ class PermanentResponses:
         bytes or str
             A payload, or why there is none: ``"this_period"``, ``"budget"``, ``"state"``, ``"not_sampled"``.
         """
-        mechanism, tag, period = prepared.permanent, prepared.allowance.tag, occasion.stratum.period
-        assert mechanism is not None  # noqa: S101 - the caller checks it
+        return self._first(prepared, occasion, lambda db: self._kept(db, prepared, occasion, value), sampled=sampled)
+
+    def reserve(self, prepared: Prepared, occasion: Occasion, *, sampled: bool = True) -> str | None:
+        """Begin the period's report, whose answer is not known yet; return None, or why there is none. `complete` makes it.
+
+        Parameters
+        ----------
+        prepared, occasion, sampled
+            As of `respond`.
+        """
+        refused = self._first(prepared, occasion, lambda _: b"", sampled=sampled)
+        return refused if isinstance(refused, str) else None
+
+    def complete(self, prepared: Prepared, occasion: Occasion, value: int | None) -> bytes | str:
+        """Make a report that was begun by `reserve`.
+
+        Parameters
+        ----------
+        prepared, occasion, value
+            As of `respond`.
+        """
+        try:
+            with self._state.transaction() as db:
+                return self._instantly(prepared, self._kept(db, prepared, occasion, value))
+        except StateError:
+            return "state"
+
+    def _first(
+        self, prepared: Prepared, occasion: Occasion, then: Callable[[Connection], bytes | str], *, sampled: bool
+    ) -> bytes | str:
+        """Spend for the first report of a period, and go on in the same transaction; return a payload, or why there is none."""
+        tag, period = prepared.allowance.tag, occasion.stratum.period
         if period <= self._reported.get(tag, ""):  # also if the clock went back: names of periods sort by time
             return "this_period"
         now = time.monotonic()
@@ -128,7 +158,7 @@ class PermanentResponses:
             return "budget"
         try:
             with self._state.transaction() as db:
-                kept = self._kept(db, prepared, mechanism, occasion, value, sampled=sampled)
+                kept = self._reserve(db, prepared, occasion, sampled=sampled) or then(db)
         except StateError:
             self._retry = now + TROUBLE_PAUSE
             return "state"
@@ -136,22 +166,28 @@ class PermanentResponses:
             self._retries[tag] = now + _PAUSE
         else:
             self._reported[tag] = period
-        if isinstance(kept, str):
-            return kept
-        return mechanism.respond_instantly(*mechanism.layout.unpack(kept), self._source)
+        return self._instantly(prepared, kept) if kept else b""
 
-    def _kept(
-        self, db: Connection, prepared: Prepared, mechanism: Permanent, occasion: Occasion, value: int | None, *, sampled: bool
-    ) -> bytes | str:
-        """Return the response to be reported, as a payload, or why there is none."""
+    def _instantly(self, prepared: Prepared, kept: bytes | str) -> bytes | str:
+        """Make a noisy copy of a response."""
+        mechanism = prepared.permanent
+        assert mechanism is not None  # noqa: S101 - the caller checks it
+        return kept if isinstance(kept, str) else mechanism.respond_instantly(*mechanism.layout.unpack(kept), self._source)
+
+    def _reserve(self, db: Connection, prepared: Prepared, occasion: Occasion, *, sampled: bool) -> str | None:
+        """Spend for the first report of a period; return None, or why there is none."""
         allowance = prepared.allowance
         if occasion.stratum.period <= account(db, allowance.tag)[0]:
             return "this_period"
         if not sampled:
             self._ledger.write_account(db, allowance, occasion, 1)
             return "not_sampled"
-        if not self._ledger.reserve(db, allowance, occasion):
-            return "budget"
+        return None if self._ledger.reserve(db, allowance, occasion) else "budget"
+
+    def _kept(self, db: Connection, prepared: Prepared, occasion: Occasion, value: int | None) -> bytes | str:
+        """Return the response to be reported, as a payload, or why there is none."""
+        allowance, mechanism = prepared.allowance, prepared.permanent
+        assert mechanism is not None  # noqa: S101 - the caller checks it
         row = row_of(db, mechanism.layout.rows, self._source)
         kept = self._of(db, prepared)
         value = kept.stand_in if value is None else value

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["State", "default_directory"]
 
 _FILE = "state.db"
-_FORMAT = 1
+_FORMAT = 2
 _PATIENCE = 0.25  # seconds to wait for another process; the host app waits, too
 _SECRET_BITS = 256
 _OF_DAMAGE = (TypeError, ValueError, OverflowError, AttributeError, LookupError)  # raised when damaged content is read
@@ -63,6 +63,10 @@ _SCHEMA = f"""
         id INTEGER PRIMARY KEY, metric TEXT NOT NULL, version INTEGER NOT NULL, period TEXT NOT NULL, segment TEXT NOT NULL,
         payload BLOB NOT NULL
     );
+    CREATE TABLE waiting (
+        id BLOB PRIMARY KEY, due INTEGER NOT NULL, metric TEXT NOT NULL, version INTEGER NOT NULL, fingerprint TEXT NOT NULL,
+        period TEXT NOT NULL, segment TEXT NOT NULL, payload BLOB NOT NULL
+    ) WITHOUT ROWID;
     CREATE INDEX spent_since ON spends (until);
     PRAGMA user_version = {_FORMAT};
 """

@@ -40,6 +40,7 @@
     epsilon_permanent = 2.0       # of all reports of one answer, for a question asked every day; optional
     period = "day"
     other = "system"              # reported for every answer that is not listed; optional
+    delay = "6h"                  # a report waits on the device for a random time up to that; optional
     segments = ["platform"]
     description = "Which theme people use"
     owner = "design@shop.example"

@@ -14,7 +14,7 @@ from deniable.registry import period, text
 from deniable.registry.axis import BINS, Axis
 from deniable.registry.number import LARGEST, plain
 from deniable.registry.rules import ANSWERS_PER_WINDOW, OPEN_TYPES
-from deniable.registry.tables import GRACE, MIN_REPORTS, delay
+from deniable.registry.tables import GRACE, MIN_REPORTS, duration
 from deniable.wire.layout import MAX_REPORT_BYTES
 
 if TYPE_CHECKING:
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
     from deniable.source import Source
 
-__all__ = ["Metric", "Value"]
+__all__ = ["PER_SECOND", "Metric", "Value"]
+
+PER_SECOND = {"us": 1e6, "ms": 1e3, "s": 1.0, "min": 1 / 60, "h": 1 / 3600}
+"""The units of time, and how many of them a second has."""
 
 Value = str | bool | int | tuple[str, ...]
 _MOST_UNDECLARED = 1000  # options of an answer beyond the declared ones; with more, it would take long to read
@@ -65,6 +68,9 @@ class Metric:
         Everything published of it rests on at least so many reports, and any two results differ by at least so many. 1 or more.
     grace
         How long a period takes reports after its end, such as ``12h`` or ``2d``.
+    delay
+        For how long a report waits on the device at most, such as ``12h``. Each waits for a random time up to that, drawn before
+        the answer is looked at. None: it may travel at once.
     max_report_bytes
         Largest payload that ``auto`` may choose.
     candidates
@@ -122,6 +128,7 @@ class Metric:
     expires: date | None = None
     min_reports: int = MIN_REPORTS
     grace: str = GRACE
+    delay: str | None = None
     max_report_bytes: int = MAX_REPORT_BYTES
     candidates: str | None = None
     discover: bool = False
@@ -183,13 +190,25 @@ class Metric:
             return BINS if self.binned else self.axis.steps + 1
         return 1 << len(self.values) if self.type == "set" else len(self.values)
 
+    @property
+    def delay_seconds(self) -> int:
+        """For how long a report waits on the device at most, in seconds; 0 if it may travel at once."""
+        return 0 if self.delay is None else int(duration("delay", self.delay).total_seconds())
+
+    @property
+    def longest_seconds(self) -> float | None:
+        """The longest time of the range, in seconds; None if the metric counts no time."""
+        if self.axis is None or self.unit not in PER_SECOND:
+            return None
+        return max(0.0, float(self.axis.high) / PER_SECOND[self.unit])
+
     def closes(self, name: str) -> datetime:
         """Return when a period closes."""
-        return period.bounds(name, self.period)[1] + delay(self.grace)
+        return period.bounds(name, self.period)[1] + duration("grace", self.grace)
 
     def next_to_close(self, moment: datetime) -> str:
         """Return the name of the first period that is not closed at a moment."""
-        return period.of(moment - delay(self.grace), self.period)
+        return period.of(moment - duration("grace", self.grace), self.period)
 
     def position(self, value: object) -> int:
         """Return the position of an answer in the domain, in [0, domain_size). The device calls this.

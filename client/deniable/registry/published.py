@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from deniable import registry
 from deniable.errors import ConfigurationError, Fault, RegistryError
 from deniable.registry.places import placed
+from deniable.registry.tables import covered
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -222,6 +223,9 @@ def _conflicts(loaded: Sequence[Registry]) -> Iterator[Fault]:
                 if getattr(old, name) != getattr(metric, name):
                     rule = f"{name} is as in {first.file}, which declares version {metric.version} too; raise the version"
                     yield Fault(each.file, metric.id, rule, getattr(metric, name))
+            if metric.delay is not None and not covered(metric.delay, metric.grace):
+                rule = f"delay is at least an hour shorter than the grace of {loaded[-1].file}, which is {metric.grace}"
+                yield Fault(each.file, metric.id, rule, metric.delay)
             if metric.version < highest.get(metric.id, 0):
                 rule = f"a version never goes back: an earlier file has version {highest[metric.id]}"
                 yield Fault(each.file, metric.id, rule, metric.version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import fields
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from fractions import Fraction
 from itertools import chain
 from math import prod
@@ -16,7 +16,7 @@ from deniable.exact.epsilon import exact
 from deniable.registry import hierarchy, period, text
 from deniable.registry.axis import read_number
 from deniable.registry.hierarchy import WORD
-from deniable.registry.tables import GRACE, Analysts, Budget, Experiment, Publication, Retention, delay
+from deniable.registry.tables import GRACE, Analysts, Budget, Experiment, Publication, Retention, covered, duration
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -102,12 +102,13 @@ def faults_of(document: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest
     if not isinstance(metrics, dict) or not metrics:
         yield "-", 'at least one metric is declared, as a table [metrics."ui.theme"]', metrics
         return
+    grace = _common_grace(document.get("publication"))
     for id_, table in metrics.items():
         if not _ID.fullmatch(id_) or len(id_) > _MAX_ID:
             rule = f"an id is lower-case words joined by dots or dashes, at most {_MAX_ID} characters"
             yield id_, rule, id_
         if isinstance(table, dict):
-            yield from _metric_faults(id_, table, segments, keys)
+            yield from _metric_faults(id_, table, segments, keys, grace)
         else:
             yield id_, "a metric is a table", table
 
@@ -168,7 +169,9 @@ def _experiments_faults(table: object, segments: dict[str, Any]) -> Iterator[_Re
                 yield "-", f"experiments.{name}: base is one of its arms", experiment.base
 
 
-def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...]) -> Iterator[_Rest]:
+def _metric_faults(
+    id_: str, table: dict[str, Any], segments: dict[str, Any], keys: tuple[str, ...], grace: str
+) -> Iterator[_Rest]:
     unquoted = [key for key, value in table.items() if key not in keys and isinstance(value, dict)]
     for key in unquoted:
         full = f"{id_}.{key}"
@@ -180,7 +183,7 @@ def _metric_faults(id_: str, table: dict[str, Any], segments: dict[str, Any], ke
         _domain_faults(table),
         _privacy_faults(table),
         _parameters_faults(table),
-        _upkeep_faults(table),
+        _upkeep_faults(table, grace),
         _segment_faults(table, segments),
     ):
         yield id_, rule, value
@@ -344,7 +347,7 @@ def _parameters_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield "parameters go with a mechanism's name; auto has none", ", ".join(parameters)
 
 
-def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
+def _upkeep_faults(table: dict[str, Any], grace: str) -> Iterator[_Broken]:
     for key, default in (("description", None), ("owner", None), ("mechanism", "auto")):
         text = table.get(key, default)
         if not isinstance(text, str) or not text.strip():
@@ -358,16 +361,40 @@ def _upkeep_faults(table: dict[str, Any]) -> Iterator[_Broken]:
         yield "per_period is 1 with epsilon_permanent: a second report would repeat the same answer", table["per_period"]
     if not kept and "answers_per_window" in table:
         yield "answers_per_window belongs to a metric with epsilon_permanent", table["answers_per_window"]
-    try:
-        delay(table.get("grace", GRACE))
-    except ParameterError as error:
-        yield error.rule, error.value
+    yield from _delay_faults(table, grace)
     if table.get("period", "day") not in period.LENGTHS:
         yield f"period is one of {', '.join(period.LENGTHS)}", table["period"]
     yield from _shift_faults(table)
     expires = table.get("expires")
     if expires is not None and (not isinstance(expires, date) or isinstance(expires, datetime)):
         yield "expires is a date such as 2027-12-31, without quotes", expires
+
+
+def _common_grace(publication: object) -> str:
+    """Return the grace of metrics that declare none; the default if that of the table is a fault, which is already reported."""
+    written = publication.get("grace", GRACE) if isinstance(publication, dict) else GRACE
+    try:
+        duration("grace", written)
+    except ParameterError:
+        return GRACE
+    return str(written)
+
+
+def _delay_faults(table: dict[str, Any], grace: str) -> Iterator[_Broken]:
+    lengths = {"grace": table.get("grace", grace)} | ({"delay": table["delay"]} if "delay" in table else {})
+    broken = False
+    for name, written in lengths.items():
+        try:
+            duration(name, written)
+        except ParameterError as error:
+            broken = True
+            yield error.rule, error.value
+    if "delay" in table and not broken and not covered(table["delay"], str(lengths["grace"])):
+        hours = duration("delay", table["delay"]) // timedelta(hours=1) + 1
+        yield (
+            f"delay is at least an hour shorter than grace, so that no report comes too late: declare a grace of {hours}h",
+            table["delay"],
+        )
 
 
 def _shift_faults(table: dict[str, Any]) -> Iterator[_Broken]:

@@ -9,7 +9,7 @@ from math import isfinite
 
 from deniable.errors import ParameterError
 
-__all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Experiment", "Publication", "Retention", "delay"]
+__all__ = ["GRACE", "MIN_REPORTS", "Analysts", "Budget", "Experiment", "Publication", "Retention", "covered", "duration"]
 
 GRACE = "48h"
 """How long a period takes reports after its end, by default.
@@ -20,7 +20,7 @@ A device keeps for so long what it could not send. A longer grace would bring no
 MIN_REPORTS = 100
 """The default of `Publication.min_reports`."""
 
-_LONGEST_GRACE = timedelta(days=30)
+_LONGEST = timedelta(days=30)
 _MOST_DAYS = 36_500
 _MOST_NATS_OF_ANALYSTS = 20.0
 _LARGEST = 1e6  # nats or days: more than anybody needs, and small enough that its millionths are exact integers
@@ -85,25 +85,37 @@ class Publication:
     def __post_init__(self) -> None:
         if isinstance(self.min_reports, bool) or not isinstance(self.min_reports, int) or self.min_reports < 1:
             raise ParameterError("min_reports is a whole number of at least 1", self.min_reports)
-        delay(self.grace)
+        duration("grace", self.grace)
         for name in ("early", "trial"):
             if not isinstance(getattr(self, name), bool):
                 raise ParameterError(f"{name} is true or false", getattr(self, name))
 
 
-def delay(grace: object) -> timedelta:
-    """Read a grace.
+def duration(name: str, written: object) -> timedelta:
+    """Read a grace or a delay.
+
+    Parameters
+    ----------
+    name
+        Its key.
+    written
+        A number of hours or days.
 
     Raises
     ------
     ParameterError
-        If it is no grace.
+        If it is no such text, or too long.
     """
-    found = re.fullmatch(r"([1-9][0-9]{0,2})([hd])", grace) if isinstance(grace, str) else None
-    read = timedelta(**{"hours" if found[2] == "h" else "days": int(found[1])}) if found else _LONGEST_GRACE * 2
-    if read > _LONGEST_GRACE:
-        raise ParameterError("grace is a number of hours or days such as 12h or 2d, 30 days at most", grace)
+    found = re.fullmatch(r"([1-9][0-9]{0,2})([hd])", written) if isinstance(written, str) else None
+    read = timedelta(**{"hours" if found[2] == "h" else "days": int(found[1])}) if found else _LONGEST * 2
+    if read > _LONGEST:
+        raise ParameterError(f"{name} is a number of hours or days such as 12h or 2d, 30 days at most", written)
     return read
+
+
+def covered(delay: str, grace: str) -> bool:
+    """Return whether a report that waits for a delay comes within the grace, with an hour for sending it."""
+    return duration("delay", delay) + timedelta(hours=1) <= duration("grace", grace)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

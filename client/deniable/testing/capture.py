@@ -13,6 +13,8 @@ from deniable.environment import switched_off
 from deniable.errors import ParameterError
 from deniable.handle import MetricHandle
 from deniable.registry import Registry, load
+from deniable.registry.metric import PER_SECOND
+from deniable.stopwatch import Stopwatch, Timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,8 +129,7 @@ class Capture:
 
         def record_handle(handle: MetricHandle, value: object) -> bool:
             # A handle that was made before the capture holds the original method.
-            owner = getattr(handle._record, "__self__", None)  # noqa: SLF001
-            return self._take(owner if isinstance(owner, Client) else deniable._client, handle._id, value)  # noqa: SLF001
+            return self._take(_owner(handle._record), handle._id, value)  # noqa: SLF001
 
         def set_consent(client: Client, consent: bool | Callable[[], bool]) -> None:  # noqa: FBT001 - as in the client
             client._consent.given = consent  # noqa: SLF001 - nothing is sent or withdrawn during the capture
@@ -146,6 +147,29 @@ class Capture:
         self._replace(Client, "flush", settled)
         self._replace(Client, "aflush", settled_async)
         self._replace(Client, "close", settled)
+        self._replace_times()
+
+    def _replace_times(self) -> None:
+        def record_time(client: Client, metric: str, seconds: float) -> bool:
+            return self._take(client, metric, _in_unit(client, metric, seconds))
+
+        def enter(watch: Stopwatch) -> Stopwatch:
+            # A stopwatch that was made before the capture holds the original method.
+            watch._blocks.append(self._timing(_owner(watch._begin), watch._metric))  # noqa: SLF001
+            return watch
+
+        self._replace(Client, "record_time", record_time)
+        self._replace(Stopwatch, "__enter__", enter)
+
+    def _timing(self, client: Client | None, metric: str) -> Timing | Exception | None:
+        """Return a timing that is captured when it stops, or the error to raise then."""
+        if client is None:
+            return None
+        try:
+            _in_unit(client, metric, 0.0)
+        except ParameterError as error:
+            return error
+        return _CapturedTiming(lambda seconds: self._take(client, metric, _in_unit(client, metric, seconds)))
 
     def _take(self, client: Client | None, metric: str, value: object) -> bool:
         if client is None or (self.consent and (switched_off() or not _agreed(client))):
@@ -159,6 +183,35 @@ class Capture:
                 raise
         self._taken.append(Captured(metric, value))
         return True
+
+
+class _CapturedTiming(Timing):
+    """A timing that is captured when it stops."""
+
+    __slots__ = ("_take",)
+
+    def __init__(self, take: Callable[[float], bool]) -> None:
+        super().__init__()
+        self._take = take
+
+    def stop(self) -> None:
+        super().stop()
+        self._take(self.seconds)
+
+
+def _owner(method: object) -> Client | None:
+    """Return the client of a method; the current one for others."""
+    owner = getattr(method, "__self__", None)
+    return owner if isinstance(owner, Client) else deniable._client  # noqa: SLF001
+
+
+def _in_unit(client: Client, metric: str, seconds: float) -> object:
+    """Return a time in the unit of a metric; of an undeclared one in seconds. In strict mode another unit is an error."""
+    prepared = client._prepared.get(metric)  # noqa: SLF001
+    if prepared is None:
+        return seconds
+    client._require_time(prepared)  # noqa: SLF001
+    return prepared.in_unit(seconds)[0] if prepared.metric.unit in PER_SECOND else seconds
 
 
 def _begin(begin: Callable[..., None], client: Client, **given: Any) -> None:

@@ -17,12 +17,13 @@ from weakref import WeakSet
 
 from deniable.process.exits import at_exit
 from deniable.process.forks import over_forks
+from deniable.source import jitter
 from deniable.transport.backlog import Backlog
 from deniable.transport.delivery import Delivery
 from deniable.transport.dispatch import Dispatch
 from deniable.transport.http import HttpPost, Post
 from deniable.transport.network import Courier, Orders
-from deniable.transport.outbox import Outbox
+from deniable.transport.outbox import Block, Later, Outbox
 from deniable.transport.settings import SenderSettings
 from deniable.transport.spool import Spool
 from deniable.wire.batch import Batch
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from threading import Condition
 
+    from deniable.device.waiting import Waiting
     from deniable.dsn import Dsn
     from deniable.wire.report import Report
 
@@ -56,6 +58,8 @@ class Sender:
         Where batches wait that could not be delivered. With None they are lost and counted.
     delivered
         Called with each batch that the server took, in the thread that makes batches. Its errors are counted.
+    waiting
+        Where reports wait that may not travel yet. With None they wait in memory, and at the end they are lost and counted.
     chore
         Called in the thread that talks to the network, first when that starts. It returns the seconds until the next call. After
         an error, which is counted, the next call is an hour later. It is not called while paused.
@@ -71,12 +75,14 @@ class Sender:
         *,
         spool: Spool | None = None,
         delivered: Callable[[Batch], None] | None = None,
+        waiting: Waiting | None = None,
         chore: Callable[[], float] | None = None,
     ) -> None:
         self._dsn = dsn
         self._settings = settings
         self._given_post = post
         self._spool = spool
+        self._waiting = waiting
         self._delivered = delivered
         self._chore = chore
         self._orders = Orders(spooled=spool is not None)
@@ -90,9 +96,11 @@ class Sender:
             self._courier.forget()
         if self._spool is not None:
             self._spool.reset()
+        if self._waiting is not None:
+            self._waiting.reset()
         self._orders = self._orders.renewed()
         self._outbox = Outbox(self._settings, self._orders)
-        self._backlog = Backlog(self._spool, self._orders)
+        self._backlog = Backlog(self._spool, self._orders, self._waiting)
         self._courier = None
         self._thread: Thread | None = None
         self._woken = False
@@ -130,7 +138,12 @@ class Sender:
         - Not of reports: ``spool_damaged`` files, ``delivered_error`` and ``chore_error`` calls.
         """
         with self._orders.changed:
-            return self._outbox.counts + Counter(self._backlog.counts)
+            return self._outbox.counts + self._backlog.counts
+
+    @property
+    def waiting(self) -> int:
+        """Number of reports that may not travel yet, of this process and on the device."""
+        return self._outbox.later + self._backlog.later
 
     @property
     def refusals(self) -> Counter[str]:
@@ -153,8 +166,26 @@ class Sender:
         with self._orders.changed:
             return 0 < self._outbox.submitted == self._outbox.arrived
 
-    def submit(self, report: Report, process: int | None = None) -> str | None:
-        """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too."""
+    def submit(self, report: Report, process: int | None = None, *, wait: float = 0.0) -> str | None:
+        """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too.
+
+        Parameters
+        ----------
+        report
+            The report.
+        process
+            The process that made it; None for this one.
+        wait
+            Seconds that must pass before it may travel. It travels some time later, with others.
+        """
+        return self._submit(Later(0.0, report), process, wait)
+
+    def submit_later(self, block: Block, process: int, wait: float) -> str | None:
+        """Have the report of a block made after some seconds, or at the end of the process. Only after them it travels."""
+        return self._submit(Later(0.0, None, block), process, wait)
+
+    def _submit(self, later: Later, process: int | None, wait: float) -> str | None:
+        due = time.monotonic() + wait + jitter(self._settings.flush_interval) if wait or later.block else 0.0
         outbox = self._outbox  # if a signal handler forks now, the child uses this outbox, which is never sent there
         if process is not None and process != os.getpid():
             return "interrupted"
@@ -165,24 +196,47 @@ class Sender:
             if self._thread is None and not self._start():
                 return "no_thread"
             self._backlog.touch()
-            outbox.put(report)
+            if later.report is not None and not due:
+                outbox.put(later.report)
+            else:
+                outbox.put_later(later._replace(due=due))
         return None if outbox is self._outbox else "interrupted"
 
     def wake(self) -> None:
         """Send what an earlier run left, some time later, even if this one has no report to send. A second call does nothing."""
+        if not self._woken:
+            self._woken = True
+            later = self._backlog.later > 0
+            with self._orders.changed:
+                self._has_left(later=later)
+
+    @classmethod
+    def all(cls) -> list[Sender]:
+        """Return the senders of this process."""
+        return list(cls._alive)
+
+    def make_due(self) -> None:
+        """Let every report that waits travel now; for tests of apps."""
         with self._orders.changed:
-            if not self._woken:
-                self._woken = True
-                self._has_left()
+            self._outbox.make_due()
 
     def flush(self, timeout: float) -> bool:
         """Send what is queued now; return whether all of it was sent, spooled or lost within `timeout` seconds.
 
-        If this run has queued nothing, what an earlier one left is sent. It does not wait for reports that are recorded
-        meanwhile. It returns at once while paused, after `close`, and in the sending threads.
+        Reports that may not travel yet are not waited for, and stay. If this run has queued nothing, what an earlier one left is
+        sent. It does not wait for reports that are recorded meanwhile. It returns at once while paused, after `close`, and in the
+        sending threads.
         """
+        deadline = time.monotonic() + timeout
+        later = self._thread is None and self._backlog.later > 0
+        look = 0
         with self._orders.changed:
-            target = self._outbox.hurry()
+            if not self._in_vain() and (self._thread is not None or self._has_left(later=later)):
+                look = self._outbox.looks = self._outbox.looks + 1
+                self._orders.changed.notify_all()
+                self._orders.changed.wait_for(lambda: self._outbox.looked >= look or self._in_vain(), timeout)
+            target = self._outbox.hurry(look)
+            timeout = deadline - time.monotonic()
             if not target and not self._in_vain() and self._has_left():
                 self._backlog.schedule(0.0)
                 self._orders.changed.notify_all()
@@ -205,10 +259,12 @@ class Sender:
                 # If the server answers, send the spool, too. An app that always runs briefly has no better moment.
                 left = deadline - reserve - time.monotonic()
                 self._orders.changed.wait_for(lambda: not self._backlog.due or self._in_vain(), left)
+            if not self._orders.closed and self._thread is not None:
+                self._outbox.looks += 1
             self._orders.closed = True
             self._orders.changed.notify_all()
             if not self._inside():
-                self._orders.changed.wait_for(lambda: self._is_settled(target), deadline - time.monotonic())
+                self._orders.changed.wait_for(self._is_all_settled, deadline - time.monotonic())
             return self._is_settled(target)
 
     def purge(self) -> None:
@@ -235,9 +291,10 @@ class Sender:
             self._orders.stopped = True
             self._orders.changed.notify_all()
 
-    def _has_left(self) -> bool:
-        """Return whether an earlier run left batches, and the threads that send them are there."""
-        return self.full is None and self._backlog.waiting and (self._thread is not None or self._start())
+    def _has_left(self, *, later: bool = False) -> bool:
+        """Return whether an earlier run left batches or reports, and the threads that send them are there."""
+        left = self.full is None and (later or self._backlog.waiting)
+        return left and (self._thread is not None or self._start())
 
     def _start(self) -> bool:
         """Start both threads; return False if the interpreter is ending or the system has too many threads."""
@@ -258,12 +315,15 @@ class Sender:
         self._courier, self._thread = courier, thread
         return True
 
-    @staticmethod
-    def _run(dispatch: Dispatch, courier: Courier) -> None:
+    def _run(self, dispatch: Dispatch, courier: Courier) -> None:
+        outbox = self._outbox
         try:
             dispatch.run()
         finally:
             courier.stop()
+            with self._orders.changed:
+                outbox.looked = outbox.looks  # also after an error
+                self._orders.changed.notify_all()
 
     def _make_post(self) -> Post:
         return self._given_post or HttpPost(f"{self._dsn.url}/v1/reports")
@@ -278,6 +338,10 @@ class Sender:
 
     def _in_vain(self) -> bool:
         return self._orders.closed or self._orders.paused or self._inside()
+
+    def _is_all_settled(self) -> bool:
+        """Return whether nothing is left to do at the end: all that was queued has ended, and what must wait is kept."""
+        return not self._outbox.hurried and self._is_settled(self._outbox.submitted)
 
     def _is_settled(self, target: int) -> bool:
         return self._outbox.settled >= target and not self._backlog.purging

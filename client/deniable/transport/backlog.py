@@ -1,20 +1,23 @@
-"""Batches that were not delivered: kept in the spool, tried again later, and purged when consent is withdrawn."""
+"""What is kept for later: batches that were not delivered, and reports that may not travel yet. Purged without consent."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from deniable.source import jitter
 
 if TYPE_CHECKING:
-    from collections import Counter
+    from collections.abc import Sequence
 
+    from deniable.device.waiting import Waiting
     from deniable.transport.network import Orders
     from deniable.transport.spool import Spool
     from deniable.wire.batch import Batch
+    from deniable.wire.report import Report
 
 __all__ = ["Backlog"]
 
@@ -34,10 +37,13 @@ class Backlog:
         Where batches wait, or None.
     orders
         What the app wants. Its lock guards the attributes of this object.
+    waiting
+        Where reports wait that may not travel yet, or None.
     """
 
-    def __init__(self, spool: Spool | None, orders: Orders) -> None:
+    def __init__(self, spool: Spool | None, orders: Orders, waiting: Waiting | None = None) -> None:
         self._spool = spool
+        self._waiting = waiting
         self._orders = orders
         self._at = _NEVER
         self._pause = _FIRST_PAUSE
@@ -60,9 +66,9 @@ class Backlog:
         return self._purging > 0
 
     @property
-    def counts(self) -> Counter[str] | dict[str, int]:
-        """The counts of the spool."""
-        return self._spool.counts if self._spool is not None else {}
+    def counts(self) -> Counter[str]:
+        """The counts of what was kept and lost."""
+        return sum((each.counts for each in (self._spool, self._waiting) if each is not None), Counter[str]())
 
     def touch(self) -> None:
         """Note that there may be batches to purge again."""
@@ -82,6 +88,32 @@ class Backlog:
     def waiting(self) -> bool:
         """Whether there are batches, from this run or an earlier one."""
         return self._spool is not None and len(self._spool) > 0
+
+    @property
+    def later(self) -> int:
+        """Number of reports that may not travel yet. The caller must not hold the lock, since this reads the state."""
+        return len(self._waiting) if self._waiting is not None else 0
+
+    def keep_later(self, reports: Sequence[tuple[Report, float]]) -> bool:
+        """Keep reports, each with the seconds that it must wait; return whether they are kept, or were purged meanwhile."""
+        if self._waiting is None or not self._waiting.put(reports):
+            return False
+        if self._orders.purged:  # meanwhile, perhaps before they were written
+            self._waiting.purge()
+        return True
+
+    def forget_later(self) -> int:
+        """At the end, drop the reports that wait in memory; return how many there were."""
+        return self._waiting.forget() if self._waiting is not None else 0
+
+    def take_due(self) -> list[Report]:
+        """Take the reports that may travel now."""
+        return self._waiting.take() if self._waiting is not None else []
+
+    def make_due(self) -> None:
+        """Let all reports travel now; for tests."""
+        if self._waiting is not None:
+            self._waiting.make_due()
 
     def stop(self) -> None:
         """Never read the spool again: the server refuses this app."""
@@ -141,7 +173,7 @@ class Backlog:
     def purge(self, timeout: float) -> None:
         """Remove all spooled batches; wait for the disk for at most `timeout` seconds."""
         with self._orders.changed:
-            if self._spool is None or time.monotonic() < self._pure_until:
+            if (self._spool is None and self._waiting is None) or time.monotonic() < self._pure_until:
                 return
             self._pure_until = time.monotonic() + _PURE_FOR
             self._purging += 1
@@ -156,6 +188,8 @@ class Backlog:
 
     def _purge(self) -> None:
         try:
+            if self._waiting is not None:
+                self._waiting.purge()
             if self._spool is not None:
                 self._spool.purge()
         except Exception as error:  # noqa: BLE001 - the host app must never notice

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from deniable.process.imports import undisturbed
 from deniable.source import jitter
+from deniable.transport.outbox import Later
 from deniable.wire.batch import Batch
+from deniable.wire.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
     from deniable.transport.network import Orders
     from deniable.transport.outbox import Outbox
     from deniable.transport.settings import SenderSettings
-    from deniable.wire.report import Report
 
 __all__ = ["Dispatch"]
 
@@ -88,29 +89,62 @@ class Dispatch:
 
     def _work(self) -> bool:
         """Do the next thing that is due; return False if this thread must end."""
-        reports = self._take()
+        if not self._wait():
+            self._drain()
+            return True
+        closed = self._queue_due()
+        with self._orders.changed:
+            reports = self._outbox.take() if self._orders.closed or not self._orders.paused else ()
         if reports:
             self._make_and_deliver(reports)
-        elif self._orders.closed:
-            return False
-        else:
-            self._drain()
-        return True
+        return bool(reports) or not closed
 
-    def _take(self) -> tuple[Report, ...]:
-        """Wait for the reports of a batch; return none if something else is due."""
+    def _wait(self) -> bool:
+        """Wait until a batch is due; return False if the spool must be read first."""
         deadline = time.monotonic() + (0.0 if self._orders.closed else self._interval())
         with self._orders.changed:
             while not self._outbox.due:
                 if self._backlog.due:
-                    return ()
+                    return False
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    if len(self._outbox) and not self._orders.paused:
-                        break
-                    left = self._settings.flush_interval
+                    break
                 self._orders.changed.wait(min(left, self._backlog.left))
-            return self._outbox.take()
+            return True
+
+    def _queue_due(self) -> bool:
+        """Queue the reports that may travel from now on, and write the others to disk; return whether the sender was closed."""
+        now, keep, due = time.monotonic(), list[Later](), list[Report]()
+        with self._orders.changed:
+            later = self._outbox.take_later(now)
+            look, closed = self._outbox.looks, self._orders.closed
+            released, self._outbox.released = self._outbox.released, False
+        for each in later:
+            report = each.report if each.report is not None else each.block.report() if each.block else None
+            if report is not None and each.due <= now:
+                due.append(report)
+            elif report is not None:
+                keep.append(Later(each.due, report))
+        kept = not keep or self._backlog.keep_later([(each.report, each.due - now) for each in keep if each.report])
+        lost = 0 if kept or not closed else len(keep)
+        if closed:
+            lost += self._backlog.forget_later()
+        elif not self._orders.paused:
+            if released:
+                self._backlog.make_due()
+            due += self._backlog.take_due()
+        with self._orders.changed:
+            self._outbox.count("undelivered", lost)
+            if self._orders.purged:
+                self._outbox.count("purged", len(due) + (0 if kept else len(keep)))
+            else:
+                for report in due:
+                    self._outbox.put(report)
+                for each in keep if not kept and not closed else ():
+                    self._outbox.put_later(each)
+            self._outbox.end_look(look)
+            self._orders.changed.notify_all()
+        return closed
 
     def _make_and_deliver(self, reports: tuple[Report, ...]) -> None:
         try:

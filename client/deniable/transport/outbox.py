@@ -1,20 +1,49 @@
-"""The queue of reports that wait to be sent, and the counts of what became of them."""
+"""The queue of reports to be sent, those that may not travel yet, and the counts of what became of them."""
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from deniable.transport.network import Orders
     from deniable.transport.settings import SenderSettings
     from deniable.wire.report import Report
 
-__all__ = ["Outbox"]
+__all__ = ["Later", "Outbox"]
 
 _MAX_PAYLOAD_BYTES = 128 * 1024  # of a batch, so that a server accepts its base64
 _MOST_REFUSALS = 100  # different refusals that are counted; the server chooses their codes
 _LAST_BATCH = 1000  # reports of a batch at the end: larger batches are fewer files to write
+
+
+class Block(Protocol):
+    """A block of the app whose time is to be reported."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether its time is known."""
+
+    def report(self) -> Report | None:
+        """Make the report; None if there is none, which is counted. A block that runs has the time until now. It never raises."""
+
+
+class Later(NamedTuple):
+    """A report with an earliest time of sending.
+
+    Parameters
+    ----------
+    due
+        The earliest time, on the monotonic clock.
+    report
+        The report; None if it is made at that time, or at the end of the process.
+    block
+        Makes it.
+    """
+
+    due: float
+    report: Report | None
+    block: Block | None = None
 
 
 class Outbox:
@@ -32,7 +61,11 @@ class Outbox:
         self._settings = settings
         self._orders = orders
         self._queue: deque[Report] = deque()
+        self._later: list[Later] = []
         self._flush_to = 0  # reports up to this number must be sent now
+        self.looks = 0  # how often somebody wanted the reports that have become due to be queued
+        self.looked = 0  # the number of `looks` when that was done last
+        self.released = False  # whether those on disk are due now, for tests
         self.counts: Counter[str] = Counter()
         self.refusals: Counter[str] = Counter()  # reports that the server refused, by metric and reason
         self.submitted = 0  # reports that were ever queued
@@ -43,9 +76,19 @@ class Outbox:
         return len(self._queue)
 
     @property
+    def later(self) -> int:
+        """Number of reports that may not travel yet. Those on disk are not among them."""
+        return len(self._later)
+
+    @property
     def full(self) -> bool:
         """Whether there is no room for another report."""
-        return len(self._queue) >= self._settings.queue_size
+        return len(self._queue) + len(self._later) >= self._settings.queue_size
+
+    @property
+    def hurried(self) -> bool:
+        """Whether reports that have become due must be queued now."""
+        return self.looked < self.looks
 
     @property
     def due(self) -> bool:
@@ -53,7 +96,7 @@ class Outbox:
         if self._orders.closed or self._orders.paused:
             return self._orders.closed
         flushing = bool(self._queue) and self.settled < self._flush_to
-        return flushing or len(self._queue) >= self._settings.flush_at
+        return flushing or self.hurried or len(self._queue) >= self._settings.flush_at
 
     def put(self, report: Report) -> None:
         """Queue a report."""
@@ -61,6 +104,27 @@ class Outbox:
         self.submitted += 1
         if len(self._queue) == self._settings.flush_at:
             self._orders.changed.notify_all()
+
+    def put_later(self, later: Later) -> None:
+        """Keep a report that may not travel yet."""
+        self._later.append(later)
+
+    def take_later(self, now: float) -> list[Later]:
+        """Take what has become due, and what can be written to disk; at the end, all."""
+        taken: list[Later] = []
+        left: list[Later] = []
+        for each in self._later:
+            (taken if each.due <= now or each.report is not None or self._orders.closed else left).append(each)
+        self._later = left
+        self._orders.seen = self._orders.purges
+        return taken
+
+    def make_due(self) -> None:
+        """Let every report travel now whose answer is known; for tests."""
+        self.released = True
+        self._later = [
+            each if each.block is not None and not each.block.ended else each._replace(due=0.0) for each in self._later
+        ]
 
     def take(self) -> tuple[Report, ...]:
         """Take the reports of a batch, limited by their number and the size of their payloads."""
@@ -75,16 +139,30 @@ class Outbox:
         self._orders.seen = self._orders.purges
         return tuple(taken)
 
-    def hurry(self) -> int:
-        """Have the queued reports sent now; return the value of `settled` after that."""
-        self._flush_to = self.submitted
+    def end_look(self, look: int) -> None:
+        """Note that the reports that have become due are queued. If somebody wanted that, all queued ones are sent now."""
+        if look > self.looked:
+            self.looked, self._flush_to = look, self.submitted
+
+    def hurry(self, look: int) -> int:
+        """Have the queued reports sent now; return the value of `settled` after that.
+
+        Parameters
+        ----------
+        look
+            The number of the look that was wanted before. If that has ended, the reports are those queued at its end.
+        """
+        if not look or self.looked < look:
+            self._flush_to = self.submitted
         self._orders.changed.notify_all()
         return self._flush_to
 
     def purge(self) -> None:
-        """Drop all queued reports."""
+        """Drop all reports."""
         self.settle("purged", len(self._queue))
         self._queue.clear()
+        self.count("purged", len(self._later))
+        self._later = []
 
     def settle(self, outcome: str, reports: int) -> None:
         """Count reports that are no longer queued or in flight."""

@@ -107,6 +107,8 @@ def _question(declared: Declared) -> Question:
     listed = [] if metric.open or metric.axis else _listed(metric)
     times = "once" if metric.per_period == 1 else f"{metric.per_period} times"
     part = "" if float(metric.sample) == 1 else f" Only {100 * float(metric.sample):.3g}% of answers are reported."
+    if metric.delay is not None:
+        part += f" A report waits on the device for a random time of up to {metric.delay}."
     kept = float(metric.epsilon_permanent or 0)
     return Question(
         id=metric.id,

@@ -15,7 +15,7 @@ from time import monotonic
 
 import pytest
 
-from deniable.transport.http import Http, HttpPost
+from deniable.transport.http import Http, HttpPost, UnreachedError
 
 OPEN_FILES = Path("/proc/self/fd")
 NO_ANSWER = (OSError,)  # what a sender understands
@@ -287,6 +287,19 @@ def test_no_server_at_all():
     """Where nobody listens, the error is an OSError."""
     with pytest.raises(OSError, match="refused"):
         post("http://127.0.0.1:9", 5)
+
+
+def test_what_nobody_can_have_seen():
+    """Without a connection, or TLS where it is asked for, no byte of the request was sent, and the error says so."""
+    for url in ("http://127.0.0.1:9", "http://no.such.name.invalid", "https://127.0.0.1:9"):
+        with pytest.raises(UnreachedError):
+            post(url, 5)
+    with server(say(ACCEPTED)) as (url, _), pytest.raises(UnreachedError):
+        post(url.replace("http://", "https://"), 5)  # it does not speak TLS
+    for answer in (b"", b"HTTP/1.1 2", b"nonsense\r\n\r\n"):
+        with server(say(answer)) as (url, _), pytest.raises(OSError, match=r".") as caught:
+            post(url, 5)
+        assert not isinstance(caught.value, UnreachedError)
 
 
 def test_no_socket_is_left_open(open_files):

@@ -15,6 +15,7 @@ import pytest
 from deniable.dsn import Dsn
 from deniable.errors import ParameterError
 from deniable.transport import Sender, SenderSettings, Spool
+from deniable.transport.http import UnreachedError
 from deniable.wire.batch import Batch
 from deniable.wire.report import Report, Stratum
 
@@ -645,6 +646,22 @@ def test_what_was_not_delivered_is_spooled(sending, spool):
     assert post.calls[0][0] == post.calls[2][0]
 
 
+@pytest.mark.parametrize(("error", "same"), [(UnreachedError("refused"), False), (OSError("cut off"), True)])
+def test_the_key_of_a_batch_that_nobody_saw_is_not_repeated(sending, spool, tmp_path, error, same):
+    """Tries of one round have one key. The next start has another, if no connection came about; else the key stays."""
+    before, twice = Fake(error, error), SenderSettings(flush_at=1000, flush_interval=60, max_tries=2)
+    first = sending(before, twice, count=3, spool=spool)
+    assert first.flush(30)
+    assert first.close(5)
+    assert before.keys[0] == before.keys[1]
+    after = Fake()
+    second = sending(after, ONE_TRY, count=1, spool=Spool(tmp_path / "spool"))
+    assert second.flush(10)
+    assert eventually(lambda: len(after.calls) == 2)
+    (tried,) = [headers["Idempotency-Key"] for body, headers, _ in after.calls if body == before.calls[0][0]]
+    assert (tried == before.keys[0]) == same
+
+
 def test_a_start_sends_what_the_last_run_left(sending, spool, tmp_path):
     """After a restart the spool goes out, oldest first, with the bytes and keys of before, and not before a report."""
     before = Fake(*[OSError("down")] * 3)
@@ -809,7 +826,7 @@ def test_a_spooled_batch_that_breaks_the_sender(sending, spool):
 @pytest.mark.parametrize("function", ["put", "take"])
 def test_a_spool_that_fails(sending, spool, monkeypatch, function):
     """With a disk that is full or gone the sender goes on, and the loss is counted."""
-    monkeypatch.setattr(spool, function, lambda *_: False if function == "put" else None)
+    monkeypatch.setattr(spool, function, lambda *_, **__: False if function == "put" else None)
     sender = sending(Fake(OSError("down")), ONE_TRY, count=3, spool=spool)
     assert sender.flush(10)
     assert sender.counts == {"spool_failed" if function == "put" else "spooled": 3}
@@ -842,7 +859,7 @@ def test_close_in_a_long_wait(sending, spool):
 def test_close_keeps_its_deadline_on_a_slow_disk(sending, spool, monkeypatch):
     """A disk that hangs does not hold the app up."""
     release = threading.Event()
-    monkeypatch.setattr(spool, "put", lambda _batch: release.wait(30))
+    monkeypatch.setattr(spool, "put", lambda *_, **__: release.wait(30))
     sender = sending(Fake(OSError("down")), ONE_TRY, count=3, spool=spool)
     began = monotonic()
     assert sender.close(0.3) is False
@@ -924,10 +941,10 @@ def test_purge_while_a_batch_is_on_its_way_to_the_disk(sending, spool, monkeypat
     entered, release = threading.Event(), threading.Event()
     put = spool.put
 
-    def slow(batch):
+    def slow(batch, **options):
         entered.set()
         assert release.wait(20)
-        return put(batch)
+        return put(batch, **options)
 
     monkeypatch.setattr(spool, "put", slow)
     sender = sending(Fake(OSError("down")), ONE_TRY, spool=spool)

@@ -127,13 +127,21 @@ class Backlog:
             self._pause = min(2 * self._pause, _LAST_PAUSE)
             self._orders.changed.notify_all()
 
-    def keep(self, batch: Batch) -> str:
-        """Keep a batch that was not delivered, unless there was a purge; return what became of it."""
+    def keep(self, batch: Batch, *, seen: bool) -> str:
+        """Keep a batch that was not delivered, unless there was a purge; return what became of it.
+
+        Parameters
+        ----------
+        batch
+            The batch.
+        seen
+            Whether somebody may have seen its key.
+        """
         if self._orders.purged:
             return "purged"
         if self._spool is None:
             return "undelivered"
-        if not self._spool.put(batch):
+        if not self._spool.put(batch, seen=seen):
             return "spool_failed"
         if self._orders.purged:  # meanwhile, perhaps before the file was written
             self._spool.purge()
@@ -154,10 +162,10 @@ class Backlog:
                 self._orders.changed.notify_all()
         return batch
 
-    def release(self, batch: Batch) -> None:
-        """Leave a taken batch for later."""
+    def release(self, batch: Batch, *, seen: bool) -> None:
+        """Leave a taken batch for later. If nobody can have seen its key, it gets a new one."""
         if self._spool is not None:
-            self._spool.release(batch)
+            self._spool.release(batch, seen=seen)
 
     def done(self, batch: Batch) -> None:
         """Remove a taken batch."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from deniable.process.notice import warn_once
 from deniable.source import jitter
+from deniable.transport.http import UnreachedError
 from deniable.wire.report import grouped
 
 if TYPE_CHECKING:
@@ -53,12 +54,15 @@ class Verdict:
         Number of reports that the server took from an accepted batch.
     refusals
         Reports that the server refused, by metric and reason, as far as it says.
+    seen
+        Whether somebody may have seen the batch on its way, or the server has it although no answer came.
     """
 
     kind: Literal["accepted", "large", "later", "refused", "dropped"]
     status: int
     accepted: int = 0
     refusals: Counter[str] = field(default_factory=Counter)
+    seen: bool = True
 
 
 class Delivery:
@@ -87,16 +91,21 @@ class Delivery:
         """Try until an answer is final, no tries are left, or the batch must not be sent any more."""
         answer: Any = None
         status = _NO_ANSWER
-        seconds = 0.0
+        seconds, seen = 0.0, False
         for attempt in range(tries):
             if not self._wait(seconds):
                 break
-            status, headers, answer = self._try(batch)
+            try:
+                status, headers, answer = self._try(batch)
+                seen = True
+            except UnreachedError as error:
+                status, headers = _NO_ANSWER, {}
+                self._complain(error.__cause__ or error)
             if status not in _RETRY:
                 break
             seconds = jitter(min(_LONGEST_WAIT, 2.0**attempt))
             self._not_before = time.monotonic() + _retry_after(headers)
-        return _verdict(batch, status, answer)
+        return _verdict(batch, status, answer, seen=seen)
 
     def _wait(self, seconds: float) -> bool:
         """Wait for some seconds, and for the server's Retry-After; return False if nothing may be sent any more."""
@@ -126,14 +135,19 @@ class Delivery:
             headers["Content-Encoding"] = "gzip"
         try:
             return self._courier.ask(body, headers, self.timeout)
+        except UnreachedError:
+            raise
         except OSError as error:  # requests' exceptions are OSErrors
-            log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
-            if "SSL" in type(error).__name__:
-                warn_once("DSN", "tls", "no secure connection; does its server speak https, with a certificate that is trusted?")
+            self._complain(error)
             return _NO_ANSWER, {}, None
 
+    def _complain(self, error: BaseException) -> None:
+        log.debug("deniable: no answer from %s: %s", self._dsn.url, type(error).__name__)
+        if "SSL" in type(error).__name__:
+            warn_once("DSN", "tls", "no secure connection; does its server speak https, with a certificate that is trusted?")
 
-def _verdict(batch: Batch, status: int, answer: Any) -> Verdict:
+
+def _verdict(batch: Batch, status: int, answer: Any, *, seen: bool = True) -> Verdict:
     document = answer if isinstance(answer, dict) else {}
     reports = len(batch.reports)
     refusals = _refusals(batch, document.get("errors"))
@@ -148,7 +162,7 @@ def _verdict(batch: Batch, status: int, answer: Any) -> Verdict:
     if status in _RETRY:
         why = "no answer; is the server of the DSN running?" if status == _NO_ANSWER else f"status {status}, code {code}"
         log.warning("deniable: %d reports not delivered yet: %s", reports, why)
-        return Verdict("later", status)
+        return Verdict("later", status, seen=seen)
     if not refusals:
         warn_once(f"status {status}", code or "no code", _words(document))
     return Verdict("refused" if status in _STOP else "dropped", status, refusals=refusals)

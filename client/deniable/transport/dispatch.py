@@ -173,7 +173,7 @@ class Dispatch:
         if verdict.kind == "large":
             return batch.halves()
         if verdict.kind == "later":
-            outcome = self._backlog.keep(batch)
+            outcome = self._backlog.keep(batch if verdict.seen else batch.renewed(), seen=verdict.seen)
             with self._orders.changed:
                 self._outbox.settle(outcome, len(batch.reports))
             return ()
@@ -188,8 +188,10 @@ class Dispatch:
         batch = self._backlog.take()
         if batch is None:
             return
+        seen = True
         try:
             verdict = self._delivery.deliver(batch, 1)
+            seen = verdict.seen
             if verdict.kind == "large":
                 if not self._backlog.split(batch):
                     with self._orders.changed:
@@ -206,7 +208,7 @@ class Dispatch:
             if verdict.kind == "later":
                 self._backlog.put_off()
         finally:
-            self._backlog.release(batch)
+            self._backlog.release(batch, seen=seen)
 
     def _conclude(self, batch: Batch, verdict: Verdict, count: Callable[[str, int], None]) -> None:
         """Count a batch that need not be sent again; call `delivered` if the server took it."""

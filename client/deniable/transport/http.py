@@ -20,14 +20,18 @@ if TYPE_CHECKING:
 
     from requests import Session
 
-__all__ = ["Http", "HttpPost", "Post"]
+__all__ = ["Http", "HttpPost", "Post", "UnreachedError"]
 
 _LARGEST_ANSWER = 64 * 1024
 _USER_AGENT = "deniable"  # without a version, which would help to tell devices apart
 
 
+class UnreachedError(OSError):
+    """No connection came about, so nobody has seen a byte of the request. Its cause says why."""
+
+
 class Post(Protocol):
-    """Sends one request; raises OSError if there was no answer."""
+    """Sends one request; raises OSError if there was no answer, `UnreachedError` if the server cannot have seen it."""
 
     def __call__(self, body: bytes, headers: Mapping[str, str], timeout: float) -> tuple[int, Mapping[str, str], Any]:
         """Return the status, the headers and the JSON of the answer; None if it has no JSON."""
@@ -80,6 +84,8 @@ class Http:
 
         Raises
         ------
+        UnreachedError
+            If there was no connection, with TLS where the address has it.
         OSError
             If there was no answer, or only a part of it.
         """
@@ -109,20 +115,26 @@ class Http:
                 # Not decompressed: we asked for no compressed answer, and a small one could grow without bound.
                 content = answer.raw.read(largest + 1, decode_content=False)
                 if wire.ended or (len(content) <= largest and answer.raw.length_remaining):  # for urllib3 both are the end
-                    raise OSError("the answer was cut short")
+                    raise OSError("the answer was cut short")  # noqa: TRY301 - as if the connection had ended
                 return answer.status_code, answer.headers, content if len(content) <= largest else None
         except HTTPError as error:
             raise OSError(f"the answer ended early: {type(error).__name__}") from None
+        except OSError as error:
+            if wire.begun:
+                raise
+            raise UnreachedError(str(error)) from error
         finally:
             if watch is not None:
                 watch.cancel()
             wire.close()
 
-    def cut(self) -> None:
-        """End the present request of another thread, if there is one. It soon raises OSError there."""
+    def cut(self) -> bool:
+        """End the present request of another thread, if there is one; return whether a part of it may have been sent.
+
+        It soon raises OSError there.
+        """
         wire = self._wire
-        if wire is not None:
-            wire.cut()
+        return wire is not None and wire.cut()
 
     def forget(self) -> None:
         """In a forked child, close its copy of the parent's connection. The parent's own copy stays open."""
@@ -160,6 +172,7 @@ class _Wire:
     def __init__(self) -> None:
         self._lock = Lock()
         self.ended = False
+        self.begun = False  # whether a connection was made, over which a request may have been sent
         self._socket: socket.socket | None = None  # a duplicate, because TLS takes over the original
         self._connection: Any = None
 
@@ -171,7 +184,14 @@ class _Wire:
             self._connection = connection
             self._socket = opened.dup()
 
-    def cut(self) -> None:
+    def begin(self) -> None:
+        """Note that the request is sent from now on, unless it was cut."""
+        with self._lock:
+            if self.ended:
+                raise TimeoutError
+            self.begun = True
+
+    def cut(self) -> bool:
         from socket import SHUT_RDWR  # noqa: PLC0415 - the app's thread never needs it
 
         with self._lock:
@@ -179,6 +199,7 @@ class _Wire:
             if self._socket is not None:
                 with suppress(OSError):
                     self._socket.shutdown(SHUT_RDWR)  # unlike closing, this wakes a thread that reads
+            return self.begun
 
     def close(self) -> None:
         with self._lock:
@@ -208,6 +229,10 @@ def _session(wire: _Wire) -> Session:
                     made: socket.socket = super()._new_conn()
                     wire.opened(made, self)
                     return made
+
+                def connect(self) -> None:
+                    super().connect()  # with TLS
+                    wire.begin()
 
             pool.ConnectionCls = Connection
             return pool

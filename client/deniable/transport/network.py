@@ -11,7 +11,7 @@ import time
 from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 
-from deniable.transport.http import HttpPost
+from deniable.transport.http import HttpPost, UnreachedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -113,6 +113,8 @@ class Courier:
 
         Raises
         ------
+        UnreachedError
+            If the request was not sent.
         OSError
             If there was none within `timeout` seconds in all, or if nobody needs it any more.
         """
@@ -123,18 +125,19 @@ class Courier:
             # The last request may still hang in a name service, which cannot be interrupted.
             orders.changed.wait_for(lambda: self._errand is None or orders.abandoned, timeout)
             if self._errand is not None or orders.abandoned:
-                raise TimeoutError
+                raise UnreachedError
             self._errand = errand
             orders.changed.notify_all()
             orders.changed.wait_for(lambda: errand.ended or orders.abandoned, deadline - time.monotonic())
             errand.given_up = not errand.ended
             if errand.given_up and not errand.begun:
                 self._errand = None
+                raise UnreachedError
         if errand.error is not None:
             raise errand.error
         if errand.answer is None:
-            if isinstance(self._post, HttpPost):
-                self._post.http.cut()
+            if isinstance(self._post, HttpPost) and not self._post.http.cut():
+                raise UnreachedError
             raise TimeoutError
         return errand.answer
 

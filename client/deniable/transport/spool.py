@@ -1,7 +1,10 @@
 """Batches on disk that wait until the server can be reached, or until the app's next start.
 
-Each batch is one gzip file. Several processes share a directory: the process that takes a batch locks its file. On a system
-without such locks a batch may be sent twice. It has the same key both times, so it counts once.
+Each batch is one gzip file, and its name is the batch's key. Several processes share a directory: the process that takes a batch
+locks its file. On a system without such locks a batch may be sent twice. It has the same key both times, so it counts once.
+
+A batch whose key nobody can have seen has a name of its own kind until it is tried. After a try without a connection it gets
+another key. So networks that see different tries see different keys. Once it may have arrived, the key stays.
 """
 
 from __future__ import annotations
@@ -30,8 +33,9 @@ __all__ = ["Spool"]
 
 log = logging.getLogger("deniable")
 
-_NAME = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\.json\.gz")
-_SUFFIX, _UNFINISHED = ".json.gz", ".tmp"
+_NAME = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})(\.unseen)?\.json\.gz")
+_UNSEEN, _SUFFIX, _UNFINISHED = ".unseen", ".json.gz", ".tmp"
+_KEY = 36  # characters of a key
 _UNFINISHED_AGE = 3600.0  # seconds; a write that takes longer was interrupted
 _LARGEST = 4 * 1024 * 1024  # bytes that are read of a decompressed file; every batch has fewer
 
@@ -40,6 +44,19 @@ class _Entry(NamedTuple):
     changed: int  # nanoseconds since 1970
     name: str
     size: int
+
+    @property
+    def key(self) -> str:
+        return self.name[:_KEY]
+
+    @property
+    def unseen(self) -> bool:
+        return self.name[_KEY:].startswith(_UNSEEN)
+
+
+class _Held(NamedTuple):
+    descriptor: int  # has the lock; -1 where files in use cannot be removed
+    unseen: bool  # whether nobody else can have the file, nor have seen its key before this try
 
 
 class Spool:
@@ -71,7 +88,7 @@ class Spool:
         self._max_age = max_age
         self.counts: Counter[str] = Counter()
         """Lost reports: ``spool_full``, ``spool_expired``, ``purged``. And damaged files: ``spool_damaged``."""
-        self._held: dict[str, int] = {}  # by key, the descriptors of taken files, which hold the locks
+        self._held: dict[str, _Held] = {}  # taken files, by key
         self.reset()
 
     def reset(self) -> None:
@@ -81,20 +98,28 @@ class Spool:
         """
         self._lock = RLock()
         self._stuck: set[str] = set()  # files that are no longer needed but could not be removed
-        for descriptor in self._held.values():
+        for held in self._held.values():
             with suppress(OSError):
-                os.close(descriptor)
+                os.close(held.descriptor)
         self._held = {}
 
     def __len__(self) -> int:
         return len(self._entries())
 
-    def put(self, batch: Batch) -> bool:
-        """Write a batch; return whether it is completely on disk. A directory that others can write to is refused."""
+    def put(self, batch: Batch, *, seen: bool = True) -> bool:
+        """Write a batch; return whether it is completely on disk. A directory that others can write to is refused.
+
+        Parameters
+        ----------
+        batch
+            The batch.
+        seen
+            Whether somebody may have seen its key.
+        """
         import gzip  # noqa: PLC0415 - the app's thread never needs it
 
-        path = self._directory / f"{batch.key}{_SUFFIX}"
-        unfinished = self._directory / f"{batch.key}{_SUFFIX}{_UNFINISHED}"
+        path = self._directory / f"{batch.key}{'' if seen else _UNSEEN}{_SUFFIX}"
+        unfinished = self._directory / f"{path.name}{_UNFINISHED}"
         with self._lock:
             if not self._is_own():
                 return False
@@ -120,7 +145,7 @@ class Spool:
         """
         with self._lock:
             for entry in self._entries() if self._is_own() else []:
-                if entry.name.removesuffix(_SUFFIX) not in self._held and entry.name not in self._stuck:
+                if entry.key not in self._held and entry.name not in self._stuck:
                     batch = self._open(entry)
                     if batch is not None:
                         return batch
@@ -132,12 +157,33 @@ class Spool:
             self._remove(f"{batch.key}{_SUFFIX}")
             self.release(batch)
 
-    def release(self, batch: Batch) -> None:
-        """Leave a taken batch for later, or for another process."""
+    def release(self, batch: Batch, *, seen: bool = True) -> None:
+        """Leave a taken batch for later, or for another process.
+
+        Parameters
+        ----------
+        batch
+            The batch.
+        seen
+            Whether somebody may have seen its key since it was taken. If nobody ever has, it gets a new one.
+        """
         with self._lock:
-            descriptor = self._held.pop(batch.key, None)
-            if descriptor is not None:
-                _let_go(descriptor)
+            held = self._held.pop(batch.key, None)
+            if held is None:
+                return
+            if held.unseen and not seen:
+                self._rename(f"{batch.key}{_SUFFIX}", f"{batch.renewed().key}{_UNSEEN}{_SUFFIX}")
+            _let_go(held.descriptor)
+
+    def _rename(self, name: str, new: str) -> bool:
+        """Rename a file for good; return whether that is certain."""
+        try:
+            (self._directory / name).rename(self._directory / new)
+            sync(self._directory)
+        except OSError as error:
+            log.debug("deniable: a spool file cannot be renamed: %s", type(error).__name__)
+            return False
+        return True
 
     def purge(self) -> None:
         """Remove all batches, also taken ones, and the files of unfinished writes."""
@@ -154,25 +200,28 @@ class Spool:
             return None
         kept = False
         try:
-            if not _lock(descriptor) or os.fstat(descriptor).st_nlink == 0:
-                return None  # another process sends it or has just sent it
-            batch = _read(descriptor)
+            locked = _lock(descriptor)
+            if locked is False or os.fstat(descriptor).st_nlink == 0 or not (self._directory / entry.name).exists():
+                return None  # another process sends it, has just sent it, or has given it another name
+            batch = _read(entry.key, descriptor)
             if sys.platform == "win32":  # open files cannot be removed there, and there is no lock to hold
                 os.close(descriptor)
                 descriptor = -1
-            if batch is None or f"{batch.key}{_SUFFIX}" != entry.name:
+            if batch is None:
                 self._drop(entry, "spool_damaged", 1)
                 return None
             # A file from the future would never expire, so it is removed like an old one.
             if abs(time.time() - batch.made) > self._max_age:
                 self._drop(entry, "spool_expired", len(batch.reports))
                 return None
-            self._held[batch.key] = descriptor
-            kept = True
+            # From now on somebody may see its key. Without a lock another process may have it, too.
+            kept = not entry.unseen or self._rename(entry.name, f"{entry.key}{_SUFFIX}")
+            if kept:
+                self._held[batch.key] = _Held(descriptor, entry.unseen and locked is True)
         except OSError:
             return None
         else:
-            return batch
+            return batch if kept else None
         finally:
             if not kept:
                 _let_go(descriptor)
@@ -213,7 +262,7 @@ class Spool:
         except OSError:
             return 1
         try:
-            batch = _read(descriptor)
+            batch = _read(entry.key, descriptor)
         except OSError:
             batch = None
         finally:
@@ -265,7 +314,7 @@ class Spool:
         os.utime(path, ns=(now, now))  # the system's own times are too coarse to order two files
 
 
-def _read(descriptor: int) -> Batch | None:
+def _read(key: str, descriptor: int) -> Batch | None:
     """Read a batch, at most as many bytes as a batch may have; return None if this is no batch.
 
     Raises
@@ -279,20 +328,21 @@ def _read(descriptor: int) -> Batch | None:
     try:
         with os.fdopen(descriptor, "rb", closefd=False) as raw, gzip.GzipFile(fileobj=raw) as file:
             data = file.read(_LARGEST + 1)
-        return None if len(data) > _LARGEST else Batch.read(data)
+        return None if len(data) > _LARGEST else Batch.read(key, data)
     except (gzip.BadGzipFile, EOFError, zlib.error, PayloadError):
         return None
 
 
-def _lock(descriptor: int) -> bool:
-    """Lock a file; return False if another process has locked it, and True if there are no such locks."""
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        except OSError:  # a file system without locks
-            return True
+def _lock(descriptor: int) -> bool | None:
+    """Lock a file; return False if another process has locked it, and None if there are no such locks."""
+    if sys.platform == "win32":
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return None
     return True
 
 

@@ -6,7 +6,7 @@ import json
 import math
 import time
 from base64 import b64decode
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -20,7 +20,7 @@ _FORMAT = 1  # the format of `Batch.write`, not of the body
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """An encoded upload. Every attempt sends the same bytes with the same key, also after a restart.
+    """An encoded upload. Every attempt sends the same bytes, and after one that may have arrived the same key, for good.
 
     Parameters
     ----------
@@ -60,11 +60,16 @@ class Batch:
         )
         return first, second
 
+    def renewed(self) -> Batch:
+        """Return the batch with a new key. The server must not have seen the present one: it would count the reports twice."""
+        from uuid import uuid4  # noqa: PLC0415 - the app's thread never needs it
+
+        return replace(self, key=str(uuid4()))
+
     def write(self) -> bytes:
-        """Write what another attempt needs. It has no ingest key and no raw answer, only what would be sent anyway."""
+        """Write what another attempt needs beside the key. It has no ingest key and no raw answer, only what would be sent."""
         document = {
             "format": _FORMAT,
-            "key": self.key,
             "made": int(self.made),
             "reports": len(self.reports),
             "body": self.body.decode(),
@@ -72,25 +77,30 @@ class Batch:
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
-    def read(cls, data: bytes) -> Batch:
+    def read(cls, key: str, data: bytes) -> Batch:
         """Read a written batch back.
+
+        Parameters
+        ----------
+        key
+            Its idempotency key, a UUID.
+        data
+            What was written.
 
         Raises
         ------
         PayloadError
             If this is no written batch. The message does not repeat it.
         """
-        from uuid import UUID  # noqa: PLC0415 - the app's thread never needs it
-
         try:
             document = json.loads(data)
-            _require(document["format"] == _FORMAT and str(UUID(document["key"])) == document["key"])
+            _require(document["format"] == _FORMAT)
             body = document["body"].encode()
             reports = tuple(_decode(json.loads(body)))
-            batch = cls(document["key"], body, reports, float(document["made"]))
+            batch = cls(key, body, reports, float(document["made"]))
             _require(0 < len(reports) == document["reports"] and math.isfinite(batch.made))
         except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError):
-            rule = "a batch holds a key, when it was made, a body and the number of reports in it"
+            rule = "a batch holds when it was made, a body and the number of reports in it"
             raise PayloadError("spool_file", rule) from None
         return batch
 

@@ -68,7 +68,7 @@ class DeadLetters:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._requeue = store.script("requeue")
+        self._requeue = store.script("enter", "requeue")
         self._rewrite = store.script("rewrite")
 
     def __len__(self) -> int:

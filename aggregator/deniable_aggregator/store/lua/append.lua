@@ -28,22 +28,8 @@ excess = limited(3, 9, requests, #KEYS - 3)
 if excess then
   return {'limited', excess}
 end
--- What is stored, and what Redis writes to disk, shows only the hour of an upload: neither ids nor expiries are finer.
-local id = redis.pcall('XADD', KEYS[1], string.format('%.0f-*', math.floor(now / 3600) * 3600000), 'd', ARGV[1])
-if type(id) == 'table' then
-  if not string.find(tostring(id.err), 'equal or smaller', 1, true) then
-    return id
-  end
-  -- The stream has later ids, from before the clock was set back.
-  local info = redis.call('XINFO', 'STREAM', KEYS[1])
-  local last = '0-0'
-  for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then
-      last = info[i + 1]
-    end
-  end
-  redis.call('XADD', KEYS[1], string.match(last, '%d+') .. '-*', 'd', ARGV[1])
-end
+enter(KEYS[1], now, {'d', ARGV[1]})
+-- An expiry shows the day only.
 local hash = KEYS[2] .. today .. ':' .. ARGV[3]
 redis.call('HSET', hash, ARGV[4], ARGV[5])
 redis.call('EXPIREAT', hash, (today + 1 + ARGV[7]) * 86400, 'NX')

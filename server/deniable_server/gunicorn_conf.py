@@ -21,9 +21,9 @@ control_socket_disable = True
 # Heartbeats go to a file, and a slow disk would stall the workers.
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
 # No log may contain an address, a browser's name or an idempotency key, so there is no access log. If it is switched on, its
-# lines have none of these. They also leave out the address asked for, which is text from a client.
+# lines have none of these, and no time but the hour (`process.logs`). They leave out the address asked for, a client's text.
 accesslog = None
-access_log_format = "%(m)s %(s)s %(B)s bytes %(M)s ms"
+access_log_format = "%(m)s %(s)s %(B)s bytes"
 errorlog = "-"
 loglevel = os.environ.get("DENIABLE_LOG_LEVEL", "warning")
 logger_class = "deniable_server.serving.log.Log"

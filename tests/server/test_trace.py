@@ -79,7 +79,7 @@ def test_a_line_for_each_request(served, told):
     refused = served.get("/api/v1/metrics/canary-metric?segment=canary-segment")
     strange = served.http.open("/canary-path", method="CANARY")
     assert [each["event"] for each in told] == ["answered"] * 3
-    assert all(each.pop("ms") >= 0 and each.pop("time") and each.pop("logger") == "deniable.request" for each in told)
+    assert all(each.pop("time") and each.pop("logger") == "deniable.request" for each in told)
     common = {"level": "info", "event": "answered"}
     assert told == [
         common | {"request": number(sent), "route": "/v1/reports", "method": "POST", "status": 202, "app": "shop"},

@@ -3,6 +3,9 @@
 `FIELDS` lists what a record may contain besides its event; other attributes that libraries add are left out. An exception is
 logged as its type and its places in the code, because its message may quote a client. Only errors in our own configuration are
 logged with their message.
+
+The time of a record is its hour, whatever it is about: a line about an upload stands between others, which would tell its time.
+No record has a duration.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ Format = Literal["console", "json"]
 LEVELS: Final[tuple[Level, ...]] = get_args(Level)
 FORMATS: Final[tuple[Format, ...]] = get_args(Format)
 
-FIELDS = ("request", "route", "method", "status", "code", "app", "ms")
+FIELDS = ("request", "route", "method", "status", "code", "app")
 """Fields of a record: the request's id, the rule of its address, its method, the status of the answer, the code of the problem,
-the app, and milliseconds. The address itself is none of them.
+and the app. The address itself is none of them.
 """
 
 _context: ContextVar[dict[str, Any] | None] = ContextVar("deniable_log_context", default=None)
@@ -70,8 +73,8 @@ def places(trace: TracebackType | None) -> str:
 class _Formatter(logging.Formatter):
     def parts(self, record: logging.LogRecord) -> dict[str, Any]:
         """Return the fields of a record, in order."""
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
-        told = {"time": f"{moment}Z", "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
+        hour = f"{datetime.fromtimestamp(record.created, UTC):%Y-%m-%dT%H}:00Z"
+        told = {"time": hour, "level": record.levelname.lower(), "logger": record.name, "event": record.getMessage()}
         carried = current()
         for name in FIELDS:
             value = getattr(record, name, carried.get(name))

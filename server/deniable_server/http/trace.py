@@ -6,11 +6,10 @@ A number from the client is ignored: it could link this log to what is known abo
 from __future__ import annotations
 
 import logging
-from time import perf_counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from flask import Flask, Response, g, request
+from flask import Flask, Response, request
 
 from deniable_aggregator.process import logs
 
@@ -39,15 +38,13 @@ def register(app: Flask) -> None:
     def begin() -> None:
         rule: Rule | None = request.url_rule
         logs.begin(request=str(uuid4()), route=rule.rule if rule else None)
-        g.began = perf_counter()
 
     @app.after_request
     def tell(answer: Response) -> Response:
         answer.headers[HEADER] = logs.current()["request"]
         if log.isEnabledFor(logging.INFO):
             method = request.method if request.method in METHODS else None
-            ms = round(1000 * (perf_counter() - g.began), 1)
-            log.info("answered", extra={"method": method, "status": answer.status_code, "ms": ms})
+            log.info("answered", extra={"method": method, "status": answer.status_code})
         return answer
 
     @app.teardown_request

@@ -214,8 +214,8 @@ class Client:
 
         return Fetcher(dsn, key, bundled, directory, use=self._use, refuse=self._refuse)
 
-    def _now(self, elapsed: float = 0.0) -> datetime:
-        return datetime.fromtimestamp(self._clock() - elapsed, UTC)
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
 
     def _use(self, registry: Registry) -> None:
         """Use a registry from now on. The sending thread calls this with a served one."""
@@ -287,17 +287,25 @@ class Client:
         elapsed
             For a time: for how many seconds it has run, at most the longest time of the range. None for any other answer.
         """
-        process, sender, moment = os.getpid(), self._sender, self._now(elapsed or 0.0)
+        process, sender = os.getpid(), self._sender
+        moment = self._now() if elapsed is None else datetime.fromtimestamp(self._clock() - elapsed, UTC)
         refusal = self._refusal(prepared, moment)  # before anything is drawn, read or spent
         if refusal or sender is None:
             return self._drop(refusal or "disabled")
         source = self._source or OS
         sampled = prepared.sampled(source)
-        wait = prepared.delay(source) if elapsed is None else prepared.wait(source, elapsed)
+        if elapsed is None:
+            wait: float = prepared.delay(source) if prepared.delayed else 0.0
+        else:
+            wait = prepared.wait(source, elapsed)
         position, fault = prepared.position(value)
         occasion = prepared.occasion(moment)
         made = self._randomize(prepared, occasion, position, sampled=sampled)
-        dropped = made if isinstance(made, str) else sender.submit(Report(occasion.stratum, made), process, wait=wait)
+        if isinstance(made, str):
+            dropped: str | None = made
+        else:
+            report = Report(occasion.stratum, made)
+            dropped = sender.submit(sender.later(wait, report) if wait else report, process)
         if dropped:
             self._drop(dropped)
             sender.wake()
@@ -327,7 +335,10 @@ class Client:
         """Spend, randomise and return the payload, or the reason why there is none. An undeclared answer has no position."""
         if prepared.permanent is not None:
             return self._permanent_responses.respond(prepared, occasion, position, sampled=sampled)
-        return self._spend(prepared, occasion, sampled=sampled) or self._payload(prepared, position)
+        refusal = self._ledger.spend(prepared.allowance, occasion, sampled=sampled) or (None if sampled else "not_sampled")
+        if refusal:
+            return refusal
+        return self._payload(prepared, position) if position is None else prepared.mechanism.randomize(position, self._source)
 
     def _spend(self, prepared: Prepared, occasion: Occasion, *, sampled: bool) -> str | None:
         refusal = self._ledger.spend(prepared.allowance, occasion, sampled=sampled)
@@ -366,7 +377,7 @@ class Client:
         spend = self._spend if prepared.permanent is None else self._permanent_responses.reserve
         dropped = spend(prepared, occasion, sampled=sampled)
         timing = Timing()
-        dropped = dropped or sender.submit_later(_Block(self, prepared, occasion, timing), process, wait)
+        dropped = dropped or sender.submit(sender.later(wait, _Block(self, prepared, occasion, timing)), process)
         if dropped:
             self._drop(dropped)
             sender.wake()

@@ -63,11 +63,13 @@ class Prepared:
         The mechanism that randomises an answer.
     permanent : Permanent or None
         The same mechanism if permanent responses are kept, else None.
+    delayed : int
+        For how many seconds a report waits at most.
     longest : float
         The longest time of the range in seconds, at most the grace; 0 if the metric counts no time.
     """
 
-    __slots__ = ("_delay", "_ends", "_made", "_sample", "allowance", "longest", "mechanism", "metric", "permanent", "segment")
+    __slots__ = ("_ends", "_made", "_sample", "allowance", "delayed", "longest", "mechanism", "metric", "permanent", "segment")
 
     def __init__(self, metric: Metric, allowance: Allowance, segment: str) -> None:
         self.metric = metric
@@ -76,7 +78,7 @@ class Prepared:
         self.mechanism = mechanisms.of(metric)
         self.permanent = self.mechanism if metric.kept and isinstance(self.mechanism, Permanent) else None
         self._sample = Fraction(metric.sample)
-        self._delay = metric.delay_seconds
+        self.delayed = metric.delay_seconds
         # A report that travels after the grace would be refused.
         self.longest = min(metric.longest_seconds or 0.0, duration("grace", metric.grace).total_seconds())
         self._ends = (0, metric.domain_size - 1) if metric.axis else ()
@@ -108,7 +110,7 @@ class Prepared:
 
     def delay(self, source: Source = OS) -> int:
         """Draw for how many seconds a report waits. This does not depend on the answer."""
-        return source.below(self._delay + 1) if self._delay else 0
+        return source.below(self.delayed + 1) if self.delayed else 0
 
     def wait(self, source: Source = OS, elapsed: float = 0.0) -> float:
         """Draw after how many seconds a time may travel.

@@ -311,6 +311,18 @@ def test_a_list_that_an_older_version_cannot_read_is_not_published(command, prop
     assert contents(at) == before
 
 
+def test_a_delay_is_covered_by_the_grace_of_the_last_file(folder):
+    """An older version without a grace of its own has that of the last file, which must not be shorter than its delay."""
+    old = FIRST.replace("version = 1", 'version = 1\ndelay = "12h"', 1)
+    for grace, sound in (("13h", True), ("12h", False)):
+        at = folder(old, SECOND + f'\n[publication]\nmin_reports = 1000\ngrace = "{grace}"\n')
+        if sound:
+            assert published.load(at)
+        else:
+            with pytest.raises(RegistryError, match=r"delay is at least an hour shorter than the grace of .*0002\.toml"):
+                published.load(at)
+
+
 def test_candidates_do_not_replace_a_registry(tmp_path):
     """Nor do they take the name of one to come."""
     for name in ("0001.toml", "0002.toml", "pages.toml"):

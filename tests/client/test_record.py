@@ -75,7 +75,7 @@ def name(case: object) -> str:
 def way(monkeypatch):
     """Give the exact distribution of what a fresh device queues when a metric is given some answers, one a day."""
     queued: list[tuple] = []
-    monkeypatch.setattr(Sender, "submit", lambda _, report, __, **___: queued.append((report.stratum, report.payload)))
+    monkeypatch.setattr(Sender, "submit", lambda _, report, *__: queued.append((report.stratum, report.payload)))
 
     def run(metric: Metric, answers: list[object], make=Tape) -> dict[bytes, Fraction]:
         registry = Registry("shop", {"m": metric})

@@ -27,6 +27,7 @@ from deniable.transport.outbox import Block, Later, Outbox
 from deniable.transport.settings import SenderSettings
 from deniable.transport.spool import Spool
 from deniable.wire.batch import Batch
+from deniable.wire.report import Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
     from deniable.device.waiting import Waiting
     from deniable.dsn import Dsn
-    from deniable.wire.report import Report
 
 __all__ = ["Batch", "HttpPost", "Post", "Sender", "SenderSettings", "Spool"]
 
@@ -166,26 +166,8 @@ class Sender:
         with self._orders.changed:
             return 0 < self._outbox.submitted == self._outbox.arrived
 
-    def submit(self, report: Report, process: int | None = None, *, wait: float = 0.0) -> str | None:
-        """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too.
-
-        Parameters
-        ----------
-        report
-            The report.
-        process
-            The process that made it; None for this one.
-        wait
-            Seconds that must pass before it may travel. It travels some time later, with others.
-        """
-        return self._submit(Later(0.0, report), process, wait)
-
-    def submit_later(self, block: Block, process: int, wait: float) -> str | None:
-        """Have the report of a block made after some seconds, or at the end of the process. Only after them it travels."""
-        return self._submit(Later(0.0, None, block), process, wait)
-
-    def _submit(self, later: Later, process: int | None, wait: float) -> str | None:
-        due = time.monotonic() + wait + jitter(self._settings.flush_interval) if wait or later.block else 0.0
+    def submit(self, report: Report | Later, process: int | None = None) -> str | None:
+        """Queue a report; return None, or why it was dropped. A report that another process made is dropped, too."""
         outbox = self._outbox  # if a signal handler forks now, the child uses this outbox, which is never sent there
         if process is not None and process != os.getpid():
             return "interrupted"
@@ -196,11 +178,16 @@ class Sender:
             if self._thread is None and not self._start():
                 return "no_thread"
             self._backlog.touch()
-            if later.report is not None and not due:
-                outbox.put(later.report)
-            else:
-                outbox.put_later(later._replace(due=due))
+            outbox.put(report)
         return None if outbox is self._outbox else "interrupted"
+
+    def later(self, seconds: float, report: Report | Block) -> Later:
+        """Return a report that may not travel before some seconds have passed; then it travels some time later, with others.
+
+        The report of a block is made then, or at the end of the process.
+        """
+        due = time.monotonic() + seconds + jitter(self._settings.flush_interval)
+        return Later(due, report, None) if isinstance(report, Report) else Later(due, None, report)
 
     def wake(self) -> None:
         """Send what an earlier run left, some time later, even if this one has no report to send. A second call does nothing."""

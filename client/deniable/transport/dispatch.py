@@ -141,7 +141,7 @@ class Dispatch:
                 for report in due:
                     self._outbox.put(report)
                 for each in keep if not kept and not closed else ():
-                    self._outbox.put_later(each)
+                    self._outbox.put(each)
             self._outbox.end_look(look)
             self._orders.changed.notify_all()
         return closed

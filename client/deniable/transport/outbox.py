@@ -98,16 +98,15 @@ class Outbox:
         flushing = bool(self._queue) and self.settled < self._flush_to
         return flushing or self.hurried or len(self._queue) >= self._settings.flush_at
 
-    def put(self, report: Report) -> None:
-        """Queue a report."""
-        self._queue.append(report)
+    def put(self, report: Report | Later) -> None:
+        """Queue a report, or keep one that may not travel yet."""
+        if type(report) is Later:
+            self._later.append(report)
+            return
+        self._queue.append(report)  # type: ignore[arg-type] # `isinstance` would take longer
         self.submitted += 1
         if len(self._queue) == self._settings.flush_at:
             self._orders.changed.notify_all()
-
-    def put_later(self, later: Later) -> None:
-        """Keep a report that may not travel yet."""
-        self._later.append(later)
 
     def take_later(self, now: float) -> list[Later]:
         """Take what has become due, and what can be written to disk; at the end, all."""

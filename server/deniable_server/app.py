@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from flask import Flask, request
@@ -64,6 +65,11 @@ def create_app(settings: Settings | None = None) -> Flask:
     durability = Durability(settings.durability)
     registries = settings.registries()
     envelopes = settings.envelopes(registries)
+    for name, envelope in envelopes.items():
+        if not envelope.is_fresh(datetime.now(UTC).date()):
+            log.warning(
+                "the signed registry of %s was valid until %s: devices do not use it any more", name, envelope.valid_until
+            )
     room = Room()
     apps = {name: App.of(registry, client, envelopes.get(name), durability, room) for name, registry in registries.items()}
     try:

@@ -15,6 +15,7 @@ from deniable.registry import parse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from datetime import date
     from pathlib import Path
 
 settings.register_profile("client", deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
@@ -202,8 +203,8 @@ def sealed():
 
     keys = {name: generate() for name in ("ours", "theirs")}
 
-    def envelope(text: str, key: str = "ours") -> bytes:
-        return seal(text, keys[key][0])[0].write()
+    def envelope(text: str, key: str = "ours", valid_until: date | None = None) -> bytes:
+        return seal(text, keys[key][0], valid_until)[0].write()
 
     envelope.public = keys["ours"][1]
     envelope.private = keys["ours"][0]

@@ -8,6 +8,7 @@ import os
 import stat
 from base64 import b64encode
 from contextlib import contextmanager, suppress
+from datetime import date, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
@@ -32,6 +33,7 @@ description = "d"
 owner = "o"
 """
 BUNDLED = parse(TEXT.format(revision=1, sample=0.9))
+TODAY = date(2026, 11, 23)
 DAY, HOUR = 86_400, 3_600
 DSN = Dsn.parse("https://pk_12345678@t.example.org/shop")
 
@@ -43,7 +45,8 @@ def text(revision, sample=0.5):
 class Device:
     """A fetcher with a server that answers as it is told, and a note of what came of it."""
 
-    def __init__(self, sealed, directory=None, bundled=BUNDLED, use=None):
+    def __init__(self, sealed, directory=None, bundled=BUNDLED, use=None, day=TODAY):
+        self.day = day
         self.answer = (404, b"")
         self.asked = []
         self.used = []
@@ -56,6 +59,7 @@ class Device:
             use=use or self.used.append,
             refuse=self.refused.append,
             get=self,
+            today=lambda: self.day,
         )
 
     def __call__(self, url, headers, timeout):
@@ -220,19 +224,26 @@ def test_a_registry_that_the_app_cannot_use_is_refused(sealed):
 
 
 def test_the_last_good_registry_is_kept(sealed, tmp_path):
-    """A new process uses it before it asks, and without an answer; only its owner can read it, and only the last one stays."""
+    """A new process uses it before it asks, and without an answer; only its owner can read it. Earlier ones stay."""
     device = Device(sealed, tmp_path)
     device.gets(sealed(text(2)))
     device.gets(sealed(text(3)))
-    (file,) = tmp_path.iterdir()
-    assert file.name == "registry-3.json"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["registry-2.json", "registry-3.json"]
     if os.name == "posix":
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert {stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()} == {0o600}
     again = Device(sealed, tmp_path)
     again.answer = OSError("offline")
     again.fetcher()
     assert again.revisions == [3]
     assert again.fetcher.counts == {"cache_used": 1, "unreachable": 1}
+
+
+def test_few_earlier_registries_are_kept(sealed, tmp_path):
+    """However often a registry is published, a device keeps the last 32."""
+    device = Device(sealed, tmp_path)
+    for revision in range(2, 50):
+        device.gets(sealed(text(revision)))
+    assert {file.name for file in tmp_path.iterdir()} == {f"registry-{revision}.json" for revision in range(18, 50)}
 
 
 def test_a_restart_does_not_forget_the_revision(sealed, tmp_path):
@@ -462,3 +473,102 @@ def test_http_brings_a_registry(sealed):
     assert fetcher.counts == {"used": 1, "unchanged": 1}
     assert asked[0]["Authorization"] == "Bearer pk_12345678"
     assert asked[1] == asked[0]
+
+
+# for how long it is valid
+
+TWO = (
+    TEXT
+    + """
+[metrics.other]
+type = "boolean"
+epsilon = 1
+description = "d"
+owner = "o"
+"""
+)
+BOTH = parse(TWO.format(revision=1, sample=0.9))
+
+
+def days(number):
+    return TODAY + timedelta(days=number)
+
+
+def on(device):
+    return sorted(device.used[-1].metrics)
+
+
+def test_a_registry_whose_days_are_over_tags_no_new_device(sealed):
+    """Of several revisions that were honestly signed, a device takes only those that are still valid; others change nothing."""
+    for answer in (sealed(text(2), valid_until=days(-1)), sealed(text(9), valid_until=days(-300))):
+        device = Device(sealed)
+        assert device.gets(answer) <= 1.1 * HOUR
+        assert (device.used, device.refused, device.fetcher.counts) == ([], [], {"expired": 1})
+    device = Device(sealed)
+    assert device.gets(sealed(text(2), valid_until=TODAY)) >= 0.9 * DAY
+    assert device.revisions == [2]
+
+
+def test_nobody_lengthens_a_registry_s_days(sealed):
+    """The signature covers the day: without it, or with another, it is no signature of this text."""
+    body = json.loads(sealed(text(2), valid_until=days(-1)))
+    for changed in ({**body, "valid_until": days(9).isoformat()}, {k: v for k, v in body.items() if k != "valid_until"}):
+        device = Device(sealed)
+        device.gets(json.dumps(changed).encode())
+        assert device.used == []
+        assert "another signature" in device.refused[0]
+    plain = json.loads(sealed(f" until {days(9)}\n" + text(2)))
+    device = Device(sealed)
+    device.gets(json.dumps({**plain, "registry": text(2), "valid_until": days(9).isoformat()}).encode())
+    assert device.used == []
+
+
+@pytest.mark.parametrize("wrong", ["tomorrow", "20261231", "2026-13-01", 7, None, ["2026-12-31"]])
+def test_a_day_is_a_day(device, sealed, wrong):
+    """Anything else is no envelope, and ends sending."""
+    device.gets(json.dumps({**json.loads(sealed(text(2), valid_until=days(9))), "valid_until": wrong}).encode())
+    assert "valid_until is a day such as 2026-12-31" in device.refused[0]
+
+
+def test_what_was_ever_turned_off_is_paused_when_no_registry_is_fresh(sealed, tmp_path):
+    """Whoever holds back what turns a metric off gains nothing from an older one: it stays off, also after a restart."""
+    device = Device(sealed, tmp_path, BOTH)
+    device.gets(sealed(TEXT.format(revision=2, sample=0.9), valid_until=days(1)))
+    assert on(device) == ["theme"]
+    device.gets(sealed(TWO.format(revision=3, sample=0.4), valid_until=days(5)))
+    assert on(device) == ["other", "theme"]
+    device.answer = (404, b"")
+    device.day = days(6)
+    device.fetcher()
+    assert on(device) == ["theme"]
+    assert device.used[-1].metrics["theme"].sample == "0.4"
+    used = len(device.used)
+    device.fetcher()
+    assert len(device.used) == used  # nothing has changed
+    again = Device(sealed, tmp_path, BOTH, day=days(6))
+    again.fetcher()
+    assert on(again) == ["theme"]
+    again.gets(sealed(TWO.format(revision=3, sample=0.4), valid_until=days(30)))  # signed again
+    assert on(again) == ["other", "theme"]
+    assert device.refused == again.refused == []
+
+
+def test_a_registry_without_an_end_stays_as_it_is(sealed, tmp_path):
+    """It is used for ever, as its publisher wanted."""
+    device = Device(sealed, tmp_path, BOTH)
+    device.gets(sealed(TEXT.format(revision=2, sample=0.9)))
+    device.gets(sealed(TWO.format(revision=3, sample=0.4)))
+    device.day = days(5000)
+    device.gets(b"")
+    assert on(device) == ["other", "theme"]
+
+
+def test_a_damaged_file_of_an_earlier_registry_turns_nothing_off(sealed, tmp_path):
+    """Only what is signed counts."""
+    device = Device(sealed, tmp_path, BOTH)
+    device.gets(sealed(TEXT.format(revision=2, sample=0.9), "ours", days(1)))
+    device.gets(sealed(TWO.format(revision=3, sample=0.4), "ours", days(1)))
+    (tmp_path / "registry-2.json").write_bytes(sealed(TEXT.format(revision=2, sample=0.9), "theirs", days(1)))
+    again = Device(sealed, tmp_path, BOTH, day=days(6))
+    again.fetcher()
+    assert on(again) == ["other", "theme"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import stat
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from deniable import cli
-from deniable.served_registry.signature import MAX_BYTES, Envelope
+from deniable.served_registry.signature import MAX_BYTES, Envelope, seal
 
 pytest.importorskip("cryptography", reason="deniable[signed] is not installed")
 
@@ -65,17 +66,38 @@ def test_a_private_key_is_its_owners_alone(run, key):
 def test_what_is_signed_can_be_verified(run, key):
     """The envelope has the very text, to the ends of its lines; sign and verify print one digest."""
     text = SOUND.replace("\n", "\r\n")
-    status, out, _ = run("sign", write(text), "--key", "key.pem")
+    status, out, _ = run("sign", write(text), "--key", "key.pem", "--valid-for", "30d")
     assert status == 0
+    until = datetime.now(UTC).date() + timedelta(days=30)
     envelope = Envelope.read(Path("metrics.signed.json").read_bytes())
     assert envelope.text == text
-    expected = f"metrics.signed.json: revision 3, SHA-256 of the text {envelope.digest}, public key {key}"
+    expected = f"metrics.signed.json: revision 3, valid until {until}, SHA-256 of the text {envelope.digest}, public key {key}"
     assert out.splitlines()[-1] == expected
     status, out, err = run("verify", "metrics.signed.json", "--public-key", key)
-    assert (status, out, err) == (0, f"metrics.signed.json: revision 3 of shop, SHA-256 of the text {envelope.digest}\n", "")
-    status, _, _ = run("sign", "metrics.toml", "--key", "key.pem", "--out", "other.json")
+    told = f"metrics.signed.json: revision 3 of shop, valid until {until}, SHA-256 of the text {envelope.digest}\n"
+    assert (status, out, err) == (0, told, "")
+    status, out, _ = run("sign", "metrics.toml", "--key", "key.pem", "--out", "other.json")
     assert status == 0
+    assert "valid without end" in out
+    assert out.splitlines()[-1].endswith("--valid-for 30d ends that")
     assert run("verify", "other.json", "--public-key", key, "--against", "metrics.toml")[0] == 0
+
+
+def test_an_envelope_whose_days_are_over_is_told(run, key):
+    """Devices that have not had it do not use it, so it is an error."""
+    old, _ = seal(SOUND, Path("key.pem").read_bytes(), date(2026, 1, 1))
+    Path("old.json").write_bytes(old.write())
+    status, out, _ = run("verify", "old.json", "--public-key", key)
+    assert status == 1
+    assert "valid until 2026-01-01" in out
+
+
+@pytest.mark.parametrize("wrong", ["30", "0d", "12h", "d", "1000d", "-1d"])
+def test_a_number_of_days(run, key, wrong):  # noqa: ARG001 - it makes the key
+    """Anything else is refused, before anything is written."""
+    status, _, err = run("sign", write(SOUND), "--key", "key.pem", f"--valid-for={wrong}")
+    assert (status, "a number of days from 1d to 999d" in err) == (2, True)
+    assert not Path("metrics.signed.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from base64 import b64encode
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Thread
 
@@ -18,6 +19,7 @@ from deniable.registry import parse
 from deniable.registry.tables import Budget
 from deniable.served_registry.signature import Envelope, generate, seal
 from deniable.transport.settings import SenderSettings
+from deniable_server.doctor import pipeline
 
 INGEST, READ = "pk_test_12345678", "rk_test_12345678"
 PRIVATE, PUBLIC = generate()
@@ -165,3 +167,12 @@ def test_a_real_device_gets_it_over_http(signed, revised, public):
     else:
         assert "the signature is of this text" in client.disabled
         assert client.stats()["sent"] == 0
+
+
+@pytest.mark.parametrize(("left", "status"), [(None, "ok"), (30, "ok"), (6, "warning"), (0, "warning"), (-1, "fault")])
+def test_a_registry_that_ends_soon_is_a_finding(left, status):
+    """A week before its last day the doctor warns; after it, devices do not use it any more."""
+    until = None if left is None else datetime.now(UTC).date() + timedelta(days=left)
+    finding = pipeline.signed_registry("shop", Envelope("", b"", until))
+    assert finding.status == status
+    assert pipeline.signed_registry("shop", None).status == "ok"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING
@@ -18,6 +20,7 @@ from deniable.served_registry.signature import FILE, MAX_BYTES, Envelope, genera
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
+    from datetime import date
 
     from deniable.commands.parser import Run
     from deniable.lint import Note
@@ -57,7 +60,10 @@ def registry(parser: argparse.ArgumentParser) -> Run:
     sign.add_argument("file", nargs="?", default=_FILE, metavar="FILE", help=_DEFAULT)
     sign.add_argument("--key", required=True, metavar="FILE", help="private key, from keygen")
     sign.add_argument("--out", metavar="FILE", help=f"default: {_SIGNED} beside {_FILE}")
-    sign.set_defaults(run=lambda given: _sign(Path(given.file), given.key, given.out))
+    sign.add_argument(
+        "--valid-for", metavar="DAYS", help="days for which a server may hand it to devices that have not had it, such as 30d"
+    )
+    sign.set_defaults(run=lambda given: _sign(Path(given.file), given.key, given.out, given.valid_for))
     verify = actions.add_parser("verify", help="check a signed registry as devices do")
     verify.add_argument("file", nargs="?", default=_SIGNED, metavar="FILE", help=f"default: {_SIGNED}")
     verify.add_argument("--public-key", required=True, metavar="KEY", help="as pinned in the app")
@@ -157,7 +163,8 @@ def _keygen(out: str) -> int:
     return 0
 
 
-def _sign(file: Path, key: str, out: str | None) -> int:
+def _sign(file: Path, key: str, out: str | None, valid_for: str | None) -> int:
+    until = _until(valid_for) if valid_for else None
     if _lint(str(file)):
         return 1
     text = _read(str(file)).decode()  # not as text, which would change the ends of lines
@@ -165,7 +172,7 @@ def _sign(file: Path, key: str, out: str | None) -> int:
     if not revision:
         print(f"error: {file}: a registry that is served has a revision, raised with every publication; got none")
         return 1
-    envelope, public = seal(text, _read(key))
+    envelope, public = seal(text, _read(key), until)
     written = envelope.write()
     if len(written) > MAX_BYTES:
         print(f"error: {file}: an envelope has at most {MAX_BYTES} bytes; got {len(written)}")
@@ -175,8 +182,21 @@ def _sign(file: Path, key: str, out: str | None) -> int:
         target.write_bytes(written)
     except OSError as error:
         raise ConfigurationError(f"the envelope cannot be written: {error}") from None
-    print(f"{target}: revision {revision}, SHA-256 of the text {envelope.digest}, public key {public}")
+    print(f"{target}: revision {revision}, {_validity(envelope)}, SHA-256 of the text {envelope.digest}, public key {public}")
+    if until is None:
+        print("note: a server may hand it to new devices for ever, also when later ones turn more off; --valid-for 30d ends that")
     return 0
+
+
+def _until(valid_for: str) -> date:
+    days = re.fullmatch(r"([1-9][0-9]{0,2})d", valid_for)
+    if days is None:
+        raise ConfigurationError(f"--valid-for is a number of days from 1d to 999d, such as 30d; got {valid_for!r}")
+    return datetime.now(UTC).date() + timedelta(days=int(days[1]))
+
+
+def _validity(envelope: Envelope) -> str:
+    return f"valid until {envelope.valid_until}" if envelope.valid_until else "valid without end"
 
 
 def _verify(file: str, public_key: str, against: str | None) -> int:
@@ -196,7 +216,11 @@ def _verify(file: str, public_key: str, against: str | None) -> int:
         for fault in error.faults:
             print(f"error: {fault}")
         return 1
-    print(f"{file}: revision {served.revision} of {served.app}, SHA-256 of the text {envelope.digest}")
+    told = f"revision {served.revision} of {served.app}, {_validity(envelope)}, SHA-256 of the text {envelope.digest}"
+    if not envelope.is_fresh(datetime.now(UTC).date()):
+        print(f"error: {file}: {told}: devices that have not had it do not use it any more; sign it again")
+        return 1
+    print(f"{file}: {told}")
     return 0
 
 

@@ -1,7 +1,7 @@
-"""The last served registry, kept on the device.
+"""The served registries that a device has had.
 
 The revision is in the file's name. So even a damaged file shows which revisions are outdated. No process can replace a newer
-registry by an older one.
+registry by an older one. Older ones stay, because they tell what was turned off before.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from deniable.served_registry.signature import MAX_BYTES, Envelope
 from deniable.source import OS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 __all__ = ["Cache"]
 
+_KEPT = 32  # revisions
 _NAME = re.compile(r"registry-([1-9][0-9]{0,15})\.json")
 
 
@@ -50,12 +52,7 @@ class Cache:
         found = max(self._revisions(), default=0)
         if found <= self.revision:
             return True
-        self.revision, self.envelope = found, None
-        try:
-            with self._file(found).open("rb") as file:
-                self.envelope = Envelope.read(file.read(MAX_BYTES + 1))
-        except (OSError, ServedRegistryError):
-            return False
+        self.revision, self.envelope = found, self._read(found)
         return self.envelope is not None
 
     def keep(self, revision: int, envelope: Envelope) -> bool:
@@ -73,10 +70,22 @@ class Cache:
         except OSError:
             self._remove(fresh)
             return False
-        for older in self._revisions():
-            if older < revision:
-                self._remove(self._file(older))
+        for older in sorted(self._revisions())[:-_KEPT]:
+            self._remove(self._file(older))
         return True
+
+    def earlier(self) -> Iterator[Envelope]:
+        """Read the envelopes of older revisions. The caller must check their signatures. Damaged ones are left out."""
+        for revision in self._revisions():
+            if revision < self.revision and (envelope := self._read(revision)):
+                yield envelope
+
+    def _read(self, revision: int) -> Envelope | None:
+        try:
+            with self._file(revision).open("rb") as file:
+                return Envelope.read(file.read(MAX_BYTES + 1))
+        except (OSError, ServedRegistryError):
+            return None
 
     def _revisions(self) -> list[int]:
         try:

@@ -2,12 +2,17 @@
 
 This runs in the sending thread. An answer that is no registry at all, such as the login page of a hotel's network, changes
 nothing. An answer that claims to be a registry but breaks a rule ends sending until the app's next start.
+
+A registry whose days are over changes nothing either. A device that has no other goes on with the one that it has, without the
+metrics that any earlier one had turned off.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from dataclasses import replace
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from deniable.errors import DeniableError, ServedRegistryError
@@ -72,6 +77,8 @@ class Fetcher:
         Called with the reason why nothing may be sent any more.
     get
         Replaces HTTP, for tests.
+    today
+        The day (UTC), for tests.
 
     Raises
     ------
@@ -81,8 +88,8 @@ class Fetcher:
     Attributes
     ----------
     counts : Counter of str
-        Results of the attempts: ``used``, ``unchanged``, ``unreachable``, ``status``, ``no_registry``, ``refused``. Results of
-        the kept envelope: ``cache_used``, ``cache_ignored``, ``cache_unwritable``.
+        Results of the attempts: ``used``, ``unchanged``, ``unreachable``, ``status``, ``no_registry``, ``expired``,
+        ``refused``. Results of the kept envelope: ``cache_used``, ``cache_ignored``, ``cache_unwritable``.
     """
 
     def __init__(
@@ -95,6 +102,7 @@ class Fetcher:
         use: Callable[[Registry], None],
         refuse: Callable[[str], None],
         get: Get | None = None,
+        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
     ) -> None:
         check_installed()
         check_public_key(public_key)
@@ -105,7 +113,9 @@ class Fetcher:
         self._use = use
         self._refuse = refuse
         self._get = get or HttpGet()
+        self._today = today
         self._current: Envelope | None = None
+        self._narrowed = False  # whether metrics are left out because the present envelope is no longer fresh
         self._refused = False
         self.counts: Counter[str] = Counter()
 
@@ -127,6 +137,7 @@ class Fetcher:
             self.counts["refused"] += 1
             self._refuse(str(error) if isinstance(error, DeniableError) else f"{FILE} cannot be used: {type(error).__name__}")
             return _DAY
+        self._narrow()
         return (_DAY if good else _HOUR) * (0.9 + jitter(0.2))
 
     def _use_kept(self) -> None:
@@ -140,7 +151,7 @@ class Fetcher:
             log.debug("deniable: the kept registry is ignored: %s", type(error).__name__)
             self.counts["cache_ignored"] += 1
         else:
-            self._current = self._cache.envelope
+            self._current, self._narrowed = self._cache.envelope, False
             self.counts["cache_used"] += 1
 
     def _kept(self) -> Registry:
@@ -169,25 +180,50 @@ class Fetcher:
         if envelope is None:
             self.counts["no_registry"] += 1
             return False
-        self._take(envelope)
-        return True
+        return self._take(envelope)
 
-    def _take(self, envelope: Envelope) -> None:
+    def _take(self, envelope: Envelope) -> bool:
+        """Use an envelope; return whether it is fresh. One that is not changes nothing, whatever it says."""
         registry = self._checked(envelope)
+        if not envelope.is_fresh(self._today()):
+            self.counts["expired"] += 1
+            return False
         self._cache.refresh()  # another process may have kept a newer one
         known = self._cache.envelope
         if registry.revision < self._cache.revision:
             raise refusal(f"the revision is at least {self._cache.revision}, which was served before", registry.revision)
         if registry.revision == self._cache.revision and known and known.text != envelope.text and self._signed(known):
             raise refusal("a revision is published once", f"another text of revision {registry.revision}")
-        if self._current is not None and envelope.text == self._current.text:
+        if self._current is not None and envelope.text == self._current.text and not self._outlives(envelope):
             self.counts["unchanged"] += 1
-            return
+            return True
         self._use(registry)
-        self._current = envelope
+        self._current, self._narrowed = envelope, False
         self.counts["used"] += 1
         if not self._cache.keep(registry.revision, envelope):
             self.counts["cache_unwritable"] += 1
+        return True
+
+    def _outlives(self, envelope: Envelope) -> bool:
+        """Return whether an envelope of the present text is valid for longer than the present one."""
+        assert self._current is not None  # noqa: S101 - the caller has looked
+        until = self._current.valid_until
+        return until is not None and (envelope.valid_until is None or envelope.valid_until > until)
+
+    def _narrow(self) -> None:
+        """When the present registry is no longer fresh, leave out the metrics that any known one had turned off.
+
+        Whoever runs the server may hold a newer one back, to have devices report what was turned off before.
+        """
+        if self._current is None or self._narrowed or self._current.is_fresh(self._today()):
+            return
+        registry = self._checked(self._current)
+        on = set(registry.metrics)
+        for envelope in self._cache.earlier():
+            if self._signed(envelope):
+                on &= set(parse(envelope.text, FILE).metrics)
+        self._use(replace(registry, metrics={id_: metric for id_, metric in registry.metrics.items() if id_ in on}))
+        self._narrowed = True
 
     def _signed(self, kept: Envelope) -> bool:
         """Return whether the signature of a kept envelope is right. It may have been damaged."""

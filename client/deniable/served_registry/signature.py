@@ -2,10 +2,10 @@
 
 ::
 
-    {"format": 1, "registry": "the text of metrics.toml", "signature": "base64 of 64 bytes"}
+    {"format": 1, "registry": "the text of metrics.toml", "valid_until": "2026-12-31", "signature": "base64 of 64 bytes"}
 
-The signature is of the line ``deniable registry 1`` and then the text in UTF-8. So it covers the revision, too. A key is written
-as the base64 of its 32 bytes.
+The signature is of the line ``deniable registry 1 until 2026-12-31`` and then the text in UTF-8. So it covers the revision, too.
+Without ``valid_until`` the line is ``deniable registry 1``. A key is written as the base64 of its 32 bytes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from dataclasses import dataclass
+from datetime import date
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,9 @@ MAX_BYTES = 1024 * 1024
 FILE = "the served registry"
 """The file's name in faults."""
 
-_HEADER = b"deniable registry 1\n"
+_HEADER = "deniable registry 1"
 _MEMBERS = {"format", "registry", "signature"}
+_UNTIL = "valid_until"
 _PLAIN = b"[metrics"  # part of a plain metrics.toml without a signature
 
 
@@ -52,10 +54,13 @@ class Envelope:
         The TOML.
     signature
         64 bytes.
+    valid_until
+        The last day (UTC) on which it may be handed to a device that has not had it; None for no end.
     """
 
     text: str
     signature: bytes
+    valid_until: date | None = None
 
     @classmethod
     def read(cls, body: bytes) -> Envelope | None:
@@ -76,24 +81,29 @@ class Envelope:
             return None
         if not isinstance(document, dict) or not {"registry", "signature"} & set(document):
             return None
-        if set(document) != _MEMBERS:
+        if set(document) - {_UNTIL} != _MEMBERS:
             raise refusal(f"an envelope has {', '.join(sorted(_MEMBERS))}, and nothing else", ", ".join(sorted(document)))
         if document["format"] != FORMAT or isinstance(document["format"], bool):  # True == 1
             raise refusal(f"the format of an envelope is {FORMAT}", document["format"])
         text, written = document["registry"], document["signature"]
         if not isinstance(text, str) or not isinstance(written, str):
             raise refusal("registry and signature are texts", f"{type(text).__name__} and {type(written).__name__}")
-        return cls(text, _bytes(written, 64, "a signature"))
+        return cls(text, _bytes(written, 64, "a signature"), _day(document[_UNTIL]) if _UNTIL in document else None)
 
     def write(self) -> bytes:
         """Write the envelope as JSON."""
-        document = {"format": FORMAT, "registry": self.text, "signature": b64encode(self.signature).decode()}
+        until = {_UNTIL: self.valid_until.isoformat()} if self.valid_until else {}
+        document = {"format": FORMAT, "registry": self.text, **until, "signature": b64encode(self.signature).decode()}
         return json.dumps(document, indent=1).encode() + b"\n"
 
     @property
     def digest(self) -> str:
         """SHA-256 of the text, in hexadecimal. If it is published, anyone can check that all devices get the same text."""
         return sha256(self.text.encode(errors="surrogatepass")).hexdigest()
+
+    def is_fresh(self, today: date) -> bool:
+        """Return whether it may still be handed to a device that has not had it."""
+        return self.valid_until is None or today <= self.valid_until
 
     def verify(self, public_key: str) -> None:
         """Check the signature.
@@ -115,7 +125,7 @@ class Envelope:
         from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - see `_ed25519`
 
         try:
-            key.verify(self.signature, _signed(self.text))
+            key.verify(self.signature, _signed(self.text, self.valid_until))
         except InvalidSignature:
             raise refusal("the signature is of this text, by the key that the app pins", "another signature") from None
 
@@ -166,7 +176,7 @@ def generate() -> tuple[bytes, str]:
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, none), _public(key)
 
 
-def seal(text: str, private_key: bytes) -> tuple[Envelope, str]:
+def seal(text: str, private_key: bytes, valid_until: date | None = None) -> tuple[Envelope, str]:
     """Sign a registry's text.
 
     Parameters
@@ -175,6 +185,8 @@ def seal(text: str, private_key: bytes) -> tuple[Envelope, str]:
         TOML. The caller must have checked that it is a valid registry.
     private_key
         PEM.
+    valid_until
+        The last day on which it may be handed to a device that has not had it; None for no end.
 
     Returns
     -------
@@ -198,7 +210,7 @@ def seal(text: str, private_key: bytes) -> tuple[Envelope, str]:
         key = None
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise ConfigurationError("a key file is what `deniable registry keygen` writes: an Ed25519 key in PEM, not encrypted")
-    return Envelope(text, key.sign(_signed(text))), _public(key)
+    return Envelope(text, key.sign(_signed(text, valid_until)), valid_until), _public(key)
 
 
 def _public(key: Ed25519PrivateKey) -> str:
@@ -214,9 +226,20 @@ def _ed25519() -> ModuleType:
     return ed25519
 
 
-def _signed(text: str) -> bytes:
+def _signed(text: str, valid_until: date | None) -> bytes:
+    header = f"{_HEADER} until {valid_until.isoformat()}\n" if valid_until else f"{_HEADER}\n"
     # JSON can write a lone surrogate, which has no UTF-8. No signed text has one.
-    return _HEADER + text.encode(errors="surrogatepass")
+    return (header + text).encode(errors="surrogatepass")
+
+
+def _day(written: object) -> date:
+    try:
+        day = date.fromisoformat(written if isinstance(written, str) else "")
+    except ValueError:
+        raise refusal(f"{_UNTIL} is a day such as 2026-12-31", written) from None
+    if day.isoformat() != written:
+        raise refusal(f"{_UNTIL} is a day such as 2026-12-31", written)
+    return day
 
 
 def _bytes(written: str, size: int, what: str) -> bytes:

@@ -41,6 +41,7 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: Clie
     StoreError
         If no server of the store answers. Findings about this machine are yielded before.
     """
+    envelopes = settings.envelopes(registries)
     yield host.variables()
     yield host.memory_files()
     yield host.gunicorn()
@@ -53,7 +54,10 @@ def examine(settings: Settings, registries: Mapping[str, Registry], client: Clie
         home = Store(client, app).place
         if home not in away:
             try:
-                yield from [_asked(name, app, check) for name, check in pipeline.checks(settings, registry, client).items()]
+                yield from [
+                    _asked(name, app, check)
+                    for name, check in pipeline.checks(settings, registry, client, envelopes.get(app)).items()
+                ]
                 continue
             except AWAY:
                 away.add(home)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from deniable.declared import Declared
@@ -17,16 +18,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from deniable.registry import Registry
+    from deniable.served_registry.signature import Envelope
     from deniable_aggregator.store import Client
     from deniable_aggregator.store.health import Health
     from deniable_server.settings import Settings
 
 __all__ = ["checks", "releases"]
 
+_SOON = 7  # days before the end of a signed registry that need attention
 _LATE, _TOO_LATE = 60.0, 3600.0  # seconds that batches wait; the second is the shortest period
 
 
-def checks(settings: Settings, registry: Registry, client: Client) -> dict[str, Callable[[], Finding]]:
+def checks(
+    settings: Settings, registry: Registry, client: Client, envelope: Envelope | None = None
+) -> dict[str, Callable[[], Finding]]:
     """Return the checks of an app, by name."""
     store = Store(client, registry.app)
     found: dict[str, Callable[[], Finding]] = {
@@ -36,6 +41,7 @@ def checks(settings: Settings, registry: Registry, client: Client) -> dict[str, 
         "lag": lambda: lag(registry.app, health.read(store)),
         "dead letters": lambda: dead(registry.app, health.read(store)),
         "keys": lambda: keys(settings, store),
+        "signed registry": lambda: signed_registry(registry.app, envelope),
     }
     if settings.serves != "ingest":  # a server for uploads only cannot read releases
         found["releases"] = lambda: releases(registry, store)
@@ -110,6 +116,20 @@ def keys(settings: Settings, store: Store) -> Finding:
     if settings.serves != "ingest" and not roles["read"] + roles["admin"] and settings.dashboard == "key":
         return Finding("keys", "warning", seen, "nobody can read what is counted", f"{make} read`", app)
     return Finding("keys", "ok", seen, app=app)
+
+
+def signed_registry(app: str, envelope: Envelope | None) -> Finding:
+    """Check that the registry that is handed to devices is still used by those that have not had it."""
+    if envelope is None or envelope.valid_until is None:
+        seen = "none is handed to devices" if envelope is None else "valid without end"
+        return Finding("signed registry", "ok", seen, app=app)
+    left = (envelope.valid_until - datetime.now(UTC).date()).days
+    seen = f"valid until {envelope.valid_until}"
+    if left >= _SOON:
+        return Finding("signed registry", "ok", seen, app=app)
+    meaning = "after that day, devices that have not had it do not use it, and the others pause what was ever turned off"
+    remedy = "sign it again with `deniable registry sign --valid-for`, and restart the server"
+    return Finding("signed registry", "fault" if left < 0 else "warning", seen, meaning, remedy, app)
 
 
 def releases(registry: Registry, store: Store) -> Finding:

@@ -1083,6 +1083,28 @@ def test_a_chore_that_errs(sending, answer):
     assert eventually(lambda: sender.counts == {"sent": 1, "chore_error": 1})
 
 
+def test_a_report_that_must_wait_makes_no_request(sending):
+    """Neither does the chore, whose request would tell the moment; it is done before the first upload."""
+    calls: list[str] = []
+
+    def post(*_):
+        calls.append("upload")
+        return 202, {}, None
+
+    def chore() -> float:
+        calls.append("chore")
+        return 60.0
+
+    sender = sending(post, chore=chore)
+    assert sender.submit(sender.later(3600, reports(1)[0])) is None
+    sender.flush(1)
+    sleep(0.1)
+    assert calls == []
+    sender.submit(reports(1)[0])
+    assert sender.flush(10)
+    assert calls == ["chore", "upload"]
+
+
 def test_no_chore_in_a_pause(sending):
     """Without consent the server is not asked for anything."""
     done = threading.Event()

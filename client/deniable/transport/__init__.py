@@ -175,7 +175,8 @@ class Sender:
             dropped = self.full
             if dropped is not None:
                 return dropped
-            if self._thread is None and not self._start():
+            # A thread that begins with a report that must wait makes no request now, which would tell the moment.
+            if self._thread is None and not self._start(quiet=type(report) is Later):
                 return "no_thread"
             self._backlog.touch()
             outbox.put(report)
@@ -195,7 +196,7 @@ class Sender:
             self._woken = True
             later = self._backlog.later > 0
             with self._orders.changed:
-                self._has_left(later=later)
+                self._has_left(later=later, quiet=True)
 
     @classmethod
     def all(cls) -> list[Sender]:
@@ -278,16 +279,19 @@ class Sender:
             self._orders.stopped = True
             self._orders.changed.notify_all()
 
-    def _has_left(self, *, later: bool = False) -> bool:
+    def _has_left(self, *, later: bool = False, quiet: bool = False) -> bool:
         """Return whether an earlier run left batches or reports, and the threads that send them are there."""
         left = self.full is None and (later or self._backlog.waiting)
-        return left and (self._thread is not None or self._start())
+        return left and (self._thread is not None or self._start(quiet=quiet))
 
-    def _start(self) -> bool:
-        """Start both threads; return False if the interpreter is ending or the system has too many threads."""
+    def _start(self, *, quiet: bool) -> bool:
+        """Start both threads; return False if the interpreter is ending or the system has too many threads.
+
+        If `quiet`, there is no request before the first upload.
+        """
         # Both are started here, because a thread could not start the other one while the interpreter is ending.
         try:
-            courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error)
+            courier = Courier(self._orders, self._make_post, self._chore, self._count_chore_error, quiet=quiet)
             delivery = Delivery(self._dsn, self._settings.timeout, self._orders, courier)
             dispatch = Dispatch(self._settings, self._orders, self._outbox, self._backlog, delivery, self._delivered)
             thread = Thread(target=self._run, args=(dispatch, courier), name="deniable-sender", daemon=True)

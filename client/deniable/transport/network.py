@@ -83,15 +83,24 @@ class Courier:
         while paused.
     failed
         Called after each error of the chore.
+    quiet
+        Whether the chore is first called with the first request. Its own request would tell when the thread was started.
     """
 
     def __init__(
-        self, orders: Orders, make: Callable[[], Post], chore: Callable[[], float] | None, failed: Callable[[], None]
+        self,
+        orders: Orders,
+        make: Callable[[], Post],
+        chore: Callable[[], float] | None,
+        failed: Callable[[], None],
+        *,
+        quiet: bool = False,
     ) -> None:
         self._orders = orders
         self._make = make
         self._chore = chore
         self._failed = failed
+        self._quiet = quiet
         self._post: Post | None = None
         self._errand: _Errand | None = None
         self._stopped = False
@@ -143,13 +152,15 @@ class Courier:
 
     def _run(self) -> None:
         orders = self._orders
-        due = time.monotonic() if self._chore else float("inf")
+        due = time.monotonic() if self._chore and not self._quiet else float("inf")
         while True:
             with orders.changed:
                 while not self._stopped and (orders.paused or (self._errand is None and time.monotonic() < due)):
                     orders.changed.wait(None if orders.paused or due == float("inf") else due - time.monotonic())
                 if self._stopped:
                     return
+                if self._quiet and self._chore:
+                    due, self._quiet = time.monotonic(), False
                 # A chore that is due comes first, because it may find that nothing may be sent any more.
                 errand = self._errand if time.monotonic() < due else None
                 if errand is not None:

@@ -125,7 +125,7 @@ class Host:
     @property
     def spooled(self) -> list[str]:
         """Keys of the batches that wait on disk."""
-        return sorted(path.name.removesuffix(".json.gz") for path in self.state.glob("spool/*.json.gz"))
+        return sorted(path.name.split(".")[0] for path in self.state.glob("spool/*.json.gz"))
 
     @property
     def environment(self) -> dict[str, str]:

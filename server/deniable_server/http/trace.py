@@ -6,10 +6,11 @@ A number from the client is ignored: it could link this log to what is known abo
 from __future__ import annotations
 
 import logging
+from time import perf_counter
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from flask import Flask, Response, request
+from flask import Flask, Response, g, request
 
 from deniable_aggregator.process import logs
 
@@ -32,12 +33,16 @@ def instance() -> str | None:
 
 
 def register(app: Flask) -> None:
-    """Give each request its number, before anything else is done with it."""
+    """Give each request its number and note when it began, before anything else is done with it.
+
+    The moment is for the histogram of all requests. No line of a log has it.
+    """
 
     @app.before_request
     def begin() -> None:
         rule: Rule | None = request.url_rule
         logs.begin(request=str(uuid4()), route=rule.rule if rule else None)
+        g.began = perf_counter()
 
     @app.after_request
     def tell(answer: Response) -> Response:
